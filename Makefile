@@ -1,0 +1,45 @@
+# Everything runs in .venv, which the first target that needs it creates from PyPI.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help setup demo test check format bench crash clean
+
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## create .venv with everything the other targets need
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "PyroMQ needs Python 3.11 or newer; say which with 'make PYTHON=python3.12'"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group dev --editable .
+	@touch $@
+
+demo: $(READY)  ## write a log, kill the writer, recover, prove that nothing acknowledged was lost
+	$(BIN)/python examples/crash_and_recover.py
+
+test: $(READY)  ## every test that needs PyPI and Debian packages only
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+check: $(READY)  ## ruff, mypy --strict, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## let ruff fix what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## rates and CPU per operation of codec, store, recovery and index
+	$(BIN)/python -m benchmarks
+
+crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
+	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
+
+clean:  ## remove what the targets above made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -1,0 +1,182 @@
+"""One tree of exceptions: facts attached as attributes, advice on the class.
+
+    MQError ─┬─ ProtocolError ─── LocalProtocolError (we misused it), RemoteProtocolError (the peer did)
+             │                    InvalidNameError, MessageRefusedError ── MessageTooLargeError, PropertiesTooLargeError
+             ├─ TransportError ── ConnectFailedError, ConnectionLostError, RequestTimeoutError
+             ├─ BrokerError (code, remark)
+             ├─ StoreError ────── CorruptRecordError, CorruptFileError, OffsetOutOfRangeError, PositionOutOfRangeError,
+             │                    StoreReadOnlyError ── DiskFullError, UntrustedDiskError; StoreInUseError,
+             │                    StoreNotFoundError, StoreClosedError, LogGapError
+             └─ ClientClosedError, ConfigError
+
+``retry`` tells a caller whether trying again can help, and where.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar
+
+
+class Retry(Enum):
+    """Where a failed request may be tried again."""
+
+    NEVER = "never"
+    SAME_BROKER = "same broker"
+    OTHER_BROKER = "other broker"
+    AFTER_ROUTE_REFRESH = "after route refresh"
+
+
+class MQError(Exception):
+    """Root of everything PyroMQ raises on purpose."""
+
+    retry: ClassVar[Retry] = Retry.NEVER
+
+
+class ConfigError(MQError):
+    """A setting or a configuration file cannot be used as it is."""
+
+
+class ClientClosedError(MQError):
+    """The client was closed; open a new one."""
+
+
+# --- protocol ------------------------------------------------------------------------------------------------------
+
+
+class ProtocolError(MQError):
+    """Bytes or values that the protocol does not allow."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This side tried to send something that the protocol cannot carry."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer (or a file) holds bytes that cannot be decoded; a connection that raises it must be closed."""
+
+
+class InvalidNameError(LocalProtocolError):
+    """A topic or group name that RocketMQ would refuse."""
+
+    def __init__(self, *, kind: str, name: str, reason: str) -> None:
+        super().__init__(f"{kind} name {_shown(name)} is not allowed: {reason}")
+        self.kind, self.name, self.reason = kind, name, reason
+
+
+class MessageRefusedError(LocalProtocolError):
+    """A message that no broker would store, whatever its state."""
+
+
+class MessageTooLargeError(MessageRefusedError):
+    """Send less per message, or raise the limit on the broker."""
+
+    def __init__(self, *, what: str, size_bytes: int, bytes_max: int) -> None:
+        super().__init__(f"{what} has {size_bytes} bytes, at most {bytes_max} are allowed")
+        self.what, self.size_bytes, self.bytes_max = what, size_bytes, bytes_max
+
+
+class PropertiesTooLargeError(MessageTooLargeError):
+    """Move data from properties to the body."""
+
+
+# --- transport -----------------------------------------------------------------------------------------------------
+
+
+class TransportError(MQError):
+    """The network, not the protocol, failed."""
+
+    retry = Retry.OTHER_BROKER
+
+
+class ConnectFailedError(TransportError):
+    """No connection could be opened."""
+
+
+class ConnectionLostError(TransportError):
+    """The connection ended while an answer was awaited."""
+
+
+class RequestTimeoutError(TransportError):
+    """No answer within the time allowed; the request may have been carried out."""
+
+
+# --- answers of a server -------------------------------------------------------------------------------------------
+
+
+class BrokerError(MQError):
+    """A server answered with an error code."""
+
+    def __init__(self, *, code: int, remark: str) -> None:
+        super().__init__(f"code {code}: {remark}")
+        self.code, self.remark = code, remark
+
+
+# --- store ---------------------------------------------------------------------------------------------------------
+
+
+class StoreError(MQError):
+    """The message store could not do what was asked."""
+
+
+class StoreNotFoundError(StoreError):
+    """There is no store in that folder."""
+
+
+class StoreInUseError(StoreError):
+    """Another process has the store open."""
+
+
+class StoreClosedError(StoreError):
+    """The store was closed."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The store takes no messages at the moment; reading goes on."""
+
+    retry = Retry.OTHER_BROKER
+
+
+class DiskFullError(StoreReadOnlyError):
+    """Free space or add a disk; the store becomes writable again by itself."""
+
+
+class UntrustedDiskError(StoreReadOnlyError):
+    """A flush failed, so the kernel may have dropped data: check the disk, then reopen the store."""
+
+
+class LogGapError(StoreError):
+    """A commit log file between two others is missing or has the wrong size: restore it from a replica or a backup."""
+
+
+class CorruptFileError(StoreError):
+    """A file that cannot be rebuilt from the log is damaged, and so is its backup copy."""
+
+
+class CorruptRecordError(StoreError):
+    """The bytes at a log position are not the record that was written there."""
+
+    def __init__(self, *, position: int, reason: str) -> None:
+        super().__init__(f"record at position {position} is damaged: {reason}")
+        self.position, self.reason = position, reason
+
+
+class PositionOutOfRangeError(StoreError):
+    """No record starts at that place of the log."""
+
+    def __init__(self, *, requested: int, first: int, end: int) -> None:
+        super().__init__(f"position {requested} is outside [{first}, {end})")
+        self.requested, self.first, self.end = requested, first, end
+
+
+class OffsetOutOfRangeError(StoreError):
+    """No message of the queue has that offset."""
+
+    def __init__(self, *, requested: int, first: int, end: int) -> None:
+        super().__init__(f"offset {requested} is outside [{first}, {end})")
+        self.requested, self.first, self.end = requested, first, end
+
+
+def _shown(name: str, characters_max: int = 80) -> str:
+    """A name for an error text: quoted, control characters escaped, cut when absurdly long."""
+    return repr(name) if len(name) <= characters_max else f"{name[:characters_max]!r}… ({len(name)} characters)"

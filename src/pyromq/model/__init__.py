@@ -1,0 +1,1 @@
+"""The words everybody uses: frozen values without I/O."""

@@ -1,0 +1,55 @@
+"""Names of topics and groups: what RocketMQ allows, and the names it derives from others.
+
+A valid name consists of ``% | a-z A-Z 0-9 _ -`` only, so it is also a safe folder name: no separator, no dot.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyromq.errors import InvalidNameError
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
+TOPIC_CHARACTERS_MAX = 127
+DERIVED_TOPIC_CHARACTERS_MAX = 255  # retry and dead-letter topics carry a group name behind their prefix
+GROUP_CHARACTERS_MAX = 120
+
+DEFAULT_TOPIC = "TBW102"  # template of automatically created topics
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delay levels
+TIMER_TOPIC = "rmq_sys_wheel_timer"  # arbitrary delays
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+
+_is_valid = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+
+
+def validate_topic(name: str) -> str:
+    """The name itself, or InvalidNameError that says what is wrong with it."""
+    derived = name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+    return _validate("topic", name, DERIVED_TOPIC_CHARACTERS_MAX if derived else TOPIC_CHARACTERS_MAX)
+
+
+def validate_group(name: str) -> str:
+    """The name itself, or InvalidNameError that says what is wrong with it."""
+    return _validate("group", name, GROUP_CHARACTERS_MAX)
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    return DEAD_LETTER_PREFIX + group
+
+
+def _validate(kind: str, name: str, characters_max: int) -> str:
+    if not name or name.isspace():
+        raise InvalidNameError(kind=kind, name=name, reason="it is blank")
+    if len(name) > characters_max:
+        raise InvalidNameError(
+            kind=kind, name=name, reason=f"it has {len(name)} characters, at most {characters_max} are allowed"
+        )
+    if not _is_valid(name):
+        raise InvalidNameError(kind=kind, name=name, reason="only the characters % | a-z A-Z 0-9 _ - are allowed")
+    return name
