@@ -1,0 +1,269 @@
+"""Commit log: every record of every queue, one behind the other.
+
+Appending has two steps. ``stage`` gives records their addresses and keeps their bytes in memory; ``write_staged``
+writes all of them with one write per segment, or undoes all of them. A record that is only staged does not exist.
+
+    [first ........ flushed ........ end ~~~~ staged_end)
+      on disk        in page cache    in memory only
+
+A crash may leave anything behind ``flushed``; recovery cuts the log after its last whole record. Behind ``end`` a
+segment holds zeros only: a failed write is wiped, so that its remains can never be taken for records later.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from dataclasses import dataclass
+from zlib import crc32
+
+from pyromq.errors import (
+    CorruptRecordError,
+    MessageTooLargeError,
+    PositionOutOfRangeError,
+    PropertiesTooLargeError,
+)
+from pyromq.store.disk import DiskFile
+from pyromq.store.segments import Segment, SegmentList
+from pyromq.store.settings import StoreSettings
+from pyromq.wire.properties import PROPERTIES_BYTES_MAX
+from pyromq.wire.record import (
+    BLANK,
+    BLANK_BYTES,
+    CHECKSUM_BYTES,
+    FIXED,
+    MAGIC_BLANK,
+    Damage,
+    Draft,
+    RecordFound,
+    record_magic,
+    scan_record,
+    topic_field,
+    with_checksum_room,
+)
+
+logger = logging.getLogger(__name__)
+
+_PROPERTIES_LENGTH = struct.Struct(">H")
+_WORD = 0x7FFFFFFF
+_CHECKSUM_NAME = b"__CRC32#\x01"
+_BORN_V6, _STORE_V6 = 0x10, 0x20
+_HOST_V6_BYTES = 20
+_FIXED_BYTES = tuple(fixed.size for fixed in FIXED)
+
+
+_Write = tuple[Segment | None, int, list[bytes]]
+
+
+class TopicBytes:
+    """What every record of a topic repeats."""
+
+    __slots__ = ("field", "field_bytes", "magic")
+
+    def __init__(self, topic: str) -> None:
+        raw = topic.encode()
+        self.field, self.magic = topic_field(raw), record_magic(raw)
+        self.field_bytes = len(self.field)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushJob:
+    """One fsync for everybody who waits: made on the owner's thread, run on any, concluded on the owner's."""
+
+    end: int
+    files: tuple[DiskFile, ...]
+
+    def run(self) -> None:
+        for file in self.files:
+            file.sync()
+
+
+class CommitLog:
+    """Owns the segments, the end of the log and what is staged behind it; one thread."""
+
+    def __init__(self, segments: SegmentList, settings: StoreSettings, store_host: bytes) -> None:
+        self._segments, self._settings = segments, settings
+        self._store_host = store_host
+        self._host_flag = _STORE_V6 if len(store_host) == _HOST_V6_BYTES else 0
+        self._checksum_bytes = CHECKSUM_BYTES if settings.checksums else 0
+        self._body_bytes_max, self._record_bytes_max = settings.body_bytes_max, settings.record_bytes_max
+        self.end = self.flushed = self.trusted_from = self.first
+        self._segment: Segment | None = None  # where the next record goes, with ``_room`` bytes left
+        self._room = 0
+        self._parts: list[bytes] = []  # staged for this segment, to be written at ``_write_start``
+        self._full_writes: list[_Write] = []  # staged for segments before it
+        self._staged_end = self._write_start = self.end
+        self._forget_staged()
+
+    # --- addresses ---
+
+    @property
+    def segments(self) -> SegmentList:
+        return self._segments
+
+    @property
+    def first(self) -> int:
+        """Address of the oldest byte that is still kept."""
+        return self._segments.first.base if len(self._segments) else 0
+
+    def open_at(self, end: int, *, trusted_from: int) -> None:
+        """Recovery's verdict: the log ends at ``end``, is durable, and was verified from ``trusted_from`` on."""
+        self.end = self.flushed = end
+        self.trusted_from = trusted_from
+        self._forget_staged()
+
+    # --- appending ---
+
+    def size_of(self, draft: Draft, topic: TopicBytes) -> int:
+        """Bytes the record will take; raises when no limit allows it."""
+        body_bytes = len(draft.body)
+        if body_bytes > self._body_bytes_max:
+            raise MessageTooLargeError(what="body", size_bytes=body_bytes, bytes_max=self._body_bytes_max)
+        properties_bytes = len(self._stored_properties(draft.properties)) + self._checksum_bytes
+        if properties_bytes > PROPERTIES_BYTES_MAX:
+            raise PropertiesTooLargeError(
+                what="properties with their checksum", size_bytes=properties_bytes, bytes_max=PROPERTIES_BYTES_MAX
+            )
+        sys_flag = self._stored_sys_flag(draft)
+        size = _FIXED_BYTES[sys_flag >> 4 & 3] + body_bytes + topic.field_bytes + 2 + properties_bytes
+        size_max = min(self._record_bytes_max, self._segments.segment_bytes - BLANK_BYTES)
+        if size > size_max:
+            raise MessageTooLargeError(what="record", size_bytes=size, bytes_max=size_max)
+        return size
+
+    def reserve(self, size: int) -> None:
+        """Make sure that ``size`` bytes fit in one segment, moving on to the next if they do not."""
+        if size + BLANK_BYTES > self._room:
+            self._next_segment(size)
+
+    def stage(self, draft: Draft, topic: TopicBytes, offset: int, stored_ms: int) -> tuple[int, int]:
+        """Encode a record behind what is staged; returns its position and size. Raises before anything changed."""
+        size = self.size_of(draft, topic)
+        if size + BLANK_BYTES > self._room:
+            self._next_segment(size)
+        position, body = self._staged_end, draft.body
+        sys_flag = self._stored_sys_flag(draft)
+        properties = self._stored_properties(draft.properties)
+        head = FIXED[sys_flag >> 4 & 3].pack(
+            size,
+            topic.magic,
+            crc32(body) & _WORD,
+            draft.queue_id,
+            draft.flag,
+            offset,
+            position,
+            sys_flag,
+            draft.born_ms,
+            draft.born_host,
+            stored_ms,
+            self._store_host,
+            draft.delivery_attempt,
+            draft.prepared_position,
+            len(body),
+        )
+        tail = topic.field + _PROPERTIES_LENGTH.pack(len(properties) + self._checksum_bytes) + properties
+        if self._checksum_bytes:
+            crc = crc32(tail, crc32(body, crc32(head))) & _WORD
+            tail += _CHECKSUM_NAME + (b"%010d" % crc)[::-1] + b"\x02"
+        self._parts += (head, body, tail)
+        self._staged_end = position + size
+        self._room -= size
+        return position, size
+
+    def write_staged(self) -> None:
+        """Write everything staged, or raise OSError with the log as it was before the first ``stage``."""
+        writes = [*self._full_writes, (self._segment, self._write_start, self._parts)]
+        try:
+            for segment, at, parts in writes:
+                if parts:
+                    assert segment is not None
+                    segment.file.write_at(at - segment.base, b"".join(parts))
+        except OSError:
+            self._wipe(writes)
+            raise
+        self.end = self._staged_end
+        self._parts, self._full_writes, self._write_start = [], [], self.end
+
+    def drop_staged(self) -> None:
+        """Forget what was staged and not written."""
+        self._forget_staged()
+
+    def _stored_properties(self, properties: bytes) -> bytes:
+        if self._checksum_bytes and (properties[-1:] != b"\x02" or _CHECKSUM_NAME in properties):
+            return with_checksum_room(properties)
+        return properties
+
+    def _stored_sys_flag(self, draft: Draft) -> int:
+        flag = draft.sys_flag & ~(_BORN_V6 | _STORE_V6) | self._host_flag
+        return flag | _BORN_V6 if len(draft.born_host) == _HOST_V6_BYTES else flag
+
+    def _next_segment(self, size: int) -> None:
+        """Close the current segment with a blank mark and go on in the next one."""
+        size_max = self._segments.segment_bytes - BLANK_BYTES
+        if size > size_max:
+            raise MessageTooLargeError(what="batch", size_bytes=size, bytes_max=size_max)
+        full = self._segment
+        segment = self._segments.get_or_create(full.end if full else self._staged_end)
+        if full is not None:
+            self._parts.append(BLANK.pack(self._room, MAGIC_BLANK))
+            self._full_writes.append((full, self._write_start, self._parts))
+            self._parts, self._write_start, self._staged_end = [], segment.base, segment.base
+        self._segment, self._room = segment, segment.end - self._staged_end
+
+    def _wipe(self, writes: list[_Write]) -> None:
+        """Zero what a failed write may have left. When even that fails the caller's error stands: recovery will cut."""
+        self._forget_staged()
+        for segment, at, _ in writes:
+            if segment is not None:
+                segment.file.zero_from(at - segment.base)
+
+    def _forget_staged(self) -> None:
+        self._parts, self._full_writes = [], []
+        self._staged_end = self._write_start = self.end
+        self._segment = self._segments.holding(self.end)
+        self._room = self._segment.end - self.end if self._segment else 0
+
+    # --- flushing ---
+
+    @property
+    def unflushed_bytes(self) -> int:
+        return self.end - self.flushed
+
+    def flush_job(self) -> FlushJob | None:
+        """What has to be synced so that everything written up to now is durable; None when it is."""
+        if self.flushed == self.end:
+            return None
+        files = tuple(
+            segment.file for segment in self._segments if self.flushed < segment.end and segment.base < self.end
+        )
+        return FlushJob(self.end, files)
+
+    def flush_done(self, job: FlushJob) -> None:
+        self.flushed = max(self.flushed, job.end)
+
+    # --- reading ---
+
+    def bytes_at(self, position: int, size: int) -> memoryview:
+        """Stored bytes as they lie; raises PositionOutOfRangeError when they are not (or no longer) there."""
+        segment = self._segments.holding(position)
+        if segment is None or position + size > min(self.end, segment.end) or position < 0:
+            raise PositionOutOfRangeError(requested=position, first=self.first, end=self.end)
+        start = position - segment.base
+        return segment.file.view[start : start + size]
+
+    def stored_ms(self, position: int) -> int:
+        """Store time of the record at a position."""
+        fixed = self.bytes_at(position, 84)
+        at = 68 if fixed[39] & _BORN_V6 else 56
+        return int.from_bytes(fixed[at : at + 8], "big", signed=True)
+
+    def verify(self, position: int) -> RecordFound:
+        """The record at a position, checked byte for byte; raises CorruptRecordError or PositionOutOfRangeError."""
+        self.bytes_at(position, BLANK_BYTES)
+        segment = self._segments.holding(position)
+        assert segment is not None
+        found = scan_record(segment.file.view, position - segment.base, position)
+        if isinstance(found, RecordFound) and position + found.size <= self.end:
+            return found
+        reason = found.reason if isinstance(found, Damage) else "no record starts there"
+        raise CorruptRecordError(position=position, reason=reason)

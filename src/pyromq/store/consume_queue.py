@@ -1,0 +1,204 @@
+"""Consume queue: where the n-th message of one queue lies in the commit log.
+
+    byte   0          8      12         20
+           position   size   tag_hash        big-endian, entry n starts at n * 20
+
+Derived data: rebuilt from the log after a crash, trusted only up to the last seal. One writer, any readers. An offset
+whose record is lost has a filler entry: size 0x7FFFFFFF, tag hash 0, and the position of the record behind it (0 where
+a queue begins in the middle of a file), so that positions never go down.
+
+New entries wait in memory until ``write_staged``; when the disk is full they go on waiting, in order, and nothing is
+lost: the log has the records.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from pyromq.store.segments import Segment, SegmentList
+
+ENTRY = struct.Struct(">qiq")
+ENTRY_BYTES = ENTRY.size
+FILLER_SIZE = 0x7FFFFFFF
+
+
+class QueueEntry(NamedTuple):
+    position: int
+    size: int
+    tag_hash: int
+
+
+class QueueSeal(NamedTuple):
+    """A promise about one queue file: its first ``used_bytes`` have this CRC-32 and are durable."""
+
+    base: int
+    used_bytes: int
+    crc: int
+
+
+class ConsumeQueue:
+    """Owns the files of one queue. ``first`` and ``end`` are offsets: [first, end) can be read."""
+
+    def __init__(self, topic: str, queue_id: int, segments: SegmentList) -> None:
+        self.topic, self.queue_id = topic, queue_id
+        self._segments = segments
+        self.first = 0
+        self.end = 0  # entries in files
+        self.next_offset = 0  # entries in files and staged: what the next message gets
+        self._staged: list[bytes] = []
+        self._owed = 0  # of those staged, how many stand for records that the log has
+        self._seals: dict[int, QueueSeal] = {}  # by base; of the file being written, the CRC runs along
+        self.dirty: set[int] = set()  # bases of files with unsynced entries
+
+    # --- recovery ---
+
+    @property
+    def segments(self) -> SegmentList:
+        return self._segments
+
+    @property
+    def covered_end(self) -> int:
+        """Records before this position have their entry, if they belong to this queue."""
+        return self.entry(self.end - 1).position + 1 if self.end > self.first else 0
+
+    def open_sealed(self, seals: Sequence[QueueSeal]) -> bool:
+        """Trust exactly what the seals confirm; False when some of that is damaged (it is dropped, with all behind)."""
+        kept_from = self._segments.first.base if len(self._segments) else 0  # retention may have removed older files
+        by_base = {seal.base: seal for seal in seals if seal.base >= kept_from}
+        for segment in self._segments:
+            seal = by_base.get(segment.base)
+            if seal is None or crc32(segment.file.read_at(0, seal.used_bytes)) != seal.crc:
+                break
+            self._accept(segment, seal)
+            if seal.used_bytes < segment.size:
+                break
+        self._drop_behind()
+        return len(self._seals) == len(by_base)
+
+    def open_unsealed(self, before_position: int) -> None:
+        """Trust entries that make sense and lie before a position, as RocketMQ does with its own files."""
+        for segment in self._segments:
+            data = segment.file.read_at(0, segment.size)
+            used = 0
+            for position, size, _ in ENTRY.iter_unpack(data):
+                if not (0 <= position < before_position and size > 0):
+                    break
+                used += ENTRY_BYTES
+            self._accept(segment, QueueSeal(segment.base, used, crc32(data[:used])))
+            if used < segment.size:
+                break
+        self._drop_behind()
+
+    def _accept(self, segment: Segment, seal: QueueSeal) -> None:
+        if not self._seals:
+            self.first = segment.base // ENTRY_BYTES
+        self._seals[segment.base] = seal
+        self.end = self.next_offset = (segment.base + seal.used_bytes) // ENTRY_BYTES
+
+    def _drop_behind(self) -> None:
+        """Wipe entries behind ``end``: what is there comes from records that are looked at again."""
+        at = self.end * ENTRY_BYTES
+        segment = self._segments.holding(at) if self._seals else None
+        self._segments.remove_from(at + 1 if segment else at)
+        if segment and segment.file.data_end(at - segment.base) > at - segment.base:
+            segment.file.zero_from(at - segment.base)
+            self.dirty.add(segment.base)
+
+    def restart_at(self, offset: int) -> None:
+        """An empty queue whose first message will have ``offset``; its file is filled up to there."""
+        self.remove_files()
+        entries_per_file = self._segments.segment_bytes // ENTRY_BYTES
+        self.first = self.end = self.next_offset = offset - offset % entries_per_file
+        if offset > self.end:
+            self.stage_filler(offset - self.end, 0)
+            self.write_staged()
+        self.first = offset
+
+    def remove_files(self) -> None:
+        self._segments.remove_from(0)
+        self._seals, self._staged, self._owed = {}, [], 0
+        self.dirty.clear()
+        self.first = self.end = self.next_offset = 0
+
+    # --- writing ---
+
+    def stage(self, position: int, size: int, tag_hash: int) -> None:
+        self._staged.append(ENTRY.pack(position, size, tag_hash))
+        self.next_offset += 1
+
+    def stage_filler(self, count: int, position: int) -> None:
+        """Entries for messages that are lost, so that those behind keep their offsets."""
+        self._staged += [ENTRY.pack(position, FILLER_SIZE, 0)] * count
+        self.next_offset += count
+
+    def drop_staged(self) -> None:
+        """Forget what the log did not take."""
+        del self._staged[self._owed :]
+        self.next_offset = self.end + self._owed
+
+    def write_staged(self) -> None:
+        """The log has the records: write their entries. On OSError those that were not written go on waiting."""
+        self._owed = len(self._staged)
+        while self._staged:
+            segment = self._segments.get_or_create(self.end * ENTRY_BYTES)
+            at = self.end * ENTRY_BYTES - segment.base
+            batch = self._staged[: (segment.size - at) // ENTRY_BYTES]
+            data = b"".join(batch)
+            segment.file.write_at(at, data)
+            seal = self._seals.get(segment.base)
+            self._seals[segment.base] = QueueSeal(segment.base, at + len(data), crc32(data, seal.crc if seal else 0))
+            self.dirty.add(segment.base)
+            self.end += len(batch)
+            self._owed -= len(batch)
+            del self._staged[: len(batch)]
+
+    # --- sealing and retention ---
+
+    def seals(self) -> list[QueueSeal]:
+        return [self._seals[segment.base] for segment in self._segments if segment.base in self._seals]
+
+    def dirty_segments(self) -> list[Segment]:
+        return [segment for segment in self._segments if segment.base in self.dirty]
+
+    def forget_before(self, log_first: int) -> int:
+        """The log lost everything before ``log_first``: move ``first``, remove files that lie before it wholly."""
+        self.first = self.first_at_or_after(log_first)
+        removed = 0
+        while len(self._segments) > 1 and self._segments.first.end <= self.first * ENTRY_BYTES:
+            self._seals.pop(self._segments.first.base, None)
+            self.dirty.discard(self._segments.first.base)
+            self._segments.remove_first()
+            removed += 1
+        return removed
+
+    # --- reading ---
+
+    def entry(self, offset: int) -> QueueEntry:
+        return self.entries(offset, 1)[0]
+
+    def entries(self, offset: int, count: int) -> list[QueueEntry]:
+        """Up to ``count`` entries from ``offset`` on, of one file only."""
+        segment = self._segments.holding(offset * ENTRY_BYTES)
+        if segment is None or not self.first <= offset < self.end:
+            return []
+        at = offset * ENTRY_BYTES - segment.base
+        size = min(count, self.end - offset) * ENTRY_BYTES
+        return list(map(QueueEntry._make, ENTRY.iter_unpack(segment.file.read_at(at, min(size, segment.size - at)))))
+
+    def first_at_or_after(self, position: int) -> int:
+        """The first offset whose record starts at ``position`` or later; ``end`` when there is none."""
+        return self.search(lambda entry: entry.position >= position)
+
+    def search(self, is_behind: Callable[[QueueEntry], bool]) -> int:
+        """Binary search: the first offset for which ``is_behind`` holds, given that it holds for all after it."""
+        low, high = self.first, self.end
+        while low < high:
+            middle = (low + high) // 2
+            if is_behind(self.entry(middle)):
+                high = middle
+            else:
+                low = middle + 1
+        return low

@@ -1,0 +1,22 @@
+"""From a record to what is derived from it: its queue entry and its keys."""
+
+from __future__ import annotations
+
+from pyromq.model.names import SCHEDULE_TOPIC
+from pyromq.wire.java_hash import tag_hash
+from pyromq.wire.properties import find_property
+
+_LEVEL_WITHOUT_STEP_MS = 1_000
+
+
+def entry_tag(topic: str, properties: bytes, stored_ms: int, ladder_ms: tuple[int, ...]) -> int:
+    """Third field of a queue entry: hash of the tag or, in the topic of delay levels, the time of delivery."""
+    if topic == SCHEDULE_TOPIC and (level := find_property(properties, b"DELAY")):
+        return stored_ms + _delay_ms(level, ladder_ms)
+    tag = find_property(properties, b"TAGS")
+    return tag_hash(tag) if tag else 0
+
+
+def _delay_ms(level: bytes, ladder_ms: tuple[int, ...]) -> int:
+    number = min(int(level), len(ladder_ms)) if level.isdigit() else 0
+    return ladder_ms[number - 1] if number > 0 else _LEVEL_WITHOUT_STEP_MS

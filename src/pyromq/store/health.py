@@ -1,0 +1,69 @@
+"""May the store be written? One place that knows why not, and what would change that."""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+from pyromq.errors import DiskFullError, StoreClosedError, StoreReadOnlyError, UntrustedDiskError
+
+logger = logging.getLogger(__name__)
+
+_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Health:
+    """Writable, full for now, untrusted until reopened, or closed; the worst that happened counts."""
+
+    def __init__(self) -> None:
+        self._full = ""
+        self._untrusted = ""
+        self._closed = False
+
+    @property
+    def writable(self) -> bool:
+        return not (self._full or self._untrusted or self._closed)
+
+    @property
+    def trusted(self) -> bool:
+        return not self._untrusted
+
+    @property
+    def full(self) -> bool:
+        return bool(self._full)
+
+    def error(self) -> StoreReadOnlyError | StoreClosedError:
+        """Why the store is not writable, as a fresh exception."""
+        if self._closed:
+            return StoreClosedError("the store is closed")
+        if self._untrusted:
+            return UntrustedDiskError(
+                f"the store is read-only: {self._untrusted}; check the disk, then reopen the store"
+            )
+        return DiskFullError(f"the store is read-only: {self._full}; it becomes writable again when there is space")
+
+    def failed_write(self, what: str, error: OSError) -> StoreReadOnlyError:
+        """A write did not happen: a full disk heals by itself, anything else is a reason to distrust it."""
+        if error.errno in _FULL_ERRNOS:
+            return self.disk_full(f"no space for {what}")
+        return self.untrust(f"writing {what} failed: {error}")
+
+    def disk_full(self, reason: str) -> DiskFullError:
+        if not self._full:
+            logger.error("store is read-only, disk full: reason=%s", reason)
+        self._full = reason
+        return DiskFullError(f"the store is read-only: {reason}; it becomes writable again when there is space")
+
+    def space_returned(self) -> None:
+        if self._full:
+            logger.warning("store is writable again: was=%s", self._full)
+            self._full = ""
+
+    def untrust(self, reason: str) -> UntrustedDiskError:
+        """After a failed fsync the kernel may have dropped what it could not write: no later success is believed."""
+        logger.error("store is read-only, disk untrusted: reason=%s", reason)
+        self._untrusted = self._untrusted or reason
+        return UntrustedDiskError(f"the store is read-only: {reason}; check the disk, then reopen the store")
+
+    def close(self) -> None:
+        self._closed = True

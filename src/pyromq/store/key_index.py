@@ -1,0 +1,172 @@
+"""Key index: find messages by topic and key.
+
+Files (``index_file.py``) named by their creation time, oldest first; the newest is written. Derived data: what a crash
+or a bad disk takes from it is built again from the log. Keys of one message never lie in two files.
+
+Adding is done in bulk, apart from the appends (hashing one key alone costs more than appending its message).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from pyromq.clock import Clock
+from pyromq.store.disk import Disk
+from pyromq.store.index_file import IndexFile, IndexSeal, KeyHash
+from pyromq.store.settings import StoreSettings
+from pyromq.wire.java_hash import ascii_hashes, java_hash
+
+_is_index_name = re.compile(r"\d{17}").fullmatch
+_SMALL_BATCH = 8  # from here on hashing together is faster than one by one
+
+
+class IndexItem(NamedTuple):
+    """A message with keys."""
+
+    topic: bytes
+    keys: list[bytes]
+    position: int
+    stored_ms: int
+
+
+def key_hash(text: bytes) -> int:
+    """Hash of ``topic#key`` as index files have it: Java's, without its sign."""
+    value = abs(java_hash(text.decode("utf-8", "replace")))
+    return 0 if value == 1 << 31 else value
+
+
+def key_hashes(texts: Sequence[bytes]) -> list[int]:
+    """``key_hash`` of many at once."""
+    if len(texts) < _SMALL_BATCH or not all(map(bytes.isascii, texts)):
+        return [key_hash(text) for text in texts]
+    return [word if word < 1 << 31 else (1 << 32) - word & 0x7FFFFFFF for word in ascii_hashes(texts)]
+
+
+class KeyIndex:
+    """Owns the index files; one thread."""
+
+    def __init__(self, disk: Disk, folder: Path, settings: StoreSettings, clock: Clock) -> None:
+        self._disk, self._folder, self._clock = disk, folder, clock
+        self._slots, self._capacity = settings.index_slots, settings.index_entries
+        self._files: list[IndexFile] = []
+
+    @property
+    def files(self) -> Sequence[IndexFile]:
+        return self._files
+
+    @property
+    def covered_end(self) -> int:
+        """Every record before this position is in the index (as far as it has keys and the log still has it)."""
+        return self._files[-1].end_position + 1 if self._files and self._files[-1].next_entry > 1 else 0
+
+    def add(self, items: Sequence[IndexItem]) -> None:
+        """Index messages in log order; those that are in the index already are passed over."""
+        covered = self.covered_end
+        items = [item for item in items if item.keys and item.position >= covered]
+        hashes = iter(key_hashes([item.topic + b"#" + key for item in items for key in item.keys]))
+        batch: list[KeyHash] = []
+        room = self._files[-1].room if self._files else 0
+        for item in items:
+            keys = [KeyHash(next(hashes), item.position, item.stored_ms) for _ in item.keys][: self._capacity - 1]
+            if len(batch) + len(keys) > room:
+                self._write(batch)
+                batch = []
+                room = self._roll()
+            batch += keys
+        self._write(batch)
+
+    def _write(self, batch: list[KeyHash]) -> None:
+        if batch:
+            self._files[-1].add(batch)
+
+    def _roll(self) -> int:
+        path = self._folder / self._new_name()
+        seed = self._files[-1] if self._files else None
+        self._files.append(IndexFile.create(self._disk, path, self._slots, self._capacity, seed))
+        return self._files[-1].room
+
+    def _new_name(self) -> str:
+        """Local time of creation, moved on where needed so that names stay in order."""
+        moment = datetime.fromtimestamp(self._clock.now_ms() / 1000).astimezone()
+        name = _time_name(moment)
+        while self._files and name <= self._files[-1].path.name:
+            last = self._files[-1].path.name
+            moment = datetime.strptime(last[:14], "%Y%m%d%H%M%S").astimezone()
+            moment += timedelta(milliseconds=int(last[14:]) + 1)
+            name = _time_name(moment)
+        return name
+
+    def candidates(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Positions of records that may have the key, newest first; equal hashes make strangers appear among them."""
+        wanted = key_hash(f"{topic}#{key}".encode())
+        for file in reversed(self._files):
+            if file.begin_ms <= end_ms and file.end_ms + 1000 > begin_ms:
+                yield from file.positions(wanted, begin_ms, end_ms)
+
+    # --- sealing, recovery, retention ---
+
+    def seals(self, *, closing: bool) -> list[IndexSeal]:
+        return [file.seal(full=closing or file is not self._files[-1]) for file in self._files]
+
+    def open_sealed(self, seals: Sequence[IndexSeal]) -> list[str]:
+        """Take the files that their seals confirm; from the first damaged one on all are removed. Says which."""
+        by_name = {seal.name: seal for seal in seals}
+        return self._open(lambda file: file.path.name in by_name and file.accept(by_name[file.path.name]))
+
+    def open_unsealed(self, log_end: int) -> list[str]:
+        """Take files of another program, as far as they make sense."""
+        return self._open(lambda file: file.accept_unsealed(log_end))
+
+    def _open(self, accept: Callable[[IndexFile], bool]) -> list[str]:
+        removed: list[str] = []
+        for name in self._disk.names(self._folder):
+            if not _is_index_name(name):
+                continue
+            path = self._folder / name
+            capacity = IndexFile.shape_of(self._disk.size_of(path), self._slots)
+            if not removed and capacity >= 2:
+                file = IndexFile(path, self._disk.open(path), self._slots, capacity)
+                if accept(file):
+                    self._files.append(file)
+                    continue
+                file.close()
+            removed.append(name)
+            self._disk.remove(path)
+        if removed:
+            self._disk.sync_folder(self._folder)
+        return removed
+
+    def cut_from(self, position: int, stored_ms: Callable[[int], int]) -> None:
+        """Drop everything about records at ``position`` and later."""
+        while self._files and self._files[-1].begin_position >= position:
+            self._remove(self._files.pop())
+        if self._files:
+            newest = self._files[-1]
+            newest.cut_from(position, newest.end_ms)
+            if newest.next_entry > 1:
+                newest.end_ms = stored_ms(newest.end_position)
+
+    def forget_before(self, log_first: int) -> int:
+        """Remove files about records that the log no longer has; never the newest."""
+        removed = 0
+        while len(self._files) > 1 and self._files[0].end_position < log_first:
+            self._remove(self._files.pop(0))
+            removed += 1
+        return removed
+
+    def _remove(self, file: IndexFile) -> None:
+        file.close()
+        self._disk.remove(file.path)
+        self._disk.sync_folder(self._folder)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def _time_name(moment: datetime) -> str:
+    return moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond // 1000:03d}"

@@ -1,0 +1,214 @@
+"""Reading queues: messages from an offset, the offset of a time, messages by key.
+
+Answers are slices of the log as it lies; nothing is decoded that a filter does not ask for. Records that recovery did
+not look at (they are older than the seal) are verified before they are served.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
+from pyromq.store.commit_log import CommitLog
+from pyromq.store.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
+from pyromq.store.key_index import KeyIndex
+from pyromq.store.reading import Boundary, QueueRange, ReadResult, ReadStatus
+from pyromq.store.settings import StoreSettings
+from pyromq.wire.properties import message_keys
+from pyromq.wire.record import Record, decode_record
+
+logger = logging.getLogger(__name__)
+
+TagFilter = Callable[[int], bool]
+RecordFilter = Callable[[memoryview], bool]
+
+
+class QueueReader:
+    """Reads what ``visible_end`` allows: records that end at or before that position."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: Mapping[tuple[str, int], ConsumeQueue],
+        index: KeyIndex,
+        settings: StoreSettings,
+        visible_end: Callable[[], int],
+    ) -> None:
+        self._log, self._queues, self._index, self._settings = log, queues, index, settings
+        self._visible_end = visible_end
+        self.damaged_reads = 0
+
+    # --- offsets ---
+
+    def range_of(self, topic: str, queue_id: int) -> QueueRange | None:
+        """Offsets that can be read; None when the queue was never written."""
+        queue = self._queues.get((topic, queue_id))
+        return QueueRange(queue.first, self._end_of(queue)) if queue else None
+
+    def _end_of(self, queue: ConsumeQueue) -> int:
+        visible = self._visible_end()
+        if visible >= self._log.end:
+            return queue.end
+        return queue.search(lambda entry: entry.position + _real_size(entry) > visible)
+
+    def offset_by_time(self, topic: str, queue_id: int, stored_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
+        """The offset at a store time; 0 for an unknown queue."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        if boundary is Boundary.LOWER:
+            found = queue.search(lambda entry: self._stored_ms(entry) >= stored_ms)
+        else:
+            found = queue.search(lambda entry: self._stored_ms(entry) > stored_ms) - 1
+        return max(queue.first, min(found, self._end_of(queue)))
+
+    def earliest_ms(self, topic: str, queue_id: int) -> int | None:
+        """Store time of the oldest message of a queue."""
+        queue = self._queues.get((topic, queue_id))
+        return self._stored_ms(queue.entry(queue.first)) if queue and queue.first < self._end_of(queue) else None
+
+    def stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Store time of one message."""
+        queue = self._queues.get((topic, queue_id))
+        entries = queue.entries(offset, 1) if queue else []
+        return self._stored_ms(entries[0]) if entries else None
+
+    def _stored_ms(self, entry: QueueEntry) -> int:
+        try:
+            return self._log.stored_ms(entry.position)
+        except PositionOutOfRangeError:
+            return 0  # older than the log: before every time that is asked for
+
+    # --- messages of a queue ---
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        count_max: int = 32,
+        bytes_max: int | None = None,
+        accept_tag: TagFilter | None = None,
+        accept_record: RecordFilter | None = None,
+    ) -> ReadResult:
+        """Messages from ``offset`` on, as many as the limits allow and at least one if there is one."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        first, end = queue.first, self._end_of(queue)
+        if end == 0:
+            return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, first, end)
+        if offset < first:
+            return ReadResult(ReadStatus.OFFSET_TOO_SMALL, first, first, end)
+        if offset == end:
+            return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, first, end)
+        if offset > end:
+            return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, end, first, end)
+        return self._collect(
+            queue, offset, end, _Limits(self._settings, count_max, bytes_max), accept_tag, accept_record
+        )
+
+    def _collect(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        end: int,
+        limits: _Limits,
+        accept_tag: TagFilter | None,
+        accept_record: RecordFilter | None,
+    ) -> ReadResult:
+        log, trusted_from = self._log, self._log.trusted_from
+        hot_from = log.end - self._settings.hot_bytes
+        scan_count = self._settings.scan_entries_max if accept_tag or accept_record else limits.count
+        runs: list[tuple[int, int]] = []  # positions [start, end) that follow each other in the log
+        count = size_bytes = last_position = removed = 0
+        next_offset = offset
+        for position, size, tag_hash in queue.entries(offset, min(scan_count, end - offset)):
+            if accept_tag is not None and not accept_tag(tag_hash):
+                next_offset += 1
+                continue
+            if count and limits.reached(count, size_bytes + size, cold=position < hot_from):
+                break
+            next_offset += 1
+            if (
+                size == FILLER_SIZE
+                or position < log.first
+                or (position < trusted_from and not self._verified(position))
+            ):
+                removed += 1
+                continue
+            if accept_record is not None and not accept_record(log.bytes_at(position, size)):
+                continue
+            if runs and runs[-1][1] == position:
+                runs[-1] = (runs[-1][0], position + size)
+            else:
+                runs.append((position, position + size))
+            count, size_bytes, last_position = count + 1, size_bytes + size, position
+        status = ReadStatus.FOUND if count else ReadStatus.NO_MATCHED_MESSAGE
+        if removed and not count:
+            status = ReadStatus.MESSAGE_WAS_REMOVING
+        slices = tuple(log.bytes_at(start, stop - start) for start, stop in runs)
+        return ReadResult(status, next_offset, queue.first, end, slices, count, size_bytes, last_position)
+
+    def _verified(self, position: int) -> bool:
+        try:
+            self._log.verify(position)
+        except CorruptRecordError as error:
+            self.damaged_reads += 1
+            logger.error("record passed over: position=%d reason=%s", position, error.reason)
+            return False
+        return True
+
+    # --- single messages ---
+
+    def record_at(self, position: int) -> Record:
+        """The message at a log position; raises PositionOutOfRangeError or CorruptRecordError."""
+        return decode_record(self.bytes_of(position))
+
+    def bytes_of(self, position: int) -> memoryview:
+        """Its stored bytes, verified: a position may come from anywhere."""
+        found = self._log.verify(position)
+        if position + found.size > self._visible_end():
+            raise PositionOutOfRangeError(requested=position, first=self._log.first, end=self._visible_end())
+        return self._log.bytes_at(position, found.size)
+
+    def find(self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = 1 << 62) -> list[int]:
+        """Positions of messages with a key (or unique key) stored in [begin_ms, end_ms], newest first."""
+        wanted_topic, wanted_key, visible = topic.encode(), key.encode(), self._visible_end()
+        found: list[int] = []
+        for position in self._index.candidates(topic, key, begin_ms, end_ms):
+            if len(found) == count_max or position < self._log.first:
+                break
+            if position >= visible or (found and position == found[-1]):
+                continue
+            try:
+                record = self._log.verify(position)
+            except CorruptRecordError:
+                continue
+            in_time = begin_ms <= record.stored_ms <= end_ms
+            if in_time and record.topic == wanted_topic and wanted_key in message_keys(record.properties):
+                found.append(position)
+        return found
+
+
+class _Limits:
+    """When an answer is full: fewer and smaller messages when they have to come from disk."""
+
+    __slots__ = ("_bytes", "_cold_bytes", "_cold_count", "count")
+
+    def __init__(self, settings: StoreSettings, count_max: int, bytes_max: int | None) -> None:
+        self.count = max(1, min(count_max, settings.read_count_max))
+        self._cold_count = min(self.count, settings.cold_read_count_max)
+        self._bytes = min(bytes_max or settings.read_bytes_max, settings.read_bytes_max)
+        self._cold_bytes = min(self._bytes, settings.cold_read_bytes_max)
+
+    def reached(self, count: int, size_bytes: int, *, cold: bool) -> bool:
+        if cold:
+            return count >= self._cold_count or size_bytes > self._cold_bytes
+        return count >= self.count or size_bytes > self._bytes
+
+
+def _real_size(entry: QueueEntry) -> int:
+    return 0 if entry.size == FILLER_SIZE else entry.size

@@ -1,0 +1,358 @@
+"""Opening a store: find the end of the log, and make queues and index agree with it.
+
+    1  derived files are checked against the seal; what lies behind it, or is damaged, is dropped
+    2  the log is scanned from the seal (or from where the oldest dropped entry was) to its end
+    3  every whole record found is dispatched again to whatever does not have it yet
+    4  what lies behind the last whole record is copied to cut/, then wiped
+
+Damage before the seal is the disk's fault: those bytes were durable once. The record is passed over and reported, and
+everything behind it stays. Damage behind the seal is what a crash leaves: the log ends there, so that what survives is
+a gap-free prefix of what was appended.
+
+Without a seal (a store that only Apache RocketMQ wrote) the start is found by RocketMQ's own rules: the checkpoint's
+times after a crash, the queues' ends after a clean stop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyromq.clock import Clock
+from pyromq.errors import InvalidNameError, LogGapError
+from pyromq.model.names import validate_topic
+from pyromq.store.checkpoint import load_checkpoint
+from pyromq.store.commit_log import CommitLog
+from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.disk import Disk
+from pyromq.store.dispatch import entry_tag
+from pyromq.store.key_index import IndexItem, KeyIndex
+from pyromq.store.layout import Layout
+from pyromq.store.seal import Seal, load_seal
+from pyromq.store.segments import Segment, SegmentList
+from pyromq.store.settings import StoreSettings
+from pyromq.wire.properties import message_keys
+from pyromq.wire.record import (
+    Damage,
+    NothingWritten,
+    RecordFound,
+    SegmentEnd,
+    find_record_after,
+    is_indexed,
+    is_visible,
+    scan_record,
+)
+
+logger = logging.getLogger(__name__)
+
+Queues = dict[tuple[str, int], ConsumeQueue]
+_RECORDS_PER_WRITE = 4_096
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bytes taken out of the log because they are no record; ``copy`` holds them."""
+
+    position: int
+    size: int
+    reason: str
+    copy: Path
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """Bytes inside the log that were a record once; they stay where they are and are never served."""
+
+    position: int
+    end: int
+    reason: str
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening the store found and did."""
+
+    clean: bool
+    sealed: bool
+    scanned_from: int = 0
+    end: int = 0
+    records: int = 0
+    last_stored_ms: int = 0
+    cuts: list[Cut] = field(default_factory=list)
+    damaged: list[DamagedRange] = field(default_factory=list)
+    rebuilt: list[str] = field(default_factory=list)
+
+    @property
+    def intact(self) -> bool:
+        """True when nothing was cut, damaged or rebuilt."""
+        return not (self.cuts or self.damaged or self.rebuilt)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    log: CommitLog
+    queues: Queues
+    index: KeyIndex
+    report: RecoveryReport
+
+
+class Recovery:
+    """One opening of one store; make it, ``run`` it, throw it away."""
+
+    def __init__(self, disk: Disk, root: Path, settings: StoreSettings, clock: Clock, store_host: bytes) -> None:
+        self._disk, self._layout, self._settings, self._clock = disk, Layout(root), settings, clock
+        self._seal = load_seal(disk, root)
+        clean = not disk.exists(self._layout.abort)
+        stored_ms = self._seal.stored_ms if self._seal else 0
+        self._report = RecoveryReport(clean=clean, sealed=self._seal is not None, last_stored_ms=stored_ms)
+        self._segments = SegmentList.load(disk, self._layout.commit_log, settings.segment_bytes)
+        self._restore_missing_end()
+        self._log = CommitLog(self._segments, settings, store_host)
+        self._queues: Queues = {}
+        self._index = KeyIndex(disk, self._layout.index, settings, clock)
+        self._rescan_from: list[int] = []  # where the scan has to start so that what was dropped is derived again
+        self._durable = 0  # everything before was durable once
+        self._covered: dict[ConsumeQueue, int] = {}  # records before this position are in the queue already
+
+    def run(self) -> Opened:
+        self._load_queues()
+        if self._seal is not None:
+            self._trust_seal(self._seal)
+        else:
+            self._trust_checkpoint()
+        start = max(min(self._rescan_from), self._log.first)
+        end = self._scan(start)
+        for segment in self._segments:
+            if segment.end > start:
+                segment.file.sync()  # a killed process leaves records in the page cache that were never flushed
+        self._log.open_at(end, trusted_from=start)
+        for queue in self._queues.values():
+            queue.forget_before(self._log.first)
+        self._report.scanned_from, self._report.end = start, end
+        self._log_report()
+        return Opened(self._log, self._queues, self._index, self._report)
+
+    # --- what is there ---
+
+    def _restore_missing_end(self) -> None:
+        """Put empty files where the seal says the log once was, so that positions and offsets are not used twice."""
+        if self._seal is None or not self._seal.position:
+            return
+        position = self._seal.position
+        while not len(self._segments) or self._segments.last.end < position:
+            at = self._segments.last.end if len(self._segments) else position - 1
+            self._report.rebuilt.append(f"commitlog file with position {at} was missing")
+            self._segments.get_or_create(at)
+
+    def _load_queues(self) -> None:
+        bytes_per_file = self._settings.queue_file_entries * ENTRY_BYTES
+        for topic, queue_id in queue_folders(self._disk, self._layout):
+            folder = self._layout.queue(topic, queue_id)
+            try:
+                segments = SegmentList.load(self._disk, folder, bytes_per_file)
+            except LogGapError as error:
+                self._report.rebuilt.append(f"{topic}/{queue_id}: {error}")
+                for name in self._disk.names(folder):
+                    self._disk.remove(folder / name)
+                segments = SegmentList(self._disk, folder, bytes_per_file, [])
+            self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, segments)
+
+    def _trust_seal(self, seal: Seal) -> None:
+        self._durable = seal.position
+        self._rescan_from.append(seal.position)
+        for name in seal.queues.keys() - {f"{topic}/{queue_id}" for topic, queue_id in self._queues}:
+            topic, _, number = name.rpartition("/")
+            self._queues[topic, int(number)] = self._new_queue(topic, int(number))
+        for (topic, queue_id), queue in self._queues.items():
+            if not queue.open_sealed(seal.queues.get(f"{topic}/{queue_id}", [])):
+                self._report.rebuilt.append(f"consumequeue {topic}/{queue_id}")
+                self._rescan_from.append(max(0, queue.covered_end - 1))
+        if removed := self._index.open_sealed(seal.index):
+            sealed = {sealed.name for sealed in seal.index}
+            self._report.rebuilt += [f"index {name}" for name in removed if name in sealed]
+        if len(self._index.files) < len(seal.index):
+            self._rescan_from.append(max(0, self._index.covered_end - 1))
+
+    def _trust_checkpoint(self) -> None:
+        """RocketMQ's rules for its own stores."""
+        checkpoint = load_checkpoint(self._disk, self._layout.checkpoint)
+        queues_end = self._newest_queued_end()
+        start = self._log.first
+        for segment in self._segments:
+            first = scan_record(segment.file.view, 0, segment.base)
+            if not isinstance(first, RecordFound):
+                break
+            durable = segment.base <= queues_end if self._report.clean else 0 < first.stored_ms <= checkpoint.safe_ms
+            if durable:
+                start = segment.base
+        self._durable = queues_end if self._report.clean else start
+        self._rescan_from.append(start)
+        for queue in self._queues.values():
+            queue.open_unsealed(start)
+        log_end = self._segments.last.end if len(self._segments) else 0
+        self._index.open_unsealed(log_end)
+        if not self._report.clean:
+            self._index.cut_from(start, self._log_time)
+        self._rescan_from.append(max(0, self._index.covered_end - 1))
+
+    def _newest_queued_end(self) -> int:
+        """End of the newest record that any queue lists."""
+        newest = 0
+        for queue in self._queues.values():
+            for segment in reversed(list(queue.segments)):
+                used = -(-segment.file.data_end(0) // ENTRY_BYTES) * ENTRY_BYTES  # a tag hash may end in zeros
+                if used:
+                    position, size = _last_entry(segment, used)
+                    newest = max(newest, position + size)
+                    break
+        return newest
+
+    # --- the scan ---
+
+    def _scan(self, start: int) -> int:
+        """Dispatch every record from ``start`` on; returns the end of the log, behind which everything is wiped."""
+        position, pending, index_from = start, [], self._index.covered_end
+        reason = ""
+        while (segment := self._segments.holding(position)) is not None:
+            match scan_record(segment.file.view, position - segment.base, position):
+                case RecordFound() as record:
+                    pending.append((position, record))
+                    position += record.size
+                    if len(pending) == _RECORDS_PER_WRITE:
+                        self._dispatch(pending, index_from)
+                        pending = []
+                case SegmentEnd():
+                    position = segment.end
+                case NothingWritten() | Damage() as found:
+                    reason = found.reason if isinstance(found, Damage) else "nothing is written there"
+                    if position >= self._durable:
+                        break
+                    position = self._pass_damage(segment, position, reason)
+        self._dispatch(pending, index_from)
+        self._cut_from(position, reason)
+        return position
+
+    def _pass_damage(self, segment: Segment, position: int, reason: str) -> int:
+        """The next place before the durable end where a record starts."""
+        found = find_record_after(segment.file.view, position - segment.base, position)
+        end = min(segment.base + found if found is not None else segment.end, self._durable)
+        self._report.damaged.append(DamagedRange(position, end, reason))
+        return end
+
+    def _dispatch(self, records: list[tuple[int, RecordFound]], index_from: int) -> None:
+        self._report.records += len(records)
+        if records:
+            self._report.last_stored_ms = records[-1][1].stored_ms
+        items = []
+        touched = set()
+        for position, record in records:
+            topic = record.topic.decode("utf-8", "replace")
+            if is_visible(record.sys_flag):
+                queue = self._queues.get((topic, record.queue_id)) or self._add_queue(topic, record.queue_id)
+                if queue is not None and self._stage_entry(queue, position, record):
+                    touched.add(queue)
+            if position >= index_from and is_indexed(record.sys_flag):
+                items.append(IndexItem(record.topic, message_keys(record.properties), position, record.stored_ms))
+        for queue in touched:
+            queue.write_staged()
+        self._index.add(items)
+
+    def _stage_entry(self, queue: ConsumeQueue, position: int, record: RecordFound) -> bool:
+        if position < self._covered_by(queue):
+            return False
+        if record.offset != queue.next_offset:
+            queue.write_staged()
+            if record.offset < queue.next_offset or queue.next_offset == 0:
+                queue.restart_at(record.offset)  # its older files are gone, or the topic was deleted and made again
+            else:
+                queue.stage_filler(record.offset - queue.next_offset, position)
+        tag = entry_tag(queue.topic, record.properties, record.stored_ms, self._settings.delay_ladder_ms)
+        queue.stage(position, record.size, tag)
+        self._covered[queue] = position + 1
+        return True
+
+    def _covered_by(self, queue: ConsumeQueue) -> int:
+        if queue not in self._covered:
+            self._covered[queue] = queue.covered_end
+        return self._covered[queue]
+
+    def _add_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        try:
+            validate_topic(topic)
+        except InvalidNameError as error:
+            logger.error("record without queue: topic=%r reason=%s", topic, error)
+            return None
+        queue = self._queues[topic, queue_id] = self._new_queue(topic, queue_id)
+        return queue
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        bytes_per_file = self._settings.queue_file_entries * ENTRY_BYTES
+        folder = self._layout.queue(topic, queue_id)
+        return ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, []))
+
+    # --- the cut ---
+
+    def _cut_from(self, position: int, reason: str) -> None:
+        """Copy what lies behind the end of the log, then wipe it: no later crash may take it for records."""
+        for segment in list(self._segments):
+            at = max(0, position - segment.base)
+            if at >= segment.size:
+                continue
+            end = segment.file.data_end(at)
+            if end > at:
+                self._report.cuts.append(
+                    self._keep_copy(segment, at, end, reason or "it lies behind the end of the log")
+                )
+                segment.file.zero_from(at)
+                segment.file.sync()
+        self._segments.remove_from(max(position, self._log.first + 1))  # the first file stays: it keeps the log's place
+
+    def _keep_copy(self, segment: Segment, at: int, end: int, reason: str) -> Cut:
+        position = segment.base + at
+        path = self._layout.cut / f"{position:020d}-{self._clock.now_ms()}"
+        copy = self._disk.create(path, end - at)
+        for start in range(at, end, _COPY_BYTES):
+            copy.write_at(start - at, segment.file.read_at(start, min(_COPY_BYTES, end - start)))
+        copy.sync()
+        copy.close()
+        self._disk.sync_folder(self._layout.cut)
+        return Cut(position, end - at, reason, path)
+
+    def _log_time(self, position: int) -> int:
+        segment = self._segments.holding(position)
+        found = scan_record(segment.file.view, position - segment.base, position) if segment else None
+        return found.stored_ms if isinstance(found, RecordFound) else 0
+
+    def _log_report(self) -> None:
+        for cut in self._report.cuts:
+            logger.warning(
+                "torn log cut: position=%d lost_bytes=%d reason=%s copy=%s",
+                cut.position,
+                cut.size,
+                cut.reason,
+                cut.copy,
+            )
+        for damaged in self._report.damaged:
+            logger.error("record lost: position=%d end=%d reason=%s", damaged.position, damaged.end, damaged.reason)
+        for what in self._report.rebuilt:
+            logger.warning("rebuilt from the log: what=%s", what)
+
+
+def queue_folders(disk: Disk, layout: Layout) -> Iterator[tuple[str, int]]:
+    """Topic and number of every queue folder; other names are passed over."""
+    for topic in disk.names(layout.queues):
+        try:
+            validate_topic(topic)
+        except InvalidNameError:
+            continue
+        for name in disk.names(layout.queues / topic):
+            if name.isdecimal():
+                yield topic, int(name)
+
+
+def _last_entry(segment: Segment, used_bytes: int) -> tuple[int, int]:
+    data = segment.file.read_at(used_bytes - ENTRY_BYTES, ENTRY_BYTES)
+    return int.from_bytes(data[:8], "big", signed=True), int.from_bytes(data[8:12], "big", signed=True)

@@ -1,0 +1,45 @@
+"""The seal: what recovery may trust without looking, in ``pyromq-seal.json`` beside RocketMQ's own files.
+
+``position`` is a record boundary. Everything before it is durable: the log, the queue entries and the index entries
+derived from it, and of those the CRCs are here. Recovery checks derived files against the seal, drops from them what
+lies behind it, and derives that again from the log. Apache RocketMQ ignores the file; when it has written to the store
+meanwhile, what it appended simply lies behind the seal.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+
+from pyromq.errors import CorruptFileError
+from pyromq.store.consume_queue import QueueSeal
+from pyromq.store.disk import Disk
+from pyromq.store.index_file import IndexSeal
+from pyromq.store.whole_file import WholeFile
+
+logger = logging.getLogger(__name__)
+
+SEAL_NAME = "pyromq-seal.json"
+
+
+class Seal(msgspec.Struct, frozen=True, kw_only=True):
+    position: int
+    clean: bool
+    stored_ms: int = 0
+    queues: dict[str, list[QueueSeal]] = {}  # by "topic/queue id"
+    index: list[IndexSeal] = []
+
+
+def load_seal(disk: Disk, root: Path) -> Seal | None:
+    """The newest whole seal; None when there is none: a new store, one that RocketMQ wrote, or both copies damaged."""
+    try:
+        return WholeFile(disk, root / SEAL_NAME).load(msgspec.json.Decoder(Seal).decode)
+    except CorruptFileError as error:
+        logger.warning("seal is lost, derived files are trusted as RocketMQ does: reason=%s", error)
+        return None
+
+
+def save_seal(disk: Disk, root: Path, seal: Seal) -> None:
+    WholeFile(disk, root / SEAL_NAME).save(msgspec.json.encode(seal))

@@ -1,0 +1,77 @@
+"""Settings of a store; names of RocketMQ's keys where they mean the same are in docs/storage-format.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from pyromq.errors import ConfigError
+from pyromq.wire.record import BLANK_BYTES
+
+DELAY_LADDER = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Flush(Enum):
+    """When an append counts as stored."""
+
+    SYNC = "sync"  # after fsync; everybody who waits shares one
+    ASYNC = "async"  # after write; fsync follows within flush_interval_ms
+
+
+def parse_ladder(text: str) -> tuple[int, ...]:
+    """Delays in milliseconds of levels 1, 2, … from a text such as ``1s 5s 1m``."""
+    try:
+        return tuple(int(word[:-1]) * _UNIT_MS[word[-1]] for word in text.split())
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"delay ladder {text!r}: each step is a number with s, m, h or d behind it") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """How a store writes, keeps and limits; the defaults are RocketMQ's, but for ``flush`` and ``checksums``."""
+
+    flush: Flush = Flush.SYNC
+    checksums: bool = True  # RocketMQ: enabledAppendPropCRC
+    segment_bytes: int = 1 << 30
+    queue_file_entries: int = 300_000
+    index_slots: int = 5_000_000
+    index_entries: int = 20_000_000
+    body_bytes_max: int = 4 << 20
+    delay_ladder_ms: tuple[int, ...] = parse_ladder(DELAY_LADDER)
+
+    flush_interval_ms: int = 500
+    flush_bytes_min: int = 4 * 4096
+    flush_thorough_ms: int = 10_000
+    seal_interval_ms: int = 60_000
+    seal_bytes: int = 512 << 20  # seal early after that much, so that recovery has little to scan
+    index_backlog_max: int = 4_096
+
+    keep_ms: int = 72 * 3_600_000
+    delete_hours: tuple[int, ...] = (4,)
+    clean_percent: int = 75
+    force_clean_percent: int = 85
+    full_percent: int = 90
+    delete_files_max: int = 10
+
+    read_bytes_max: int = 262_144
+    read_count_max: int = 32
+    cold_read_bytes_max: int = 65_536
+    cold_read_count_max: int = 8
+    scan_entries_max: int = 800
+    hot_bytes: int = 8 << 30  # how far behind the end a record counts as in memory (RocketMQ: 40 % of RAM)
+
+    @property
+    def record_bytes_max(self) -> int:
+        return self.body_bytes_max + 65_536
+
+    def __post_init__(self) -> None:
+        for name in ("segment_bytes", "queue_file_entries", "index_slots", "body_bytes_max"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1")
+        if self.index_entries < 2:
+            raise ConfigError("index_entries must be at least 2: entry 0 of an index file is never used")
+        if self.segment_bytes < 1024 + BLANK_BYTES:
+            raise ConfigError("segment_bytes must be at least 1032")
+        if not 0 < self.clean_percent <= self.force_clean_percent <= self.full_percent <= 100:
+            raise ConfigError("clean_percent ≤ force_clean_percent ≤ full_percent ≤ 100 must hold")

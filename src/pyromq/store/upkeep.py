@@ -1,0 +1,81 @@
+"""What a store needs from time to time: flush pacing, index, seals, retention, a look at the disk.
+
+The owner calls ``tick`` every few hundred milliseconds; each duty knows when it is due. Everything runs on the owner's
+thread unless it takes the jobs (``flush_job``, ``seal_job``) elsewhere itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from pyromq.clock import Clock
+from pyromq.store.disk import Disk
+from pyromq.store.message_store import MessageStore
+from pyromq.store.retention import DiskState, KeptFile, count_to_delete, disk_state
+from pyromq.store.settings import Flush
+
+logger = logging.getLogger(__name__)
+
+_DISK_LOOK_MS = 1_000
+_RETENTION_MS = 10_000
+_FREE_BYTES_MIN = 16 << 20  # less free space than this does not count as "space has returned"
+
+
+class Upkeep:
+    """Duties of one open store."""
+
+    def __init__(self, store: MessageStore, disk: Disk, clock: Clock) -> None:
+        self._store, self._disk, self._clock = store, disk, clock
+        now = clock.monotonic_ms()
+        self._flushed_at = self._sealed_at = self._retained_at = now
+        self._looked_at = now - _DISK_LOOK_MS
+        self.disk_state = DiskState.FINE
+
+    def tick(self) -> None:
+        now = self._clock.monotonic_ms()
+        if now - self._looked_at >= _DISK_LOOK_MS:
+            self._looked_at = now
+            self._look_at_disk()
+        if self._store.settings.flush is Flush.ASYNC:
+            self._flush_if_due(now)
+        if self._store.health.writable:
+            self._store.index_keys()
+            self._seal_if_due(now)
+        if now - self._retained_at >= _RETENTION_MS or self.disk_state in (DiskState.FORCE_CLEAN, DiskState.FULL):
+            self._retained_at = now
+            self.delete_expired()
+
+    def _look_at_disk(self) -> None:
+        """Refuse writes on a disk that is about to be full, and accept them again when space has returned."""
+        usage, settings, health = self._disk.usage(self._store.layout.root), self._store.settings, self._store.health
+        self.disk_state = disk_state(usage.used_percent, settings)
+        if self.disk_state is DiskState.FULL:
+            health.disk_full(f"the disk is {usage.used_percent} % full (limit {settings.full_percent} %)")
+        elif health.full and usage.free_bytes >= _FREE_BYTES_MIN and self._store.catch_up():
+            health.space_returned()
+
+    def _flush_if_due(self, now: int) -> None:
+        settings, waiting = self._store.settings, self._store.log.unflushed_bytes
+        since = now - self._flushed_at
+        enough = waiting >= settings.flush_bytes_min and since >= settings.flush_interval_ms
+        if self._store.health.trusted and waiting and (enough or since >= settings.flush_thorough_ms):
+            self._store.flush()
+            self._flushed_at = now
+
+    def _seal_if_due(self, now: int) -> None:
+        settings, new_bytes = self._store.settings, self._store.log.end - self._store.sealed_position
+        due = now - self._sealed_at >= settings.seal_interval_ms or new_bytes >= settings.seal_bytes
+        if new_bytes and due:
+            self._store.seal()
+            self._sealed_at = now
+
+    def delete_expired(self) -> int:
+        """Delete commit log files by age, hour and disk ratio, then what was derived from them; returns how many."""
+        store, now_ms = self._store, self._clock.now_ms()
+        files = [KeptFile(segment.path, self._disk.modified_ms(segment.path)) for segment in store.log.segments]
+        hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour
+        count = count_to_delete(files, now_ms=now_ms, local_hour=hour, state=self.disk_state, settings=store.settings)
+        if count:
+            store.delete_oldest(count)
+        return count

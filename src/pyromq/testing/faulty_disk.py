@@ -1,0 +1,341 @@
+"""A disk in memory that fails on command and forgets, like a real one, what was not flushed before a crash.
+
+    disk = FaultyDisk()
+    disk.crash_at(17)                      # the 17th operation does not happen (or half of it): raises Crashed
+    …                                      # run the code under test until Crashed comes out
+    disk = disk.after_crash(CrashMode.FORGET)   # what a machine finds after the power came back
+
+Counted operations are those that change something: writes, syncs, creations, renames, removals. Two versions of
+everything are kept: what programs see and what is durable. Bytes become durable by ``sync``, names by ``sync_folder``.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from random import Random
+
+from pyromq.errors import StoreInUseError
+from pyromq.store.disk import DiskUsage
+
+_PAGE_BYTES = 512
+
+
+class Crashed(BaseException):
+    """The machine stopped here. Not an Exception, so that nothing under test can catch it by accident."""
+
+
+class CrashMode(Enum):
+    """What of the un-flushed data a crash leaves."""
+
+    FORGET = "forget"  # nothing
+    KEEP = "keep"  # everything, as after kill -9 of the process alone
+    MIX = "mix"  # some pages and some names, at random: what real disks do
+
+
+class _Contents:
+    """Bytes of one file: as seen, and as durable."""
+
+    def __init__(self, size: int = 0) -> None:
+        self.seen = bytearray(size)
+        self.durable = bytes(size)
+        self.modified_ms = 0
+
+    def survivor(self, mode: CrashMode, rng: Random) -> _Contents:
+        if mode is CrashMode.KEEP:
+            data = bytes(self.seen)
+        elif mode is CrashMode.FORGET or self.seen == self.durable:
+            data = self.durable
+        else:
+            data = _mixed_pages(self.durable, bytes(self.seen), rng)
+        kept = _Contents()
+        kept.seen, kept.durable, kept.modified_ms = bytearray(data), data, self.modified_ms
+        return kept
+
+
+def _mixed_pages(old: bytes, new: bytes, rng: Random) -> bytes:
+    size = len(rng.choice((old, new)))
+    old, new = old[:size].ljust(size, b"\0"), new[:size].ljust(size, b"\0")
+    pages = range(0, size, _PAGE_BYTES)
+    return b"".join(rng.choice((old, new))[at : at + _PAGE_BYTES] for at in pages)
+
+
+@dataclass
+class _Folder:
+    """Names in one folder: as seen, and as durable."""
+
+    seen: dict[str, _Contents | _Folder] = field(default_factory=dict)
+    durable: dict[str, _Contents | _Folder] = field(default_factory=dict)
+
+    def survivor(self, mode: CrashMode, rng: Random) -> _Folder:
+        kept = _Folder()
+        for name in sorted(self.seen.keys() | self.durable.keys()):
+            versions = (self.durable.get(name), self.seen.get(name))
+            node = versions[mode is CrashMode.KEEP] if mode is not CrashMode.MIX else rng.choice(versions)
+            if node is not None:
+                kept.seen[name] = node.survivor(mode, rng)
+        kept.durable = dict(kept.seen)
+        return kept
+
+
+class FaultyFile:
+    """A file of a FaultyDisk."""
+
+    def __init__(self, disk: FaultyDisk, contents: _Contents) -> None:
+        self._disk, self._contents = disk, contents
+        self.size = len(contents.seen)
+        self._view: memoryview | None = None
+
+    @property
+    def view(self) -> memoryview:
+        if self._view is None:
+            self._view = memoryview(self._contents.seen).toreadonly()
+        return self._view
+
+    def read_at(self, at: int, size: int) -> bytes:
+        return bytes(self._contents.seen[at : at + size])
+
+    def write_at(self, at: int, data: bytes) -> None:
+        self._disk._write(self._contents, at, data)
+
+    def scatter(self, writes: Iterable[tuple[int, bytes]]) -> None:
+        for at, data in writes:
+            self._disk._write(self._contents, at, data)
+
+    def sync(self) -> None:
+        self._disk._operation("sync")
+        self._contents.durable = bytes(self._contents.seen)
+
+    def zero_from(self, at: int) -> None:
+        self._disk._operation("zero")
+        self._contents.seen[at:] = bytes(self.size - at)
+
+    def data_end(self, at: int) -> int:
+        return at + len(bytes(self._contents.seen[at:]).rstrip(b"\0"))
+
+    def close(self) -> None:
+        self._view = None
+
+
+class _HeldLock:
+    def __init__(self, held: set[Path], path: Path) -> None:
+        self._held, self._path = held, path
+        held.add(path)
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
+class FaultyDisk:
+    """Implements ``pyromq.store.disk.Disk`` in memory; ``operations`` counts what changed something."""
+
+    def __init__(self, *, capacity_bytes: int = 1 << 40, clock_ms: Callable[[], int] = lambda: 0) -> None:
+        self._root = _Folder()
+        self._locks: set[Path] = set()
+        self._clock_ms = clock_ms
+        self.capacity_bytes = capacity_bytes
+        self.other_bytes = 0  # used by others on the same disk
+        self.operations = 0
+        self.log: list[str] = []
+        self._crash_at = 0
+        self._torn = False
+        self._crashed = False
+        self._errors: dict[int, int] = {}
+        self._broken_syncs = False
+        self._before: Callable[[str], None] | None = None
+
+    # --- faults ---
+
+    def crash_at(self, operation: int, *, torn: bool = False) -> None:
+        """Stop at the n-th operation from the start; a torn write leaves its first half."""
+        self._crash_at, self._torn = operation, torn
+
+    def fail_at(self, operation: int, code: int = errno.EIO) -> None:
+        """Let the n-th operation raise OSError with this errno (EIO, ENOSPC, …); a write leaves its first half."""
+        self._errors[operation] = code
+
+    def fail_syncs(self) -> None:
+        """Every sync from now on raises EIO, as a dying disk does."""
+        self._broken_syncs = True
+
+    def before_each(self, hook: Callable[[str], None]) -> None:
+        """Called with the kind of every operation before it happens: delay it, look at things, raise."""
+        self._before = hook
+
+    def after_crash(self, mode: CrashMode = CrashMode.FORGET, rng: Random | None = None) -> FaultyDisk:
+        """The same disk after power came back: no locks, no faults, and of un-flushed data what ``mode`` says."""
+        disk = FaultyDisk(capacity_bytes=self.capacity_bytes, clock_ms=self._clock_ms)
+        disk._root = self._root.survivor(mode, rng or Random(0))
+        return disk
+
+    def flip_bit(self, path: Path, bit: int) -> None:
+        """Damage one bit of a file, on the medium."""
+        contents = self._contents(path)
+        contents.seen[bit // 8] ^= 1 << bit % 8
+        contents.durable = bytes(contents.seen)
+
+    def files(self) -> list[Path]:
+        """Every file on the disk."""
+        return sorted(_walk(self._root, Path("/")))
+
+    # --- the Disk protocol ---
+
+    def open(self, path: Path, *, writable: bool = True) -> FaultyFile:
+        return FaultyFile(self, self._contents(path))
+
+    def create(self, path: Path, size: int, *, reserve_bytes: int = 0) -> FaultyFile:
+        folder = self._make_folder(path.parent)
+        self._operation("create")
+        self._need_space(reserve_bytes)
+        contents = _Contents(size)
+        contents.modified_ms = self._clock_ms()
+        folder.seen[path.name] = contents
+        return FaultyFile(self, contents)
+
+    def exists(self, path: Path) -> bool:
+        return self._node(path) is not None
+
+    def is_folder(self, path: Path) -> bool:
+        return isinstance(self._node(path), _Folder)
+
+    def names(self, folder: Path) -> list[str]:
+        node = self._node(folder)
+        return sorted(node.seen) if isinstance(node, _Folder) else []
+
+    def size_of(self, path: Path) -> int:
+        return len(self._contents(path).seen)
+
+    def resize(self, path: Path, size: int) -> None:
+        self._operation("resize")
+        contents = self._contents(path)
+        contents.seen = contents.seen[:size].ljust(size, b"\0")
+
+    def modified_ms(self, path: Path) -> int:
+        return self._contents(path).modified_ms
+
+    def read(self, path: Path) -> bytes:
+        return bytes(self._contents(path).seen)
+
+    def write(self, path: Path, data: bytes) -> None:
+        folder = self._make_folder(path.parent)
+        self._operation("create")
+        self._need_space(len(data))
+        contents = _Contents(len(data))
+        folder.seen[path.name] = contents
+        self._write(contents, 0, data)
+        self._operation("sync")
+        contents.durable = bytes(contents.seen)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._operation("rename")
+        self._folder(new.parent).seen[new.name] = self._folder(old.parent).seen.pop(old.name)
+
+    def remove(self, path: Path) -> None:
+        self._operation("remove")
+        self._folder(path.parent).seen.pop(path.name, None)
+
+    def remove_folder(self, path: Path) -> None:
+        self._operation("remove")
+        folder = self._folder(path)
+        if folder.seen:
+            raise OSError(errno.ENOTEMPTY, "folder is not empty", str(path))
+        del self._folder(path.parent).seen[path.name]
+
+    def sync_folder(self, path: Path) -> None:
+        self._operation("sync_folder")
+        folder = self._folder(path)
+        folder.durable = dict(folder.seen)
+
+    def usage(self, path: Path) -> DiskUsage:
+        used = self._used_bytes()
+        return DiskUsage(self.capacity_bytes, used, max(0, self.capacity_bytes - used))
+
+    def lock(self, path: Path) -> _HeldLock:
+        if path in self._locks:
+            raise StoreInUseError(f"{path.parent} is in use")
+        if not self.exists(path):
+            self.write(path, b"lock")
+        return _HeldLock(self._locks, path)
+
+    # --- inside ---
+
+    def _operation(self, kind: str) -> None:
+        """Count one operation and let the fault that waits for it happen."""
+        if self._crashed:
+            raise Crashed
+        self.operations += 1
+        self.log.append(kind)
+        if self._before is not None:
+            self._before(kind)
+        if self.operations == self._crash_at:
+            self._crashed = True
+            raise Crashed
+        if code := self._errors.get(self.operations):
+            raise OSError(code, f"simulated failure of operation {self.operations}")
+        if self._broken_syncs and kind == "sync":
+            raise OSError(errno.EIO, "simulated broken disk")
+
+    def _write(self, contents: _Contents, at: int, data: bytes) -> None:
+        try:
+            self._operation("write")
+            self._need_space(len(data))
+        except Crashed:
+            if self._torn:
+                contents.seen[at : at + len(data) // 2] = data[: len(data) // 2]
+            raise
+        except OSError:
+            contents.seen[at : at + len(data) // 2] = data[: len(data) // 2]
+            raise
+        contents.seen[at : at + len(data)] = data
+        contents.modified_ms = self._clock_ms()
+
+    def _need_space(self, size: int) -> None:
+        if self._used_bytes() + size > self.capacity_bytes:
+            raise OSError(errno.ENOSPC, "simulated disk is full")
+
+    def _used_bytes(self) -> int:
+        if self.capacity_bytes >= 1 << 40:  # nobody looks: counting would make every write slow
+            return 0
+        contents = [self._contents(path) for path in self.files()]
+        return self.other_bytes + sum(len(bytes(each.seen).rstrip(b"\0")) for each in contents)
+
+    def _make_folder(self, path: Path) -> _Folder:
+        node = self._node(path)
+        if isinstance(node, _Folder):
+            return node
+        parent = self._make_folder(path.parent)
+        self._operation("make_folder")
+        folder = parent.seen[path.name] = _Folder()
+        self.sync_folder(path.parent)
+        return folder
+
+    def _node(self, path: Path) -> _Contents | _Folder | None:
+        node: _Contents | _Folder | None = self._root
+        for part in path.parts[1:]:
+            if not isinstance(node, _Folder):
+                return None
+            node = node.seen.get(part)
+        return node
+
+    def _folder(self, path: Path) -> _Folder:
+        node = self._node(path)
+        if not isinstance(node, _Folder):
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(path))
+        return node
+
+    def _contents(self, path: Path) -> _Contents:
+        node = self._node(path)
+        if not isinstance(node, _Contents):
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+        return node
+
+
+def _walk(folder: _Folder, path: Path) -> Iterable[Path]:
+    for name, node in folder.seen.items():
+        if isinstance(node, _Folder):
+            yield from _walk(node, path / name)
+        else:
+            yield path / name

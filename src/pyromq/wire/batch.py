@@ -1,0 +1,67 @@
+"""Body of a batch send: items back to back, each one message of the same queue.
+
+    byte   0       4       8      12     16            20      20+n                22+n
+           total   0       0      flag   body length   body    properties length   properties
+           size    magic   crc                                 (i16)                             big-endian
+
+Magic and CRC are written as 0 and ignored by readers: the broker computes the CRC anew.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import msgspec
+
+from pyromq.errors import PropertiesTooLargeError, RemoteProtocolError
+from pyromq.wire.properties import PROPERTIES_BYTES_MAX
+
+_HEAD = struct.Struct(">iiiii")
+_PROPERTIES_LENGTH = struct.Struct(">h")
+ITEM_OVERHEAD_BYTES = _HEAD.size + _PROPERTIES_LENGTH.size
+
+
+class BatchItem(msgspec.Struct, frozen=True, gc=False):
+    body: bytes
+    properties: bytes = b""
+    flag: int = 0
+
+
+def encode_batch(items: Iterable[BatchItem]) -> bytes:
+    parts: list[bytes] = []
+    for item in items:
+        body_bytes, properties_bytes = len(item.body), len(item.properties)
+        if properties_bytes > PROPERTIES_BYTES_MAX:
+            raise PropertiesTooLargeError(
+                what="properties of a batch item", size_bytes=properties_bytes, bytes_max=PROPERTIES_BYTES_MAX
+            )
+        total = ITEM_OVERHEAD_BYTES + body_bytes + properties_bytes
+        parts += (
+            _HEAD.pack(total, 0, 0, item.flag, body_bytes),
+            item.body,
+            _PROPERTIES_LENGTH.pack(properties_bytes),
+            item.properties,
+        )
+    return b"".join(parts)
+
+
+def decode_batch(data: bytes) -> list[BatchItem]:
+    """All items, or RemoteProtocolError when lengths do not add up; never half of a batch."""
+    items: list[BatchItem] = []
+    start, end = 0, len(data)
+    while start < end:
+        if end - start < ITEM_OVERHEAD_BYTES:
+            raise RemoteProtocolError(f"batch item {len(items)} is cut: {end - start} bytes left")
+        total, _, _, flag, body_bytes = _HEAD.unpack_from(data, start)
+        body_end = start + _HEAD.size + body_bytes
+        if body_bytes < 0 or total < ITEM_OVERHEAD_BYTES or start + total > end or body_end + 2 > start + total:
+            raise RemoteProtocolError(
+                f"batch item {len(items)} has impossible lengths: {total} total, {body_bytes} body"
+            )
+        (properties_bytes,) = _PROPERTIES_LENGTH.unpack_from(data, body_end)
+        if body_end + 2 + properties_bytes != start + total or properties_bytes < 0:
+            raise RemoteProtocolError(f"batch item {len(items)} has impossible properties length {properties_bytes}")
+        items.append(BatchItem(data[start + _HEAD.size : body_end], data[body_end + 2 : start + total], flag))
+        start += total
+    return items

@@ -1,0 +1,302 @@
+"""A message as it rests in the commit log and travels in pull answers: the same bytes.
+
+    byte   0      4      8     12     16    20      28        36    40      48    56      64     72       76        84
+           total  magic  body  queue  flag  queue   position  sys   born    born  stored  store  attempt  prepared  body
+           size          crc   id           offset            flag  time    host  time    host            position  size
+
+    then   body · topic length (u8 in V1, i16 in V2) · topic · properties length (i16) · properties        big-endian
+
+Hosts are 4 bytes of address and an i32 port; with IPv6 (announced by sysFlag bits 4 and 5) 16 bytes and a port, and
+everything behind moves by 12. V2 is used only for topics longer than 127 bytes. A record never crosses a segment; the
+rest of a full segment begins with a blank mark (i32 rest, magic BLANK).
+
+The last property may be a checksum of everything before it, ``__CRC32#`` 0x01 ten digits 0x02: CRC-32 & 0x7FFFFFFF,
+least significant digit first. Apache RocketMQ (5.2 on) can write it and older readers take it for an ordinary
+property. With it every flipped bit of a record is found; without it only those in the body and in lengths.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from zlib import crc32
+
+import msgspec
+
+from pyromq.errors import CorruptRecordError, MessageTooLargeError, PropertiesTooLargeError
+from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
+from pyromq.wire.properties import PROPERTIES_BYTES_MAX
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+MAGIC_BLANK = 0xCBD43194
+BLANK_BYTES = 8
+TOPIC_V1_BYTES_MAX = 127
+TOPIC_BYTES_MAX = 255
+RECORD_OVERHEAD_BYTES = 91  # V1, both hosts IPv4
+CHECKSUM_BYTES = 20
+
+BLANK = struct.Struct(">II")
+# The fixed part up to the body, by ``sys_flag >> 4 & 3`` (bit 0 born host, bit 1 store host is IPv6).
+FIXED = tuple(struct.Struct(f">IIIiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
+_PREFIX = struct.Struct(">II")
+_PROPERTIES_LENGTH = struct.Struct(">H")
+_LONG_TOPIC_LENGTH = struct.Struct(">H")
+_CHECKSUM_NAME = b"__CRC32#\x01"
+_WORD = 0x7FFFFFFF
+_TRANSACTION, _COMMIT = TRANSACTION_MASK, int(SysFlag.COMMIT)  # plain ints: IntFlag arithmetic is too slow per message
+_is_log_magic = re.compile(rb"\xda\xa3\x20[\xa7\xab]").finditer
+_SEARCH_BYTES = 1 << 20
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A message that wants to become a record: everything but its address and store time."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes = b""
+    flag: int = 0
+    sys_flag: int = 0
+    born_ms: int = 0
+    born_host: bytes = b"\x7f\0\0\1\0\0\0\0"
+    delivery_attempt: int = 0
+    prepared_position: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A record with every field read; ``properties`` stay in their stored form."""
+
+    position: int
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    offset: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    stored_ms: int
+    store_host: bytes
+    delivery_attempt: int
+    prepared_position: int
+    topic: bytes
+    properties: bytes
+    body: bytes
+
+
+class RecordFound(msgspec.Struct, frozen=True, gc=False):
+    """A whole, undamaged record: what dispatch needs of it."""
+
+    size: int
+    queue_id: int
+    offset: int
+    sys_flag: int
+    stored_ms: int
+    topic: bytes
+    properties: bytes
+
+
+class SegmentEnd(msgspec.Struct, frozen=True, gc=False):
+    """The blank mark: the log goes on in the next segment."""
+
+
+class NothingWritten(msgspec.Struct, frozen=True, gc=False):
+    """Zeros where the next record would start: the log ends here."""
+
+
+class Damage(msgspec.Struct, frozen=True, gc=False):
+    """Bytes that are neither a record nor an end; a crash tears the tail, a bad disk flips bits anywhere."""
+
+    reason: str
+
+
+Scanned = RecordFound | SegmentEnd | NothingWritten | Damage
+
+
+def topic_field(topic: bytes) -> bytes:
+    """Topic with its length in front, as V1 or, for long names, V2 has it."""
+    if len(topic) <= TOPIC_V1_BYTES_MAX:
+        return bytes((len(topic),)) + topic
+    if len(topic) > TOPIC_BYTES_MAX:
+        raise MessageTooLargeError(what="topic", size_bytes=len(topic), bytes_max=TOPIC_BYTES_MAX)
+    return _LONG_TOPIC_LENGTH.pack(len(topic)) + topic
+
+
+def record_magic(topic: bytes) -> int:
+    return MAGIC_V1 if len(topic) <= TOPIC_V1_BYTES_MAX else MAGIC_V2
+
+
+def encode_record(
+    draft: Draft, *, offset: int, position: int, stored_ms: int, store_host: bytes, checksum: bool = True
+) -> bytes:
+    """The bytes of one record. The commit log has the same steps unrolled for speed; a test holds them together."""
+    topic = draft.topic.encode()
+    properties = with_checksum_room(draft.properties) if checksum else draft.properties
+    properties_bytes = len(properties) + (CHECKSUM_BYTES if checksum else 0)
+    if properties_bytes > PROPERTIES_BYTES_MAX:
+        raise PropertiesTooLargeError(what="properties", size_bytes=properties_bytes, bytes_max=PROPERTIES_BYTES_MAX)
+    tail = topic_field(topic) + _PROPERTIES_LENGTH.pack(properties_bytes) + properties
+    fixed = FIXED[draft.sys_flag >> 4 & 3]
+    total = fixed.size + len(draft.body) + len(tail) + (CHECKSUM_BYTES if checksum else 0)
+    head = fixed.pack(
+        total,
+        record_magic(topic),
+        crc32(draft.body) & _WORD,
+        draft.queue_id,
+        draft.flag,
+        offset,
+        position,
+        draft.sys_flag,
+        draft.born_ms,
+        draft.born_host,
+        stored_ms,
+        store_host,
+        draft.delivery_attempt,
+        draft.prepared_position,
+        len(draft.body),
+    )
+    record = head + draft.body + tail
+    return record + checksum_property(crc32(record)) if checksum else record
+
+
+def with_checksum_room(properties: bytes) -> bytes:
+    """Properties that a checksum can follow: closed, and without a checksum of an earlier life."""
+    if _CHECKSUM_NAME in properties:
+        items = [item for item in properties.split(b"\x02") if item and not item.startswith(_CHECKSUM_NAME)]
+        properties = b"\x02".join(items)
+    return properties if not properties or properties.endswith(b"\x02") else properties + b"\x02"
+
+
+def checksum_property(crc: int) -> bytes:
+    """The checksum as the 20 last bytes of a record."""
+    return _CHECKSUM_NAME + (b"%010d" % (crc & _WORD))[::-1] + b"\x02"
+
+
+def scan_record(data: memoryview, start: int, position: int, *, verify: bool = True) -> Scanned:
+    """What lies at ``start`` of a segment, whose byte ``start`` has log address ``position``.
+
+    Nothing is believed: lengths must add up, the record must know its own address, checksums must match.
+    """
+    end = len(data)
+    if end - start < BLANK_BYTES:
+        return Damage("fewer than 8 bytes left in the segment")
+    total, magic = _PREFIX.unpack_from(data, start)
+    if magic == MAGIC_BLANK:
+        return SegmentEnd() if total == end - start else Damage(f"blank mark of {total} bytes, {end - start} are left")
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        return NothingWritten() if total == magic == 0 else Damage(f"unknown magic {magic:#010x}")
+    if total > end - start or total < RECORD_OVERHEAD_BYTES:
+        return Damage(f"impossible size {total}")
+    sys_flag = int.from_bytes(data[start + 36 : start + 40], "big")
+    fixed = FIXED[sys_flag >> 4 & 3]
+    if total < fixed.size + 3:
+        return Damage(f"impossible size {total}")
+    fields = fixed.unpack_from(data, start)
+    crc, queue_id, offset, own_position, stored_ms, body_bytes = *fields[2:4], *fields[5:7], fields[10], fields[14]
+    if own_position != position:
+        return Damage(f"it says it belongs to position {own_position}")
+    body_start = start + fixed.size
+    topic_start = body_start + body_bytes + (1 if magic == MAGIC_V1 else 2)
+    record_end = start + total
+    if body_bytes < 0 or topic_start + 2 > record_end:
+        return Damage(f"impossible body length {body_bytes}")
+    topic_bytes = data[topic_start - 1]
+    if magic == MAGIC_V2:
+        topic_bytes |= data[topic_start - 2] << 8
+    properties_start = topic_start + topic_bytes + 2
+    if properties_start > record_end:
+        return Damage(f"impossible topic length {topic_bytes}")
+    properties_bytes = data[properties_start - 2] << 8 | data[properties_start - 1]
+    if properties_start + properties_bytes != record_end:
+        return Damage(f"its parts do not add up to its size {total}")
+    properties = bytes(data[properties_start:record_end])
+    if verify:
+        body = data[body_start : body_start + body_bytes]
+        if reason := _checksum_damage(data[start:record_end], body, crc, properties):
+            return Damage(reason)
+    topic = bytes(data[topic_start : topic_start + topic_bytes])
+    return RecordFound(total, queue_id, offset, sys_flag, stored_ms, topic, properties)
+
+
+def _checksum_damage(record: memoryview, body: memoryview, body_crc: int, properties: bytes) -> str:
+    """Why a record whose lengths add up is not what was written; empty when it is."""
+    trailer = properties[-CHECKSUM_BYTES:]
+    if trailer.startswith(_CHECKSUM_NAME):
+        return "" if trailer == checksum_property(crc32(record[:-CHECKSUM_BYTES])) else "its checksum does not match"
+    if _almost_checksum(trailer):
+        return "its checksum property is damaged"
+    if body and crc32(body) & _WORD != body_crc:
+        return "the CRC of its body does not match"
+    return ""
+
+
+def _almost_checksum(trailer: bytes) -> bool:
+    """True when the name of the checksum property itself lost bits: no other property comes that close to it."""
+    if len(trailer) < CHECKSUM_BYTES:
+        return False
+    expected = _CHECKSUM_NAME + trailer[9:19] + b"\x02"
+    return sum(map(int.__ne__, trailer, expected)) <= 2
+
+
+def decode_record(data: memoryview | bytes, start: int = 0) -> Record:
+    """All fields of a record that came over the wire or was scanned before; raises CorruptRecordError."""
+    view = memoryview(data)
+    position = int.from_bytes(view[start + 28 : start + 36], "big", signed=True) if len(view) - start >= 36 else -1
+    found = scan_record(view, start, position)
+    if not isinstance(found, RecordFound):
+        reason = found.reason if isinstance(found, Damage) else "there is no record"
+        raise CorruptRecordError(position=position, reason=reason)
+    fixed = FIXED[found.sys_flag >> 4 & 3]
+    fields = fixed.unpack_from(view, start)
+    body_start = start + fixed.size
+    return Record(
+        position=position,
+        size=found.size,
+        magic=fields[1],
+        body_crc=fields[2],
+        queue_id=fields[3],
+        flag=fields[4],
+        offset=fields[5],
+        sys_flag=fields[7],
+        born_ms=fields[8],
+        born_host=fields[9],
+        stored_ms=fields[10],
+        store_host=fields[11],
+        delivery_attempt=fields[12],
+        prepared_position=fields[13],
+        topic=found.topic,
+        properties=found.properties,
+        body=bytes(view[body_start : body_start + fields[14]]),
+    )
+
+
+def split_records(data: bytes) -> list[Record]:
+    """All records of a pull answer, in order."""
+    records, start, view = [], 0, memoryview(data)
+    while start < len(view):
+        records.append(decode_record(view, start))
+        start += records[-1].size
+    return records
+
+
+def find_record_after(data: memoryview, start: int, position: int) -> int | None:
+    """Where in ``data`` the next undamaged record begins behind damage at ``start``; None when there is none."""
+    for begin in range(start + 4, len(data), _SEARCH_BYTES):
+        window = bytes(data[begin : begin + _SEARCH_BYTES + 3])
+        for match in _is_log_magic(window):
+            candidate = begin + match.start() - 4
+            if isinstance(scan_record(data, candidate, position + candidate - start), RecordFound):
+                return candidate
+    return None
+
+
+def is_visible(sys_flag: int) -> bool:
+    """True for what consume queues list: ordinary and committed messages, not prepared or rolled-back ones."""
+    return sys_flag & _TRANSACTION in (0, _COMMIT)
+
+
+def is_indexed(sys_flag: int) -> bool:
+    """True for what the key index lists: everything but rollbacks."""
+    return sys_flag & _TRANSACTION != _TRANSACTION
