@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import errno
 import logging
+from pathlib import Path
 
 from pyromq.errors import DiskFullError, StoreClosedError, StoreReadOnlyError, UntrustedDiskError
 
 logger = logging.getLogger(__name__)
 
+_FORBIDDEN_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+
+
+def cannot_open(root: Path, error: OSError) -> StoreReadOnlyError:
+    """Why a store cannot be opened for writing, with what to do about it."""
+    if error.errno in _FULL_ERRNOS:
+        return DiskFullError(f"{root} cannot be opened, the disk is full: free some space and try again")
+    if error.errno in _FORBIDDEN_ERRNOS:
+        return StoreReadOnlyError(f"{root} cannot be written: {error}; check its owner and permissions")
+    return UntrustedDiskError(f"{root} cannot be opened: {error}; check the disk")
 
 
 class Health:

@@ -27,7 +27,7 @@ from pyromq.store.commit_log import CommitLog, FlushJob, TopicBytes
 from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from pyromq.store.disk import Disk, DiskFile, DiskLock, RealDisk
 from pyromq.store.dispatch import entry_tag
-from pyromq.store.health import Health
+from pyromq.store.health import Health, cannot_open
 from pyromq.store.key_index import IndexItem, KeyIndex
 from pyromq.store.layout import Layout
 from pyromq.store.queue_reader import QueueReader
@@ -106,7 +106,10 @@ class MessageStore:
         """Open a folder, new or used, and recover what is in it. Raises StoreInUseError, LogGapError, DiskFullError."""
         settings, disk, clock = settings or StoreSettings(), disk or RealDisk(), clock or SystemClock()
         layout = Layout(Path(root))
-        lock = disk.lock(layout.lock)
+        try:
+            lock = disk.lock(layout.lock)
+        except OSError as error:
+            raise cannot_open(layout.root, error) from error
         try:
             recovery = Recovery(disk, layout.root, settings, clock, store_host)
             disk.write(layout.abort, str(os.getpid()).encode())
@@ -115,7 +118,7 @@ class MessageStore:
             store.seal()
         except OSError as error:
             lock.release()
-            raise Health().failed_write("recovery", error) from error
+            raise cannot_open(layout.root, error) from error
         except BaseException:
             lock.release()
             raise
@@ -345,10 +348,13 @@ class MessageStore:
             return
         self._drop_staged()
         if self.seal(clean=True):
-            self._disk.remove(self.layout.abort)
-            self._disk.sync_folder(self.layout.root)
-        else:
-            logger.error("store closed without seal: path=%s reason=%s", self.layout.root, self.health.error())
+            try:
+                self._disk.remove(self.layout.abort)
+                self._disk.sync_folder(self.layout.root)
+            except OSError as error:
+                self.health.failed_write("the end of the clean stop", error)
+        if not self.health.writable:
+            logger.error("store closed as after a crash: path=%s reason=%s", self.layout.root, self.health.error())
         self._release()
 
     def _release(self) -> None:
