@@ -127,7 +127,7 @@ def check_agreement(store: MessageStore) -> None:
     assert indexed == expected_index
     for record in log_records(store):
         for key in message_keys(record.properties):
-            found = store.reader.find(record.topic.decode(), key.decode(), count_max=1000)
+            found = store.find(record.topic.decode(), key.decode(), count_max=1000)
             assert record.position in found or record.position + record.size > store.visible_end
 
 

@@ -7,15 +7,26 @@ name is durable after ``sync_folder`` of its folder. Until then a crash may keep
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
 import resource
-from collections.abc import Iterable
+import struct
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from pyromq.errors import StoreInUseError
+
+# struct flock, as the kernel wants it: type, whence, start, length, process; the BSDs have type and whence at the end.
+_FLOCK = struct.Struct("hhqqi" if sys.platform == "linux" else "qqihh")
+_FLOCK_TYPE_AT = 0 if sys.platform == "linux" else 3
+
+_IOV_MAX = 1024
+_WORTH_NO_COPY = 16_384
+_WORD = struct.Struct(">i")
 
 
 class DiskUsage(NamedTuple):
@@ -43,8 +54,11 @@ class DiskFile(Protocol):
 
     def write_at(self, at: int, data: bytes) -> None: ...
 
-    def scatter(self, writes: Iterable[tuple[int, bytes]]) -> None:
-        """Many small writes inside the part that was reserved at creation."""
+    def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
+        """``write_at`` of all parts, one behind the other."""
+
+    def scatter(self, at: int, words: Mapping[int, int]) -> None:
+        """Write 32-bit words of a table that starts at ``at``, by number, big-endian; only inside the reserved part."""
 
     def sync(self) -> None: ...
 
@@ -98,6 +112,9 @@ class Disk(Protocol):
     def lock(self, path: Path) -> DiskLock:
         """An exclusive lock that ends with the process; raises StoreInUseError."""
 
+    def is_locked(self, path: Path) -> bool:
+        """Whether anybody holds that lock; takes nothing and changes nothing."""
+
 
 class RealFile:
     """Appends by pwrite, reads by mmap: the two are coherent, and a full disk is an error instead of SIGBUS."""
@@ -124,12 +141,23 @@ class RealFile:
         while written < len(data):  # a short write: the next one goes on or says why it cannot
             written += os.pwrite(self._fd, data[written:], at + written)
 
-    def scatter(self, writes: Iterable[tuple[int, bytes]]) -> None:
+    def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
+        if max(map(len, parts)) < _WORTH_NO_COPY:
+            self.write_at(at, b"".join(parts))
+            return
+        for start in range(0, len(parts), _IOV_MAX):
+            some = parts[start : start + _IOV_MAX]
+            written, size = os.pwritev(self._fd, some, at), sum(map(len, some))
+            if written < size:
+                self.write_at(at + written, b"".join(some)[written:])
+            at += size
+
+    def scatter(self, at: int, words: Mapping[int, int]) -> None:
         if self._map is None:
             self._map = mmap.mmap(self._fd, self.size)
-        target = self._map
-        for at, data in writes:
-            target[at : at + len(data)] = data
+        target, write = self._map, _WORD.pack_into
+        for number, word in words.items():
+            write(target, at + 4 * number, word)
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
@@ -151,11 +179,14 @@ class RealFile:
     def _data_extents(self, at: int) -> list[tuple[int, int]]:
         """Ranges that may hold anything but zeros, by the file system's own account."""
         extents = []
-        with contextlib.suppress(OSError):  # ENXIO: no data behind this point
+        try:
             while at < self.size:
                 start = os.lseek(self._fd, at, os.SEEK_DATA)
                 at = os.lseek(self._fd, start, os.SEEK_HOLE)
                 extents.append((start, at))
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # not "no data behind this point": the file system cannot tell
+                extents.append((at, self.size))
         return extents
 
     def close(self) -> None:
@@ -164,6 +195,12 @@ class RealFile:
             os.close(self._fd)
             self._fd = -1
         self._view = self._map = None
+
+
+def _asked_flock() -> tuple[int, ...]:
+    """Who keeps byte 0 from being locked for writing?"""
+    kind, where = (fcntl.F_WRLCK, os.SEEK_SET), (0, 1, 0)
+    return kind + where if sys.platform == "linux" else where + kind
 
 
 class RealLock:
@@ -183,8 +220,23 @@ class RealLock:
             raise StoreInUseError(
                 f"{path.parent} is in use by another process; stop it, or choose another data folder"
             ) from error
-        os.pwrite(self._fd, b"lock", 0)
         self._held.add(self._path)
+        try:
+            os.pwrite(self._fd, b"lock", 0)
+        except OSError:
+            self.release()
+            raise
+
+    @classmethod
+    def is_held(cls, path: Path) -> bool:
+        if path.resolve() in cls._held:  # do not even open it: closing any descriptor of it would end our own lock
+            return True
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            answer = fcntl.fcntl(fd, fcntl.F_GETLK, _FLOCK.pack(*_asked_flock()))
+        finally:
+            os.close(fd)
+        return bool(_FLOCK.unpack(answer)[_FLOCK_TYPE_AT] != fcntl.F_UNLCK)
 
     def release(self) -> None:
         if self._fd >= 0:
@@ -226,7 +278,7 @@ class RealDisk:
     def names(self, folder: Path) -> list[str]:
         try:
             return sorted(os.listdir(folder))  # noqa: PTH208 - names are wanted, not paths
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def is_folder(self, path: Path) -> bool:
@@ -246,8 +298,9 @@ class RealDisk:
 
     def write(self, path: Path, data: bytes) -> None:
         self._make_folder(path.parent)
-        with path.open("wb", buffering=0) as file:
+        with path.open("wb") as file:  # buffered: an unbuffered write may be short on a full disk, and says nothing
             file.write(data)
+            file.flush()
             os.fsync(file.fileno())
 
     def rename(self, old: Path, new: Path) -> None:
@@ -274,6 +327,9 @@ class RealDisk:
     def lock(self, path: Path) -> RealLock:
         self._make_folder(path.parent)
         return RealLock(path)
+
+    def is_locked(self, path: Path) -> bool:
+        return RealLock.is_held(path)
 
     def _make_folder(self, folder: Path) -> None:
         """Make a folder and its parents, each durable in the one above before anything is put in it."""

@@ -7,13 +7,21 @@ from pyromq.wire.java_hash import tag_hash
 from pyromq.wire.properties import find_property
 
 _LEVEL_WITHOUT_STEP_MS = 1_000
+_ITEM_END = 2
 
 
 def entry_tag(topic: str, properties: bytes, stored_ms: int, ladder_ms: tuple[int, ...]) -> int:
     """Third field of a queue entry: hash of the tag or, in the topic of delay levels, the time of delivery."""
     if topic == SCHEDULE_TOPIC and (level := find_property(properties, b"DELAY")):
         return stored_ms + _delay_ms(level, ladder_ms)
-    tag = find_property(properties, b"TAGS")
+    start = properties.rfind(b"TAGS\x01")
+    if start < 0:
+        return 0
+    if start and properties[start - 1] != _ITEM_END:  # the end of another name, or part of a value
+        tag = find_property(properties, b"TAGS") or b""
+    else:
+        end = properties.find(b"\x02", start)
+        tag = properties[start + 5 : end] if end >= 0 else properties[start + 5 :]
     return tag_hash(tag) if tag else 0
 
 

@@ -30,10 +30,7 @@ class Health:
         self._full = ""
         self._untrusted = ""
         self._closed = False
-
-    @property
-    def writable(self) -> bool:
-        return not (self._full or self._untrusted or self._closed)
+        self.writable = True  # a plain attribute: every append looks at it
 
     @property
     def trusted(self) -> bool:
@@ -62,19 +59,20 @@ class Health:
     def disk_full(self, reason: str) -> DiskFullError:
         if not self._full:
             logger.error("store is read-only, disk full: reason=%s", reason)
-        self._full = reason
+        self._full, self.writable = reason, False
         return DiskFullError(f"the store is read-only: {reason}; it becomes writable again when there is space")
 
     def space_returned(self) -> None:
         if self._full:
             logger.warning("store is writable again: was=%s", self._full)
             self._full = ""
+            self.writable = not (self._untrusted or self._closed)
 
     def untrust(self, reason: str) -> UntrustedDiskError:
         """After a failed fsync the kernel may have dropped what it could not write: no later success is believed."""
         logger.error("store is read-only, disk untrusted: reason=%s", reason)
-        self._untrusted = self._untrusted or reason
+        self._untrusted, self.writable = self._untrusted or reason, False
         return UntrustedDiskError(f"the store is read-only: {reason}; check the disk, then reopen the store")
 
     def close(self) -> None:
-        self._closed = True
+        self._closed, self.writable = True, False

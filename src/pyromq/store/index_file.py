@@ -18,8 +18,8 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -40,14 +40,6 @@ class IndexSeal(msgspec.Struct, frozen=True, array_like=True):
     entries_crc: int
     header: str
     slots_crc: int | None = None
-
-
-class KeyHash(NamedTuple):
-    """One key of one message, ready to be indexed."""
-
-    hash: int
-    position: int
-    stored_ms: int
 
 
 class IndexFile:
@@ -87,31 +79,33 @@ class IndexFile:
 
     # --- writing ---
 
-    def add(self, keys: Sequence[KeyHash]) -> None:
+    def add(self, hashes: Sequence[int], positions: Sequence[int], times_ms: Sequence[int]) -> None:
         """Append keys, all of them: first the entries, then the slots that point to them, then the header."""
-        assert len(keys) <= self.room
-        view, slots, first = self.file.view, self._slots, self.next_entry
-        begin_ms = keys[0].stored_ms if first == 1 else self.begin_ms
+        assert len(hashes) <= self.room
+        slots, slot_count, first = (
+            self.file.view[HEADER.size : self._entries_at].cast("I"),
+            self._slots,
+            self.next_entry,
+        )
+        begin_ms = times_ms[0] if first == 1 else self.begin_ms
         heads: dict[int, int] = {}
-        entries, used_slots = [], self._used_slots
-        for number, (key_hash, position, stored_ms) in enumerate(keys, first):
-            slot = key_hash % slots
+        entries, used_slots, pack = [], self._used_slots, ENTRY.pack
+        for number, key_hash, position, stored_ms in zip(count(first), hashes, positions, times_ms, strict=False):
+            slot = key_hash % slot_count
             previous = heads.get(slot)
             if previous is None:
-                previous = self._head(view, slot)
-                used_slots += previous == 0
+                previous = self._head(slots[slot]) if slots[slot] else 0
+                used_slots += not previous
             heads[slot] = number
-            seconds = min(max(0, (stored_ms - begin_ms) // 1000), _SECONDS_MAX)
-            entries.append(ENTRY.pack(key_hash, position, seconds, previous))
+            seconds = (stored_ms - begin_ms) // 1000
+            entries.append(pack(key_hash, position, seconds if 0 <= seconds <= _SECONDS_MAX else 0, previous))
         data = b"".join(entries)
         self.file.write_at(self._entries_at + ENTRY.size * first, data)
-        self.file.scatter(
-            (HEADER.size + _SLOT_BYTES * slot, number.to_bytes(4, "big")) for slot, number in heads.items()
-        )
+        self.file.scatter(HEADER.size, heads)
         if first == 1:
-            self.begin_ms, self.begin_position = begin_ms, keys[0].position
-        self.end_ms, self.end_position = keys[-1].stored_ms, keys[-1].position
-        self._used_slots, self.next_entry = used_slots, first + len(keys)
+            self.begin_ms, self.begin_position = begin_ms, positions[0]
+        self.end_ms, self.end_position = times_ms[-1], positions[-1]
+        self._used_slots, self.next_entry = used_slots, first + len(hashes)
         self._entries_crc = crc32(data, self._entries_crc)
         self.file.write_at(0, self._header())
         self._final_slots_crc, self.dirty = None, True
@@ -120,18 +114,18 @@ class IndexFile:
         times = (self.begin_ms, self.end_ms, self.begin_position, self.end_position)
         return HEADER.pack(*times, self._used_slots, self.next_entry)
 
-    def _head(self, view: memoryview, slot: int) -> int:
-        """Newest entry of a chain; 0 when the slot is empty or holds nonsense."""
-        at = HEADER.size + _SLOT_BYTES * slot
-        number = int.from_bytes(view[at : at + 4], "big", signed=True)
-        return number if 0 < number < self.next_entry else 0
+    def _head(self, stored: int) -> int:
+        """Newest entry of a chain from its slot, read in this machine's byte order; 0 when it holds nonsense."""
+        number = int.from_bytes(stored.to_bytes(4, sys.byteorder), "big")
+        return number if number < self.next_entry else 0
 
     # --- reading ---
 
     def positions(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Records that may have the key, newest first; times are as coarse as the file's (seconds)."""
         view = self.file.view
-        number, last = self._head(view, key_hash % self._slots), self.next_entry
+        slots, last = view[HEADER.size : self._entries_at].cast("I"), self.next_entry
+        number = self._head(slots[key_hash % self._slots])
         while 0 < number < last:
             entry_hash, position, seconds, previous = ENTRY.unpack_from(view, self._entries_at + ENTRY.size * number)
             entry_ms = self.begin_ms + seconds * 1000

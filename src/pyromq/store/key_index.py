@@ -9,28 +9,24 @@ Adding is done in bulk, apart from the appends (hashing one key alone costs more
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 from pyromq.clock import Clock
 from pyromq.store.disk import Disk
-from pyromq.store.index_file import IndexFile, IndexSeal, KeyHash
+from pyromq.store.index_file import IndexFile, IndexSeal
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.java_hash import ascii_hashes, java_hash
 
 _is_index_name = re.compile(r"\d{17}").fullmatch
 _SMALL_BATCH = 8  # from here on hashing together is faster than one by one
+_HASHED_TOGETHER = 1_024  # more do not fit in the processor's cache
 
 
-class IndexItem(NamedTuple):
-    """A message with keys."""
-
-    topic: bytes
-    keys: list[bytes]
-    position: int
-    stored_ms: int
+IndexItem = tuple[bytes, list[bytes], int, int]
+"""A message with keys: its topic with ``#`` behind it, the keys, its position, its store time."""
 
 
 def key_hash(text: bytes) -> int:
@@ -41,9 +37,14 @@ def key_hash(text: bytes) -> int:
 
 def key_hashes(texts: Sequence[bytes]) -> list[int]:
     """``key_hash`` of many at once."""
-    if len(texts) < _SMALL_BATCH or not all(map(bytes.isascii, texts)):
-        return [key_hash(text) for text in texts]
-    return [word if word < 1 << 31 else (1 << 32) - word & 0x7FFFFFFF for word in ascii_hashes(texts)]
+    hashes: list[int] = []
+    for start in range(0, len(texts), _HASHED_TOGETHER):
+        some = texts[start : start + _HASHED_TOGETHER]
+        if len(some) < _SMALL_BATCH or not all(map(bytes.isascii, some)):
+            hashes += map(key_hash, some)
+        else:
+            hashes += [word if word < 1 << 31 else (1 << 32) - word & 0x7FFFFFFF for word in ascii_hashes(some)]
+    return hashes
 
 
 class KeyIndex:
@@ -63,31 +64,34 @@ class KeyIndex:
         """Every record before this position is in the index (as far as it has keys and the log still has it)."""
         return self._files[-1].end_position + 1 if self._files and self._files[-1].next_entry > 1 else 0
 
-    def add(self, items: Sequence[IndexItem]) -> None:
+    def add(self, items: Iterable[IndexItem]) -> None:
         """Index messages in log order; those that are in the index already are passed over."""
-        covered = self.covered_end
-        items = [item for item in items if item.keys and item.position >= covered]
-        hashes = iter(key_hashes([item.topic + b"#" + key for item in items for key in item.keys]))
-        batch: list[KeyHash] = []
-        room = self._files[-1].room if self._files else 0
-        for item in items:
-            keys = [KeyHash(next(hashes), item.position, item.stored_ms) for _ in item.keys][: self._capacity - 1]
-            if len(batch) + len(keys) > room:
-                self._write(batch)
-                batch = []
-                room = self._roll()
-            batch += keys
-        self._write(batch)
+        covered, keys_max = self.covered_end, self._capacity - 1
+        texts: list[bytes] = []
+        positions: list[int] = []
+        times_ms: list[int] = []
+        ends: list[int] = []  # how many keys there are up to and with each message
+        for prefix, keys, position, stored_ms in items:
+            if position >= covered:
+                for key in keys[:keys_max]:
+                    texts.append(prefix + key)
+                    positions.append(position)
+                    times_ms.append(stored_ms)
+                ends.append(len(texts))
+        hashes, start = key_hashes(texts), 0
+        while start < len(texts):
+            room = self._files[-1].room if self._files else 0
+            end = ends[bisect_right(ends, start + room) - 1] if ends[0] <= start + room else start
+            if end > start:
+                self._files[-1].add(hashes[start:end], positions[start:end], times_ms[start:end])
+                start = end
+            if start < len(texts):
+                self._roll()
 
-    def _write(self, batch: list[KeyHash]) -> None:
-        if batch:
-            self._files[-1].add(batch)
-
-    def _roll(self) -> int:
+    def _roll(self) -> None:
         path = self._folder / self._new_name()
         seed = self._files[-1] if self._files else None
         self._files.append(IndexFile.create(self._disk, path, self._slots, self._capacity, seed))
-        return self._files[-1].room
 
     def _new_name(self) -> str:
         """Local time of creation, moved on where needed so that names stay in order."""

@@ -2,7 +2,7 @@
 
     stage ─▶ stage ─▶ … ─▶ commit ──▶ commit log (one write per segment)
                              ├──────▶ consume queues (one write per queue)
-                             └──────▶ keys wait for ``index_keys`` (in bulk, when there is time)
+                             └──────▶ keys wait to be indexed in bulk, when there is time
     flush ─▶ everything committed is durable: now, and not before, a sync-flush store shows it to readers
 
 A reader never sees a record that a crash could take back (unless the store was opened with ``Flush.ASYNC``): otherwise
@@ -17,7 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
+
+import msgspec
 
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import LocalProtocolError, StoreClosedError
@@ -28,23 +30,25 @@ from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from pyromq.store.disk import Disk, DiskFile, DiskLock, RealDisk
 from pyromq.store.dispatch import entry_tag
 from pyromq.store.health import Health, cannot_open
-from pyromq.store.key_index import IndexItem, KeyIndex
+from pyromq.store.indexer import Indexer
+from pyromq.store.key_index import KeyIndex
 from pyromq.store.layout import Layout
 from pyromq.store.queue_reader import QueueReader
 from pyromq.store.recovery import Opened, Recovery
 from pyromq.store.seal import Seal, save_seal
 from pyromq.store.segments import SegmentList
 from pyromq.store.settings import Flush, StoreSettings
-from pyromq.wire.properties import message_keys
-from pyromq.wire.record import Draft, is_indexed, is_visible
+from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
+from pyromq.wire.record import Draft
 
 logger = logging.getLogger(__name__)
 
 LOOPBACK_HOST = b"\x7f\x00\x00\x01" + (10911).to_bytes(4, "big")
 QUEUE_ID_MAX = 65_535
+_COMMIT, _ROLLBACK = int(SysFlag.COMMIT), int(SysFlag.ROLLBACK)  # plain ints: IntFlag arithmetic is slow
 
 
-class Placed(NamedTuple):
+class Placed(msgspec.Struct, frozen=True, gc=False):
     """Where a message lies: log address, ordinal in its queue, bytes. Acknowledge it after the flush."""
 
     position: int
@@ -86,10 +90,11 @@ class MessageStore:
         self.health = Health()
         self.reader = QueueReader(self.log, self._queues, self.index, settings, lambda: self.visible_end)
         self._topics: dict[str, TopicBytes] = {}
+        self._indexer = Indexer(self.index, self.log, opened.index_from)
         self._touched: set[ConsumeQueue] = set()  # have staged entries
         self._behind: set[ConsumeQueue] = set()  # have entries that a full disk did not take
-        self._staged_keys: list[tuple[str, bytes, int, int]] = []  # topic, properties, position, store time
-        self._unindexed: list[tuple[str, bytes, int, int]] = []
+        self._ladder_ms = settings.delay_ladder_ms
+        self._turn_ms = 0  # one store time for everything staged together
         self.last_stored_ms = opened.report.last_stored_ms
         self.sealed_position = 0
 
@@ -158,33 +163,34 @@ class MessageStore:
         """Give a message its place. Nothing is stored before ``commit``; an error leaves what was staged as it is."""
         if not self.health.writable:
             raise self.health.error()
-        topic, queue_id = draft.topic, draft.queue_id
-        queue = self._queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
+        topic, properties = draft.topic, draft.properties
+        queue = self._queues.get((topic, draft.queue_id)) or self._new_queue(topic, draft.queue_id)
         topic_bytes = self._topics.get(topic) or self._topic_bytes(topic)
-        visible, stored_ms = is_visible(draft.sys_flag), self._clock.now_ms()
+        stored_ms = self._turn_ms = self._turn_ms or self._clock.now_ms()
+        transaction = draft.sys_flag & TRANSACTION_MASK
+        visible = not transaction or transaction == _COMMIT
         offset = queue.next_offset if visible else 0
         try:
             position, size = self.log.stage(draft, topic_bytes, offset, stored_ms)
         except OSError as error:  # the next segment could not be created; what is staged in the last one stands
             raise self.health.failed_write("a commit log file", error) from error
         if visible:
-            tag = entry_tag(topic, draft.properties, stored_ms, self.settings.delay_ladder_ms)
-            queue.stage(position, size, tag)
+            queue.stage(position, size, entry_tag(topic, properties, stored_ms, self._ladder_ms))
             self._touched.add(queue)
-        if is_indexed(draft.sys_flag):
-            self._staged_keys.append((topic, draft.properties, position, stored_ms))
-        self.last_stored_ms = stored_ms
+        if transaction != _ROLLBACK:
+            self._indexer.staged.append((topic_bytes.key_prefix, properties, position, stored_ms))
         return Placed(position, offset, size)
 
     def stage_batch(self, drafts: Sequence[Draft]) -> list[Placed]:
         """Stage messages of one batch: all of them or none, side by side in one segment."""
         if not self.health.writable:
             raise self.health.error()
-        sizes = [
-            self.log.size_of(draft, self._topics.get(draft.topic) or self._topic_bytes(draft.topic)) for draft in drafts
-        ]
+        topics = {draft.topic for draft in drafts}
+        if len(topics) != 1:
+            raise LocalProtocolError(f"a batch has messages of one topic, this one has {len(topics)}")
+        topic = topics.pop()
         try:
-            self.log.reserve(sum(sizes))
+            self.log.reserve(drafts, self._topics.get(topic) or self._topic_bytes(topic))
         except OSError as error:
             raise self.health.failed_write("a commit log file", error) from error
         return [self.stage(draft) for draft in drafts]
@@ -198,17 +204,14 @@ class MessageStore:
             raise self.health.failed_write("the commit log", error) from error
         self._behind |= self._touched
         self._touched.clear()
-        self._write_entries()  # if it fails the messages still count as stored: the log has them
-        self._unindexed += self._staged_keys
-        self._staged_keys.clear()
-        if len(self._unindexed) >= self.settings.index_backlog_max:
+        self.write_entries()  # if it fails the messages still count as stored: the log has them
+        self.last_stored_ms, self._turn_ms = self._turn_ms or self.last_stored_ms, 0
+        self._indexer.commit()
+        if self._indexer.waiting >= self.settings.index_backlog_max:
             self.index_keys()
 
-    def catch_up(self) -> bool:
-        """Write queue entries and keys that a full disk kept waiting; True when none are left."""
-        return self._write_entries() and self.index_keys()
-
-    def _write_entries(self) -> bool:
+    def write_entries(self) -> bool:
+        """Write queue entries of committed messages; False when the disk refuses (they go on waiting)."""
         try:
             for queue in tuple(self._behind):
                 queue.write_staged()
@@ -218,26 +221,30 @@ class MessageStore:
             return False
         return True
 
-    def index_keys(self) -> bool:
-        """Put the keys of committed messages in the index; True unless the disk refused (they go on waiting)."""
-        items = [
-            IndexItem(topic.encode(), message_keys(properties), position, stored_ms)
-            for topic, properties, position, stored_ms in self._unindexed
-        ]
+    def index_keys(self, *, everything: bool = True) -> bool:
+        """Index the keys of committed messages, all or a part; False when the disk refuses (they go on waiting)."""
         try:
-            self.index.add(items)
+            if everything:
+                self._indexer.finish()
+            else:
+                self._indexer.work()
         except OSError as error:
             self.health.failed_write("the key index", error)
             return False
-        self._unindexed.clear()
         return True
+
+    def find(self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = 1 << 62) -> list[int]:
+        """Positions of messages with a key stored in [begin_ms, end_ms], newest first, the latest included."""
+        self.index_keys()
+        return self.reader.find(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms)
 
     def _drop_staged(self) -> None:
         self.log.drop_staged()
         for queue in self._touched:
             queue.drop_staged()
         self._touched.clear()
-        self._staged_keys.clear()
+        self._indexer.drop_staged()
+        self._turn_ms = 0
 
     def _topic_bytes(self, topic: str) -> TopicBytes:
         found = self._topics[topic] = TopicBytes(validate_topic(topic))
@@ -276,8 +283,11 @@ class MessageStore:
         return self.health.untrust(f"flushing the commit log from position {self.log.flushed} on failed: {error}")
 
     def seal_job(self, *, clean: bool = False) -> SealJob | None:
-        """What a worker thread has to do to seal everything committed; None when queues or index lag behind."""
-        if not self.health.trusted or not self.catch_up():
+        """What a worker thread has to do to seal everything committed; None when the disk does not take it.
+
+        The index may lag behind, but after a clean stop it does not.
+        """
+        if not self.health.trusted or not self.write_entries() or (clean and not self.index_keys()):
             return None
         log_job = self.log.flush_job()
         files = list(log_job.files) if log_job else []
@@ -291,6 +301,7 @@ class MessageStore:
         stored_ms, end = self.last_stored_ms, self.log.end
         seal = Seal(
             position=end,
+            index_position=self._indexer.position,
             clean=clean,
             stored_ms=stored_ms,
             queues={f"{topic}/{queue_id}": queue.seals() for (topic, queue_id), queue in self._queues.items()},

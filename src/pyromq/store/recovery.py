@@ -2,8 +2,10 @@
 
     1  derived files are checked against the seal; what lies behind it, or is damaged, is dropped
     2  the log is scanned from the seal (or from where the oldest dropped entry was) to its end
-    3  every whole record found is dispatched again to whatever does not have it yet
+    3  every whole record found is dispatched again to the queues that do not have it yet
     4  what lies behind the last whole record is copied to cut/, then wiped
+
+The key index is not needed to serve, so it does not hold up opening: it only says from where it has to be built again.
 
 Damage before the seal is the disk's fault: those bytes were durable once. The record is passed over and reported, and
 everything behind it stays. Damage behind the seal is what a crash leaves: the log ends there, so that what survives is
@@ -28,27 +30,18 @@ from pyromq.store.commit_log import CommitLog
 from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from pyromq.store.disk import Disk
 from pyromq.store.dispatch import entry_tag
-from pyromq.store.key_index import IndexItem, KeyIndex
+from pyromq.store.key_index import KeyIndex
 from pyromq.store.layout import Layout
+from pyromq.store.log_walk import DamagedRange, LogWalk
 from pyromq.store.seal import Seal, load_seal
 from pyromq.store.segments import Segment, SegmentList
 from pyromq.store.settings import StoreSettings
-from pyromq.wire.properties import message_keys
-from pyromq.wire.record import (
-    Damage,
-    NothingWritten,
-    RecordFound,
-    SegmentEnd,
-    find_record_after,
-    is_indexed,
-    is_visible,
-    scan_record,
-)
+from pyromq.wire.record import RecordFound, is_visible, scan_record
 
 logger = logging.getLogger(__name__)
 
 Queues = dict[tuple[str, int], ConsumeQueue]
-_RECORDS_PER_WRITE = 4_096
+_NOWHERE = 1 << 63  # as if a queue had everything: records with an impossible topic have none
 _COPY_BYTES = 1 << 20
 
 
@@ -60,15 +53,6 @@ class Cut:
     size: int
     reason: str
     copy: Path
-
-
-@dataclass(frozen=True, slots=True)
-class DamagedRange:
-    """Bytes inside the log that were a record once; they stay where they are and are never served."""
-
-    position: int
-    end: int
-    reason: str
 
 
 @dataclass(slots=True)
@@ -93,10 +77,22 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
+    """An opened store; keys of records from ``index_from`` on are still to be indexed."""
+
     log: CommitLog
     queues: Queues
     index: KeyIndex
+    index_from: int
     report: RecoveryReport
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where records of one queue go; those before ``covered`` are there already."""
+
+    topic: str
+    queue: ConsumeQueue
+    covered: int
 
 
 class Recovery:
@@ -114,8 +110,9 @@ class Recovery:
         self._queues: Queues = {}
         self._index = KeyIndex(disk, self._layout.index, settings, clock)
         self._rescan_from: list[int] = []  # where the scan has to start so that what was dropped is derived again
+        self._index_from = 0
         self._durable = 0  # everything before was durable once
-        self._covered: dict[ConsumeQueue, int] = {}  # records before this position are in the queue already
+        self._targets: dict[tuple[bytes, int], _Target] = {}
 
     def run(self) -> Opened:
         self._load_queues()
@@ -133,7 +130,7 @@ class Recovery:
             queue.forget_before(self._log.first)
         self._report.scanned_from, self._report.end = start, end
         self._log_report()
-        return Opened(self._log, self._queues, self._index, self._report)
+        return Opened(self._log, self._queues, self._index, min(self._index_from, end), self._report)
 
     # --- what is there ---
 
@@ -173,8 +170,8 @@ class Recovery:
         if removed := self._index.open_sealed(seal.index):
             sealed = {sealed.name for sealed in seal.index}
             self._report.rebuilt += [f"index {name}" for name in removed if name in sealed]
-        if len(self._index.files) < len(seal.index):
-            self._rescan_from.append(max(0, self._index.covered_end - 1))
+        lost_some = len(self._index.files) < len(seal.index)
+        self._index_from = self._index.covered_end if lost_some else seal.index_position
 
     def _trust_checkpoint(self) -> None:
         """RocketMQ's rules for its own stores."""
@@ -192,11 +189,10 @@ class Recovery:
         self._rescan_from.append(start)
         for queue in self._queues.values():
             queue.open_unsealed(start)
-        log_end = self._segments.last.end if len(self._segments) else 0
-        self._index.open_unsealed(log_end)
+        self._index.open_unsealed(self._segments.last.end if len(self._segments) else 0)
         if not self._report.clean:
             self._index.cut_from(start, self._log_time)
-        self._rescan_from.append(max(0, self._index.covered_end - 1))
+        self._index_from = self._index.covered_end
 
     def _newest_queued_end(self) -> int:
         """End of the newest record that any queue lists."""
@@ -214,79 +210,51 @@ class Recovery:
 
     def _scan(self, start: int) -> int:
         """Dispatch every record from ``start`` on; returns the end of the log, behind which everything is wiped."""
-        position, pending, index_from = start, [], self._index.covered_end
-        reason = ""
-        while (segment := self._segments.holding(position)) is not None:
-            match scan_record(segment.file.view, position - segment.base, position):
-                case RecordFound() as record:
-                    pending.append((position, record))
-                    position += record.size
-                    if len(pending) == _RECORDS_PER_WRITE:
-                        self._dispatch(pending, index_from)
-                        pending = []
-                case SegmentEnd():
-                    position = segment.end
-                case NothingWritten() | Damage() as found:
-                    reason = found.reason if isinstance(found, Damage) else "nothing is written there"
-                    if position >= self._durable:
-                        break
-                    position = self._pass_damage(segment, position, reason)
-        self._dispatch(pending, index_from)
-        self._cut_from(position, reason)
-        return position
+        walk = LogWalk(self._segments, start, self._durable)
+        for records in walk:
+            self._dispatch(records)
+        self._report.damaged += walk.damaged
+        self._cut_from(walk.position, walk.reason)
+        return walk.position
 
-    def _pass_damage(self, segment: Segment, position: int, reason: str) -> int:
-        """The next place before the durable end where a record starts."""
-        found = find_record_after(segment.file.view, position - segment.base, position)
-        end = min(segment.base + found if found is not None else segment.end, self._durable)
-        self._report.damaged.append(DamagedRange(position, end, reason))
-        return end
-
-    def _dispatch(self, records: list[tuple[int, RecordFound]], index_from: int) -> None:
+    def _dispatch(self, records: list[tuple[int, RecordFound]]) -> None:
         self._report.records += len(records)
-        if records:
-            self._report.last_stored_ms = records[-1][1].stored_ms
-        items = []
-        touched = set()
+        self._report.last_stored_ms = records[-1][1].stored_ms
+        ladder_ms, targets = self._settings.delay_ladder_ms, self._targets
         for position, record in records:
-            topic = record.topic.decode("utf-8", "replace")
-            if is_visible(record.sys_flag):
-                queue = self._queues.get((topic, record.queue_id)) or self._add_queue(topic, record.queue_id)
-                if queue is not None and self._stage_entry(queue, position, record):
-                    touched.add(queue)
-            if position >= index_from and is_indexed(record.sys_flag):
-                items.append(IndexItem(record.topic, message_keys(record.properties), position, record.stored_ms))
-        for queue in touched:
-            queue.write_staged()
-        self._index.add(items)
+            target = targets.get((record.topic, record.queue_id)) or self._target(record)
+            if position >= target.covered and (not record.sys_flag or is_visible(record.sys_flag)):
+                queue = target.queue
+                if record.offset != queue.next_offset:
+                    self._bridge_gap(queue, position, record.offset)
+                queue.stage(
+                    position, record.size, entry_tag(target.topic, record.properties, record.stored_ms, ladder_ms)
+                )
+        for target in targets.values():
+            target.queue.write_staged()
 
-    def _stage_entry(self, queue: ConsumeQueue, position: int, record: RecordFound) -> bool:
-        if position < self._covered_by(queue):
-            return False
-        if record.offset != queue.next_offset:
-            queue.write_staged()
-            if record.offset < queue.next_offset or queue.next_offset == 0:
-                queue.restart_at(record.offset)  # its older files are gone, or the topic was deleted and made again
-            else:
-                queue.stage_filler(record.offset - queue.next_offset, position)
-        tag = entry_tag(queue.topic, record.properties, record.stored_ms, self._settings.delay_ladder_ms)
-        queue.stage(position, record.size, tag)
-        self._covered[queue] = position + 1
-        return True
+    def _bridge_gap(self, queue: ConsumeQueue, position: int, offset: int) -> None:
+        """Make ``offset`` the next one of a queue: what lies between was lost, or belongs to an earlier life of it."""
+        queue.write_staged()
+        if offset < queue.next_offset or queue.next_offset == 0:
+            queue.restart_at(offset)  # the topic was deleted and made again, or its older files are gone
+        else:
+            queue.stage_filler(offset - queue.next_offset, position)
 
-    def _covered_by(self, queue: ConsumeQueue) -> int:
-        if queue not in self._covered:
-            self._covered[queue] = queue.covered_end
-        return self._covered[queue]
-
-    def _add_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        try:
-            validate_topic(topic)
-        except InvalidNameError as error:
-            logger.error("record without queue: topic=%r reason=%s", topic, error)
-            return None
-        queue = self._queues[topic, queue_id] = self._new_queue(topic, queue_id)
-        return queue
+    def _target(self, record: RecordFound) -> _Target:
+        topic = record.topic.decode("utf-8", "replace")
+        queue = self._queues.get((topic, record.queue_id))
+        if queue is None:
+            queue = self._new_queue(topic, record.queue_id)
+            try:
+                self._queues[validate_topic(topic), record.queue_id] = queue
+            except InvalidNameError as error:
+                logger.error("record without queue: topic=%r reason=%s", topic, error)
+                target = self._targets[record.topic, record.queue_id] = _Target(topic, queue, _NOWHERE)
+                return target
+        target = _Target(topic, queue, queue.covered_end)
+        self._targets[record.topic, record.queue_id] = target
+        return target
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         bytes_per_file = self._settings.queue_file_entries * ENTRY_BYTES
@@ -303,9 +271,7 @@ class Recovery:
                 continue
             end = segment.file.data_end(at)
             if end > at:
-                self._report.cuts.append(
-                    self._keep_copy(segment, at, end, reason or "it lies behind the end of the log")
-                )
+                self._report.cuts.append(self._keep_copy(segment, at, end, reason))
                 segment.file.zero_from(at)
                 segment.file.sync()
         self._segments.remove_from(max(position, self._log.first + 1))  # the first file stays: it keeps the log's place

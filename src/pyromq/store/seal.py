@@ -1,9 +1,9 @@
 """The seal: what recovery may trust without looking, in ``pyromq-seal.json`` beside RocketMQ's own files.
 
-``position`` is a record boundary. Everything before it is durable: the log, the queue entries and the index entries
-derived from it, and of those the CRCs are here. Recovery checks derived files against the seal, drops from them what
-lies behind it, and derives that again from the log. Apache RocketMQ ignores the file; when it has written to the store
-meanwhile, what it appended simply lies behind the seal.
+``position`` is a record boundary. Everything before it is durable: the log and the queue entries derived from it, and
+of those the CRCs are here. The same holds for the key index up to ``index_position``, which may lag behind. Recovery
+checks derived files against the seal, drops from them what lies behind it, and derives that again from the log. Apache
+RocketMQ ignores the file; when it has written to the store meanwhile, what it appended simply lies behind the seal.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ SEAL_NAME = "pyromq-seal.json"
 
 class Seal(msgspec.Struct, frozen=True, kw_only=True):
     position: int
+    index_position: int
     clean: bool
     stored_ms: int = 0
     queues: dict[str, list[QueueSeal]] = {}  # by "topic/queue id"

@@ -40,7 +40,7 @@ class Upkeep:
         if self._store.settings.flush is Flush.ASYNC:
             self._flush_if_due(now)
         if self._store.health.writable:
-            self._store.index_keys()
+            self._store.index_keys(everything=False)
             self._seal_if_due(now)
         if now - self._retained_at >= _RETENTION_MS or self.disk_state in (DiskState.FORCE_CLEAN, DiskState.FULL):
             self._retained_at = now
@@ -52,7 +52,7 @@ class Upkeep:
         self.disk_state = disk_state(usage.used_percent, settings)
         if self.disk_state is DiskState.FULL:
             health.disk_full(f"the disk is {usage.used_percent} % full (limit {settings.full_percent} %)")
-        elif health.full and usage.free_bytes >= _FREE_BYTES_MIN and self._store.catch_up():
+        elif health.full and usage.free_bytes >= _FREE_BYTES_MIN and self._store.write_entries():
             health.space_returned()
 
     def _flush_if_due(self, now: int) -> None:

@@ -12,7 +12,7 @@ everything are kept: what programs see and what is durable. Bytes become durable
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -84,8 +84,8 @@ class _Folder:
 class FaultyFile:
     """A file of a FaultyDisk."""
 
-    def __init__(self, disk: FaultyDisk, contents: _Contents) -> None:
-        self._disk, self._contents = disk, contents
+    def __init__(self, disk: FaultyDisk, contents: _Contents, *, writable: bool = True) -> None:
+        self._disk, self._contents, self._writable = disk, contents, writable
         self.size = len(contents.seen)
         self._view: memoryview | None = None
 
@@ -99,17 +99,23 @@ class FaultyFile:
         return bytes(self._contents.seen[at : at + size])
 
     def write_at(self, at: int, data: bytes) -> None:
+        self._must_be_writable()
         self._disk._write(self._contents, at, data)
 
-    def scatter(self, writes: Iterable[tuple[int, bytes]]) -> None:
-        for at, data in writes:
-            self._disk._write(self._contents, at, data)
+    def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
+        self._disk._write(self._contents, at, b"".join(parts))
+
+    def scatter(self, at: int, words: Mapping[int, int]) -> None:
+        self._must_be_writable()
+        for number, word in words.items():
+            self._disk._write(self._contents, at + 4 * number, word.to_bytes(4, "big"))
 
     def sync(self) -> None:
         self._disk._operation("sync")
         self._contents.durable = bytes(self._contents.seen)
 
     def zero_from(self, at: int) -> None:
+        self._must_be_writable()
         self._disk._operation("zero")
         self._contents.seen[at:] = bytes(self.size - at)
 
@@ -118,6 +124,10 @@ class FaultyFile:
 
     def close(self) -> None:
         self._view = None
+
+    def _must_be_writable(self) -> None:
+        if not self._writable:
+            raise OSError(errno.EBADF, "file was opened for reading only")
 
 
 class _HeldLock:
@@ -168,6 +178,7 @@ class FaultyDisk:
     def after_crash(self, mode: CrashMode = CrashMode.FORGET, rng: Random | None = None) -> FaultyDisk:
         """The same disk after power came back: no locks, no faults, and of un-flushed data what ``mode`` says."""
         disk = FaultyDisk(capacity_bytes=self.capacity_bytes, clock_ms=self._clock_ms)
+        disk.other_bytes = self.other_bytes
         disk._root = self._root.survivor(mode, rng or Random(0))
         return disk
 
@@ -184,7 +195,7 @@ class FaultyDisk:
     # --- the Disk protocol ---
 
     def open(self, path: Path, *, writable: bool = True) -> FaultyFile:
-        return FaultyFile(self, self._contents(path))
+        return FaultyFile(self, self._contents(path), writable=writable)
 
     def create(self, path: Path, size: int, *, reserve_bytes: int = 0) -> FaultyFile:
         folder = self._make_folder(path.parent)
@@ -223,15 +234,20 @@ class FaultyDisk:
         folder = self._make_folder(path.parent)
         self._operation("create")
         self._need_space(len(data))
-        contents = _Contents(len(data))
-        folder.seen[path.name] = contents
+        contents = folder.seen.get(path.name)
+        if not isinstance(contents, _Contents):
+            contents = folder.seen[path.name] = _Contents()
+        contents.seen = bytearray()  # an existing file is cut in place: its old bytes are safe no longer
         self._write(contents, 0, data)
         self._operation("sync")
         contents.durable = bytes(contents.seen)
 
     def rename(self, old: Path, new: Path) -> None:
+        source, target = self._folder(old.parent), self._folder(new.parent)
+        if old.name not in source.seen:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(old))
         self._operation("rename")
-        self._folder(new.parent).seen[new.name] = self._folder(old.parent).seen.pop(old.name)
+        target.seen[new.name] = source.seen.pop(old.name)
 
     def remove(self, path: Path) -> None:
         self._operation("remove")
@@ -259,6 +275,9 @@ class FaultyDisk:
         if not self.exists(path):
             self.write(path, b"lock")
         return _HeldLock(self._locks, path)
+
+    def is_locked(self, path: Path) -> bool:
+        return path in self._locks
 
     # --- inside ---
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import mul
+from os.path import commonprefix
 
 _WORD = 0xFFFFFFFF
 _LANE_BYTES = 8
@@ -28,19 +29,24 @@ def tag_hash(tag: bytes) -> int:
 
 
 def ascii_hashes(texts: Sequence[bytes]) -> list[int]:
-    """Unsigned 32-bit hashes of many ASCII strings, about four times as fast as one by one.
+    """Unsigned 32-bit hashes of many ASCII strings, several times as fast as one by one.
 
-    All strings advance together, one character a step: each owns a 64-bit lane of one big integer, so a step over all
-    of them is one multiplication and one addition. Leading NULs do not change a hash, so padding makes lengths equal.
+    What all strings begin with is hashed once. From there on they advance together, one character a step: each owns a
+    64-bit lane of one big integer, so a step over all of them is one multiplication and one addition.
     """
     if not texts:
         return []
+    shared = len(commonprefix((min(texts), max(texts))))
     count, length = len(texts), max(map(len, texts))
-    padded = b"".join([text.rjust(length, b"\0") for text in texts])
+    if shared and min(map(len, texts)) == length:
+        start = _unsigned_hash(texts[0][:shared].decode("ascii"))
+        columns, length = b"".join([text[shared:] for text in texts]), length - shared
+    else:  # leading NULs do not change a hash that starts from 0, so padding makes lengths equal
+        start, columns = 0, b"".join([text.rjust(length, b"\0") for text in texts])
     mask = int.from_bytes(b"\0\0\0\0\xff\xff\xff\xff" * count, "big")
-    lanes, column = 0, bytearray(_LANE_BYTES * count)
+    lanes, column = int.from_bytes(start.to_bytes(_LANE_BYTES, "big") * count, "big"), bytearray(_LANE_BYTES * count)
     for step in range(length):
-        column[_LANE_BYTES - 1 :: _LANE_BYTES] = padded[step::length]
+        column[_LANE_BYTES - 1 :: _LANE_BYTES] = columns[step::length]
         lanes = lanes * 31 + int.from_bytes(column, "big")
         if step % _STEPS_PER_MASK == _STEPS_PER_MASK - 1:
             lanes &= mask

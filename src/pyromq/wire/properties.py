@@ -47,21 +47,27 @@ def decode_properties(raw: bytes) -> dict[str, str]:
 
 def find_property(raw: bytes, name: bytes) -> bytes | None:
     """One value straight from the stored form: ten times cheaper than decoding everything."""
-    key = name + b"\x01"
-    start = raw.rfind(b"\x02" + key) + 1
-    if start == 0 and not raw.startswith(key):
-        return None
-    start += len(key)
-    end = raw.find(b"\x02", start)
-    value = raw[start:] if end < 0 else raw[start:end]
-    return value or None
+    return _value_behind(raw, name + b"\x01")
 
 
 def message_keys(raw: bytes) -> list[bytes]:
     """What the key index holds of a message: its unique key first, then each part of KEYS."""
-    keys = []
-    if unique := find_property(raw, b"UNIQ_KEY"):
-        keys.append(unique)
-    if words := find_property(raw, b"KEYS"):
-        keys += [word for word in words.split(b" ") if word]
-    return keys
+    unique = _value_behind(raw, b"UNIQ_KEY\x01")
+    words = _value_behind(raw, b"KEYS\x01") if b"KEYS\x01" in raw else None
+    if words is None:
+        return [unique] if unique else []
+    keys = [word for word in words.split(b" ") if word]
+    return [unique, *keys] if unique else keys
+
+
+def _value_behind(raw: bytes, key: bytes) -> bytes | None:
+    """The value of the last item that begins with ``key`` (a name and 0x01) and has one."""
+    item = raw.rfind(key)
+    while item >= 0:
+        if item == 0 or raw[item - 1] == 2:  # else the name is only the end of a longer one, or part of a value
+            start = item + len(key)
+            end = raw.find(b"\x02", start)
+            if value := raw[start:] if end < 0 else raw[start:end]:
+                return value
+        item = raw.rfind(key, 0, item)
+    return None

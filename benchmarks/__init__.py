@@ -1,0 +1,1 @@
+"""Benchmarks: rates and CPU per operation, printed; never asserted."""

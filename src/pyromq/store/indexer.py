@@ -1,0 +1,73 @@
+"""Feeds the key index: in bulk, apart from the appends.
+
+Two sources, both in log order. What recovery left to do is read from the log again, some megabytes at a time; what was
+appended since waits in memory, and must not wait for long (``waiting`` tells how much there is).
+"""
+
+from __future__ import annotations
+
+from pyromq.store.commit_log import CommitLog
+from pyromq.store.key_index import KeyIndex
+from pyromq.store.log_walk import LogWalk
+from pyromq.wire.properties import message_keys
+from pyromq.wire.record import is_indexed
+
+Unindexed = tuple[bytes, bytes, int, int]
+"""Topic with ``#`` behind it, properties, position, store time."""
+
+
+class Indexer:
+    """Owns what is not in the index yet. OSErrors come out as they are; nothing is lost by them."""
+
+    def __init__(self, index: KeyIndex, log: CommitLog, gap_start: int) -> None:
+        self._index, self._log = index, log
+        self._gap_start, self._gap_end = gap_start, log.end
+        self._committed: list[Unindexed] = []
+        self.staged: list[Unindexed] = []  # appended to directly, for speed
+
+    @property
+    def position(self) -> int:
+        """Every record before this position is in the index."""
+        if self._gap_start < self._gap_end:
+            return self._gap_start
+        return self._committed[0][2] if self._committed else self._log.end
+
+    @property
+    def waiting(self) -> int:
+        """Messages in memory that are not in the index."""
+        return len(self._committed)
+
+    def commit(self) -> None:
+        self._committed += self.staged
+        self.staged.clear()
+
+    def drop_staged(self) -> None:
+        self.staged.clear()
+
+    def work(self) -> bool:
+        """Index a part of what is left; False when nothing was."""
+        if self._gap_start < self._gap_end:
+            self._work_on_gap()
+            return True
+        if not self._committed:
+            return False
+        self._index.add([(prefix, message_keys(raw), position, ms) for prefix, raw, position, ms in self._committed])
+        self._committed.clear()
+        return True
+
+    def finish(self) -> None:
+        """Index everything that is left."""
+        while self.work():
+            pass
+
+    def _work_on_gap(self) -> None:
+        walk = LogWalk(self._log.segments, max(self._gap_start, self._log.first), self._gap_end)
+        records = next(iter(walk), [])
+        self._index.add(
+            [
+                (record.topic + b"#", message_keys(record.properties), position, record.stored_ms)
+                for position, record in records
+                if is_indexed(record.sys_flag)
+            ]
+        )
+        self._gap_start = walk.position if records else self._gap_end

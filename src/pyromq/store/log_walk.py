@@ -1,0 +1,74 @@
+"""Walking through a commit log record by record, past blank marks and damage, without believing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyromq.store.segments import Segment, SegmentList
+from pyromq.wire.record import (
+    Damage,
+    NothingWritten,
+    RecordFound,
+    SegmentEnd,
+    find_record_after,
+    scan_record,
+    scan_run,
+)
+
+_SCAN_BYTES = 4 << 20
+
+Found = tuple[int, RecordFound]
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """Bytes inside the log that were a record once; they stay where they are and are never served."""
+
+    position: int
+    end: int
+    reason: str
+
+
+class LogWalk:
+    """Iterate to get lists of records with their positions. Then ``position`` is where the log ends, ``reason`` why.
+
+    Before ``durable_end`` the log cannot end: what is damaged there is passed over and noted in ``damaged``.
+    """
+
+    def __init__(self, segments: SegmentList, start: int, durable_end: int) -> None:
+        self._segments, self._durable_end = segments, durable_end
+        self.position = start
+        self.reason = "it lies behind the end of the log"
+        self.damaged: list[DamagedRange] = []
+
+    def __iter__(self) -> Iterator[list[Found]]:
+        while (segment := self._segments.holding(self.position)) is not None:
+            records, size = scan_run(segment.file.read_at(self.position - segment.base, _SCAN_BYTES), self.position)
+            self.position += size
+            if records:
+                yield records
+            if size >= _SCAN_BYTES // 2:
+                continue
+            match scan_record(segment.file.view, self.position - segment.base, self.position):
+                case RecordFound() as record:
+                    self.position += record.size
+                    yield [(self.position - record.size, record)]
+                case SegmentEnd():
+                    self.position = segment.end
+                case NothingWritten() if self.position < self._durable_end:
+                    self._pass_damage(segment, "nothing is written there")
+                case Damage(reason) if self.position < self._durable_end:
+                    self._pass_damage(segment, reason)
+                case NothingWritten():
+                    return
+                case Damage(reason):
+                    self.reason = reason
+                    return
+
+    def _pass_damage(self, segment: Segment, reason: str) -> None:
+        """Go on at the next record, or where the log was durable."""
+        found = find_record_after(segment.file.view, self.position - segment.base, self.position)
+        end = min(segment.base + found if found is not None else segment.end, self._durable_end)
+        self.damaged.append(DamagedRange(self.position, end, reason))
+        self.position = end
