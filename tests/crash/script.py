@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from pyromq.store.consume_queue import ENTRY
 from pyromq.store.disk import Disk
 from pyromq.store.dispatch import entry_tag
@@ -64,6 +66,8 @@ def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, tur
     for turn in range(turns):
         count = 1 + turn * 5 % 6
         drafts = [draft(number + n) for n in range(count)]
+        if turn % 4 == 3:
+            drafts = [msgspec.structs.replace(each, topic="orders", queue_id=1) for each in drafts]
         witness.sent += drafts
         if turn % 4 == 3:
             store.stage_batch(drafts)

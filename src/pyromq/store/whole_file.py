@@ -1,6 +1,10 @@
-"""Small files that must appear whole: written aside, flushed, renamed, their folder flushed, the previous copy kept.
+"""Small files that must appear whole: written aside, flushed, renamed, their folder flushed; then all of it once more.
 
-    name        newest copy            name.bak    the one before            name.tmp    being written
+    name        first copy             name.bak    second copy               name.tmp    being written
+
+Both copies hold the same text, but for a crash between the two: then the second is one save behind. So a damaged copy
+costs nothing, and neither is touched before the other is whole and durable. (RocketMQ keeps the previous text in
+``.bak`` and reads it, as we do, only when the first cannot be read.)
 
 The text ends in a checksum that JSON readers take for one more field, ``"crc32":"0123abcd"}``. A copy whose checksum
 does not match (torn, flipped bit) is passed over for the other one; a text without one, as RocketMQ writes it, is taken
@@ -34,17 +38,18 @@ class WholeFile:
         self._aside = path.with_name(path.name + ".tmp")
 
     def save(self, text: bytes) -> None:
-        """Replace the file; ``text`` is a JSON object. After a crash either the old or the new one is there, whole."""
+        """Replace the file; ``text`` is a JSON object.
+
+        After a crash or an OSError either the old or the new one is there, whole.
+        """
         body = text.rstrip()
         assert body.endswith(b"}") and not body.endswith(b"{}"), "a non-empty JSON object"
         body = body[:-1].rstrip()
         sealed = body + b',"crc32":"%08x"}\n' % crc32(body)
-        self._disk.write(self._aside, sealed)
-        if self._disk.exists(self.path):
-            self._disk.rename(self.path, self._backup)
-            self._disk.sync_folder(self.path.parent)
-        self._disk.rename(self._aside, self.path)
-        self._disk.sync_folder(self.path.parent)
+        for copy in (self.path, self._backup):
+            self._disk.write(self._aside, sealed)
+            self._disk.rename(self._aside, copy)
+            self._disk.sync_folder(copy.parent)
 
     def load(self, parse: Callable[[bytes], T]) -> T | None:
         """The newest whole copy, parsed; None when there never was one; CorruptFileError when all are damaged.

@@ -12,7 +12,8 @@ rest of a full segment begins with a blank mark (i32 rest, magic BLANK).
 
 The last property may be a checksum of everything before it, ``__CRC32#`` 0x01 ten digits 0x02: CRC-32 & 0x7FFFFFFF,
 least significant digit first. Apache RocketMQ (5.2 on) can write it and older readers take it for an ordinary
-property. With it every flipped bit of a record is found; without it only those in the body and in lengths.
+property. With it every flipped bit of a record is found, and whatever else leaves its size alone and happens before
+the checksum; without it only what is in the body and in lengths.
 """
 
 from __future__ import annotations
@@ -35,14 +36,19 @@ TOPIC_V1_BYTES_MAX = 127
 TOPIC_BYTES_MAX = 255
 RECORD_OVERHEAD_BYTES = 91  # V1, both hosts IPv4
 CHECKSUM_BYTES = 20
+_HOST_V4_BYTES, _HOST_V6_BYTES = 8, 20
+_BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
 
 BLANK = struct.Struct(">II")
 # The fixed part up to the body, by ``sys_flag >> 4 & 3`` (bit 0 born host, bit 1 store host is IPv6).
 FIXED = tuple(struct.Struct(f">IIIiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
+_PLAIN = struct.Struct(">II4xi4xqqi16xq20xi")  # what dispatch needs of the fixed part with IPv4 hosts
 _PREFIX = struct.Struct(">II")
 _PROPERTIES_LENGTH = struct.Struct(">H")
 _LONG_TOPIC_LENGTH = struct.Struct(">H")
 _CHECKSUM_NAME = b"__CRC32#\x01"
+_CHECKSUM_FRAME = int.from_bytes(_CHECKSUM_NAME + b"\x02", "big")  # what surrounds the digits
+_RESEMBLING_BITS = 3
 _WORD = 0x7FFFFFFF
 _TRANSACTION, _COMMIT = TRANSACTION_MASK, int(SysFlag.COMMIT)  # plain ints: IntFlag arithmetic is too slow per message
 _is_log_magic = re.compile(rb"\xda\xa3\x20[\xa7\xab]").finditer
@@ -132,13 +138,17 @@ def encode_record(
     draft: Draft, *, offset: int, position: int, stored_ms: int, store_host: bytes, checksum: bool = True
 ) -> bytes:
     """The bytes of one record. The commit log has the same steps unrolled for speed; a test holds them together."""
+    assert {len(draft.born_host), len(store_host)} <= {_HOST_V4_BYTES, _HOST_V6_BYTES}, "a host has 8 or 20 bytes"
     topic = draft.topic.encode()
-    properties = with_checksum_room(draft.properties) if checksum else draft.properties
+    sys_flag = draft.sys_flag & ~(_BORN_V6 | _STORE_V6)
+    sys_flag |= _BORN_V6 if len(draft.born_host) == _HOST_V6_BYTES else 0
+    sys_flag |= _STORE_V6 if len(store_host) == _HOST_V6_BYTES else 0
+    properties = with_checksum_room(draft.properties) if checksum else plain_properties(draft.properties)
     properties_bytes = len(properties) + (CHECKSUM_BYTES if checksum else 0)
     if properties_bytes > PROPERTIES_BYTES_MAX:
         raise PropertiesTooLargeError(what="properties", size_bytes=properties_bytes, bytes_max=PROPERTIES_BYTES_MAX)
     tail = topic_field(topic) + _PROPERTIES_LENGTH.pack(properties_bytes) + properties
-    fixed = FIXED[draft.sys_flag >> 4 & 3]
+    fixed = FIXED[sys_flag >> 4 & 3]
     total = fixed.size + len(draft.body) + len(tail) + (CHECKSUM_BYTES if checksum else 0)
     head = fixed.pack(
         total,
@@ -148,7 +158,7 @@ def encode_record(
         draft.flag,
         offset,
         position,
-        draft.sys_flag,
+        sys_flag,
         draft.born_ms,
         draft.born_host,
         stored_ms,
@@ -164,9 +174,21 @@ def encode_record(
 def with_checksum_room(properties: bytes) -> bytes:
     """Properties that a checksum can follow: closed, and without a checksum of an earlier life."""
     if _CHECKSUM_NAME in properties:
-        items = [item for item in properties.split(b"\x02") if item and not item.startswith(_CHECKSUM_NAME)]
-        properties = b"\x02".join(items)
+        properties = _without_checksum(properties)
     return properties if not properties or properties.endswith(b"\x02") else properties + b"\x02"
+
+
+def plain_properties(properties: bytes) -> bytes:
+    """Properties that no checksum follows: their end must not be taken for one, nor for unwritten zeros."""
+    if _CHECKSUM_NAME in properties:
+        properties = _without_checksum(properties)
+    if _resembles_checksum(properties[-CHECKSUM_BYTES:]):  # shift it by a byte: the last 0x02 is optional
+        return properties[:-1] if properties.endswith(b"\x02") else properties + b"\x02"
+    return properties + b"\x02" if properties.endswith(b"\0") else properties
+
+
+def _without_checksum(properties: bytes) -> bytes:
+    return b"\x02".join([item for item in properties.split(b"\x02") if not item.startswith(_CHECKSUM_NAME)])
 
 
 def checksum_property(crc: int) -> bytes:
@@ -206,7 +228,7 @@ def scan_record(data: memoryview, start: int, position: int, *, verify: bool = T
     if magic == MAGIC_V2:
         topic_bytes |= data[topic_start - 2] << 8
     properties_start = topic_start + topic_bytes + 2
-    if properties_start > record_end:
+    if topic_bytes == 0 or properties_start > record_end:
         return Damage(f"impossible topic length {topic_bytes}")
     properties_bytes = data[properties_start - 2] << 8 | data[properties_start - 1]
     if properties_start + properties_bytes != record_end:
@@ -220,24 +242,59 @@ def scan_record(data: memoryview, start: int, position: int, *, verify: bool = T
     return RecordFound(total, queue_id, offset, sys_flag, stored_ms, topic, properties)
 
 
+def scan_run(data: bytes, position: int) -> tuple[list[tuple[int, RecordFound]], int]:
+    """Records that follow each other from the start of ``data``, with their positions, and the end of the last one.
+
+    Stops at a record that is cut by the end of ``data``, and at whatever is not a plain one (V1, IPv4, with checksum,
+    undamaged): for that ask ``scan_record``, of which this is the fast part.
+    """
+    found: list[tuple[int, RecordFound]] = []
+    start, end, view = 0, len(data), memoryview(data)
+    while end - start >= RECORD_OVERHEAD_BYTES:
+        total, magic, queue_id, offset, own_position, sys_flag, stored_ms, body_bytes = _PLAIN.unpack_from(data, start)
+        topic_start, record_end = start + 89 + body_bytes, start + total
+        if magic != MAGIC_V1 or sys_flag & 0x30 or own_position != position + start or record_end > end:
+            break
+        if body_bytes < 0 or topic_start + 2 > record_end:
+            break
+        properties_start = topic_start + data[topic_start - 1] + 2
+        properties = data[properties_start:record_end]
+        if (
+            properties_start > record_end
+            or len(properties) != data[properties_start - 2] << 8 | data[properties_start - 1]
+        ):
+            break
+        digits = b"%010d" % (crc32(view[start : record_end - CHECKSUM_BYTES]) & _WORD)
+        if (
+            properties[-2:-12:-1] != digits
+            or properties[-CHECKSUM_BYTES:-11] != _CHECKSUM_NAME
+            or data[record_end - 1] != 2
+        ):
+            break
+        topic = data[topic_start : properties_start - 2]
+        found.append((own_position, RecordFound(total, queue_id, offset, sys_flag, stored_ms, topic, properties)))
+        start = record_end
+    return found, start
+
+
 def _checksum_damage(record: memoryview, body: memoryview, body_crc: int, properties: bytes) -> str:
     """Why a record whose lengths add up is not what was written; empty when it is."""
     trailer = properties[-CHECKSUM_BYTES:]
-    if trailer.startswith(_CHECKSUM_NAME):
+    if _resembles_checksum(trailer):
         return "" if trailer == checksum_property(crc32(record[:-CHECKSUM_BYTES])) else "its checksum does not match"
-    if _almost_checksum(trailer):
-        return "its checksum property is damaged"
+    if trailer.endswith(b"\0"):
+        return "its properties end in zeros: their end was never written"
     if body and crc32(body) & _WORD != body_crc:
         return "the CRC of its body does not match"
     return ""
 
 
-def _almost_checksum(trailer: bytes) -> bool:
-    """True when the name of the checksum property itself lost bits: no other property comes that close to it."""
-    if len(trailer) < CHECKSUM_BYTES:
-        return False
-    expected = _CHECKSUM_NAME + trailer[9:19] + b"\x02"
-    return sum(map(int.__ne__, trailer, expected)) <= 2
+def _resembles_checksum(trailer: bytes) -> bool:
+    """True for a checksum property, also when a few bits around its digits flipped: no other one comes that close."""
+    if len(trailer) < CHECKSUM_BYTES or trailer.startswith(_CHECKSUM_NAME):
+        return len(trailer) == CHECKSUM_BYTES
+    frame = int.from_bytes(trailer[: len(_CHECKSUM_NAME)] + trailer[-1:], "big")
+    return (frame ^ _CHECKSUM_FRAME).bit_count() <= _RESEMBLING_BITS
 
 
 def decode_record(data: memoryview | bytes, start: int = 0) -> Record:
