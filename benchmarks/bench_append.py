@@ -43,7 +43,9 @@ def rows() -> list[Row]:
             found.append(_appends(f"async, groups of 256, {label}, with keys", body_bytes, total, 256, Flush.ASYNC))
         found.append(_batches(f"async, batches of 32, {label}", body_bytes, total))
         found.append(_appends(f"sync, groups of 256, {label}", body_bytes, total, 256, Flush.SYNC, index=False))
-        found.append(_appends(f"sync, groups of 16, {label}", body_bytes, min(total, 16_000), 16, Flush.SYNC, index=False))
+        found.append(
+            _appends(f"sync, groups of 16, {label}", body_bytes, min(total, 16_000), 16, Flush.SYNC, index=False)
+        )
     found.append(_raw_fsync())
     return found
 
@@ -97,6 +99,7 @@ def _batches(name: str, body_bytes: int, total: int) -> Row:
 def _raw_fsync() -> Row:
     """What the disk itself allows: 4 KiB written and synced, nothing else."""
     with tempfile.TemporaryFile() as file:
+
         def run() -> int:
             until, count = time.monotonic() + 1, 0
             while time.monotonic() < until:

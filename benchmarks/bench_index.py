@@ -21,7 +21,12 @@ def rows() -> list[Row]:
     try:
         store = MessageStore.open(folder, StoreSettings(flush=Flush.ASYNC, index_backlog_max=1 << 40))
         messages = [
-            Draft(topic="orders", queue_id=0, body=b"x" * 100, properties=draft.properties + b"KEYS\x01order-%d\x02" % number)
+            Draft(
+                topic="orders",
+                queue_id=0,
+                body=b"x" * 100,
+                properties=draft.properties + b"KEYS\x01order-%d\x02" % number,
+            )
             for number, draft in enumerate(drafts(1, MESSAGES))
         ]
         store.append(messages)

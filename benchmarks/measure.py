@@ -43,8 +43,12 @@ def print_rows(title: str, rows: list[Row]) -> None:
 
 
 def machine() -> str:
-    model = next((line.split(":")[1].strip() for line in _cpu_info() if line.startswith("model name")), platform.machine())
-    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()} {platform.release()}"
+    model = next(
+        (line.split(":")[1].strip() for line in _cpu_info() if line.startswith("model name")), platform.machine()
+    )
+    return (
+        f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()} {platform.release()}"
+    )
 
 
 def _cpu_info() -> list[str]:

@@ -36,7 +36,7 @@ def ascii_hashes(texts: Sequence[bytes]) -> list[int]:
     """
     if not texts:
         return []
-    shared = len(commonprefix((min(texts), max(texts))))
+    shared = len(commonprefix((min(texts), max(texts))))  # noqa: RUF071 - these are not paths
     count, length = len(texts), max(map(len, texts))
     if shared and min(map(len, texts)) == length:
         start = _unsigned_hash(texts[0][:shared].decode("ascii"))

@@ -1,0 +1,174 @@
+"""Bodies that brokers exchange with clients and tools: group members, locks, progress, statistics.
+
+One struct per body, under RocketMQ's field names; ``encode`` and ``decode`` serve them all. A queue is written
+``{"brokerName":"broker-a","queueId":0,"topic":"TopicTest"}``, also where it is the key of a map. Java also takes such
+a key as JSON text in quotes, and so do we. ``wire.heartbeat`` and ``wire.registration`` hold the larger ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from pyromq.model.queue import QueueId
+from pyromq.wire import java_json
+from pyromq.wire.java_json import Long
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class KeyValues(msgspec.Struct, frozen=True):
+    """A table of text (RocketMQ: KVTable)."""
+
+    table: dict[str, str] = {}
+
+
+# --- groups --------------------------------------------------------------------------------------------------------
+
+
+class GroupMemberIds(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Who consumes in a group (RocketMQ: GetConsumerListByGroupResponseBody)."""
+
+    consumer_id_list: list[str] = []
+
+
+class LockRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Queues that a client wants for itself, or gives back (RocketMQ: LockBatchRequestBody, UnlockBatch…)."""
+
+    consumer_group: str
+    client_id: str
+    mq_set: tuple[QueueId, ...] = ()
+    only_this_broker: bool = False
+
+
+class LockAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The queues that were granted."""
+
+    granted: tuple[QueueId, ...] = msgspec.field(name="lockOKMQSet", default=())
+
+
+class AssignmentRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Asks the broker to share out a topic's queues (RocketMQ: QueryAssignmentRequestBody)."""
+
+    topic: str
+    consumer_group: str
+    client_id: str
+    strategy_name: str = "AVG"
+    message_model: str = "CLUSTERING"
+
+
+class QueueAssignment(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    message_queue: QueueId
+    mode: str = "PULL"
+
+
+class AssignmentAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    message_queue_assignments: tuple[QueueAssignment, ...] = ()
+
+
+# --- statistics ----------------------------------------------------------------------------------------------------
+
+
+class QueueProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How far a group is in a queue (RocketMQ: OffsetWrapper); the time is that of the last message consumed, or 0."""
+
+    broker_offset: Long = 0
+    consumer_offset: Long = 0
+    pull_offset: Long = 0
+    last_timestamp: Long = 0
+
+
+class ConsumeStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    offset_table: dict[QueueId, QueueProgress] = {}
+    consume_tps: float = 0.0
+
+
+class QueueRange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a queue holds (RocketMQ: TopicOffset)."""
+
+    min_offset: Long = 0
+    max_offset: Long = 0
+    last_update_timestamp: Long = 0
+
+
+class TopicStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """RocketMQ: TopicStatsTable."""
+
+    offset_table: dict[QueueId, QueueRange] = {}
+    topic_put_tps: float = 0.0
+
+
+# --- offsets -------------------------------------------------------------------------------------------------------
+
+
+class ResetOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a group shall go on (RocketMQ: ResetOffsetBody)."""
+
+    offset_table: dict[QueueId, Long] = {}
+
+
+class ClientOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A client's answer to where it is (RocketMQ: GetConsumerStatusBody as a client sends it)."""
+
+    message_queue_table: dict[QueueId, Long] = {}
+
+
+class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The same of every client of a group, by client id."""
+
+    consumer_table: dict[str, dict[QueueId, Long]] = {}
+
+
+_QUEUE_KEYED: Final = ("offsetTable", "messageQueueTable")
+
+
+def encode(body: msgspec.Struct) -> bytes:
+    """Any of the bodies above, as Java writes it."""
+    return java_json.dumps(body)
+
+
+def decode(data: bytes, type_: type[Body]) -> Body:
+    """Any of the bodies above; raises RemoteProtocolError."""
+    value = java_json.parse(data)
+    if isinstance(value, dict):
+        value = {name: _queue_keyed(name, table) for name, table in value.items()}
+    return java_json.convert(value, type_)
+
+
+def encode_reset_list(offsets: ResetOffsets) -> bytes:
+    """The form for C++ clients, which know no object keys: a list, each queue with its offset beside it."""
+    queues = [
+        {"brokerName": queue.broker, "offset": offset, "queueId": queue.number, "topic": queue.topic}
+        for queue, offset in offsets.offset_table.items()
+    ]
+    return java_json.dumps({"offsetTable": queues})
+
+
+def _queue_keyed(name: Any, table: Any) -> Any:
+    if name == "consumerTable" and isinstance(table, dict):
+        return {client: _with_object_keys(offsets) for client, offsets in table.items()}
+    return _with_object_keys(table) if name in _QUEUE_KEYED else table
+
+
+def _with_object_keys(table: Any) -> Any:
+    if isinstance(table, list):  # the form for C++ clients
+        return {_listed_key(entry): _listed_offset(entry) for entry in table}
+    return {_object_key(key): value for key, value in table.items()} if isinstance(table, dict) else table
+
+
+def _object_key(key: Any) -> Any:
+    if not (isinstance(key, str) and key.startswith("{")):
+        return key
+    fields = java_json.parse(key)
+    return java_json.ObjectKey(fields)
+
+
+def _listed_key(entry: Any) -> Any:
+    if not isinstance(entry, dict):
+        raise java_json.UnexpectedJsonError("a list of queues holds something else")
+    return java_json.ObjectKey({name: value for name, value in entry.items() if name != "offset"})
+
+
+def _listed_offset(entry: Any) -> Any:
+    return entry.get("offset", 0)

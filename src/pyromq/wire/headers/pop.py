@@ -1,0 +1,109 @@
+"""Receiving without owning queues. These codes do not fit a binary header: they travel as JSON only."""
+
+from __future__ import annotations
+
+from pyromq.wire.headers.fields import Header, Int32, Int64
+
+
+class PopHeader(Header, frozen=True, kw_only=True):
+    """200050 POP_MESSAGE."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32  # -1: any
+    max_msg_nums: Int32
+    invisible_time: Int64
+    poll_time: Int64
+    born_time: Int64 = 0  # 0: now
+    init_mode: Int32  # 0: from the oldest message, 1: from the newest
+    exp_type: str | None = None
+    exp: str | None = None
+    order: bool | None = None
+    attempt_id: str | None = None
+
+
+class PopResponseHeader(Header, frozen=True, kw_only=True):
+    pop_time: Int64
+    invisible_time: Int64
+    revive_qid: Int32
+    rest_num: Int64
+    start_offset_info: str | None = None
+    msg_offset_info: str | None = None
+    order_count_info: str | None = None
+
+
+class AckHeader(Header, frozen=True, kw_only=True):
+    """200051 ACK_MESSAGE."""
+
+    consumer_group: str
+    topic: str  # the one the message was read from, perhaps a retry topic
+    queue_id: Int32
+    extra_info: str
+    offset: Int64
+
+
+class PeekHeader(Header, frozen=True, kw_only=True):
+    """200052 PEEK_MESSAGE."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    max_msg_nums: Int32
+
+
+class PeekResponseHeader(Header, frozen=True, kw_only=True):
+    """As for a pop, but nothing is hidden from others, so only the rest is certain to be told."""
+
+    pop_time: Int64 | None = None
+    invisible_time: Int64 | None = None
+    revive_qid: Int32 | None = None
+    rest_num: Int64
+    start_offset_info: str | None = None
+    msg_offset_info: str | None = None
+    order_count_info: str | None = None
+
+
+class ChangeInvisibleTimeHeader(Header, frozen=True, kw_only=True):
+    """200053 CHANGE_MESSAGE_INVISIBLETIME."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    extra_info: str
+    offset: Int64
+    invisible_time: Int64
+
+
+class ChangeInvisibleTimeResponseHeader(Header, frozen=True, kw_only=True):
+    pop_time: Int64
+    invisible_time: Int64
+    revive_qid: Int32
+
+
+class NotificationHeader(Header, frozen=True, kw_only=True):
+    """200054 NOTIFICATION."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    poll_time: Int64
+    born_time: Int64
+    order: bool | None = None
+    attempt_id: str | None = None
+
+
+class NotificationResponseHeader(Header, frozen=True, kw_only=True):
+    has_msg: bool
+    polling_full: bool = False
+
+
+class PollingInfoHeader(Header, frozen=True, kw_only=True):
+    """200055 POLLING_INFO."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+
+
+class PollingInfoResponseHeader(Header, frozen=True, kw_only=True):
+    polling_num: Int32

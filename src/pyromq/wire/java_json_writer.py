@@ -1,0 +1,139 @@
+r"""Values to the JSON dialect of RocketMQ's bodies and configuration files; ``java_json`` tells about the dialect.
+
+Compact, because Go cuts routes out of the raw text. Fields are sorted by name, None fields left out, enums written by
+name (flags as numbers), text not escaped beyond need. Structs are written under their wire names. A None inside a list
+keeps its place as null. Integer keys sort by value, object keys keep the order of their map.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum, Flag
+from functools import cache
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+from pyromq.errors import LocalProtocolError
+
+DEPTH_MAX: Final = 64
+_CONTAINERS: Final = (Mapping, msgspec.Struct, list, tuple, set, frozenset)
+
+
+class UnwritableJsonError(LocalProtocolError):
+    """A value that has no form in JSON: bytes, NaN, cycles, keys of odd types."""
+
+
+def dumps(value: Any, *, sort: bool = True) -> bytes:
+    """Compact, integer and object keys bare: what Java writes. Raises UnwritableJsonError."""
+    return _Writer(sort=sort).dumps(value)
+
+
+def dumps_strict(value: Any) -> bytes:
+    r"""Compact and ordinary JSON in ASCII: every key quoted, ``/`` written ``\/``, other characters ``\uXXXX``."""
+    return _Writer(strict=True).dumps(value)
+
+
+def dumps_pretty(value: Any) -> bytes:
+    """One item a line, indented by tabs, integer keys bare: what Java writes to configuration files."""
+    return _Writer(pretty=True).dumps(value)
+
+
+class _Writer:
+    def __init__(self, *, sort: bool = True, strict: bool = False, pretty: bool = False) -> None:
+        self._sort, self._strict, self._pretty = sort, strict, pretty
+        self._parts: list[str] = []
+
+    def dumps(self, value: Any) -> bytes:
+        return self._text(value, 1).encode()
+
+    def _text(self, value: Any, depth: int) -> str:
+        self._write(value, depth)
+        return "".join(self._parts)
+
+    def _write(self, value: Any, depth: int) -> None:
+        if depth > DEPTH_MAX and isinstance(value, _CONTAINERS):
+            raise UnwritableJsonError(f"the value nests deeper than {DEPTH_MAX} levels, or contains itself")
+        if isinstance(value, Mapping | msgspec.Struct):
+            fields = _struct_fields(value) if isinstance(value, msgspec.Struct) else value
+            self._container("{}", self._fields(fields, depth), depth)
+        elif isinstance(value, set | frozenset):
+            self._container("[]", [("", item) for item in sorted(value, key=_key_order)], depth)
+        elif isinstance(value, list | tuple):
+            self._container("[]", [("", item) for item in value], depth)
+        else:
+            self._parts.append(self._scalar(value))
+
+    def _container(self, brackets: str, items: list[tuple[str, Any]], depth: int) -> None:
+        line = "\n" + "\t" * depth if self._pretty and items else ""
+        self._parts.append(brackets[0])
+        for number, (name, inner) in enumerate(items):
+            self._parts += ("," if number else "", line, name)
+            self._write(inner, depth + 1)
+        self._parts += (line[:-1], brackets[1])
+
+    def _fields(self, fields: Mapping[Any, Any], depth: int) -> list[tuple[str, Any]]:
+        present = [(key, value) for key, value in fields.items() if value is not None and value is not msgspec.UNSET]
+        if self._sort:
+            present.sort(key=lambda item: _key_order(item[0]))
+        return [(self._key(key, depth) + ":", value) for key, value in present]
+
+    def _key(self, key: Any, depth: int) -> str:
+        if isinstance(key, Mapping | msgspec.Struct):
+            text = _Writer(sort=self._sort)._text(key, depth + 1)
+            return self._quoted(text) if self._strict else text
+        if type(key) is int:
+            return f'"{key}"' if self._strict else str(key)
+        if isinstance(key, str | Enum):
+            return self._scalar(key)
+        raise UnwritableJsonError(f"{type(key).__name__} cannot be the key of a map")
+
+    def _scalar(self, value: Any) -> str:
+        if value is None or isinstance(value, bool):
+            return {None: "null", True: "true", False: "false"}[value]
+        if isinstance(value, Enum) and not isinstance(value, Flag):
+            return self._quoted(value.name)
+        if isinstance(value, str):
+            return self._quoted(value)
+        if isinstance(value, int):
+            return str(int(value))
+        if isinstance(value, float) and isfinite(value):
+            return repr(value)
+        raise UnwritableJsonError(f"{type(value).__name__} has no form in JSON: {str(value)[:80]}")
+
+    def _quoted(self, text: str) -> str:
+        try:
+            quoted = msgspec.json.encode(text).decode()
+        except UnicodeError as error:
+            raise UnwritableJsonError("text with half of a surrogate pair") from error
+        return _beyond_ascii.sub(_escape, quoted) if self._strict else quoted
+
+
+_beyond_ascii = re.compile(r"[^\x00-\x7e]|/")
+
+
+def _escape(found: re.Match[str]) -> str:
+    if found[0] == "/":
+        return r"\/"
+    units = found[0].encode("utf-16-be").hex().upper()
+    return "".join(rf"\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
+def _key_order(key: Any) -> tuple[int, int, str]:
+    """Text by its characters, then numbers by value, then objects as they come (a sort is stable)."""
+    if isinstance(key, Enum):
+        return 0, 0, key.name
+    if isinstance(key, str):
+        return 0, 0, key
+    return (1, key, "") if isinstance(key, int) else (2, 0, "")
+
+
+def _struct_fields(struct: msgspec.Struct) -> dict[str, Any]:
+    return {wire_name: getattr(struct, name) for wire_name, name in _names_of(type(struct))}
+
+
+@cache
+def _names_of(type_: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    return tuple(zip(type_.__struct_encode_fields__, type_.__struct_fields__, strict=True))
