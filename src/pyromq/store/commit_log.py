@@ -13,12 +13,14 @@ segment holds zeros only: a failed write is wiped, so that its remains can never
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
 from pyromq.errors import (
     CorruptRecordError,
+    LocalProtocolError,
     MessageTooLargeError,
     PositionOutOfRangeError,
     PropertiesTooLargeError,
@@ -36,6 +38,7 @@ from pyromq.wire.record import (
     Damage,
     Draft,
     RecordFound,
+    plain_properties,
     record_magic,
     scan_record,
     topic_field,
@@ -137,8 +140,8 @@ class CommitLog:
         body, properties, sys_flag = draft.body, draft.properties, draft.sys_flag
         if sys_flag & _ANY_V6 or self._host_flag or len(draft.born_host) != _HOST_V4_BYTES:
             sys_flag = self._stored_sys_flag(draft)
-        if self._checksum_bytes and (properties[-1:] != b"\x02" or _CHECKSUM_NAME in properties):
-            properties = with_checksum_room(properties)
+        if properties[-1:] != b"\x02" or _CHECKSUM_NAME in properties or not self._checksum_bytes:
+            properties = self._stored_properties(properties)
         body_bytes, properties_bytes = len(body), len(properties) + self._checksum_bytes
         fixed = FIXED[sys_flag >> 4 & 3]
         size = fixed.size + body_bytes + topic.field_bytes + 2 + properties_bytes
@@ -147,23 +150,26 @@ class CommitLog:
         if size + BLANK_BYTES > self._room:
             self._next_segment(size)
         position = self._staged_end
-        head = fixed.pack(
-            size,
-            topic.magic,
-            crc32(body) & _WORD,
-            draft.queue_id,
-            draft.flag,
-            offset,
-            position,
-            sys_flag,
-            draft.born_ms,
-            draft.born_host,
-            stored_ms,
-            self._store_host,
-            draft.delivery_attempt,
-            draft.prepared_position,
-            body_bytes,
-        )
+        try:
+            head = fixed.pack(
+                size,
+                topic.magic,
+                crc32(body) & _WORD,
+                draft.queue_id,
+                draft.flag,
+                offset,
+                position,
+                sys_flag,
+                draft.born_ms,
+                draft.born_host,
+                stored_ms,
+                self._store_host,
+                draft.delivery_attempt,
+                draft.prepared_position,
+                body_bytes,
+            )
+        except struct.error as error:
+            raise LocalProtocolError(f"a field of the message does not fit in a record: {error}") from error
         tail = topic.field + properties_bytes.to_bytes(2, "big") + properties
         if self._checksum_bytes:
             digits = b"%010d" % (crc32(tail, crc32(body, crc32(head))) & _WORD)
@@ -208,9 +214,7 @@ class CommitLog:
         self._forget_staged()
 
     def _stored_properties(self, properties: bytes) -> bytes:
-        if self._checksum_bytes and (properties[-1:] != b"\x02" or _CHECKSUM_NAME in properties):
-            return with_checksum_room(properties)
-        return properties
+        return with_checksum_room(properties) if self._checksum_bytes else plain_properties(properties)
 
     def _stored_sys_flag(self, draft: Draft) -> int:
         flag = draft.sys_flag & ~_ANY_V6 | self._host_flag

@@ -1,10 +1,9 @@
-"""Small files that must appear whole: written aside, flushed, renamed, their folder flushed; then all of it once more.
+"""Small files that must appear whole: written aside, flushed, renamed, their folder flushed, the previous copy kept.
 
-    name        first copy             name.bak    second copy               name.tmp    being written
+    name        newest text            name.bak    the text before it        name.tmp    being written
 
-Both copies hold the same text, but for a crash between the two: then the second is one save behind. So a damaged copy
-costs nothing, and neither is touched before the other is whole and durable. (RocketMQ keeps the previous text in
-``.bak`` and reads it, as we do, only when the first cannot be read.)
+The previous text becomes the backup first, and only if it is whole; then the new one takes its place. The first text of
+all is its own backup. So at every moment ``name`` is whole, and after the first save there are always two copies.
 
 The text ends in a checksum that JSON readers take for one more field, ``"crc32":"0123abcd"}``. A copy whose checksum
 does not match (torn, flipped bit) is passed over for the other one; a text without one, as RocketMQ writes it, is taken
@@ -46,10 +45,16 @@ class WholeFile:
         assert body.endswith(b"}") and not body.endswith(b"{}"), "a non-empty JSON object"
         body = body[:-1].rstrip()
         sealed = body + b',"crc32":"%08x"}\n' % crc32(body)
-        for copy in (self.path, self._backup):
-            self._disk.write(self._aside, sealed)
-            self._disk.rename(self._aside, copy)
-            self._disk.sync_folder(copy.parent)
+        if self._disk.exists(self.path) and is_whole(previous := self._disk.read(self.path)):
+            self._replace(self._backup, previous)
+        self._replace(self.path, sealed)
+        if not self._disk.exists(self._backup):
+            self._replace(self._backup, sealed)
+
+    def _replace(self, path: Path, text: bytes) -> None:
+        self._disk.write(self._aside, text)
+        self._disk.rename(self._aside, path)
+        self._disk.sync_folder(path.parent)
 
     def load(self, parse: Callable[[bytes], T]) -> T | None:
         """The newest whole copy, parsed; None when there never was one; CorruptFileError when all are damaged.
@@ -71,6 +76,14 @@ class WholeFile:
         if found:
             raise CorruptFileError(f"{self.path} and its backup are damaged; restore one of them or remove both")
         return None
+
+
+def is_whole(text: bytes) -> bool:
+    """False for an empty text and for one whose checksum does not match."""
+    try:
+        return bool(checked(text).strip())
+    except ValueError:
+        return False
 
 
 def checked(text: bytes) -> bytes:

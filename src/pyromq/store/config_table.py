@@ -1,0 +1,71 @@
+"""What the JSON tables in the config folder share; the tables are in ``tables`` and ``offsets``.
+
+Each is one file of RocketMQ's, read and written whole (``whole_file``): in its dialect (tabs, fields sorted, integer
+keys bare) plus the checksum that ``WholeFile`` adds; read in that form and in ordinary JSON. Fields that PyroMQ does
+not know are passed over, so they are gone after a save.
+
+A table lives in memory, with one owner; nothing is durable before ``save``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Final, Self, TypeVar
+
+import msgspec
+
+from pyromq.model.topic import DataVersion
+from pyromq.store.disk import Disk
+from pyromq.store.layout import Layout
+from pyromq.store.whole_file import WholeFile
+from pyromq.wire import java_json
+
+T = TypeVar("T", bound=msgspec.Struct)
+_FILE_BYTES_MAX: Final = 1 << 30  # our own disk: the bound is against nonsense, not against an enemy
+
+
+class ConfigTable(ABC):
+    """What the tables share: a file, a version, and how they are saved."""
+
+    file_name: ClassVar[str]
+
+    def __init__(self, file: WholeFile) -> None:
+        self._file = file
+        self.version = DataVersion()
+
+    @classmethod
+    def load(cls, disk: Disk, root: Path) -> Self:
+        """The table of the store in ``root``, empty when there is none; CorruptFileError when both copies are damaged.
+
+        A damaged first copy (torn, flipped bits) is passed over for the second one.
+        """
+        table = cls(WholeFile(disk, Layout(root).config / cls.file_name))
+        table._read()
+        return table
+
+    def save(self) -> None:
+        """Make the table durable; OSError when the disk refuses, and then the old or the new text is on it, whole."""
+        self._file.save(self.text())
+
+    def text(self) -> bytes:
+        """The table as its file holds it, without checksum; what RocketMQ hands out to replicas."""
+        return java_json.dumps_pretty(self._stored())
+
+    def bump(self, now_ms: int) -> None:
+        """Tell everybody who compares versions that something changed."""
+        self.version = self.version.next(now_ms)
+
+    def _parsed(self, type_: type[T]) -> T:
+        return self._file.load(partial(_decode, type_=type_)) or type_()
+
+    @abstractmethod
+    def _read(self) -> None: ...
+
+    @abstractmethod
+    def _stored(self) -> msgspec.Struct: ...
+
+
+def _decode(text: bytes, type_: type[T]) -> T:
+    return java_json.decode(text, type_, bytes_max=_FILE_BYTES_MAX)
