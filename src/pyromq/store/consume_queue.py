@@ -32,11 +32,15 @@ class QueueEntry(NamedTuple):
 
 
 class QueueSeal(NamedTuple):
-    """A promise about one queue file: its first ``used_bytes`` have this CRC-32 and are durable."""
+    """A promise about one queue file: its first ``used_bytes`` have this CRC-32 and are durable.
+
+    ``last_position``, of the last entry, tells whether the file may be missing: only when the log starts behind it.
+    """
 
     base: int
     used_bytes: int
     crc: int
+    last_position: int
 
 
 class ConsumeQueue:
@@ -64,11 +68,12 @@ class ConsumeQueue:
         """Records before this position have their entry, if they belong to this queue."""
         return self.entry(self.end - 1).position + 1 if self.end > self.first else 0
 
-    def open_sealed(self, seals: Sequence[QueueSeal]) -> bool:
+    def open_sealed(self, seals: Sequence[QueueSeal], log_first: int) -> bool:
         """Trust exactly what the seals confirm; False when some of that is damaged (it is dropped, with all behind)."""
-        kept_from = self._segments.first.base if len(self._segments) else 0  # retention may have removed older files
-        by_base = {seal.base: seal for seal in seals if seal.base >= kept_from}
-        for segment in self._segments:
+        bases = {segment.base for segment in self._segments}
+        by_base = {seal.base: seal for seal in seals if seal.base in bases or seal.last_position >= log_first}
+        starts_whole = min(by_base, default=0) in bases  # else its start is lost: nothing of it can be kept
+        for segment in self._segments if starts_whole else ():
             seal = by_base.get(segment.base)
             if seal is None or crc32(segment.file.read_at(0, seal.used_bytes)) != seal.crc:
                 break
@@ -87,7 +92,8 @@ class ConsumeQueue:
                 if not (0 <= position < before_position and size > 0):
                     break
                 used += ENTRY_BYTES
-            self._accept(segment, QueueSeal(segment.base, used, crc32(data[:used])))
+            last_position = _position_of(data[used - ENTRY_BYTES : used]) if used else 0
+            self._accept(segment, QueueSeal(segment.base, used, crc32(data[:used]), last_position))
             if used < segment.size:
                 break
         self._drop_behind()
@@ -149,7 +155,8 @@ class ConsumeQueue:
             data = b"".join(batch)
             segment.file.write_at(at, data)
             seal = self._seals.get(segment.base)
-            self._seals[segment.base] = QueueSeal(segment.base, at + len(data), crc32(data, seal.crc if seal else 0))
+            crc, last_position = crc32(data, seal.crc if seal else 0), _position_of(batch[-1])
+            self._seals[segment.base] = QueueSeal(segment.base, at + len(data), crc, last_position)
             self.dirty.add(segment.base)
             self.end += len(batch)
             self._owed -= len(batch)
@@ -202,3 +209,7 @@ class ConsumeQueue:
             else:
                 low = middle + 1
         return low
+
+
+def _position_of(entry: bytes) -> int:
+    return int.from_bytes(entry[:8], "big", signed=True)

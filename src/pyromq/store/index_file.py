@@ -41,6 +41,11 @@ class IndexSeal(msgspec.Struct, frozen=True, array_like=True):
     header: str
     slots_crc: int | None = None
 
+    @property
+    def end_position(self) -> int:
+        """Position of the last record with a key in the file."""
+        return int(HEADER.unpack(bytes.fromhex(self.header))[3])
+
 
 class IndexFile:
     """Owns one file: header fields in memory, slots and entries on disk."""

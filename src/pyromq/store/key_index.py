@@ -116,10 +116,15 @@ class KeyIndex:
     def seals(self, *, closing: bool) -> list[IndexSeal]:
         return [file.seal(full=closing or file is not self._files[-1]) for file in self._files]
 
-    def open_sealed(self, seals: Sequence[IndexSeal]) -> list[str]:
-        """Take the files that their seals confirm; from the first damaged one on all are removed. Says which."""
-        by_name = {seal.name: seal for seal in seals}
-        return self._open(lambda file: file.path.name in by_name and file.accept(by_name[file.path.name]))
+    def open_sealed(self, seals: Sequence[IndexSeal], log_first: int) -> list[str]:
+        """Take what the seals confirm; from the first lost or damaged file on all are removed. Says which."""
+        names, trusted = set(self._disk.names(self._folder)), {}
+        for seal in seals:
+            if seal.name in names:
+                trusted[seal.name] = seal
+            elif seal.end_position >= log_first:  # retention did not remove it
+                break
+        return self._open(lambda file: file.path.name in trusted and file.accept(trusted[file.path.name]))
 
     def open_unsealed(self, log_end: int) -> list[str]:
         """Take files of another program, as far as they make sense."""

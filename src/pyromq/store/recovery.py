@@ -104,6 +104,7 @@ class Recovery:
         clean = not disk.exists(self._layout.abort)
         stored_ms = self._seal.stored_ms if self._seal else 0
         self._report = RecoveryReport(clean=clean, sealed=self._seal is not None, last_stored_ms=stored_ms)
+        self._note_short_end()
         self._segments = SegmentList.load(disk, self._layout.commit_log, settings.segment_bytes)
         self._restore_missing_end()
         self._log = CommitLog(self._segments, settings, store_host)
@@ -141,8 +142,18 @@ class Recovery:
         position = self._seal.position
         while not len(self._segments) or self._segments.last.end < position:
             at = self._segments.last.end if len(self._segments) else position - 1
-            self._report.rebuilt.append(f"commitlog file with position {at} was missing")
-            self._segments.get_or_create(at)
+            segment = self._segments.get_or_create(at)
+            lost = DamagedRange(segment.base, min(segment.end, position), f"{segment.path.name} was missing")
+            self._report.damaged.append(lost)
+
+    def _note_short_end(self) -> None:
+        """Report what the last file of the log lost if it is shorter than the seal says; loading fills it up."""
+        names = self._disk.names(self._layout.commit_log)
+        if self._seal is None or not names or not names[-1].isdecimal():
+            return
+        end = int(names[-1]) + self._disk.size_of(self._layout.commit_log / names[-1])
+        if int(names[-1]) < end < self._seal.position:
+            self._report.damaged.append(DamagedRange(end, self._seal.position, f"{names[-1]} was cut short"))
 
     def _load_queues(self) -> None:
         bytes_per_file = self._settings.queue_file_entries * ENTRY_BYTES
@@ -164,14 +175,15 @@ class Recovery:
             topic, _, number = name.rpartition("/")
             self._queues[topic, int(number)] = self._new_queue(topic, int(number))
         for (topic, queue_id), queue in self._queues.items():
-            if not queue.open_sealed(seal.queues.get(f"{topic}/{queue_id}", [])):
+            if not queue.open_sealed(seal.queues.get(f"{topic}/{queue_id}", []), self._log.first):
                 self._report.rebuilt.append(f"consumequeue {topic}/{queue_id}")
                 self._rescan_from.append(max(0, queue.covered_end - 1))
-        if removed := self._index.open_sealed(seal.index):
+        if removed := self._index.open_sealed(seal.index, self._log.first):
             sealed = {sealed.name for sealed in seal.index}
             self._report.rebuilt += [f"index {name}" for name in removed if name in sealed]
-        lost_some = len(self._index.files) < len(seal.index)
-        self._index_from = self._index.covered_end if lost_some else seal.index_position
+        newest = self._index.files[-1].path.name if self._index.files else ""
+        complete = not seal.index or newest == seal.index[-1].name
+        self._index_from = seal.index_position if complete else self._index.covered_end
 
     def _trust_checkpoint(self) -> None:
         """RocketMQ's rules for its own stores."""
