@@ -5,10 +5,10 @@ A send request as a Java client writes it (about 400 bytes of header, 1 KiB of b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from timeit import repeat
 
+from benchmarks.measure import Row, measure
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import decode_command, encode_command, encode_request, encode_response, encode_response_head
 from pyromq.wire.frame import Frame, FrameDecoder, SerializeType
@@ -16,7 +16,7 @@ from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader, UpdateC
 from pyromq.wire.headers.producer import SendResponseHeader, SendV2Header
 from pyromq.wire.received import decode_received
 
-ROUNDS, CALLS = 5, 20_000
+CALLS = 20_000
 
 SEND = SendV2Header(
     producer_group="producer_group_bench",
@@ -62,25 +62,26 @@ COMMIT = UpdateConsumerOffsetHeader(
 BODY = bytes(1024)
 
 
-def rows() -> Iterator[tuple[str, float, str]]:
-    """One (name, value, unit) per measurement; the best of some rounds."""
+def rows() -> list[Row]:
     send = encode_request(RequestCode.SEND_MESSAGE_V2, 123_456, SEND, body=BODY)
-    yield from _frame_rows(send)
-    for name, data in _requests():
-        frame = _frame(data)
-        yield f"decode {name}, typed", _microseconds(partial(decode_received, frame)), "µs"
-    frame = _frame(send)
-    yield "decode send V2, map of strings", _microseconds(lambda: decode_command(frame)), "µs"
+    chunk, frame = send * 64, _frame(send)
     command = decode_command(frame)
-    yield "encode send V2, map of strings", _microseconds(lambda: encode_command(command)), "µs"
-    code = RequestCode.SEND_MESSAGE_V2
-    yield "encode send V2, typed", _microseconds(lambda: encode_request(code, 7, SEND, body=BODY)), "µs"
-    yield from _answer_rows()
+    found = [
+        _row(
+            "frame of 1.4 KiB cut out, 64 in a chunk", lambda: FrameDecoder().feed(chunk), 500, each=64, size=len(send)
+        ),
+        _big_frame(),
+    ]
+    found += [_row(f"decode {name}, typed", partial(decode_received, _frame(data))) for name, data in _requests()]
+    found += [
+        _row("decode send V2, map of strings", lambda: decode_command(frame)),
+        _row("encode send V2, map of strings", lambda: encode_command(command)),
+        _row("encode send V2, typed", lambda: encode_request(RequestCode.SEND_MESSAGE_V2, 7, SEND, body=BODY)),
+    ]
+    return found + _answer_rows()
 
 
-def _frame_rows(send: bytes) -> Iterator[tuple[str, float, str]]:
-    chunk = send * 64
-    yield "frames of 1.4 KiB, 64 per chunk", 64e6 / _microseconds(lambda: FrameDecoder().feed(chunk), 500), "frames/s"
+def _big_frame() -> Row:
     big = encode_request(RequestCode.SEND_MESSAGE_V2, 1, SEND, body=bytes(4 << 20))
     pieces = [big[at : at + 1448] for at in range(0, len(big), 1448)]
 
@@ -89,31 +90,28 @@ def _frame_rows(send: bytes) -> Iterator[tuple[str, float, str]]:
         for piece in pieces:
             decoder.feed(piece)
 
-    yield "one frame of 4 MiB in pieces of 1448 bytes", len(big) / _microseconds(feed_pieces, 3), "MB/s"
+    return _row("frame of 4 MiB in pieces of 1448 bytes", feed_pieces, 3, size=len(big))
 
 
-def _requests() -> Iterator[tuple[str, bytes]]:
-    yield "send V2", encode_request(RequestCode.SEND_MESSAGE_V2, 123_456, SEND, body=BODY)
-    yield (
-        "send V2 binary",
-        encode_request(RequestCode.SEND_MESSAGE_V2, 123_456, SEND, body=BODY, serialize_type=SerializeType.ROCKETMQ),
-    )
-    yield "pull", encode_request(RequestCode.PULL_MESSAGE, 123_456, PULL)
-    yield "offset commit", encode_request(RequestCode.UPDATE_CONSUMER_OFFSET, 123_456, COMMIT)
+def _requests() -> list[tuple[str, bytes]]:
+    code, binary = RequestCode.SEND_MESSAGE_V2, SerializeType.ROCKETMQ
+    return [
+        ("send V2", encode_request(code, 123_456, SEND, body=BODY)),
+        ("send V2 binary", encode_request(code, 123_456, SEND, body=BODY, serialize_type=binary)),
+        ("pull", encode_request(RequestCode.PULL_MESSAGE, 123_456, PULL)),
+        ("offset commit", encode_request(RequestCode.UPDATE_CONSUMER_OFFSET, 123_456, COMMIT)),
+    ]
 
 
-def _answer_rows() -> Iterator[tuple[str, float, str]]:
-    code = ResponseCode.SUCCESS
-    binary = SerializeType.ROCKETMQ
-    yield "encode send answer", _microseconds(lambda: encode_response(code, 123_456, SENT)), "µs"
-    yield (
-        "encode send answer binary",
-        _microseconds(lambda: encode_response(code, 123_456, SENT, serialize_type=binary)),
-        "µs",
-    )
-    yield "encode pull answer", _microseconds(lambda: encode_response_head(code, 7, PULLED, body_size=38_912)), "µs"
+def _answer_rows() -> list[Row]:
+    code, binary = ResponseCode.SUCCESS, SerializeType.ROCKETMQ
     frame = _frame(encode_response(code, 123_456, SENT))
-    yield "decode send answer", _microseconds(lambda: decode_received(frame).header_as(SendResponseHeader)), "µs"
+    return [
+        _row("encode send answer", lambda: encode_response(code, 123_456, SENT)),
+        _row("encode send answer binary", lambda: encode_response(code, 123_456, SENT, serialize_type=binary)),
+        _row("encode pull answer head", lambda: encode_response_head(code, 7, PULLED, body_size=38_912)),
+        _row("decode send answer, typed", lambda: decode_received(frame).header_as(SendResponseHeader)),
+    ]
 
 
 def _frame(data: bytes) -> Frame:
@@ -121,10 +119,10 @@ def _frame(data: bytes) -> Frame:
     return frame
 
 
-def _microseconds(operation: Callable[[], object], calls: int = CALLS) -> float:
-    return min(repeat(operation, number=calls, repeat=ROUNDS)) / calls * 1e6
+def _row(name: str, operation: Callable[[], object], calls: int = CALLS, *, each: int = 1, size: int = 0) -> Row:
+    def run() -> int:
+        for _ in range(calls):
+            operation()
+        return calls * each
 
-
-if __name__ == "__main__":
-    for row_name, row_value, row_unit in rows():
-        print(f"{row_name:44} {row_value:12,.2f} {row_unit}")
+    return measure(name, run, bytes_per_operation=size)
