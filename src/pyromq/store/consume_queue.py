@@ -31,6 +31,9 @@ class QueueEntry(NamedTuple):
     tag_hash: int
 
 
+_FILLER_AT_START = QueueEntry(0, FILLER_SIZE, 0)
+
+
 class QueueSeal(NamedTuple):
     """A promise about one queue file: its first ``used_bytes`` have this CRC-32 and are durable.
 
@@ -197,7 +200,7 @@ class ConsumeQueue:
 
     def first_at_or_after(self, position: int) -> int:
         """The first offset whose record starts at ``position`` or later; ``end`` when there is none."""
-        return self.search(lambda entry: entry.position >= position)
+        return self.search(lambda entry: entry.position >= position and entry != _FILLER_AT_START)
 
     def search(self, is_behind: Callable[[QueueEntry], bool]) -> int:
         """Binary search: the first offset for which ``is_behind`` holds, given that it holds for all after it."""

@@ -62,7 +62,10 @@ class KeyIndex:
     @property
     def covered_end(self) -> int:
         """Every record before this position is in the index (as far as it has keys and the log still has it)."""
-        return self._files[-1].end_position + 1 if self._files and self._files[-1].next_entry > 1 else 0
+        if not self._files:
+            return 0
+        newest = self._files[-1]  # an empty one starts with the end of the one before it
+        return newest.end_position + 1 if newest.next_entry > 1 or newest.end_position or len(self._files) > 1 else 0
 
     def add(self, items: Iterable[IndexItem]) -> None:
         """Index messages in log order; those that are in the index already are passed over."""

@@ -27,7 +27,7 @@ from pyromq.errors import InvalidNameError, LogGapError
 from pyromq.model.names import validate_topic
 from pyromq.store.checkpoint import load_checkpoint
 from pyromq.store.commit_log import CommitLog
-from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.consume_queue import ENTRY_BYTES, FILLER_SIZE, ConsumeQueue
 from pyromq.store.disk import Disk
 from pyromq.store.dispatch import entry_tag
 from pyromq.store.key_index import KeyIndex
@@ -166,6 +166,7 @@ class Recovery:
                 for name in self._disk.names(folder):
                     self._disk.remove(folder / name)
                 segments = SegmentList(self._disk, folder, bytes_per_file, [])
+                self._rescan_from.append(0)
             self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, segments)
 
     def _trust_seal(self, seal: Seal) -> None:
@@ -214,7 +215,7 @@ class Recovery:
                 used = -(-segment.file.data_end(0) // ENTRY_BYTES) * ENTRY_BYTES  # a tag hash may end in zeros
                 if used:
                     position, size = _last_entry(segment, used)
-                    newest = max(newest, position + size)
+                    newest = max(newest, position + (0 if size == FILLER_SIZE else size))
                     break
         return newest
 

@@ -16,7 +16,7 @@ class Flush(Enum):
     """When an append counts as stored."""
 
     SYNC = "sync"  # after fsync; everybody who waits shares one
-    ASYNC = "async"  # after write; fsync follows within flush_interval_ms
+    ASYNC = "async"  # after write; fsync follows within flush_interval_ms, or flush_thorough_ms if there is little
 
 
 def parse_ladder(text: str) -> tuple[int, ...]:

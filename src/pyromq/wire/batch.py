@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pyromq.errors import PropertiesTooLargeError, RemoteProtocolError
+from pyromq.errors import LocalProtocolError, PropertiesTooLargeError, RemoteProtocolError
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX
 
 _HEAD = struct.Struct(">iiiii")
@@ -37,8 +37,12 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
                 what="properties of a batch item", size_bytes=properties_bytes, bytes_max=PROPERTIES_BYTES_MAX
             )
         total = ITEM_OVERHEAD_BYTES + body_bytes + properties_bytes
+        try:
+            head = _HEAD.pack(total, 0, 0, item.flag, body_bytes)
+        except struct.error as error:
+            raise LocalProtocolError(f"flag {item.flag} or size {total} of a batch item is too large") from error
         parts += (
-            _HEAD.pack(total, 0, 0, item.flag, body_bytes),
+            head,
             item.body,
             _PROPERTIES_LENGTH.pack(properties_bytes),
             item.properties,

@@ -174,6 +174,8 @@ def _encode_head(
         )
     except (UnicodeEncodeError, OverflowError) as error:
         raise LocalProtocolError(f"a JSON header cannot hold that: {error}") from error
+    if not -0x80000000 <= correlation_id <= 0x7FFFFFFF:
+        raise LocalProtocolError(f"correlation id {correlation_id} does not fit in 32 bits")
     header_size = len(encoded)
     length = 4 + header_size + body_size
     if length > _LENGTH_MAX:

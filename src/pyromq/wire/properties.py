@@ -29,7 +29,10 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
             raise LocalProtocolError(
                 f"property {name!r} cannot be stored: name and value must be non-empty and free of \\x01 and \\x02"
             )
-    raw = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
+    try:
+        raw = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
+    except UnicodeEncodeError as error:
+        raise LocalProtocolError(f"properties cannot be stored as UTF-8: {error}") from error
     if len(raw) > PROPERTIES_BYTES_MAX:
         raise PropertiesTooLargeError(what="properties", size_bytes=len(raw), bytes_max=PROPERTIES_BYTES_MAX)
     return raw

@@ -429,3 +429,58 @@ def test_group_commit_serves_everybody_with_one_flush(bench: Bench) -> None:
     bench.store.flush()
     assert len(bench.bodies()) == 6
     assert bench.store.flush_job() is None
+
+
+# --- stores without a seal, as Apache RocketMQ leaves them ---
+
+
+def without_seal(bench: Bench) -> None:
+    bench.store.close()
+    for path in [path for path in bench.disk.files() if path.name.startswith("pyromq-seal")]:
+        bench.disk.remove(path)
+
+
+def test_a_queue_with_a_lost_file_is_derived_again_without_a_seal(bench: Bench) -> None:
+    bench.send(*[message(n) for n in range(60)])
+    without_seal(bench)
+    bench.disk.remove(ROOT / "consumequeue" / "orders" / "0" / f"{160:020d}")
+    bench.store = bench.open()
+    assert bench.store.reader.range_of("orders", 0) == (0, 60)
+
+
+def test_queue_files_of_another_size_are_derived_again(bench: Bench) -> None:
+    bench.send(*[message(n) for n in range(60)])
+    without_seal(bench)
+    bench.settings = StoreSettings(segment_bytes=4096, queue_file_entries=16, index_slots=16, index_entries=64)
+    bench.store = bench.open()
+    assert bench.store.reader.range_of("orders", 0) == (0, 60)
+
+
+def test_a_filler_at_the_end_of_a_queue_does_not_move_the_end_of_the_log(bench: Bench) -> None:
+    bench.send(*[message(n) for n in range(5)])
+    queue = bench.store.queues["orders", 0]
+    queue.stage_filler(1, bench.store.log.end)
+    queue.write_staged()
+    end = bench.store.log.end
+    without_seal(bench)
+    bench.store = bench.open()
+    assert bench.store.log.end == end and bench.store.recovered.intact
+
+
+def test_an_index_file_that_is_still_empty_does_not_make_keys_appear_twice(bench: Bench) -> None:
+    bench.send(*[message(n, KEYS="same") for n in range(63)])
+    bench.store.index_keys()
+    bench.store.index._roll()
+    without_seal(bench)
+    bench.store = bench.open()
+    assert len(bench.store.find("orders", "same", count_max=1000)) == 63
+    assert sum(file.next_entry - 1 for file in bench.store.index.files) == 63
+
+
+def test_a_queue_that_starts_in_the_middle_of_a_file_starts_there_after_reopening_too(bench: Bench) -> None:
+    bench.send(*[message(n) for n in range(3)])
+    bench.store.queues["orders", 0].restart_at(13)
+    assert bench.send(message(3)) == [13]
+    assert bench.store.reader.range_of("orders", 0) == (13, 14)
+    bench.reopen()
+    assert bench.store.reader.range_of("orders", 0) == (13, 14)

@@ -1,0 +1,228 @@
+"""The documentation keeps its word: its code runs, its tables are complete, its links lead somewhere.
+
+Python blocks of one page share a namespace and run in order, in an empty folder. A block that cannot run here has
+``<!-- no-run: reason -->`` on the line before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from pyromq.store.settings import StoreSettings
+from pyromq.wire.codes import RequestCode
+from pyromq.wire.headers import REQUEST_HEADERS, RESPONSE_HEADERS, Header
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+RUNNABLE_PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/how-to/*.md")])
+
+_fence = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>[^`]*)$")
+_is_python = re.compile(r"(py|python|python3)\b", re.IGNORECASE).match
+_no_run = re.compile(r"<!--\s*no-run\b:?(?P<reason>.*?)-->")
+_code_span = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
+_link = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)[^)]*\)")
+_heading = re.compile(r"#{1,6} +(?P<text>.+?)(?: +#+)?$")
+_has_scheme = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE).match
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block; ``line`` is that of its first line of code, ``before`` the last line of text above its fence."""
+
+    info: str
+    line: int
+    code: str
+    before: str
+
+
+def blocks_of(text: str) -> Iterator[Block]:
+    """All fenced blocks of a page."""
+    opened: re.Match[str] | None = None
+    inside: list[str] = []
+    before, line = "", 0
+    for number, content in enumerate(text.splitlines(), 1):
+        found = _fence.match(content)
+        if opened is None:
+            if found:
+                opened, inside, line = found, [], number + 1
+            elif content.strip():
+                before = content.strip()
+        elif found and found["ticks"].startswith(opened["ticks"]) and not found["info"].strip():
+            yield Block(opened["info"].strip(), line, dedent("\n".join(inside)), before)
+            opened, before = None, ""
+        else:
+            inside.append(content)
+    assert opened is None, f"the block that begins at line {line} is never closed"
+
+
+def python_blocks_to_run(text: str) -> list[Block]:
+    """Python blocks that are not marked ``no-run``; a mark without reason fails."""
+    chosen = []
+    for block in blocks_of(text):
+        if not _is_python(block.info):
+            continue
+        mark = _no_run.fullmatch(block.before)
+        if mark is None:
+            chosen.append(block)
+        else:
+            assert mark["reason"].strip(), f"line {block.line - 1}: no-run needs a reason, <!-- no-run: reason -->"
+    return chosen
+
+
+def prose_of(text: str) -> list[str]:
+    """The lines outside of fenced blocks, code spans blanked."""
+    in_blocks = _lines_in_blocks(text)
+    lines = enumerate(text.splitlines(), 1)
+    return ["" if number in in_blocks else _code_span.sub("", line) for number, line in lines]
+
+
+def anchors_of(text: str) -> set[str]:
+    """What ``#…`` may name on a page, as GitHub makes it of headings."""
+    anchors: set[str] = set()
+    in_blocks = _lines_in_blocks(text)
+    for number, line in enumerate(text.splitlines(), 1):
+        if number not in in_blocks and (heading := _heading.fullmatch(line)):
+            slug = re.sub(r"[^\w\- ]", "", heading["text"].lower()).replace(" ", "-")
+            repeats = sum(1 for anchor in anchors if re.fullmatch(rf"{re.escape(slug)}(-\d+)?", anchor))
+            anchors.add(f"{slug}-{repeats}" if repeats else slug)
+    return anchors
+
+
+def _lines_in_blocks(text: str) -> set[int]:
+    return {block.line + at for block in blocks_of(text) for at in range(block.code.count("\n") + 1)}
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+# --- the code runs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", RUNNABLE_PAGES, ids=_name)
+def test_every_python_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in python_blocks_to_run(page.read_text(encoding="utf-8")):
+        source = "\n" * (block.line - 1) + block.code  # so that a traceback shows the line of the page
+        exec(compile(source, str(page), "exec", dont_inherit=True), namespace)
+
+
+# --- the tables are complete ---------------------------------------------------------------------------------------
+
+
+def test_every_store_setting_is_documented() -> None:
+    text = (ROOT / "docs/storage-format.md").read_text(encoding="utf-8")
+    missing = [field.name for field in fields(StoreSettings) if f"`{field.name}`" not in text]
+    assert not missing, "settings without a word in docs/storage-format.md"
+
+
+def test_the_documented_default_of_a_store_setting_is_its_default() -> None:
+    rows = table_rows(ROOT / "docs/storage-format.md", first="setting")
+    shown = {row[0].strip("`"): row[1] for row in rows}
+    assert shown == {field.name: _shown(field.name) for field in fields(StoreSettings)}
+
+
+def test_every_header_is_in_the_table_of_codes() -> None:
+    rows = table_rows(ROOT / "docs/protocol.md", first="code")
+    documented = {int(number): tuple(cells) for number, *cells in rows}
+    assert len(documented) == len(rows), "a code is listed twice"
+    expected = {
+        code.value: (code.name, _shown_type(REQUEST_HEADERS, code), _shown_type(RESPONSE_HEADERS, code))
+        for code in {*REQUEST_HEADERS, *RESPONSE_HEADERS}
+    }
+    assert documented == expected
+
+
+def test_every_module_of_headers_is_described() -> None:
+    rows = table_rows(ROOT / "docs/protocol.md", first="module in `wire/headers/`")
+    modules = {path.stem for path in (ROOT / "src/pyromq/wire/headers").glob("*.py")} - {"__init__"}
+    assert {row[0].strip("`") for row in rows} == modules
+
+
+def table_rows(page: Path, *, first: str) -> list[list[str]]:
+    """The rows of all tables whose first column has that heading."""
+    rows: list[list[str]] = []
+    heading = ""
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("|"):
+            heading = ""
+            continue
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not heading:
+            heading = cells[0]
+        elif heading == first and set(cells[0]) != {"-"}:
+            rows.append(cells)
+    return rows
+
+
+def _shown(setting: str) -> str:
+    value = getattr(StoreSettings(), setting)
+    if setting == "delay_ladder_ms":
+        return f"{len(value)} steps"
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:,}".replace(",", " ") if isinstance(value, int) else str(value.value)
+
+
+def _shown_type(headers: Mapping[RequestCode, type[Header]], code: RequestCode) -> str:
+    header = headers.get(code)
+    return "–" if header is None else f"`{header.__module__.rpartition('.')[2]}.{header.__name__}`"
+
+
+# --- the links lead somewhere --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_relative_links_resolve(page: Path) -> None:
+    lines = enumerate(prose_of(page.read_text(encoding="utf-8")), 1)
+    links = [(number, link["target"]) for number, line in lines for link in _link.finditer(line)]
+    assert not [
+        f"line {number}: {target}"
+        for number, target in links
+        if not _has_scheme(target) and not _leads_somewhere(page, target)
+    ]
+
+
+def _leads_somewhere(page: Path, target: str) -> bool:
+    path, _, anchor = target.partition("#")
+    aim = (page.parent / path).resolve() if path else page
+    if not aim.exists() or not aim.is_relative_to(ROOT):
+        return False
+    return not anchor or aim.suffix != ".md" or anchor in anchors_of(aim.read_text(encoding="utf-8"))
+
+
+# --- this file reads pages as it says ------------------------------------------------------------------------------
+
+
+def test_blocks_are_found_with_their_lines() -> None:
+    text = "# Page\n\n```\nnot python\n```\n\n```python\na = 1\n\nb = a\n```\n\n- item\n\n  ```python\n  c = b\n  ```\n"
+    assert [(block.line, block.code) for block in python_blocks_to_run(text)] == [(8, "a = 1\n\nb = a"), (16, "c = b")]
+
+
+def test_a_block_is_skipped_for_a_reason_only() -> None:
+    block = "```python\nraise SystemExit\n```\n"
+    assert python_blocks_to_run(f"<!-- no-run: needs a broker -->\n{block}") == []
+    assert len(python_blocks_to_run(f"<!-- no-run: too far away -->\n\ntext\n\n{block}")) == 1
+    for mark in ("<!-- no-run -->", "<!-- no-run: -->"):
+        with pytest.raises(AssertionError, match="needs a reason"):
+            python_blocks_to_run(f"{mark}\n{block}")
+
+
+def test_links_in_code_are_no_links() -> None:
+    text = "`[a](b.md)` and [c](d.md)\n\n```\n[e](f.md)\n```\n[g](h.md)\n"
+    assert [link["target"] for line in prose_of(text) for link in _link.finditer(line)] == ["d.md", "h.md"]
+
+
+def test_anchors_are_those_of_headings() -> None:
+    text = "# Routes, strict and lenient\n## Limits\n```\n# no heading\n```\n## Limits\n### `abort`\n"
+    assert anchors_of(text) == {"routes-strict-and-lenient", "limits", "limits-1", "abort"}
