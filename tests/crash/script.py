@@ -78,6 +78,8 @@ def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, tur
         clock.advance_ms(10)
         store.flush()
         witness.acknowledged = number
+        if turn % 3 == 0:
+            store.note_flushed()
         if turn % 5 == 4:
             store.seal()
 

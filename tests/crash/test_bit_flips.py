@@ -134,3 +134,26 @@ def test_flips_of_a_crashed_and_recovered_store_are_found_too() -> None:
                 for records in read_everything(store).values():
                     for record in records:
                         assert record == originals[record.topic, record.queue_id, record.offset]
+
+
+def test_a_flip_behind_the_seal_costs_one_record_where_the_log_is_known_to_be_flushed() -> None:
+    disk, clock = FaultyDisk(), ManualClock()
+    store = open_store(disk, clock)
+    run_script(store, clock, Witness())
+    store.note_flushed()
+    pristine = disk.after_crash(CrashMode.KEEP)
+    with open_store(pristine.after_crash(CrashMode.KEEP), clock) as store:
+        records, sealed = log_records(store), store.recovered.scanned_from
+    victims = [record for record in records if record.position >= sealed]
+    assert len(victims) >= 3
+    for victim in victims:
+        disk = pristine.after_crash(CrashMode.KEEP)
+        segment = victim.position - victim.position % 4096
+        disk.flip_bit(Path(f"/store/commitlog/{segment:020d}"), 8 * (victim.position - segment + 50))
+        with open_store(disk, clock) as store:
+            served = [record for each in read_everything(store).values() for record in each]
+            assert sorted(record.position for record in served) == [
+                record.position for record in records if record != victim
+            ]
+            assert [damaged.position for damaged in store.recovered.damaged] == [victim.position]
+            assert not store.recovered.cuts

@@ -86,20 +86,23 @@ class ConsumeQueue:
         self._drop_behind()
         return len(self._seals) == len(by_base)
 
-    def open_unsealed(self, before_position: int) -> None:
-        """Trust entries that make sense and lie before a position, as RocketMQ does with its own files."""
+    def open_unsealed(self, before_position: int) -> bool:
+        """Trust entries that make sense and lie before a position; False when one does not make sense."""
+        intact = True
         for segment in self._segments:
             data = segment.file.read_at(0, segment.size)
-            used = 0
-            for position, size, _ in ENTRY.iter_unpack(data):
-                if not (0 <= position < before_position and size > 0):
+            used, before = 0, 0
+            for position, size, tag_hash in ENTRY.iter_unpack(data):
+                if not (before <= position < before_position and size > 0):
+                    intact = position >= before_position or not (position or size or tag_hash)
                     break
-                used += ENTRY_BYTES
+                used, before = used + ENTRY_BYTES, position
             last_position = _position_of(data[used - ENTRY_BYTES : used]) if used else 0
             self._accept(segment, QueueSeal(segment.base, used, crc32(data[:used]), last_position))
             if used < segment.size:
                 break
         self._drop_behind()
+        return intact
 
     def _accept(self, segment: Segment, seal: QueueSeal) -> None:
         if not self._seals:

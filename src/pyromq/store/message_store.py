@@ -24,7 +24,7 @@ import msgspec
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import LocalProtocolError, StoreClosedError
 from pyromq.model.names import validate_topic
-from pyromq.store.checkpoint import Checkpoint, save_checkpoint
+from pyromq.store.checkpoint import Checkpoint, note_flushed, save_checkpoint
 from pyromq.store.commit_log import CommitLog, FlushJob, TopicBytes
 from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from pyromq.store.disk import Disk, DiskFile, DiskLock, RealDisk
@@ -97,6 +97,8 @@ class MessageStore:
         self._turn_ms = 0  # one store time for everything staged together
         self.last_stored_ms = opened.report.last_stored_ms
         self.sealed_position = 0
+        self._sealed_ms = self._noted = 0  # store time of the last seal; flushed position that recovery knows of
+        self._checkpoint_file: DiskFile | None = None
 
     @classmethod
     def open(
@@ -282,6 +284,21 @@ class MessageStore:
         """The error for everybody who waited; the store is read-only from now on."""
         return self.health.untrust(f"flushing the commit log from position {self.log.flushed} on failed: {error}")
 
+    def note_flushed(self) -> None:
+        """Let recovery know up to where the log is durable, between two seals; call it every second or so."""
+        if self.log.flushed > self._noted and self.health.trusted:
+            try:
+                if self._checkpoint_file is None:
+                    self._checkpoint_file = self._disk.open(self.layout.checkpoint)
+                note_flushed(self._checkpoint_file, self._checkpoint(self.log.flushed))
+            except OSError as error:
+                logger.warning("flushed position not noted: reason=%s", error)
+            self._noted = self.log.flushed
+
+    def _checkpoint(self, flushed: int) -> Checkpoint:
+        sealed_ms = self._sealed_ms  # RocketMQ trusts queues and index up to these times: only a seal moves them
+        return Checkpoint(sealed_ms, sealed_ms, sealed_ms, flushed, flushed)
+
     def seal_job(self, *, clean: bool = False) -> SealJob | None:
         """What a worker thread has to do to seal everything committed; None when the disk does not take it.
 
@@ -327,7 +344,10 @@ class MessageStore:
         except OSError as error:
             self.health.failed_write("the seal", error)
             return False
-        self.sealed_position = job.seal.position
+        self.sealed_position, self._sealed_ms, self._noted = job.seal.position, job.seal.stored_ms, job.seal.position
+        if self._checkpoint_file is not None:  # a new file took its name
+            self._checkpoint_file.close()
+            self._checkpoint_file = None
         return True
 
     # --- the end ---
@@ -370,6 +390,8 @@ class MessageStore:
 
     def _release(self) -> None:
         self.health.close()
+        if self._checkpoint_file is not None:
+            self._checkpoint_file.close()
         self.log.segments.close()
         self.index.close()
         for queue in self._queues.values():

@@ -25,9 +25,9 @@ from pathlib import Path
 from pyromq.clock import Clock
 from pyromq.errors import InvalidNameError, LogGapError
 from pyromq.model.names import validate_topic
-from pyromq.store.checkpoint import load_checkpoint
+from pyromq.store.checkpoint import load_checkpoint, load_flushed
 from pyromq.store.commit_log import CommitLog
-from pyromq.store.consume_queue import ENTRY_BYTES, FILLER_SIZE, ConsumeQueue
+from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from pyromq.store.disk import Disk
 from pyromq.store.dispatch import entry_tag
 from pyromq.store.key_index import KeyIndex
@@ -36,7 +36,7 @@ from pyromq.store.log_walk import DamagedRange, LogWalk
 from pyromq.store.seal import Seal, load_seal
 from pyromq.store.segments import Segment, SegmentList
 from pyromq.store.settings import StoreSettings
-from pyromq.wire.record import RecordFound, is_visible, scan_record
+from pyromq.wire.record import RECORD_OVERHEAD_BYTES, RecordFound, SegmentEnd, is_visible, scan_record
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +106,9 @@ class Recovery:
         self._report = RecoveryReport(clean=clean, sealed=self._seal is not None, last_stored_ms=stored_ms)
         self._note_short_end()
         self._segments = SegmentList.load(disk, self._layout.commit_log, settings.segment_bytes)
+        if self._seal is not None and not seal_fits(self._segments, self._seal.position):
+            logger.error("seal does not fit the log, it is not used: position=%d", self._seal.position)
+            self._seal, self._report.sealed = None, False
         self._restore_missing_end()
         self._log = CommitLog(self._segments, settings, store_host)
         self._queues: Queues = {}
@@ -170,7 +173,7 @@ class Recovery:
             self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, segments)
 
     def _trust_seal(self, seal: Seal) -> None:
-        self._durable = seal.position
+        self._durable = max(seal.position, load_flushed(self._disk, self._layout.checkpoint))
         self._rescan_from.append(seal.position)
         for name in seal.queues.keys() - {f"{topic}/{queue_id}" for topic, queue_id in self._queues}:
             topic, _, number = name.rpartition("/")
@@ -200,8 +203,10 @@ class Recovery:
                 start = segment.base
         self._durable = queues_end if self._report.clean else start
         self._rescan_from.append(start)
-        for queue in self._queues.values():
-            queue.open_unsealed(start)
+        for (topic, queue_id), queue in self._queues.items():
+            if not queue.open_unsealed(start):
+                self._report.rebuilt.append(f"consumequeue {topic}/{queue_id}")
+                self._rescan_from.append(max(0, queue.covered_end - 1))
         self._index.open_unsealed(self._segments.last.end if len(self._segments) else 0)
         if not self._report.clean:
             self._index.cut_from(start, self._log_time)
@@ -214,10 +219,15 @@ class Recovery:
             for segment in reversed(list(queue.segments)):
                 used = -(-segment.file.data_end(0) // ENTRY_BYTES) * ENTRY_BYTES  # a tag hash may end in zeros
                 if used:
-                    position, size = _last_entry(segment, used)
-                    newest = max(newest, position + (0 if size == FILLER_SIZE else size))
+                    newest = max(newest, self._record_end(_last_position(segment, used)))
                     break
         return newest
+
+    def _record_end(self, position: int) -> int:
+        """End of the record at a position; 0 when there is none, whatever a queue says."""
+        segment = self._segments.holding(position)
+        found = scan_record(segment.file.view, position - segment.base, position) if segment else None
+        return position + found.size if isinstance(found, RecordFound) else 0
 
     # --- the scan ---
 
@@ -235,28 +245,38 @@ class Recovery:
         self._report.last_stored_ms = records[-1][1].stored_ms
         ladder_ms, targets = self._settings.delay_ladder_ms, self._targets
         for position, record in records:
-            target = targets.get((record.topic, record.queue_id)) or self._target(record)
+            target = targets.get((record.topic, record.queue_id)) or self._target(position, record)
             if position >= target.covered and (not record.sys_flag or is_visible(record.sys_flag)):
                 queue = target.queue
-                if record.offset != queue.next_offset:
-                    self._bridge_gap(queue, position, record.offset)
-                queue.stage(
-                    position, record.size, entry_tag(target.topic, record.properties, record.stored_ms, ladder_ms)
-                )
+                if record.offset != queue.next_offset and not self._bridge_gap(queue, position, record.offset):
+                    continue
+                tag = entry_tag(target.topic, record.properties, record.stored_ms, ladder_ms)
+                queue.stage(position, record.size, tag)
         for target in targets.values():
             target.queue.write_staged()
 
-    def _bridge_gap(self, queue: ConsumeQueue, position: int, offset: int) -> None:
-        """Make ``offset`` the next one of a queue: what lies between was lost, or belongs to an earlier life of it."""
+    def _bridge_gap(self, queue: ConsumeQueue, position: int, offset: int) -> bool:
+        """Make ``offset`` the next one of a queue: what lies between was lost, or belongs to an earlier life of it.
+
+        False for an offset that no log of this size can have reached: then the record is not what was written.
+        """
         queue.write_staged()
+        if offset - queue.next_offset > position // RECORD_OVERHEAD_BYTES and queue.next_offset:
+            lost = DamagedRange(position, position, f"it claims offset {offset} of {queue.topic}/{queue.queue_id}")
+            self._report.damaged.append(lost)
+            return False
         if offset < queue.next_offset or queue.next_offset == 0:
             queue.restart_at(offset)  # the topic was deleted and made again, or its older files are gone
         else:
             queue.stage_filler(offset - queue.next_offset, position)
+        return True
 
-    def _target(self, record: RecordFound) -> _Target:
+    def _target(self, position: int, record: RecordFound) -> _Target:
         topic = record.topic.decode("utf-8", "replace")
         queue = self._queues.get((topic, record.queue_id))
+        if queue is None and self._seal is not None and position < self._seal.position:
+            # The seal does not know the queue: the topic was deleted. Behind the seal it may have been made again.
+            return _Target(topic, self._new_queue(topic, record.queue_id), _NOWHERE)
         if queue is None:
             queue = self._new_queue(topic, record.queue_id)
             try:
@@ -332,6 +352,19 @@ def queue_folders(disk: Disk, layout: Layout) -> Iterator[tuple[str, int]]:
                 yield topic, int(name)
 
 
-def _last_entry(segment: Segment, used_bytes: int) -> tuple[int, int]:
-    data = segment.file.read_at(used_bytes - ENTRY_BYTES, ENTRY_BYTES)
-    return int.from_bytes(data[:8], "big", signed=True), int.from_bytes(data[8:12], "big", signed=True)
+def seal_fits(segments: SegmentList, position: int) -> bool:
+    """False when a seal's position lies inside a record: another program cut the log and wrote it anew."""
+    segment = segments.holding(position)
+    if segment is None:
+        return True
+    at = position - segment.base
+    if segment.file.data_end(at) == at or isinstance(
+        scan_record(segment.file.view, at, position), RecordFound | SegmentEnd
+    ):
+        return True  # the log ends there, or goes on there
+    walk = LogWalk(segments, segment.base, position)
+    return all(start + record.size <= position or start >= position for records in walk for start, record in records)
+
+
+def _last_position(segment: Segment, used_bytes: int) -> int:
+    return int.from_bytes(segment.file.read_at(used_bytes - ENTRY_BYTES, 8), "big", signed=True)

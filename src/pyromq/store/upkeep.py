@@ -37,6 +37,7 @@ class Upkeep:
         if now - self._looked_at >= _DISK_LOOK_MS:
             self._looked_at = now
             self._look_at_disk()
+            self._store.note_flushed()
         if self._store.settings.flush is Flush.ASYNC:
             self._flush_if_due(now)
         if self._store.health.writable:

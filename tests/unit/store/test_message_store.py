@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pyromq.errors import (
@@ -18,6 +19,7 @@ from pyromq.errors import (
 )
 from pyromq.store.message_store import MessageStore
 from pyromq.store.reading import Boundary, ReadStatus
+from pyromq.store.seal import load_seal, save_seal
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.flags import SysFlag
@@ -484,3 +486,48 @@ def test_a_queue_that_starts_in_the_middle_of_a_file_starts_there_after_reopenin
     assert bench.store.reader.range_of("orders", 0) == (13, 14)
     bench.reopen()
     assert bench.store.reader.range_of("orders", 0) == (13, 14)
+
+
+def test_a_queue_entry_that_makes_no_sense_is_derived_again_without_a_seal(bench: Bench) -> None:
+    bench.send(*[message(n) for n in range(60)])
+    without_seal(bench)
+    bench.disk.open(ROOT / "consumequeue" / "orders" / "0" / f"{0:020d}").write_at(20 * 3 + 8, bytes(4))
+    bench.store = bench.open()
+    assert bench.store.reader.range_of("orders", 0) == (0, 60)
+    assert len(bench.bodies(3)) > 0
+
+
+def test_an_absurd_offset_in_a_record_without_checksum_takes_no_memory() -> None:
+    bench = Bench(StoreSettings(segment_bytes=4096, checksums=False, queue_file_entries=8))
+    bench.send(*[message(n) for n in range(5)])
+    without_seal(bench)
+    (log,) = [path for path in bench.disk.files() if path.parent.name == "commitlog"]
+    size = int.from_bytes(bench.disk.read(log)[:4], "big")
+    bench.disk.open(log).write_at(3 * size + 20, (1 << 40).to_bytes(8, "big"))
+    for path in [path for path in bench.disk.files() if "consumequeue" in path.parts]:
+        bench.disk.remove(path)
+    bench.store = bench.open()
+    assert bench.bodies() == [b"body 0", b"body 1", b"body 2", b"body 4"]
+    assert "claims offset" in bench.store.recovered.damaged[0].reason
+
+
+def test_a_deleted_topic_stays_deleted_when_another_queue_is_derived_again(bench: Bench) -> None:
+    bench.send(*[message(n) for n in range(10)], *[message(n, topic="kept") for n in range(10)])
+    bench.store.delete_topic("orders")
+    bench.store.close()
+    bench.disk.flip_bit(ROOT / "consumequeue" / "kept" / "0" / f"{0:020d}", 99)
+    bench.store = bench.open()
+    assert bench.store.recovered.rebuilt
+    assert len(bench.bodies(topic="kept")) == 8
+    assert ("orders", 0) not in bench.store.queues
+
+
+def test_a_seal_inside_a_record_is_not_believed(bench: Bench) -> None:
+    bench.send(*[message(n) for n in range(10)])
+    bench.store.close()
+    seal = load_seal(bench.disk, ROOT)
+    assert seal is not None
+    save_seal(bench.disk, ROOT, msgspec.structs.replace(seal, position=seal.position - 50))
+    bench.store = bench.open()
+    assert not bench.store.recovered.sealed and not bench.store.recovered.cuts
+    assert len(bench.bodies()) == 8 and bench.store.reader.range_of("orders", 0) == (0, 10)

@@ -1,0 +1,153 @@
+"""Small files under a check: configuration and the seal (each with its backup copy), checkpoint, lock, what was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from pyromq.errors import ProtocolError
+from pyromq.store.check.report import Findings, Severity
+from pyromq.store.checkpoint import CHECKPOINT_BYTES, Checkpoint, load_checkpoint
+from pyromq.store.disk import Disk
+from pyromq.store.layout import Layout
+from pyromq.store.seal import SEAL_NAME, Seal
+from pyromq.store.whole_file import checked
+from pyromq.wire.java_json import parse
+
+T = TypeVar("T")
+
+_JSON_WITHOUT_SUFFIX = ("timermetrics", "transactionMetrics")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy(Generic[T]):
+    """One copy of a small file: absent, empty, damaged (``reason``), or whole (``value``)."""
+
+    value: T | None = None
+    reason: str = ""
+
+    @property
+    def whole(self) -> bool:
+        return self.value is not None
+
+    @property
+    def damaged(self) -> bool:
+        return bool(self.reason)
+
+
+def read_copy(disk: Disk, path: Path, parse_text: Callable[[bytes], T]) -> Copy[T]:
+    if not disk.exists(path):
+        return Copy()
+    try:
+        text = disk.read(path)
+        return Copy(parse_text(checked(text))) if text.strip() else Copy(reason="it is empty")
+    except OSError as error:
+        return Copy(reason=f"the disk cannot read it: {error.strerror or error}")
+    except (ProtocolError, ValueError) as error:
+        return Copy(reason=str(error))
+
+
+def _backup(path: Path) -> Path:
+    return path.with_name(path.name + ".bak")
+
+
+def _parse_object(text: bytes) -> dict[Any, Any]:
+    value = parse(text)
+    if not isinstance(value, dict):
+        raise ValueError("it is not a JSON object")
+    return value
+
+
+def check_config(disk: Disk, layout: Layout, findings: Findings) -> dict[str, dict[Any, Any]]:
+    """Read every configuration file; returns those that could be read, by name."""
+    names = {name.removesuffix(".bak") for name in disk.names(layout.config)}
+    tables: dict[str, dict[Any, Any]] = {}
+    for name in sorted(names):
+        path = layout.config / name
+        if disk.is_folder(path) or not (name.endswith(".json") or name in _JSON_WITHOUT_SUFFIX):
+            continue
+        newest, backup = read_copy(disk, path, _parse_object), read_copy(disk, _backup(path), _parse_object)
+        found = newest.value if newest.whole else backup.value
+        if found is not None:
+            tables[name] = found
+        _report_copies(f"config/{name}", newest, backup, findings)
+    return tables
+
+
+def _report_copies(where: str, newest: Copy[Any], backup: Copy[Any], findings: Findings) -> None:
+    reason = newest.reason or "it is missing"
+    if newest.whole and backup.damaged:
+        findings.add(Severity.NOTE, "config-backup", f"{where}.bak", f"the backup copy is damaged: {backup.reason}")
+    elif not newest.whole and backup.whole:
+        text = f"{reason}; the backup copy is whole and will be used, changes after it are lost"
+        findings.add(Severity.WARNING, "config-damaged", where, text)
+    elif not newest.whole:
+        rest = f", the backup copy too: {backup.reason}" if backup.damaged else ", and there is no backup copy"
+        findings.add(Severity.ERROR, "config-damaged", where, f"damaged: {reason}{rest}")
+
+
+def check_seal(disk: Disk, root: Path, findings: Findings) -> Seal | None:
+    """The seal that recovery would use."""
+    decode = msgspec.json.Decoder(Seal).decode
+    newest, backup = (read_copy(disk, path, decode) for path in (root / SEAL_NAME, _backup(root / SEAL_NAME)))
+    damaged_alone = newest.damaged and not backup.whole
+    if newest.damaged and backup.whole:
+        text = f"{newest.reason}; the one before it is whole and will be used"
+        findings.add(Severity.WARNING, "seal-damaged", SEAL_NAME, text)
+    elif damaged_alone or (backup.damaged and not newest.whole):
+        text = f"{newest.reason or backup.reason}; recovery will go by RocketMQ's checkpoint"
+        findings.add(Severity.WARNING, "seal-damaged", SEAL_NAME, text)
+    elif not newest.whole and not backup.whole:
+        text = "there is none: PyroMQ has not written this store yet, RocketMQ's rules of recovery apply"
+        findings.add(Severity.NOTE, "seal-absent", SEAL_NAME, text)
+    return newest.value if newest.whole else backup.value
+
+
+def check_checkpoint(disk: Disk, layout: Layout, findings: Findings, *, sealed: bool) -> Checkpoint:
+    """RocketMQ's checkpoint; what is wrong with it matters little where there is a seal."""
+    severity = Severity.NOTE if sealed else Severity.WARNING
+    if not disk.exists(layout.checkpoint):
+        findings.add(severity, "checkpoint", "checkpoint", "it is missing: RocketMQ would look at the whole log")
+        return Checkpoint()
+    size, checkpoint = disk.size_of(layout.checkpoint), load_checkpoint(disk, layout.checkpoint)
+    if size != CHECKPOINT_BYTES:
+        findings.add(severity, "checkpoint", "checkpoint", f"it has {size} bytes instead of {CHECKPOINT_BYTES}")
+    elif min(checkpoint) < 0:
+        findings.add(severity, "checkpoint", "checkpoint", "it holds negative times or positions")
+    return checkpoint
+
+
+def check_times(checkpoint: Checkpoint, stored_ms_max: int, records: int, findings: Findings, *, sealed: bool) -> None:
+    """A checkpoint must not be ahead of the newest record: RocketMQ would trust what was never written."""
+    ahead_ms = max(checkpoint.log_ms, checkpoint.queues_ms) - stored_ms_max
+    if records and ahead_ms > 0:
+        severity = Severity.NOTE if sealed else Severity.WARNING
+        text = f"it says that records are durable up to {ahead_ms} ms after the newest record of the log"
+        findings.add(severity, "checkpoint", "checkpoint", text)
+
+
+def check_in_use(disk: Disk, layout: Layout, findings: Findings) -> bool:
+    """True when a process has the store open."""
+    try:
+        in_use = disk.exists(layout.lock) and disk.is_locked(layout.lock)
+    except OSError as error:
+        text = f"cannot tell whether the store is open elsewhere: {error.strerror or error}"
+        findings.add(Severity.NOTE, "lock", "lock", text)
+        return False
+    if in_use:
+        text = "a process has the store open: it may change while it is looked at, so check again what is found below"
+        findings.add(Severity.NOTE, "in-use", "lock", text)
+    return in_use
+
+
+def check_leftovers(disk: Disk, layout: Layout, findings: Findings) -> None:
+    """What earlier recoveries took out of the log."""
+    copies = disk.names(layout.cut)
+    if copies:
+        size = sum(disk.size_of(layout.cut / name) for name in copies)
+        text = f"{len(copies)} copies ({size} bytes) of what earlier recoveries cut out of the log"
+        findings.add(Severity.NOTE, "cut-copies", "cut", text)

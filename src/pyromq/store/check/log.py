@@ -1,0 +1,206 @@
+"""The commit log under a check: one pass over all files, with recovery's own idea of where the log ends.
+
+Damage before ``durable`` (the seal, or what RocketMQ's rules give in its place) is a loss: recovery passes it over and
+it stays. At the first damage behind ``durable`` the log ends, and what lies there would be cut. Every whole record
+before that end is handed on, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from pyromq.store.check.files import FileRun, FoundFile, Ranges, SafeView
+from pyromq.store.check.report import Findings, LogCheck, PlannedCut, SegmentCheck, Severity, count_of
+from pyromq.store.disk import Disk
+from pyromq.store.segments import segment_name
+from pyromq.wire.record import BLANK_BYTES, NothingWritten, RecordFound, SegmentEnd, find_record_after, scan_record
+
+Progress = Callable[[int, int], None]
+"""Called now and then with the bytes of log looked at and the bytes of log in all."""
+
+RecordSink = Callable[[int, RecordFound], None]
+
+_CHECKSUM_START = b"__CRC32#\x01"
+_CHECKSUM_BYTES = 20
+_PROGRESS_BYTES = 8 << 20
+_BEHIND_END = "it lies behind the end of the log"
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What was counted in one file."""
+
+    records: int = 0
+    record_bytes: int = 0
+    checksummed: int = 0
+    damaged_bytes: int = 0
+    closed: bool = False
+
+
+class LogScan:
+    """One pass over the log; ``damaged`` grows before the records behind the damage are handed on."""
+
+    def __init__(
+        self, disk: Disk, run: FileRun, *, durable: int, rescan_from: int, clean: bool, findings: Findings
+    ) -> None:
+        self._disk, self._run, self._durable, self._rescan_from = disk, run, durable, rescan_from
+        self._clean, self._findings = clean, findings
+        self.damaged = Ranges()
+        self._end: int | None = None  # where the log ends, once that is known
+        self._reason = ""
+        self._segments: list[SegmentCheck] = []
+        self._cuts: list[PlannedCut] = []
+        self._stored_ms_max = 0
+
+    def run(self, sink: RecordSink, progress: Progress) -> LogCheck:
+        total, last_end = self._total_bytes(), self._run.first
+        for file in self._run.files:
+            if file.base > last_end and self._end is None:
+                self._lose(last_end, file.base, "the file is missing")
+            self._look_at(file, sink, partial(_tell, progress, file.base - self._run.first, total))
+            last_end = file.base + self._run.file_bytes
+        if self._end is None and self._durable > last_end:
+            self._lose(last_end, self._durable, "the log was durable up to here once and its last files are gone")
+            last_end = self._durable
+        progress(total, total)
+        return LogCheck(
+            segment_bytes=self._run.file_bytes,
+            first=self._run.first,
+            end=last_end if self._end is None else self._end,
+            segments=tuple(self._segments),
+            damaged_ranges=len(self.damaged),
+            damaged_bytes=self.damaged.size_bytes,
+            cuts=tuple(self._cuts),
+            stored_ms_max=self._stored_ms_max,
+        )
+
+    def _total_bytes(self) -> int:
+        return max(0, self._run.data_end() - self._run.first)
+
+    def _look_at(self, file: FoundFile, sink: RecordSink, progress: Callable[[int], None]) -> None:
+        view = SafeView(self._disk, file.path, self._run.file_bytes)
+        try:
+            for start, end, reason in view.unreadable:
+                self._findings.add(
+                    Severity.ERROR,
+                    "log-unreadable",
+                    f"commitlog/{file.path.name}",
+                    f"the disk cannot read {end - start} bytes: {reason}",
+                    position=file.base + start,
+                    size=end - start,
+                )
+            tally = _Tally()
+            if self._end is None:
+                self._scan(view.data, file.base, tally, sink, progress)
+            if self._end is not None:
+                self._plan_cut(view, file.base)
+        finally:
+            view.close()
+        self._segments.append(
+            SegmentCheck(
+                name=file.path.name,
+                base=file.base,
+                records=tally.records,
+                record_bytes=tally.record_bytes,
+                checksummed=tally.checksummed,
+                damaged_bytes=tally.damaged_bytes,
+                closed=tally.closed,
+            )
+        )
+
+    def _scan(
+        self, data: memoryview, base: int, tally: _Tally, sink: RecordSink, progress: Callable[[int], None]
+    ) -> None:
+        position, end, told = base, base + len(data), base
+        while position < end:
+            found = scan_record(data, position - base, position)
+            if isinstance(found, RecordFound):
+                tally.records += 1
+                tally.record_bytes += found.size
+                tally.checksummed += found.properties[-_CHECKSUM_BYTES:].startswith(_CHECKSUM_START)
+                self._stored_ms_max = max(self._stored_ms_max, found.stored_ms)
+                sink(position, found)
+                position = self._step_over(position, found.size)
+            elif isinstance(found, SegmentEnd):
+                tally.closed = True
+                position = end
+            else:
+                reason = "nothing is written there" if isinstance(found, NothingWritten) else found.reason
+                if position >= self._durable:
+                    self._end = position
+                    self._reason = _BEHIND_END if isinstance(found, NothingWritten) else reason
+                    return
+                after = find_record_after(data, position - base, position)
+                lost_end = min(end if after is None else base + after, self._durable)
+                tally.damaged_bytes += lost_end - position
+                self._lose(position, lost_end, reason)
+                position = lost_end
+            if position - told >= _PROGRESS_BYTES:
+                told = position
+                progress(position - base)
+
+    def _step_over(self, position: int, size: int) -> int:
+        """The next position; where recovery would start to scan, when that lies inside the record."""
+        after = position + size
+        if not position < self._rescan_from < after:
+            return after
+        self._findings.add(
+            Severity.ERROR,
+            "seal-mismatch",
+            "pyromq-seal.json",
+            f"it ends at {self._rescan_from}, inside the record at {position}: seal and log are not of the same time; "
+            "opening the store would cut the log there",
+            position=position,
+            size=size,
+        )
+        return self._rescan_from
+
+    def _lose(self, start: int, end: int, reason: str) -> None:
+        self.damaged.add(start, end)
+        name = segment_name(start - start % self._run.file_bytes) if self._run.file_bytes else ""
+        self._findings.add(
+            Severity.ERROR,
+            "records-lost",
+            f"commitlog/{name}",
+            f"{end - start} bytes at position {start} are lost: {reason}",
+            position=start,
+            size=end - start,
+        )
+
+    def _plan_cut(self, view: SafeView, base: int) -> None:
+        """What recovery would take out of this file: everything behind the end of the log that is not zero."""
+        assert self._end is not None
+        at = max(0, self._end - base)
+        if view.data_end <= at:
+            return
+        reason = self._reason if self._end >= base else _BEHIND_END
+        whole = self._count_whole(view.data, at, view.data_end, base)
+        cut = PlannedCut(base + at, view.data_end - at, reason, whole)
+        self._cuts.append(cut)
+        text = f"recovery would cut {cut.size} bytes from position {cut.position} on: {reason}"
+        if whole:
+            text += f"; with {count_of(whole, 'whole record')} among them, perhaps acknowledged"
+        severity = Severity.ERROR if whole and self._clean else Severity.WARNING
+        where = f"commitlog/{segment_name(base)}"
+        self._findings.add(severity, "log-cut", where, text, position=cut.position, size=cut.size)
+
+    def _count_whole(self, data: memoryview, at: int, end: int, base: int) -> int:
+        """Undamaged records behind the end of the log in one file."""
+        count, where = 0, at
+        while where < end:
+            found = scan_record(data, where, base + where)
+            if isinstance(found, RecordFound):
+                count += 1
+                where += found.size
+                continue
+            after = find_record_after(data[: end + BLANK_BYTES], where, base + where)
+            if after is None:
+                break
+            where = after
+        return count
+
+
+def _tell(progress: Progress, before: int, total: int, at: int) -> None:
+    progress(before + at, total)
