@@ -129,14 +129,13 @@ class QueueReader:
             if accept_tag is not None and not accept_tag(tag_hash):
                 next_offset += 1
                 continue
+            if size == FILLER_SIZE or position < log.first:
+                next_offset, removed = next_offset + 1, removed + 1
+                continue
             if count and limits.reached(count, size_bytes + size, cold=position < hot_from):
                 break
             next_offset += 1
-            if (
-                size == FILLER_SIZE
-                or position < log.first
-                or (position < trusted_from and not self._verified(position))
-            ):
+            if position < trusted_from and not self._verified(position):
                 removed += 1
                 continue
             if accept_record is not None and not accept_record(log.bytes_at(position, size)):

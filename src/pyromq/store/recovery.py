@@ -358,10 +358,9 @@ def seal_fits(segments: SegmentList, position: int) -> bool:
     if segment is None:
         return True
     at = position - segment.base
-    if segment.file.data_end(at) == at or isinstance(
-        scan_record(segment.file.view, at, position), RecordFound | SegmentEnd
-    ):
-        return True  # the log ends there, or goes on there
+    found = scan_record(segment.file.view, at, position)
+    if isinstance(found, RecordFound | SegmentEnd) or segment.file.data_end(at) == at:
+        return True  # the log goes on there, or ends there
     walk = LogWalk(segments, segment.base, position)
     return all(start + record.size <= position or start >= position for records in walk for start, record in records)
 
