@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.measure import machine, print_rows
 
-ALL = ("frames", "records", "append", "read", "index", "recovery")
+ALL = ("frames", "net", "records", "append", "read", "index", "recovery")
 
 
 def main() -> None:

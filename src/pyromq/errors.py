@@ -84,9 +84,13 @@ class PropertiesTooLargeError(MessageTooLargeError):
 
 
 class TransportError(MQError):
-    """The network, not the protocol, failed."""
+    """The network, not the protocol, failed; ``peer`` is ``host:port``."""
 
     retry = Retry.OTHER_BROKER
+
+    def __init__(self, message: str = "", *, peer: str = "") -> None:
+        super().__init__(message)
+        self.peer = peer
 
 
 class ConnectFailedError(TransportError):
@@ -99,6 +103,10 @@ class ConnectionLostError(TransportError):
 
 class RequestTimeoutError(TransportError):
     """No answer within the time allowed; the request may have been carried out."""
+
+    def __init__(self, message: str = "", *, peer: str = "", code: int = 0, timeout_ms: int = 0) -> None:
+        super().__init__(message, peer=peer)
+        self.code, self.timeout_ms = code, timeout_ms
 
 
 # --- answers of a server -------------------------------------------------------------------------------------------

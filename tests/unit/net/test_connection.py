@@ -256,6 +256,20 @@ async def test_a_peer_that_never_reads_is_cut_off_at_the_bound(caplog: pytest.Lo
 
 
 @on_a_loop
+async def test_what_a_handler_sends_when_told_of_congestion_is_not_lost() -> None:
+    class Chatty(Handler):
+        def on_congested(self, connection: Connection) -> None:
+            connection.send(b"wait, please")
+
+    rig = Rig(reads=False, settings=SMALL, handler=Chatty())
+    rig.connection.send(bytes(1_001))
+    rig.connection.flush()
+    await turn()
+    assert rig.transport.writes == [bytes(1_001), b"wait, please"]
+    assert (rig.connection.frames_out, rig.connection.bytes_out) == (2, 1_013)
+
+
+@on_a_loop
 async def test_a_request_on_a_congested_connection_waits_for_its_turn() -> None:
     rig = Rig(reads=False, settings=SMALL)
     rig.connection.send(bytes(1_001))
@@ -331,6 +345,7 @@ async def test_the_number_of_requests_in_flight_is_bounded() -> None:
     with pytest.raises(TooManyRequestsError) as caught:
         rig.connection.request_nowait(NO_HEADER, timeout_ms=100)
     assert caught.value.in_flight_max == 2
+    rig.connection.request_oneway(NO_HEADER)  # nobody waits for it
     rig.arrive(encode_response(0, 1))
     await first
     rig.connection.request_nowait(NO_HEADER, timeout_ms=100)

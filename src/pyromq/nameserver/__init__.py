@@ -1,0 +1,1 @@
+"""Name server: knows which broker keeps which topic, and tells whoever asks."""

@@ -1,0 +1,88 @@
+"""What tools change on a name server: key-value configuration, permissions, topics, settings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from typing import Any
+
+from pyromq.nameserver.errors import KeyNotFoundError
+from pyromq.nameserver.settings import describe_settings, update_settings
+from pyromq.nameserver.state import Answer, State
+from pyromq.wire.bodies import KeyValues, encode
+from pyromq.wire.headers.nameserver import (
+    AddWritePermResponseHeader,
+    BrokerNameHeader,
+    DeleteTopicInNameServerHeader,
+    GetKvConfigResponseHeader,
+    KvConfigHeader,
+    NamespaceHeader,
+    PutKvConfigHeader,
+    WipeWritePermResponseHeader,
+)
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+
+def put_kv(state: State, request: Received[PutKvConfigHeader], _: Hashable) -> Answer:
+    """100."""
+    header = request.header
+    state.kv.put(header.namespace, header.key, header.value)
+    return Answer()
+
+
+def get_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Answer:
+    """101."""
+    header = request.header
+    value = state.kv.get(header.namespace, header.key)
+    if value is None:
+        raise KeyNotFoundError(namespace=header.namespace, key=header.key)
+    return Answer(header=GetKvConfigResponseHeader(value=value))
+
+
+def delete_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Answer:
+    """102."""
+    state.kv.delete(request.header.namespace, request.header.key)
+    return Answer()
+
+
+def list_kv(state: State, request: Received[NamespaceHeader], _: Hashable) -> Answer:
+    """219."""
+    table = state.kv.namespace(request.header.namespace)
+    if table is None:
+        raise KeyNotFoundError(namespace=request.header.namespace)
+    return Answer(body=encode(KeyValues(table=dict(table))))
+
+
+def wipe_write_perm(state: State, request: Received[BrokerNameHeader], _: Hashable) -> Answer:
+    """205."""
+    count = state.table.wipe_write_perm(request.header.broker_name)
+    logger.info("write permission wiped: broker=%r topics=%d", request.header.broker_name, count)
+    return Answer(header=WipeWritePermResponseHeader(wipe_topic_count=count))
+
+
+def add_write_perm(state: State, request: Received[BrokerNameHeader], _: Hashable) -> Answer:
+    """327."""
+    count = state.table.add_write_perm(request.header.broker_name)
+    logger.info("write permission added: broker=%r topics=%d", request.header.broker_name, count)
+    return Answer(header=AddWritePermResponseHeader(add_topic_count=count))
+
+
+def delete_topic(state: State, request: Received[DeleteTopicInNameServerHeader], _: Hashable) -> Answer:
+    """216."""
+    state.table.delete_topic(request.header.topic, request.header.cluster_name or None)
+    logger.info("topic deleted: topic=%r cluster=%r", request.header.topic, request.header.cluster_name)
+    return Answer()
+
+
+def get_settings(state: State, _request: Received[Any], _: Hashable) -> Answer:
+    """319."""
+    return Answer(body=describe_settings(state.settings))
+
+
+def set_settings(state: State, request: Received[Any], _: Hashable) -> Answer:
+    """318."""
+    state.settings = update_settings(state.settings, request.body)
+    logger.info("settings changed: bytes=%d", len(request.body))
+    return Answer()

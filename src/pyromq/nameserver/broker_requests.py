@@ -1,0 +1,137 @@
+"""What brokers tell a name server about themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from typing import Any
+
+from pyromq.model.topic import DataVersion
+from pyromq.nameserver.errors import RegistrationRefusedError
+from pyromq.nameserver.kv_config import ORDER_NAMESPACE
+from pyromq.nameserver.members import Endpoint, Member, Outranked, Registered, Registration
+from pyromq.nameserver.state import Answer, State, small_body
+from pyromq.wire import java_json
+from pyromq.wire.bodies import KeyValues, encode
+from pyromq.wire.headers.nameserver import (
+    BrokerHeartbeatHeader,
+    BrokerIdentityHeader,
+    BrokerMemberGroupHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerHeader,
+    RegisterBrokerResponseHeader,
+)
+from pyromq.wire.headers.shared import TopicHeader
+from pyromq.wire.received import Received
+from pyromq.wire.registration import BrokerRegistration, decode_registration
+from pyromq.wire.route import decode_route
+
+logger = logging.getLogger(__name__)
+
+
+def register(state: State, request: Received[RegisterBrokerHeader], connection: Hashable) -> Answer:
+    """103: a broker with its topics; the answer tells replicas their master, and everybody the ordered topics."""
+    registration = _registration(request.header, _registration_body(state, request))
+    outcome = state.table.register(registration, connection)
+    _log(registration.member, outcome)
+    if isinstance(outcome, Outranked):
+        return Answer(body=_ordered_topics(state))
+    header = RegisterBrokerResponseHeader(ha_server_addr=outcome.master_ha_address, master_addr=outcome.master_address)
+    return Answer(header=header, body=_ordered_topics(state))
+
+
+def _log(member: Member, outcome: Registered | Outranked) -> None:
+    facts = (member.cluster, member.broker, member.broker_id, member.address)
+    if isinstance(outcome, Outranked):
+        text = "registration outranked: cluster=%r broker=%r id=%d address=%r holder=%r"
+        logger.warning(text, *facts, outcome.holder)
+    elif outcome.displaced is not None:
+        text = "broker displaced: cluster=%r broker=%r id=%d address=%r displaced=%r"
+        logger.warning(text, *facts, outcome.displaced)
+    elif outcome.is_new:
+        logger.info("broker registered: cluster=%r broker=%r id=%d address=%r", *facts)
+
+
+def _registration_body(state: State, request: Received[RegisterBrokerHeader]) -> BrokerRegistration:
+    header, limits = request.header, state.limits
+    if len(request.body) > limits.registration_bytes_max:
+        raise RegistrationRefusedError(
+            f"a registration of {len(request.body)} bytes, at most {limits.registration_bytes_max} are allowed"
+        )
+    if not request.body:
+        return BrokerRegistration()
+    return decode_registration(
+        request.body,
+        compressed=header.compressed,
+        version=request.version,
+        checksum=header.body_crc32,
+        inflated_bytes_max=limits.inflated_bytes_max,
+    )
+
+
+def _registration(header: RegisterBrokerHeader, body: BrokerRegistration) -> Registration:
+    return Registration(
+        member=Member(
+            cluster=header.cluster_name,
+            broker=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_addr,
+        ),
+        ha_address=header.ha_server_addr,
+        data_version=body.topics.data_version,
+        topics={config.topic_name: config for config in body.topics.topic_config_table.values()},
+        acting_master=header.enable_acting_master,
+        silence_ms_max=header.heartbeat_timeout_millis,
+        zone=header.zone_name,
+        filter_servers=tuple(body.filter_server_list),
+    )
+
+
+def _ordered_topics(state: State) -> bytes:
+    if not state.settings.return_order_topic_config:
+        return b""
+    topics = state.kv.namespace(ORDER_NAMESPACE)
+    return b"" if topics is None else encode(KeyValues(table=dict(topics)))
+
+
+def unregister(state: State, request: Received[BrokerIdentityHeader], _: Hashable) -> Answer:
+    """104."""
+    header = request.header
+    if state.table.unregister(header.broker_name, header.broker_addr):
+        logger.info("broker unregistered: broker=%r address=%r", header.broker_name, header.broker_addr)
+    return Answer()
+
+
+def query_data_version(state: State, request: Received[BrokerIdentityHeader], _: Hashable) -> Answer:
+    """322: must the broker send its topics again?"""
+    version = java_json.decode(small_body(state, request) or b"{}", DataVersion)
+    check = state.table.compare_version(Endpoint(request.header.cluster_name, request.header.broker_addr), version)
+    return Answer(
+        header=QueryDataVersionResponseHeader(changed=check.changed),
+        body=b"" if check.known is None else java_json.dumps(check.known),
+    )
+
+
+def heartbeat(state: State, request: Received[BrokerHeartbeatHeader], _: Hashable) -> Answer:
+    """904."""
+    state.table.refresh(Endpoint(request.header.cluster_name, request.header.broker_addr))
+    return Answer()
+
+
+def register_topic(state: State, request: Received[TopicHeader], _: Hashable) -> Answer:
+    """217: queues of one topic, on brokers that are known."""
+    body = small_body(state, request)
+    if body:
+        state.table.register_topic(request.header.topic, decode_route(body).queue_datas)
+    return Answer()
+
+
+def member_group(state: State, request: Received[BrokerMemberGroupHeader], _: Hashable) -> Answer:
+    """901: who else has my name."""
+    header = request.header
+    group: dict[str, Any] = {
+        "brokerAddrs": state.table.member_addresses(header.broker_name),
+        "brokerName": header.broker_name,
+        "cluster": header.cluster_name,
+    }
+    return Answer(body=java_json.dumps({"brokerMemberGroup": group}))

@@ -1,0 +1,47 @@
+"""What a name server refuses; ``service`` maps these to response codes."""
+
+from __future__ import annotations
+
+from pyromq.errors import ConfigError, MQError
+
+
+class RefusedError(MQError):
+    """A well-formed request that would break a rule or a limit of the name server; nothing was changed."""
+
+
+class RegistrationRefusedError(RefusedError):
+    """A broker may not enter the table like this."""
+
+
+class NoRouteError(MQError):
+    """No live broker keeps that topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"no route for topic {shown(topic)}: no live broker has registered it")
+        self.topic = topic
+
+
+class KeyNotFoundError(MQError):
+    """Nothing is kept under that namespace, or that key of it."""
+
+    def __init__(self, *, namespace: str, key: str | None = None) -> None:
+        what = f"namespace {shown(namespace)}"
+        super().__init__(f"nothing in {what}" if key is None else f"no key {shown(key)} in {what}")
+        self.namespace, self.key = namespace, key
+
+
+class NotSavedError(MQError):
+    """The disk refused the key-value file; what was there before still holds."""
+
+
+class ProtectedSettingError(ConfigError):
+    """A setting that cannot be changed over the network."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"setting {shown(key)} cannot be changed over the network")
+        self.key = key
+
+
+def shown(text: str, characters_max: int = 80) -> str:
+    """A peer's text for a remark or the log: quoted, control characters escaped, cut when absurdly long."""
+    return repr(text) if len(text) <= characters_max else f"{text[:characters_max]!r}… ({len(text)} characters)"

@@ -1,0 +1,71 @@
+"""What clients and tools ask a name server about topics and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+from pyromq.nameserver.errors import NoRouteError, RefusedError
+from pyromq.nameserver.route_table import RouteTable
+from pyromq.nameserver.state import Answer, Handle, State
+from pyromq.wire.headers.nameserver import ClusterHeader, GetRouteHeader
+from pyromq.wire.received import Received
+from pyromq.wire.route import TopicList, encode_cluster, encode_topics, wants_strict_json
+
+_ZONE_MODE: Final = "__ZONE_MODE"
+_ZONE_NAME: Final = "__ZONE_NAME"
+
+
+def get_route(state: State, request: Received[GetRouteHeader], _: Hashable) -> Answer:
+    """105: the request that every client repeats for every topic, every 30 seconds."""
+    header = request.header
+    if not state.is_ready:
+        raise RefusedError("the name server has just started and waits for brokers")
+    strict = wants_strict_json(request.version, bool(header.accept_standard_json_only))
+    if zone := _zone(request):
+        body = state.routes.body_for_zone(header.topic, state.settings, zone, strict=strict)
+    else:
+        body = state.routes.body(header.topic, state.settings, strict=strict)
+    if body is None:
+        raise NoRouteError(header.topic)
+    return Answer(body=body)
+
+
+def _zone(request: Received[GetRouteHeader]) -> str:
+    """The zone that a client wants to stay in, else empty."""
+    if _ZONE_MODE.encode() not in request.frame.header:  # nearly always: the ext fields need not be decoded again
+        return ""
+    ext = request.ext()
+    return ext.get(_ZONE_NAME, "").strip() if ext.get(_ZONE_MODE, "").lower() == "true" else ""
+
+
+def cluster_info(state: State, _request: Received[Any], _: Hashable) -> Answer:
+    """106."""
+    return Answer(body=encode_cluster(state.table.cluster_info()))
+
+
+def all_topics(state: State, _request: Received[Any], _: Hashable) -> Answer:
+    """206."""
+    if not state.settings.all_topic_list_enable:
+        raise RefusedError("the list of all topics is switched off")
+    return Answer(body=encode_topics(state.table.list_topics()))
+
+
+def topics_of_cluster(state: State, request: Received[ClusterHeader], _: Hashable) -> Answer:
+    """224."""
+    return _topics(state, state.table.list_topics_of_cluster(request.header.cluster))
+
+
+def topics_by(listed: Callable[[RouteTable], TopicList]) -> Handle:
+    """304, 311, 312, 313: a list that needs no more than the table."""
+
+    def handle(state: State, _request: Received[Any], _: Hashable) -> Answer:
+        return _topics(state, listed(state.table))
+
+    return handle
+
+
+def _topics(state: State, topics: TopicList) -> Answer:
+    if not state.settings.topic_list_enable:
+        raise RefusedError("lists of topics are switched off")
+    return Answer(body=encode_topics(topics))

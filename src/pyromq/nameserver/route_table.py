@@ -1,0 +1,335 @@
+"""The route table: which brokers are alive, where they listen, which topics they keep. Pure; time is handed in.
+
+    topics    topic → broker name → queue data
+    brokers   broker name → cluster, address by id, zone         clusters are read off it
+    live      cluster and address → last heard, data version, connection, replication address, filter servers
+
+What always holds: every address of ``brokers`` has its entry in ``live`` and the other way round; a broker has at least
+one address; a topic has at least one broker, and all of its brokers are known.
+
+Every change is decided first: a refused registration leaves the table as it was. ``revision`` grows whenever an answer
+about topics or brokers could differ from the one before; a broker that merely says it is alive does not move it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import replace as replaced
+
+from msgspec.structs import replace
+
+from pyromq.clock import Clock
+from pyromq.model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
+from pyromq.model.topic import DataVersion, Perm
+from pyromq.nameserver.checks import check_queues, check_registration, queue_data
+from pyromq.nameserver.errors import RefusedError, RegistrationRefusedError, shown
+from pyromq.nameserver.members import (
+    Endpoint,
+    LiveMember,
+    Member,
+    Outranked,
+    Registered,
+    Registration,
+    VersionCheck,
+)
+from pyromq.nameserver.settings import Limits
+from pyromq.nameserver.topic_queues import TopicQueues
+from pyromq.wire.route import ClusterInfo, TopicList
+
+_UNIT, _UNIT_SUB = 1, 2  # bits of a topic's system flag
+
+
+class RouteTable:
+    """Owns the tables above; one thread."""
+
+    def __init__(self, clock: Clock, *, silence_ms_max: int = 120_000, limits: Limits | None = None) -> None:
+        self._clock, self._silence_ms_max, self._limits = clock, silence_ms_max, limits or Limits()
+        self._queues = TopicQueues()
+        self._brokers: dict[str, BrokerData] = {}
+        self._live: dict[Endpoint, LiveMember] = {}
+        self._broker_changes = 0
+
+    @property
+    def revision(self) -> int:
+        return self._queues.revision + self._broker_changes
+
+    # --- brokers come ------------------------------------------------------------------------------------------------
+
+    def register(self, registration: Registration, connection: Hashable) -> Registered | Outranked:
+        """Take a broker in, or its news. Raises RegistrationRefusedError."""
+        check_registration(registration, self._limits)
+        member = registration.member
+        others = self._other_members(member)
+        earlier = self._live.get(member.endpoint)
+        if holder := self._outranking_holder(registration, others):
+            self._remove_all([member.endpoint] if earlier else [])
+            return Outranked(holder=holder)
+        is_known = earlier is not None and earlier.member == member
+        is_first = not is_known and member.broker_id not in others
+        self._refuse_if_unfit(registration, is_first)
+        is_current = earlier is not None and is_known and earlier.data_version == registration.data_version
+        self._put_member(registration, connection)
+        if self._leads(registration):
+            self._put_topics(registration, everything=not is_current)
+        master = self._master_for(member)
+        return Registered(
+            is_new=is_first,
+            displaced=others.get(member.broker_id),
+            master_address=master.member.address if master else None,
+            master_ha_address=master.ha_address if master else None,
+        )
+
+    def _other_members(self, member: Member) -> dict[int, str]:
+        """Who else has the same broker name, by id."""
+        known = self._brokers.get(member.broker)
+        listed = known.broker_addrs if known else {}
+        return {broker_id: address for broker_id, address in listed.items() if address != member.address}
+
+    def _outranking_holder(self, registration: Registration, others: dict[int, str]) -> str | None:
+        """The address that holds the same id and has seen a later election."""
+        holder = others.get(registration.member.broker_id)
+        if holder is None:
+            return None
+        version = self._version_of(Endpoint(self._brokers[registration.member.broker].cluster, holder))
+        outranks = version is not None and version.state_version > registration.data_version.state_version
+        return holder if outranks else None
+
+    def _refuse_if_unfit(self, registration: Registration, is_first: bool) -> None:
+        member, limits = registration.member, self._limits
+        if is_first and len(registration.topics) == 1:
+            raise RegistrationRefusedError(
+                f"broker {shown(member.broker)} id {member.broker_id} is not registered: all its topics must come first"
+            )
+        known = self._brokers.get(member.broker)
+        if known and known.cluster != member.cluster and self._other_members(member):
+            raise RegistrationRefusedError(
+                f"broker name {shown(member.broker)} is in use in cluster {shown(known.cluster)}"
+            )
+        if member.endpoint not in self._live and len(self._live) >= limits.brokers_max:
+            raise RegistrationRefusedError(f"{limits.brokers_max} brokers are registered, no more are allowed")
+        added = sum(member.broker not in self._queues.of(topic) for topic in registration.topics)
+        if added and added + self._queues.count_of(member.broker) > limits.topics_per_broker_max:
+            raise RegistrationRefusedError(
+                f"broker {shown(member.broker)} would have more than {limits.topics_per_broker_max} topics"
+            )
+
+    def _put_member(self, registration: Registration, connection: Hashable) -> None:
+        member = registration.member
+        before, earlier = self._brokers.get(member.broker), self._live.get(member.endpoint)
+        if earlier and earlier.member.broker != member.broker:  # one process has one role
+            self._remove_all([member.endpoint])
+        after = BrokerData(
+            cluster=member.cluster,
+            broker_name=member.broker,
+            broker_addrs=dict(sorted({**self._other_members(member), member.broker_id: member.address}.items())),
+            zone_name=registration.zone,
+            enable_acting_master=registration.acting_master or False,
+        )
+        self._replace_broker(before, after)
+        self._live[member.endpoint] = entry = self._live_member(registration, connection)
+        if before != after or earlier is None or earlier.filter_servers != entry.filter_servers:
+            self._broker_changes += 1
+
+    def _replace_broker(self, before: BrokerData | None, after: BrokerData) -> None:
+        """One role has one process: whose address is not listed any more is not live either."""
+        for address in before.broker_addrs.values() if before else ():
+            if before and (before.cluster != after.cluster or address not in after.broker_addrs.values()):
+                del self._live[Endpoint(before.cluster, address)]
+        self._brokers[after.broker_name] = after
+
+    def _live_member(self, registration: Registration, connection: Hashable) -> LiveMember:
+        wish = registration.silence_ms_max
+        return LiveMember(
+            member=registration.member,
+            connection=connection,
+            seen_ms=self._clock.monotonic_ms(),
+            silence_ms_max=min(wish, self._limits.silence_ms_max) if wish and wish > 0 else self._silence_ms_max,
+            data_version=registration.data_version,
+            ha_address=registration.ha_address,
+            filter_servers=registration.filter_servers,
+        )
+
+    def _leads(self, registration: Registration) -> bool:
+        """Whether the topics of this member count: it is the master, or the first replica while there is none."""
+        broker_id = registration.member.broker_id
+        if broker_id == MASTER_ID:
+            return True
+        first_id = min(self._brokers[registration.member.broker].broker_addrs)
+        return registration.acting_master is not None and broker_id == first_id
+
+    def _put_topics(self, registration: Registration, *, everything: bool) -> None:
+        member = registration.member
+        acts_for_master = member.broker_id != MASTER_ID and registration.acting_master
+        for topic in registration.topics:
+            if everything or member.broker not in self._queues.of(topic):
+                data = queue_data(registration, topic)
+                self._queues.put(topic, replace(data, perm=_without_write(data.perm)) if acts_for_master else data)
+
+    def _master_for(self, replica: Member) -> LiveMember | None:
+        master_address = self._brokers[replica.broker].master_addr
+        if replica.broker_id == MASTER_ID or master_address is None:
+            return None
+        return self._live[Endpoint(replica.cluster, master_address)]
+
+    # --- brokers stay ------------------------------------------------------------------------------------------------
+
+    def refresh(self, endpoint: Endpoint) -> bool:
+        """A broker was heard; False when it is not registered."""
+        entry = self._live.get(endpoint)
+        if entry is not None:
+            self._live[endpoint] = replaced(entry, seen_ms=self._clock.monotonic_ms())
+        return entry is not None
+
+    def compare_version(self, endpoint: Endpoint, version: DataVersion) -> VersionCheck:
+        """Whether a broker has to register its topics again; also counts as a sign of life."""
+        self.refresh(endpoint)
+        known = self._version_of(endpoint)
+        return VersionCheck(changed=known != version, known=known)
+
+    def _version_of(self, endpoint: Endpoint) -> DataVersion | None:
+        entry = self._live.get(endpoint)
+        return entry.data_version if entry else None
+
+    # --- brokers go --------------------------------------------------------------------------------------------------
+
+    def unregister(self, broker: str, address: str) -> bool:
+        """A broker says goodbye; False when it was not there."""
+        known = self._brokers.get(broker)
+        if known is None or address not in known.broker_addrs.values():
+            return False
+        self._remove_all([Endpoint(known.cluster, address)])
+        return True
+
+    def drop_connection(self, connection: Hashable) -> list[Member]:
+        """Remove whoever registered last over a connection that is gone."""
+        return self._drop(entry for entry in self._live.values() if entry.connection == connection)
+
+    def drop_silent(self) -> list[LiveMember]:
+        """Remove whoever has been silent for too long; their connections are of no use any more."""
+        now_ms = self._clock.monotonic_ms()
+        silent = [entry for entry in self._live.values() if now_ms - entry.seen_ms > entry.silence_ms_max]
+        self._drop(silent)
+        return silent
+
+    def _drop(self, entries: Iterable[LiveMember]) -> list[Member]:
+        members = [entry.member for entry in entries]
+        self._remove_all([member.endpoint for member in members])
+        return members
+
+    def _remove_all(self, endpoints: Iterable[Endpoint]) -> None:
+        for endpoint in endpoints:
+            self._remove(self._live.pop(endpoint).member)
+
+    def _remove(self, member: Member) -> None:
+        self._broker_changes += 1
+        broker = self._brokers[member.broker]
+        left = self._other_members(member)
+        if not left:
+            del self._brokers[member.broker]
+            self._queues.drop_broker(member.broker)
+            return
+        self._brokers[member.broker] = replace(broker, broker_addrs=left)
+        if broker.enable_acting_master and MASTER_ID not in left:
+            self._queues.change_perm(member.broker, _without_write)
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def route(self, topic: str, *, acting_masters: bool = False) -> TopicRoute | None:
+        """Where a topic lives; ``acting_masters`` shows the first replica of a broker without master as its master."""
+        queues = self._queues.of(topic)
+        if not queues:
+            return None
+        brokers = [self._brokers[name] for name in sorted(queues)]
+        if acting_masters:
+            brokers = [_with_acting_master(broker, queues[broker.broker_name]) for broker in brokers]
+        return TopicRoute(
+            broker_datas=tuple(brokers),
+            queue_datas=tuple(queues[broker.broker_name] for broker in brokers),
+            filter_server_table=self._filter_servers(brokers),
+        )
+
+    def _filter_servers(self, brokers: list[BrokerData]) -> dict[str, list[str]]:
+        endpoints = [
+            Endpoint(broker.cluster, address) for broker in brokers for address in broker.broker_addrs.values()
+        ]
+        servers = {endpoint.address: list(self._live[endpoint].filter_servers) for endpoint in endpoints}
+        return {address: listed for address, listed in servers.items() if listed}
+
+    def cluster_info(self) -> ClusterInfo:
+        clusters: dict[str, list[str]] = {}
+        for name, broker in sorted(self._brokers.items()):
+            clusters.setdefault(broker.cluster, []).append(name)
+        return ClusterInfo(broker_addr_table=dict(self._brokers), cluster_addr_table=clusters)
+
+    def member_addresses(self, broker: str) -> dict[int, str]:
+        """Addresses of a broker by id; empty for an unknown one."""
+        known = self._brokers.get(broker)
+        return dict(known.broker_addrs) if known else {}
+
+    def list_topics(self) -> TopicList:
+        return TopicList(topic_list=self._queues.topics())
+
+    def list_topics_of_cluster(self, cluster: str) -> TopicList:
+        names = self._names_in(cluster)
+        return TopicList(topic_list=self._queues.topics(lambda queues: not names.isdisjoint(queues)))
+
+    def list_system_topics(self) -> TopicList:
+        """Clusters and brokers are topics too; any broker knows the others, so one address comes with them."""
+        clusters = {broker.cluster for broker in self._brokers.values()}
+        some_broker = self._brokers[min(self._brokers)].readable_addr() if self._brokers else None
+        return TopicList(topic_list=sorted(clusters | self._brokers.keys()), broker_addr=some_broker)
+
+    def list_unit_topics(self) -> TopicList:
+        return self._list_by_flag(_UNIT, _UNIT)
+
+    def list_unit_subscribed_topics(self) -> TopicList:
+        return self._list_by_flag(_UNIT_SUB, _UNIT_SUB)
+
+    def list_unit_subscribed_only_topics(self) -> TopicList:
+        return self._list_by_flag(_UNIT_SUB, _UNIT | _UNIT_SUB)
+
+    def _list_by_flag(self, value: int, mask: int) -> TopicList:
+        """Topics whose first broker has those bits in its system flag."""
+        return TopicList(
+            topic_list=self._queues.topics(lambda queues: queues[min(queues)].topic_sys_flag & mask == value)
+        )
+
+    def _names_in(self, cluster: str) -> frozenset[str]:
+        return frozenset(name for name, broker in self._brokers.items() if broker.cluster == cluster)
+
+    # --- administration ----------------------------------------------------------------------------------------------
+
+    def wipe_write_perm(self, broker: str) -> int:
+        """Take a broker out of sending; on how many topics. Lasts until the broker's topics change."""
+        return self._queues.change_perm(broker, _without_write)
+
+    def add_write_perm(self, broker: str) -> int:
+        """Make every topic of a broker readable and writable; how many they are."""
+        return self._queues.change_perm(broker, lambda _: int(Perm.READ_WRITE))
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, in one cluster or in all; brokers that still have it bring it back."""
+        self._queues.drop(topic, None if cluster is None else self._names_in(cluster))
+
+    def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
+        """Add queues of a topic on brokers that are known; others are passed over. Raises RefusedError."""
+        known = [data for data in queues if data.broker_name in self._brokers]
+        for data in known:
+            check_queues(topic, data, self._limits)
+            is_new = data.broker_name not in self._queues.of(topic)
+            if is_new and self._queues.count_of(data.broker_name) >= self._limits.topics_per_broker_max:
+                raise RefusedError(f"broker {shown(data.broker_name)} has all the topics that it may have")
+        for data in known:
+            self._queues.put(topic, data)
+
+
+def _without_write(perm: int) -> int:
+    return perm & ~int(Perm.WRITE)
+
+
+def _with_acting_master(broker: BrokerData, queues: QueueData) -> BrokerData:
+    """The broker as clients should see it while its first replica answers for the master."""
+    if not broker.enable_acting_master or broker.master_addr is not None or queues.writable:
+        return broker
+    first, *others = sorted(broker.broker_addrs.items())
+    return replace(broker, broker_addrs={MASTER_ID: first[1], **dict(others)})

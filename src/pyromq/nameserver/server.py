@@ -1,0 +1,93 @@
+"""A name server on the network: connections, requests and the clock brought together.
+
+Name servers do not know of each other: every broker registers with all of them, clients ask any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Self
+
+from pyromq.clock import Clock, SystemClock
+from pyromq.nameserver.kv_config import KvConfig
+from pyromq.nameserver.kv_file import KvFile
+from pyromq.nameserver.service import NameServerService
+from pyromq.nameserver.settings import NameServerSettings
+from pyromq.net import Address, Connection, Handler, Server
+from pyromq.wire.header_errors import HeaderFieldError
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+
+class NameServer:
+    """``async with NameServer(settings) as server``: serves inside the block; ``server.address`` tells where."""
+
+    def __init__(self, settings: NameServerSettings | None = None, *, clock: Clock | None = None) -> None:
+        self._settings, self._clock = settings or NameServerSettings(), clock or SystemClock()
+        self._running: _Running | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, with the port that the system chose if the settings say 0."""
+        assert self._running is not None, "only inside the block"
+        return self._running.server.addresses[0]
+
+    async def __aenter__(self) -> Self:
+        """Reads the key-value file, if there is one, and listens. Raises ConfigError, CorruptFileError, OSError."""
+        settings = self._settings
+        kv = KvConfig(KvFile(settings.kv_path) if settings.kv_path else None, limits=settings.limits)
+        service = NameServerService(settings, clock=self._clock, kv=kv)
+        server = Server(_Requests(service), [Address(settings.host, settings.port)], clock=self._clock)
+        await server.start()
+        self._running = _Running(service, server)
+        logger.info("name server started: address=%s", self.address)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            await running.stop()
+            logger.info("name server stopped")
+
+
+class _Running:
+    """A server that listens, and the timer that looks for silent brokers."""
+
+    def __init__(self, service: NameServerService, server: Server) -> None:
+        self._service, self.server = service, server
+        self._timer = self._scan_later()
+
+    async def stop(self) -> None:
+        self._timer.cancel()
+        await self.server.stop()
+
+    def _scan_later(self) -> asyncio.TimerHandle:
+        delay_s = self._service.settings.scan_interval_ms / 1000
+        return asyncio.get_running_loop().call_later(delay_s, self._scan)
+
+    def _scan(self) -> None:
+        self._timer = self._scan_later()
+        for entry in self._service.drop_silent():
+            if isinstance(entry.connection, Connection):
+                entry.connection.close("its broker was silent for too long")
+
+
+class _Requests(Handler):
+    """Between connections, which also serve as tokens, and the service."""
+
+    def __init__(self, service: NameServerService) -> None:
+        self._service = service
+
+    def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
+        for request in requests:
+            if (answer := self._service.handle(request, connection)) is not None:
+                connection.send(answer)
+
+    def on_bad_header(self, connection: Connection, error: HeaderFieldError) -> None:
+        if (answer := self._service.refuse_header(error)) is not None:
+            connection.send(answer)
+
+    def on_disconnected(self, connection: Connection, reason: str) -> None:
+        self._service.drop_connection(connection)

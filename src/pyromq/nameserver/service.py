@@ -1,0 +1,143 @@
+"""The name server without sockets: a request in, the bytes of its answer out.
+
+Two tables say it all: which function carries out which request, and which response code stands for which error.
+Whatever a request holds, ``handle`` returns; a mistake of our own is logged and answered with code 1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from typing import Any, Final
+
+from pyromq.clock import Clock
+from pyromq.errors import MQError
+from pyromq.nameserver import admin_requests, broker_requests, lookup_requests
+from pyromq.nameserver.errors import KeyNotFoundError, NoRouteError, ProtectedSettingError
+from pyromq.nameserver.kv_config import KvConfig
+from pyromq.nameserver.members import LiveMember, Member
+from pyromq.nameserver.route_table import RouteTable
+from pyromq.nameserver.settings import NameServerSettings
+from pyromq.nameserver.state import Answer, Handle, State
+from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.command import encode_response
+from pyromq.wire.header_errors import HeaderFieldError
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+_HANDLES: Final[dict[int, Handle]] = {
+    # brokers
+    Code.REGISTER_BROKER: broker_requests.register,
+    Code.UNREGISTER_BROKER: broker_requests.unregister,
+    Code.QUERY_DATA_VERSION: broker_requests.query_data_version,
+    Code.BROKER_HEARTBEAT: broker_requests.heartbeat,
+    Code.REGISTER_TOPIC_IN_NAMESRV: broker_requests.register_topic,
+    Code.GET_BROKER_MEMBER_GROUP: broker_requests.member_group,
+    # clients and tools
+    Code.GET_ROUTEINFO_BY_TOPIC: lookup_requests.get_route,
+    Code.GET_BROKER_CLUSTER_INFO: lookup_requests.cluster_info,
+    Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: lookup_requests.all_topics,
+    Code.GET_TOPICS_BY_CLUSTER: lookup_requests.topics_of_cluster,
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_NS: lookup_requests.topics_by(RouteTable.list_system_topics),
+    Code.GET_UNIT_TOPIC_LIST: lookup_requests.topics_by(RouteTable.list_unit_topics),
+    Code.GET_HAS_UNIT_SUB_TOPIC_LIST: lookup_requests.topics_by(RouteTable.list_unit_subscribed_topics),
+    Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: lookup_requests.topics_by(RouteTable.list_unit_subscribed_only_topics),
+    # administration
+    Code.PUT_KV_CONFIG: admin_requests.put_kv,
+    Code.GET_KV_CONFIG: admin_requests.get_kv,
+    Code.DELETE_KV_CONFIG: admin_requests.delete_kv,
+    Code.GET_KVLIST_BY_NAMESPACE: admin_requests.list_kv,
+    Code.WIPE_WRITE_PERM_OF_BROKER: admin_requests.wipe_write_perm,
+    Code.ADD_WRITE_PERM_OF_BROKER: admin_requests.add_write_perm,
+    Code.DELETE_TOPIC_IN_NAMESRV: admin_requests.delete_topic,
+    Code.UPDATE_NAMESRV_CONFIG: admin_requests.set_settings,
+    Code.GET_NAMESRV_CONFIG: admin_requests.get_settings,
+}
+
+_ERROR_CODES: Final[dict[type[BaseException], ResponseCode]] = {  # the nearest class of the tree counts
+    MQError: ResponseCode.SYSTEM_ERROR,
+    NoRouteError: ResponseCode.TOPIC_NOT_EXIST,
+    KeyNotFoundError: ResponseCode.QUERY_NOT_FOUND,
+    ProtectedSettingError: ResponseCode.NO_PERMISSION,
+}
+
+
+class NameServerService:
+    """Owns the state; every method runs on one thread and returns at once."""
+
+    def __init__(self, settings: NameServerSettings, *, clock: Clock, kv: KvConfig | None = None) -> None:
+        self._state = State(settings, clock=clock, kv=kv or KvConfig(limits=settings.limits))
+
+    @property
+    def settings(self) -> NameServerSettings:
+        """As they are now: admin tools change them."""
+        return self._state.settings
+
+    def handle(self, request: Received[Any], connection: Hashable) -> bytes | None:
+        """The frame of the answer; None for a one-way request."""
+        answer = self._answer(request, connection)
+        return None if request.is_oneway else _encode(request, answer)
+
+    def refuse_header(self, error: HeaderFieldError) -> bytes | None:
+        """The frame that answers a request without usable ext fields."""
+        request = error.received
+        if request is None or request.is_oneway:
+            return None
+        known = request.code in _HANDLES
+        return _encode(request, _refusal(error) if known else _unsupported(request.code))
+
+    def drop_connection(self, connection: Hashable) -> list[Member]:
+        """Forget the brokers that registered over a connection that is gone."""
+        members = self._state.table.drop_connection(connection)
+        for member in members:
+            logger.warning("broker lost: broker=%r address=%r reason=disconnected", member.broker, member.address)
+        return members
+
+    def drop_silent(self) -> list[LiveMember]:
+        """Forget brokers that were silent for too long; their connections should be closed."""
+        silent = self._state.table.drop_silent()
+        for member in (entry.member for entry in silent):
+            logger.warning("broker lost: broker=%r address=%r reason=silent", member.broker, member.address)
+        return silent
+
+    def _answer(self, request: Received[Any], connection: Hashable) -> Answer:
+        handle = _HANDLES.get(request.code)
+        if handle is None:
+            return _unsupported(request.code)
+        try:
+            return handle(self._state, request, connection)
+        except MQError as error:
+            logger.debug("request refused: code=%d reason=%s", request.code, error)
+            return _refusal(error)
+        except Exception:  # a bug of ours must not take the server down, nor leave the peer without answer
+            logger.exception("request failed: code=%d", request.code)
+            return Answer(code=ResponseCode.SYSTEM_ERROR, remark="internal error of the name server")
+
+
+def _unsupported(code: int) -> Answer:
+    return Answer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")
+
+
+def _refusal(error: MQError) -> Answer:
+    code = next(_ERROR_CODES[each] for each in type(error).__mro__ if each in _ERROR_CODES)
+    return Answer(code=code, remark=str(error))
+
+
+def _encode(request: Received[Any], answer: Answer) -> bytes:
+    try:
+        return _frame(request, answer)
+    except MQError as error:  # a list too long for a frame, a key that a header cannot hold
+        return _frame(request, _refusal(error))
+
+
+def _frame(request: Received[Any], answer: Answer) -> bytes:
+    return encode_response(
+        answer.code,
+        request.correlation_id,
+        answer.header,
+        body=answer.body,
+        remark=answer.remark,
+        serialize_type=request.serialize_type,
+    )

@@ -1,0 +1,59 @@
+"""What the handlers of a name server share, and what they answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from pyromq.clock import Clock
+from pyromq.nameserver.errors import RefusedError
+from pyromq.nameserver.kv_config import KvConfig
+from pyromq.nameserver.route_answers import RouteAnswers
+from pyromq.nameserver.route_table import RouteTable
+from pyromq.nameserver.settings import Limits, NameServerSettings
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers import Header
+from pyromq.wire.received import Received
+
+
+class State:
+    """Table, key-value configuration and current settings; ``settings`` is replaced whole."""
+
+    def __init__(self, settings: NameServerSettings, *, clock: Clock, kv: KvConfig) -> None:
+        self.settings, self.kv, self._clock = settings, kv, clock
+        self.table = RouteTable(clock, silence_ms_max=settings.broker_silence_ms_max, limits=settings.limits)
+        self.routes = RouteAnswers(self.table, kv)
+        self._started_ms = clock.monotonic_ms()
+
+    @property
+    def limits(self) -> Limits:
+        return self.settings.limits
+
+    @property
+    def is_ready(self) -> bool:
+        """False while brokers may still be on their way to us, if the settings say that this matters."""
+        if not self.settings.wait_for_service:
+            return True
+        return self._clock.monotonic_ms() - self._started_ms >= 1000 * self.settings.wait_seconds_for_service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer before it has a correlation id."""
+
+    code: ResponseCode = ResponseCode.SUCCESS
+    header: Header | None = None
+    body: bytes = b""
+    remark: str | None = None
+
+
+Handle = Callable[[State, Received[Any], Hashable], Answer]
+"""Carries out one request that came over a connection. Raises MQError, and has then changed nothing."""
+
+
+def small_body(state: State, request: Received[Any]) -> bytes:
+    """The body of a request that never needs a large one; raises RefusedError."""
+    if len(request.body) > state.limits.small_body_bytes_max:
+        raise RefusedError(f"a body of {len(request.body)} bytes, {state.limits.small_body_bytes_max} are allowed")
+    return request.body

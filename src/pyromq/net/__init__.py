@@ -1,0 +1,32 @@
+"""Sockets around ``wire``: connections for servers and clients alike, answers matched to requests, lasting links.
+
+    Server ──accept, preamble──▶ Connection ──▶ Handler.on_requests(connection, all requests of one read)
+    Link ──open_connection─────▶ Connection ──▶ await request(...)
+
+One ``Connection`` class serves both sides, because both may ask. Everything here belongs to one event loop and is not
+thread-safe.
+"""
+
+from pyromq.net.address import Address
+from pyromq.net.backoff import Backoff
+from pyromq.net.client import open_connection
+from pyromq.net.connection import Connection
+from pyromq.net.errors import PreambleError, TooManyRequestsError
+from pyromq.net.handler import Handler
+from pyromq.net.link import Link
+from pyromq.net.server import Server
+from pyromq.net.settings import ConnectionSettings, TlsMode
+
+__all__ = [
+    "Address",
+    "Backoff",
+    "Connection",
+    "ConnectionSettings",
+    "Handler",
+    "Link",
+    "PreambleError",
+    "Server",
+    "TlsMode",
+    "TooManyRequestsError",
+    "open_connection",
+]

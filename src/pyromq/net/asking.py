@@ -1,0 +1,114 @@
+"""Our requests on one connection: futures of answers, one timer for all deadlines, and whether the peer is still there.
+
+A request that times out may mean a slow server. If not one byte has come since we began to ask, and that for long
+enough, there is no server any more (a cut cable, a vanished machine): the connection is half open and worth dropping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyromq.clock import Clock
+from pyromq.errors import ConnectionLostError, RequestTimeoutError
+from pyromq.net.errors import TooManyRequestsError
+from pyromq.net.pending import NEVER_MS, PendingRequest, PendingRequests
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+SWEEP_MS_MIN: Final = 10  # between two looks for late requests
+
+
+class Asking:
+    """``on_half_open(silence_ms)`` is called when the peer seems to be gone."""
+
+    def __init__(
+        self, clock: Clock, peer: str, in_flight_max: int, half_open_ms: int, on_half_open: Callable[[int], None]
+    ) -> None:
+        self.pending = PendingRequests()
+        self._clock, self._peer, self._in_flight_max = clock, peer, in_flight_max
+        self._half_open_ms, self._on_half_open = half_open_ms, on_half_open
+        self._loop = asyncio.get_running_loop()
+        self._now_ms = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = NEVER_MS
+        self._unheard_ms = NEVER_MS  # since when we ask and hear nothing
+
+    def next_id(self, *, oneway: bool, is_new_turn: bool) -> int:
+        """The id of a request. The clock is read once a turn of the loop: near enough for timeouts.
+
+        Raises TooManyRequestsError.
+        """
+        if is_new_turn:
+            self._now_ms = self._clock.monotonic_ms()
+        if not oneway and len(self.pending.by_id) >= self._in_flight_max:
+            raise TooManyRequestsError(peer=self._peer, in_flight_max=self._in_flight_max)
+        return self.pending.next_id()
+
+    def expect(self, number: int, code: int, timeout_ms: int) -> asyncio.Future[Received[Any]]:
+        """The answer to the request with that id, which was just sent."""
+        now_ms = self._now_ms
+        deadline_ms = now_ms + timeout_ms
+        answer: asyncio.Future[Received[Any]] = self._loop.create_future()
+        self.pending.by_id[number] = PendingRequest(answer, deadline_ms, timeout_ms, code)
+        if deadline_ms < self._timer_ms:
+            self._arm(deadline_ms, timeout_ms)
+        if now_ms < self._unheard_ms:
+            self._unheard_ms = now_ms
+        return answer
+
+    def heard(self) -> None:
+        """Something came from the peer."""
+        self._unheard_ms = NEVER_MS
+
+    def answered(self, received: Received[Any]) -> None:
+        pending = self.pending.by_id.pop(received.correlation_id, None)
+        if pending is None:
+            logger.debug("answer to no request: peer=%s id=%d", self._peer, received.correlation_id)
+        elif not pending.answer.done():  # its caller may have given up
+            pending.answer.set_result(received)
+
+    def fail_late(self) -> None:
+        """Ends the wait for answers that are overdue; the timer calls it."""
+        now_ms = self._clock.monotonic_ms()
+        late, next_ms = self.pending.take_late(now_ms)
+        self._timer_ms = NEVER_MS
+        if next_ms != NEVER_MS:
+            self._arm(next_ms, next_ms - now_ms)
+        for pending in late:
+            if not pending.answer.done():
+                pending.answer.set_exception(self.timeout_error(pending.code, pending.timeout_ms))
+        if late:
+            self._suspect(now_ms)
+
+    def fail_all(self, reason: str) -> None:
+        """The connection has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for pending in self.pending.take_all():
+            if not pending.answer.done():
+                pending.answer.set_exception(self.lost_error(reason))
+
+    def timeout_error(self, code: int, timeout_ms: int) -> RequestTimeoutError:
+        text = f"{self._peer} did not answer request code {code} within {timeout_ms} ms"
+        return RequestTimeoutError(text, peer=self._peer, code=code, timeout_ms=timeout_ms)
+
+    def lost_error(self, reason: str) -> ConnectionLostError:
+        return ConnectionLostError(
+            f"connection to {self._peer} ended: {reason or 'it is being closed'}", peer=self._peer
+        )
+
+    def _arm(self, deadline_ms: int, delay_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._loop.call_later(max(delay_ms, SWEEP_MS_MIN) / 1000, self.fail_late)
+
+    def _suspect(self, now_ms: int) -> None:
+        if self._unheard_ms == NEVER_MS:
+            self._unheard_ms = now_ms  # the late ones were asked before the last read
+        elif self._half_open_ms and now_ms - self._unheard_ms >= self._half_open_ms:
+            self._on_half_open(now_ms - self._unheard_ms)

@@ -1,0 +1,19 @@
+"""Errors of connections beside those in ``pyromq.errors``."""
+
+from __future__ import annotations
+
+from pyromq.errors import RemoteProtocolError, Retry, TransportError
+
+
+class TooManyRequestsError(TransportError):
+    """Too many requests of this connection wait for an answer: wait for some of them, or raise the bound."""
+
+    retry = Retry.SAME_BROKER
+
+    def __init__(self, *, peer: str, in_flight_max: int) -> None:
+        super().__init__(f"{in_flight_max} requests to {peer} wait for an answer already", peer=peer)
+        self.in_flight_max = in_flight_max
+
+
+class PreambleError(RemoteProtocolError):
+    """The first bytes of a connection announce the PROXY protocol and then break it."""
