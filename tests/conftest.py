@@ -1,9 +1,14 @@
-"""What every test shares: counts of the crash suite are shown above pytest's summary."""
+"""What every test shares: coroutine tests are run, counts of the crash suite are shown above pytest's summary."""
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import inspect
 
+import pytest
+import uvloop
+
+ASYNC_TEST_S_MAX = 60
 SHOWN = (
     "crash points tried",
     "operations that failed",
@@ -16,6 +21,17 @@ SHOWN = (
     "damaged records served",
     "acknowledged records lost",
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run ``async def test_…`` on a loop of its own, for a bounded time."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(pyfuncitem.obj(**arguments), ASYNC_TEST_S_MAX))
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

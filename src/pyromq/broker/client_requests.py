@@ -1,0 +1,85 @@
+"""Clients as members of groups: heartbeats, leaving, who else is there, queue locks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyromq.broker.groups import Groups
+from pyromq.broker.locks import QueueLocks
+from pyromq.broker.members import Members
+from pyromq.broker.refusals import RefusedError
+from pyromq.broker.subscriptions import refuse_unless_tags
+from pyromq.broker.topics import Topics
+from pyromq.model.names import retry_topic
+from pyromq.net.connection import Connection
+from pyromq.wire import bodies, java_json
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.headers.consumer import HeartbeatResponseHeader, UnregisterClientHeader
+from pyromq.wire.headers.shared import ConsumerGroupHeader
+from pyromq.wire.heartbeat import CheckClient, MessageModel, decode_heartbeat
+from pyromq.wire.received import Received
+
+
+class ClientHandler:
+    """Requests 34, 35, 38, 41, 42 and 46."""
+
+    def __init__(self, members: Members[Connection], topics: Topics, groups: Groups, locks: QueueLocks) -> None:
+        self._members, self._topics, self._groups, self._locks = members, topics, groups, locks
+
+    def heartbeat(self, connection: Connection, request: Received[None]) -> HeartbeatResponseHeader:
+        """A client tells which groups it belongs to; groups and their retry topics appear with it."""
+        heartbeat = decode_heartbeat(request.body)
+        if not heartbeat.client_id:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, "a heartbeat needs a clientID")
+        for consumer in heartbeat.consumer_data_set:
+            config = self._groups.find(consumer.group_name)
+            if config is not None and config.retry_queue_nums > 0:
+                self._topics.create(
+                    retry_topic(consumer.group_name), queues=config.retry_queue_nums, unit=consumer.unit_mode
+                )
+        language = request.language.name if request.language else "OTHER"
+        self.notify(self._members.heard_from(connection, heartbeat, language, request.version))
+        return HeartbeatResponseHeader()
+
+    def unregister(self, connection: Connection, request: Received[UnregisterClientHeader]) -> None:
+        header = request.header
+        changed = self._members.unregister(header.client_id, connection, header.producer_group, header.consumer_group)
+        self.notify(changed)
+
+    def disconnected(self, connection: Connection) -> None:
+        self.notify(self._members.disconnected(connection))
+
+    def notify(self, groups: Iterable[str]) -> None:
+        """Tell the members of these groups to share out their queues anew."""
+        for name in groups:
+            group, config = self._members.consumer_group(name), self._groups.table.get(name)
+            if group is None or group.model is MessageModel.BROADCASTING:
+                continue
+            if config is not None and not config.notify_consumer_ids_changed_enable:
+                continue
+            header = ConsumerGroupHeader(consumer_group=name)
+            for connection in list(group.members):
+                if connection.is_open:
+                    connection.request_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+
+    def members_of(self, connection: Connection, request: Received[ConsumerGroupHeader]) -> bytes:
+        group = self._members.consumer_group(request.header.consumer_group)
+        if group is None:
+            text = f"no consumer of group {request.header.consumer_group} is connected to this broker"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        return bodies.encode(bodies.GroupMemberIds(consumer_id_list=group.client_ids))
+
+    def lock(self, connection: Connection, request: Received[None]) -> bytes:
+        wanted = bodies.decode(request.body, bodies.LockRequest)
+        granted = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
+        return bodies.encode(bodies.LockAnswer(granted=tuple(granted)))
+
+    def unlock(self, connection: Connection, request: Received[None]) -> None:
+        wanted = bodies.decode(request.body, bodies.LockRequest)
+        self._locks.unlock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
+
+    def check_client(self, connection: Connection, request: Received[None]) -> None:
+        """May this subscription be served?"""
+        if request.body:
+            asked = java_json.decode(request.body, CheckClient)
+            refuse_unless_tags(asked.subscription_data.expression_type)

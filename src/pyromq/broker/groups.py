@@ -1,0 +1,81 @@
+"""The consumer groups of a broker as they are configured; who is connected stands in ``members``."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView
+
+from pyromq.broker.refusals import RefusedError
+from pyromq.broker.settings import BrokerSettings
+from pyromq.clock import Clock
+from pyromq.model.names import validate_group
+from pyromq.model.topic import GroupConfig, Perm
+from pyromq.store.tables import GroupTable
+from pyromq.wire.codes import ResponseCode
+
+PRESET_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+_READ = int(Perm.READ)
+
+
+class Groups:
+    """Owns the group table; every change is saved before it is used."""
+
+    def __init__(self, table: GroupTable, settings: BrokerSettings, clock: Clock) -> None:
+        self._table, self._settings, self._clock = table, settings, clock
+
+    @property
+    def table(self) -> GroupTable:
+        return self._table
+
+    def items(self) -> ItemsView[str, GroupConfig]:
+        return self._table.items()
+
+    def create_preset_groups(self) -> None:
+        missing = [name for name in PRESET_GROUPS if self._table.get(name) is None]
+        for name in missing:
+            self._table.put(GroupConfig(group_name=name), self._clock.now_ms())
+        if missing:
+            self._table.save()
+
+    def find(self, group: str) -> GroupConfig | None:
+        """The group, created if that is allowed; None when it does not exist and must not be created."""
+        config = self._table.get(group)
+        if config is None and self._settings.auto_create_groups:
+            config = self.update(GroupConfig(group_name=validate_group(group)))
+        return config
+
+    def require(self, group: str) -> GroupConfig:
+        """``find``, or a refusal."""
+        config = self.find(group)
+        if config is None:
+            text = f"subscription group {group} does not exist on broker {self._settings.name}; create it first"
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
+        return config
+
+    def update(self, config: GroupConfig) -> GroupConfig:
+        if self._table.get(config.group_name) != config:
+            self._table.put(config, self._clock.now_ms())
+            self._table.save()
+        return config
+
+    def delete(self, group: str) -> bool:
+        removed = self._table.remove(group, self._clock.now_ms())
+        if removed is not None:
+            self._table.save()
+        return removed is not None
+
+    def may_read(self, group: str, topic: str) -> bool:
+        return not self._table.forbidden(group, topic) & _READ
+
+    def allow_read(self, group: str, topic: str, readable: bool) -> None:
+        perm = self._table.forbidden(group, topic)
+        self._table.forbid(group, topic, perm & ~_READ if readable else perm | _READ, self._clock.now_ms())
+        self._table.save()

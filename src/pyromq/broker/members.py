@@ -1,0 +1,185 @@
+"""Who is connected: the members of consumer groups with their subscriptions, and the producers of each group.
+
+A client is known by its id and reached through a connection. It leaves by saying so, by closing its connection, or by
+silence. Whatever changes the members of a group, or what they subscribe to, makes the others rebalance: the methods
+here only decide, and return the groups to be told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pyromq.clock import Clock
+from pyromq.wire.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, Heartbeat, MessageModel, Subscription
+
+logger = logging.getLogger(__name__)
+
+C = TypeVar("C")  # the connection, of which nothing but identity is needed here
+
+
+@dataclass(slots=True)
+class Member(Generic[C]):
+    """One client of one group."""
+
+    client_id: str
+    connection: C
+    language: str
+    version: int
+    seen_ms: int
+    subscribed: frozenset[tuple[str, str]] = frozenset()  # topic and expression, to notice members that disagree
+
+
+@dataclass(slots=True)
+class ConsumerGroup(Generic[C]):
+    """The live side of a consumer group."""
+
+    name: str
+    consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
+    model: MessageModel = MessageModel.CLUSTERING
+    from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    members: dict[C, Member[C]] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+    @property
+    def client_ids(self) -> list[str]:
+        return sorted({member.client_id for member in self.members.values()})
+
+    @property
+    def disagreeing(self) -> list[str]:
+        """Clients that subscribe to something else than most of their group; empty when all agree."""
+        wishes = [member.subscribed for member in self.members.values()]
+        usual = max(set(wishes), key=wishes.count, default=frozenset())
+        return sorted(member.client_id for member in self.members.values() if member.subscribed != usual)
+
+
+class Members(Generic[C]):
+    """All groups of a broker."""
+
+    def __init__(self, clock: Clock, expiry_ms: int = 120_000) -> None:
+        self._clock, self._expiry_ms = clock, expiry_ms
+        self._consumers: dict[str, ConsumerGroup[C]] = {}
+        self._producers: dict[str, dict[C, Member[C]]] = {}
+
+    # --- looking ---
+
+    def consumer_group(self, name: str) -> ConsumerGroup[C] | None:
+        return self._consumers.get(name)
+
+    def consumer_groups(self) -> Iterable[ConsumerGroup[C]]:
+        return self._consumers.values()
+
+    def producers(self, group: str) -> list[Member[C]]:
+        return list(self._producers.get(group, {}).values())
+
+    def producer_groups(self) -> dict[str, list[Member[C]]]:
+        return {group: list(members.values()) for group, members in self._producers.items()}
+
+    def producer_by_client(self, client_id: str) -> Member[C] | None:
+        """Any producer with that client id, whatever its group: replies go to it."""
+        for members in self._producers.values():
+            for member in members.values():
+                if member.client_id == client_id:
+                    return member
+        return None
+
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        live = self._consumers.get(group)
+        return live.subscriptions.get(topic) if live else None
+
+    # --- changing ---
+
+    def heard_from(self, connection: C, heartbeat: Heartbeat, language: str, version: int) -> set[str]:
+        """Take in a heartbeat; returns the consumer groups whose members must rebalance."""
+        now = self._clock.monotonic_ms()
+        for producer in heartbeat.producer_data_set:
+            member = Member(heartbeat.client_id, connection, language, version, now)
+            self._producers.setdefault(producer.group_name, {})[connection] = member
+        changed = set()
+        for consumer in heartbeat.consumer_data_set:
+            member = Member(heartbeat.client_id, connection, language, version, now)
+            if self._update_group(consumer, member, keep_subscriptions=heartbeat.without_sub):
+                changed.add(consumer.group_name)
+        return changed
+
+    def _update_group(self, data: ConsumerData, member: Member[C], *, keep_subscriptions: bool) -> bool:
+        group = self._consumers.get(data.group_name)
+        if group is None:
+            group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
+        known = group.members.get(member.connection)
+        joined = known is None or known.client_id != member.client_id
+        group.consume_type, group.model, group.from_where = (
+            data.consume_type,
+            data.message_model,
+            data.consume_from_where,
+        )
+        if keep_subscriptions:
+            member.subscribed = known.subscribed if known else frozenset()
+            group.members[member.connection] = member
+            return joined
+        member.subscribed = frozenset((each.topic, each.sub_string) for each in data.subscription_data_set)
+        group.members[member.connection] = member
+        resubscribed = _merge_subscriptions(group.subscriptions, data.subscription_data_set)
+        if (joined or resubscribed) and (others := group.disagreeing):
+            logger.warning(
+                "members of a group subscribe to different things: group=%s clients=%s", group.name, ",".join(others)
+            )
+        return joined or resubscribed
+
+    def unregister(
+        self, client_id: str, connection: C, producer_group: str | None, consumer_group: str | None
+    ) -> set[str]:
+        """A client leaves groups; returns the consumer groups that must rebalance."""
+        if producer_group and (producers := self._producers.get(producer_group)):
+            producers.pop(connection, None)
+            if not producers:
+                del self._producers[producer_group]
+        if consumer_group and (group := self._consumers.get(consumer_group)):
+            gone = group.members.get(connection)
+            if gone is not None and gone.client_id == client_id:
+                return self._remove(group, [connection])
+        return set()
+
+    def disconnected(self, connection: C) -> set[str]:
+        """A connection is gone, and with it everything that was said on it."""
+        for name in [name for name, members in self._producers.items() if connection in members]:
+            del self._producers[name][connection]
+            if not self._producers[name]:
+                del self._producers[name]
+        changed: set[str] = set()
+        for group in [group for group in self._consumers.values() if connection in group.members]:
+            changed |= self._remove(group, [connection])
+        return changed
+
+    def drop_silent(self) -> list[C]:
+        """Connections on which nobody was heard of for too long; close them, and ``disconnected`` does the rest."""
+        limit = self._clock.monotonic_ms() - self._expiry_ms
+        silent: dict[C, None] = {}
+        for members in [*self._producers.values(), *(group.members for group in self._consumers.values())]:
+            silent.update({connection: None for connection, member in members.items() if member.seen_ms < limit})
+        return list(silent)
+
+    def _remove(self, group: ConsumerGroup[C], connections: list[C]) -> set[str]:
+        for connection in connections:
+            group.members.pop(connection, None)
+        if not group.members:
+            del self._consumers[group.name]
+            return set()
+        return {group.name}
+
+
+def _merge_subscriptions(known: dict[str, Subscription], wanted: Iterable[Subscription]) -> bool:
+    """Newer versions replace, topics no longer listed go; True when the set of topics changed."""
+    wanted = tuple(wanted)
+    topics = {subscription.topic for subscription in wanted}
+    gone = known.keys() - topics
+    new = topics - known.keys()
+    for topic in gone:
+        del known[topic]
+    for subscription in wanted:
+        current = known.get(subscription.topic)
+        if current is None or subscription.sub_version > current.sub_version:
+            known[subscription.topic] = subscription
+    return bool(gone or new)

@@ -1,0 +1,90 @@
+"""How far consumer groups have come: committed offsets, pull offsets for statistics, and pending resets."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView
+
+from pyromq.clock import Clock
+from pyromq.store.offsets import OffsetTable
+
+_COMMITS_PER_VERSION = 500
+
+
+class Progress:
+    """Owns the offset table. Commits go to memory; ``save`` makes them durable, at most some seconds later."""
+
+    def __init__(self, table: OffsetTable, clock: Clock) -> None:
+        self._table, self._clock = table, clock
+        self._commits = 0
+        self._dirty = False
+        self._pulled: dict[tuple[str, str, int], int] = {}
+        self._resets: dict[tuple[str, str, int], int] = {}
+
+    @property
+    def table(self) -> OffsetTable:
+        return self._table
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The next offset the group wants; None when it never committed one (negative values count as none)."""
+        offset = self._table.get(topic, group, queue_id)
+        return offset if offset is not None and offset >= 0 else None
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Clients may go back; a pending reset wins over what they still commit."""
+        if offset < 0 or (topic, group, queue_id) in self._resets:
+            return
+        self._table.put(topic, group, queue_id, offset)
+        self._dirty = True
+        self._commits += 1
+        if self._commits % _COMMITS_PER_VERSION == 0:
+            self._table.bump(self._clock.now_ms())
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int:
+        return self._pulled.get((topic, group, queue_id), -1)
+
+    def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._pulled[topic, group, queue_id] = offset
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The next pull is told to go on there."""
+        self._resets[topic, group, queue_id] = offset
+        self._table.put(topic, group, queue_id, offset)
+        self._dirty = True
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        return self._resets.pop((topic, group, queue_id), None) if self._resets else None
+
+    def groups_of(self, topic: str) -> list[str]:
+        return sorted({group for (known, group), _ in self._table.items() if known == topic})
+
+    def topics_of(self, group: str) -> list[str]:
+        return sorted({topic for (topic, known), _ in self._table.items() if known == group})
+
+    def items(self) -> ItemsView[tuple[str, str], dict[int, int]]:
+        return self._table.items()
+
+    def forget_topic(self, topic: str) -> None:
+        for group in self.groups_of(topic):
+            self._table.remove(topic, group)
+        self._dirty = True
+
+    def forget_group(self, group: str) -> None:
+        for topic in self.topics_of(group):
+            self._table.remove(topic, group)
+        self._dirty = True
+
+    def clone(self, source: str, target: str, topic: str | None) -> None:
+        """Let a group stand where another one stands."""
+        for name in self.topics_of(source):
+            if topic is None or name == topic:
+                for (known, group), queues in list(self._table.items()):
+                    if (known, group) == (name, source):
+                        for queue_id, offset in queues.items():
+                            self._table.put(name, target, queue_id, offset)
+        self._dirty = True
+
+    def save(self) -> None:
+        """Write the table if anything changed; raises OSError and keeps it marked."""
+        if self._dirty:
+            self._table.save()
+            self._dirty = False

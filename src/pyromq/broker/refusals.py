@@ -1,0 +1,48 @@
+"""How the broker says no: one exception with a response code, and one table for everything else that is raised."""
+
+from __future__ import annotations
+
+from pyromq.errors import (
+    CorruptRecordError,
+    DiskFullError,
+    InvalidNameError,
+    LocalProtocolError,
+    MessageRefusedError,
+    MQError,
+    PositionOutOfRangeError,
+    ProtocolError,
+    StoreError,
+    StoreReadOnlyError,
+)
+from pyromq.wire.codes import ResponseCode
+
+
+class RefusedError(MQError):
+    """A request that is answered with an error code; ``remark`` says what to do."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code, self.remark = code, remark
+
+
+_CODES: tuple[tuple[type[MQError], ResponseCode], ...] = (  # the first that fits counts
+    (InvalidNameError, ResponseCode.INVALID_PARAMETER),
+    (MessageRefusedError, ResponseCode.MESSAGE_ILLEGAL),
+    (LocalProtocolError, ResponseCode.MESSAGE_ILLEGAL),
+    (ProtocolError, ResponseCode.SYSTEM_ERROR),
+    (DiskFullError, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (StoreReadOnlyError, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (PositionOutOfRangeError, ResponseCode.SYSTEM_ERROR),
+    (CorruptRecordError, ResponseCode.SYSTEM_ERROR),
+    (StoreError, ResponseCode.SYSTEM_ERROR),
+)
+
+
+def refusal_of(error: MQError) -> tuple[ResponseCode, str]:
+    """Response code and remark for any error of ours."""
+    if isinstance(error, RefusedError):
+        return error.code, error.remark
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code, str(error)
+    return ResponseCode.SYSTEM_ERROR, str(error)

@@ -1,0 +1,119 @@
+"""Registering with name servers: all of them, at the start, every half minute, and whenever topics change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.topics import Topics
+from pyromq.errors import MQError
+from pyromq.model.topic import Perm
+from pyromq.net.link import Link
+from pyromq.wire.codes import VERSION, RequestCode, ResponseCode
+from pyromq.wire.headers.nameserver import BrokerIdentityHeader, RegisterBrokerHeader
+from pyromq.wire.registration import BrokerRegistration, RegisteredTopics, body_checksum, encode_registration
+
+logger = logging.getLogger(__name__)
+
+_FIRST_RETRY_S = 1.0
+_INHERIT = int(Perm.INHERIT)
+
+
+class Registrar:
+    """Keeps every name server informed. They do not talk to each other, so each gets everything."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        settings: BrokerSettings,
+        open_link: Callable[[str], Link],
+        *,
+        address: str,
+        ha_address: str,
+    ) -> None:
+        self._topics, self._settings = topics, settings
+        self._address, self._ha_address = address, ha_address
+        self._links = {name: open_link(name) for name in settings.nameservers}
+        self._changed = asyncio.Event()
+        self._registered: dict[str, bool] = {}
+
+    @property
+    def registered_with(self) -> list[str]:
+        return [name for name, registered in self._registered.items() if registered]
+
+    def topics_changed(self) -> None:
+        self._changed.set()
+
+    async def register_now(self) -> None:
+        """One round; a name server that cannot be reached is logged and tried again next time."""
+        self._changed.clear()
+        await asyncio.gather(*(self._register(name, link) for name, link in self._links.items()))
+
+    async def run(self) -> None:
+        """Until cancelled: a round every interval, at once after a change, and soon after a failure."""
+        while True:
+            await self.register_now()
+            failed = len(self.registered_with) < len(self._links)
+            wait_s = _FIRST_RETRY_S if failed else self._settings.register_interval_ms / 1000
+            try:
+                await asyncio.wait_for(self._changed.wait(), wait_s)
+            except TimeoutError:
+                continue
+
+    async def _register(self, name: str, link: Link) -> None:
+        body = self._body()
+        header = RegisterBrokerHeader(
+            broker_name=self._settings.name,
+            broker_addr=self._address,
+            cluster_name=self._settings.cluster,
+            ha_server_addr=self._ha_address,
+            broker_id=self._settings.broker_id,
+            compressed=False,
+            body_crc32=body_checksum(body),
+        )
+        timeout_ms = self._settings.register_timeout_ms
+        try:
+            answer = await link.request(RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
+        except MQError as error:
+            self._note(name, False, str(error))
+            return
+        self._note(name, answer.code == ResponseCode.SUCCESS, answer.remark or f"code {answer.code}")
+
+    def _note(self, name: str, registered: bool, reason: str) -> None:
+        """Log what changed, once."""
+        if self._registered.get(name) != registered:
+            if registered:
+                logger.info("registered with name server: address=%s", name)
+            else:
+                logger.warning("not registered with name server: address=%s reason=%s", name, reason)
+        self._registered[name] = registered
+
+    def _body(self) -> bytes:
+        table = self._topics.table.snapshot()
+        permission = self._settings.permission | _INHERIT
+        permitted = {
+            name: msgspec.structs.replace(config, perm=config.perm & permission)
+            for name, config in table.topic_config_table.items()
+        }
+        topics = RegisteredTopics(data_version=table.data_version, topic_config_table=permitted)
+        return encode_registration(BrokerRegistration(topics=topics), version=VERSION)
+
+    async def close(self) -> None:
+        """Leave every name server that can be reached."""
+        header = BrokerIdentityHeader(
+            broker_name=self._settings.name,
+            broker_addr=self._address,
+            cluster_name=self._settings.cluster,
+            broker_id=self._settings.broker_id,
+        )
+        for name, link in self._links.items():
+            if self._registered.get(name):
+                try:
+                    await link.request(RequestCode.UNREGISTER_BROKER, header, timeout_ms=3_000)
+                except MQError as error:
+                    logger.info("could not unregister: address=%s reason=%s", name, error)
+            await link.close()

@@ -1,0 +1,56 @@
+"""Settings of a broker; RocketMQ's names are in docs/how-to/configure-a-broker.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyromq.errors import ConfigError
+from pyromq.model.names import validate_topic
+from pyromq.store.settings import StoreSettings
+
+VIP_PORT_DISTANCE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """How a broker presents itself, what it allows and how patient it is; RocketMQ's defaults."""
+
+    cluster: str = "DefaultCluster"
+    name: str = "broker-a"
+    broker_id: int = 0
+    host: str = "127.0.0.1"
+    port: int = 10911
+    advertised_host: str = ""  # what clients are told; the listening host when empty
+    vip_port: bool = True  # also listen on port - 2, for old clients
+    nameservers: tuple[str, ...] = ()
+    region: str = "DefaultRegion"
+    permission: int = 6
+
+    auto_create_topics: bool = True
+    auto_create_groups: bool = True
+    default_topic_queues: int = 8
+    trace_topic: bool = False
+
+    long_polling: bool = True
+    short_polling_ms: int = 1_000
+    held_pulls_max: int = 100_000
+    client_expiry_ms: int = 120_000
+    lock_expiry_ms: int = 60_000
+    offsets_save_ms: int = 5_000
+    register_interval_ms: int = 30_000
+    register_timeout_ms: int = 24_000
+    sync_flush_timeout_ms: int = 5_000
+    unflushed_sends_max: int = 10_000  # more sends than this waiting for the disk: the broker is overloaded
+    stuck_disk_ms: int = 1_000  # a flush that takes longer makes the broker refuse sends
+
+    store: StoreSettings = field(default_factory=StoreSettings)
+
+    def __post_init__(self) -> None:
+        validate_topic(self.cluster)
+        validate_topic(self.name)
+        if not 0 <= self.port <= 65_535:
+            raise ConfigError(f"port {self.port} is outside [0, 65535]")
+        if not 0 <= self.permission <= 7:
+            raise ConfigError(f"permission {self.permission} is outside [0, 7]")
+        if self.broker_id < 0:
+            raise ConfigError(f"broker id {self.broker_id} is negative")

@@ -1,0 +1,189 @@
+"""The topics of a broker: its system topics, those made by hand, those made by the first send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView
+
+import msgspec
+
+from pyromq.broker.refusals import RefusedError
+from pyromq.broker.settings import BrokerSettings
+from pyromq.clock import Clock
+from pyromq.model.names import (
+    DEFAULT_TOPIC,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    validate_topic,
+)
+from pyromq.model.topic import Perm, TopicConfig
+from pyromq.store.tables import TopicTable
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.flags import TopicSysFlag
+
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+SYSTEM_PREFIX = "rmq_sys_"
+_INHERIT, _READ_WRITE = int(Perm.INHERIT), int(Perm.READ_WRITE)
+_SEND_FORBIDDEN = frozenset(
+    (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, DISCARD_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC)
+)
+
+
+def reply_topic(cluster: str) -> str:
+    return f"{cluster}_REPLY_TOPIC"
+
+
+class Topics:
+    """Owns the topic table. Every change is saved before it is used, then ``on_change`` is told."""
+
+    def __init__(
+        self, table: TopicTable, settings: BrokerSettings, clock: Clock, on_change: Callable[[], None]
+    ) -> None:
+        self._table, self._settings, self._clock, self._on_change = table, settings, clock, on_change
+        self._system = frozenset(config.topic_name for config in system_topics(settings)) | _SEND_FORBIDDEN
+        self.get: Callable[[str], TopicConfig | None] = table.get
+
+    @property
+    def table(self) -> TopicTable:
+        return self._table
+
+    def items(self) -> ItemsView[str, TopicConfig]:
+        return self._table.items()
+
+    def create_system_topics(self) -> None:
+        """At boot: what is missing is created; what an operator changed stays."""
+        missing = [config for config in system_topics(self._settings) if self._table.get(config.topic_name) is None]
+        for config in missing:
+            self._table.put(config, self._clock.now_ms())
+        if missing:
+            self._table.save()
+
+    def is_system(self, topic: str) -> bool:
+        return topic in self._system or topic.startswith(SYSTEM_PREFIX)
+
+    def validate(self, topic: str) -> None:
+        """Raises InvalidNameError."""
+        validate_topic(topic)
+
+    def is_reserved(self, topic: str) -> bool:
+        """True for names that need a second look when a client sends to them, although they exist."""
+        return topic in _SEND_FORBIDDEN or topic.startswith(RETRY_PREFIX)
+
+    def require(self, topic: str) -> TopicConfig:
+        """The topic, or a refusal that says that there is none."""
+        config = self._table.get(topic)
+        if config is None:
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic {topic} does not exist on broker {self._settings.name}; create it, or send to it first",
+            )
+        return config
+
+    def for_send(self, topic: str, template: str, queues: int, *, unit: bool) -> TopicConfig:
+        """The topic of a send: checked, and created from its template if that is allowed."""
+        validate_topic(topic)
+        if topic in _SEND_FORBIDDEN:
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"clients must not send to the topic {topic}")
+        config = self._table.get(topic)
+        if config is None:
+            config = self._create_from(template, topic, queues, unit=unit)
+        if config is None and topic.startswith(RETRY_PREFIX):
+            config = self.create(topic, queues=1, unit=unit)
+        if config is None:
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic {topic} does not exist on broker {self._settings.name} and cannot be created automatically "
+                f"(template {template}); create it first",
+            )
+        return config
+
+    def _create_from(self, template_name: str, topic: str, queues: int, *, unit: bool) -> TopicConfig | None:
+        template = self._table.get(template_name)
+        if template is None or not template.perm & _INHERIT:
+            return None
+        if template_name == DEFAULT_TOPIC and not self._settings.auto_create_topics:
+            return None
+        count = max(0, min(queues, template.write_queue_nums))
+        return self.update(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=count,
+                write_queue_nums=count,
+                perm=template.perm & ~_INHERIT,
+                topic_filter_type=template.topic_filter_type,
+                topic_sys_flag=int(TopicSysFlag.UNIT) if unit else 0,
+            )
+        )
+
+    def create(self, topic: str, *, queues: int, perm: int = _READ_WRITE, unit: bool = False) -> TopicConfig:
+        """A topic that the broker itself needs, such as a retry topic; the one that exists is returned as it is."""
+        if config := self._table.get(topic):
+            return config
+        validate_topic(topic)
+        flag = int(TopicSysFlag.UNIT_SUBSCRIPTION) if unit else 0
+        return self.update(
+            TopicConfig(
+                topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag
+            )
+        )
+
+    def update(self, config: TopicConfig) -> TopicConfig:
+        """Create or replace; nothing happens when it is the same already."""
+        if self._table.get(config.topic_name) != config:
+            self._table.put(config, self._clock.now_ms())
+            self._table.save()
+            self._on_change()
+        return config
+
+    def delete(self, topic: str) -> bool:
+        removed = self._table.remove(topic, self._clock.now_ms())
+        if removed is not None:
+            self._table.save()
+            self._on_change()
+        return removed is not None
+
+    def with_attributes(self, config: TopicConfig, changes: str) -> TopicConfig:
+        """Apply ``+name=value,-name`` to the attributes of a topic."""
+        attributes = dict(config.attributes)
+        for change in filter(None, changes.split(",")):
+            name, _, value = change[1:].partition("=")
+            if change[0] == "+" and name and value:
+                attributes[name] = value
+            elif change[0] == "-" and name:
+                attributes.pop(name, None)
+            else:
+                text = f"attribute change {change!r} is neither +name=value nor -name"
+                raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        return msgspec.structs.replace(config, attributes=attributes)
+
+
+def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
+    """What every broker has from the beginning."""
+
+    def topic(name: str, queues: int, perm: int = _READ_WRITE) -> TopicConfig:
+        return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+    topics = [
+        topic(SELF_TEST_TOPIC, 1),
+        topic("BenchmarkTest", 1024),
+        topic(settings.cluster, 16, 7),
+        topic(settings.name, 1, 7),
+        topic(OFFSET_MOVED_TOPIC, 1),
+        topic(SCHEDULE_TOPIC, len(settings.store.delay_ladder_ms)),
+        topic(reply_topic(settings.cluster), 1),
+        topic(f"rmq_sys_REVIVE_LOG_{settings.cluster}", 8),
+        topic(f"rmq_sys_SYNC_BROKER_MEMBER_{settings.name}", 1, 1),
+        topic(HALF_TOPIC, 1),
+        topic(OP_HALF_TOPIC, 1),
+        topic(TIMER_TOPIC, 1),
+    ]
+    if settings.auto_create_topics:
+        topics.append(topic(DEFAULT_TOPIC, settings.default_topic_queues, 7))
+    if settings.trace_topic:
+        topics.append(topic(TRACE_TOPIC, 1))
+    return topics
