@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli import store
+from pyromq.cli import servers, store
 from pyromq.errors import (
     BrokerError,
     ConfigError,
@@ -66,6 +66,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(store.app, name="store")
+servers.add_to(app)
 
 
 def exit_code_of(error: MQError) -> ExitCode:

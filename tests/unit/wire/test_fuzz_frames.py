@@ -130,7 +130,9 @@ def decode_typed(frame: Frame) -> None:
         assert received.correlation_id == decode_command(frame).correlation_id
 
 
-def test_damaged_frames_raise_protocol_errors_and_nothing_else() -> None:
+def test_damaged_frames_raise_protocol_errors_and_nothing_else(
+    record_property: Callable[[str, object], None],
+) -> None:
     print(f"seed {SEED} (set PYROMQ_FUZZ_SEED for another)")
     rng = random.Random(SEED)
     originals = valid_frames()
@@ -149,6 +151,7 @@ def test_damaged_frames_raise_protocol_errors_and_nothing_else() -> None:
         except Exception as error:
             raise AssertionError(f"mutation {number}, seed {SEED}: {bytes(data)!r}") from error
     print(f"{MUTATIONS} mutations: {dict(counts)}")
+    record_property("mutations tried", MUTATIONS)
     for outcome in ("decoded", "incomplete", "FrameError", "UndecodableHeaderError", "HeaderFieldError"):
         assert counts[outcome] > 500, f"{outcome} hardly ever happened: {counts}"
 

@@ -122,7 +122,9 @@ def rng() -> Random:
     return Random(SEED)
 
 
-def test_mutated_records_give_a_value_or_a_typed_error(rng: Random) -> None:
+def test_mutated_records_give_a_value_or_a_typed_error(
+    rng: Random, record_property: Callable[[str, object], None]
+) -> None:
     originals, counts = records(rng), Counter[str]()
     for _ in range(ROUNDS):
         data = mutated(rng.choice(originals), rng)
@@ -134,10 +136,13 @@ def test_mutated_records_give_a_value_or_a_typed_error(rng: Random) -> None:
         counts["scan " + type(found).__name__] += 1
         counts["decode " + outcome(lambda data=data: decode_record(data))] += 1  # type: ignore[misc]
     print(f"rounds={ROUNDS} outcomes={dict(counts)}")
+    record_property("mutations tried", ROUNDS)
     assert counts["decode CorruptRecordError"] > ROUNDS // 2
 
 
-def test_no_mutated_record_with_checksum_passes_for_another_one(rng: Random) -> None:
+def test_no_mutated_record_with_checksum_passes_for_another_one(
+    rng: Random, record_property: Callable[[str, object], None]
+) -> None:
     originals = [record for record in records(rng) if record[-20:].startswith(b"__CRC32#")]
     passed = 0
     for _ in range(ROUNDS // 2):
@@ -150,9 +155,12 @@ def test_no_mutated_record_with_checksum_passes_for_another_one(rng: Random) -> 
             assert data == original
             passed += 1
     print(f"rounds={ROUNDS // 2} unchanged={passed}")
+    record_property("mutations tried", ROUNDS // 2)
 
 
-def test_mutated_pull_answers_give_records_or_a_typed_error(rng: Random) -> None:
+def test_mutated_pull_answers_give_records_or_a_typed_error(
+    rng: Random, record_property: Callable[[str, object], None]
+) -> None:
     originals, counts = records(rng), Counter[str]()
     rounds = ROUNDS // 4
     for _ in range(rounds):
@@ -163,9 +171,12 @@ def test_mutated_pull_answers_give_records_or_a_typed_error(rng: Random) -> None
             assert found is None or 0 <= found < len(data)
             counts["resynchronised" if found is not None else "nothing behind"] += 1
     print(f"rounds={rounds} outcomes={dict(counts)}")
+    record_property("mutations tried", rounds)
 
 
-def test_mutated_batches_give_items_or_a_typed_error(rng: Random) -> None:
+def test_mutated_batches_give_items_or_a_typed_error(
+    rng: Random, record_property: Callable[[str, object], None]
+) -> None:
     originals = [
         encode_batch([BatchItem(rng.randbytes(size), b"K\x01v\x02" * (size % 3)) for _ in range(count)])
         for size in (0, 1, 30)
@@ -176,10 +187,13 @@ def test_mutated_batches_give_items_or_a_typed_error(rng: Random) -> None:
         data = mutated(rng.choice(originals), rng)
         counts[outcome(lambda data=data: decode_batch(data))] += 1  # type: ignore[misc]
     print(f"rounds={ROUNDS} outcomes={dict(counts)}")
+    record_property("mutations tried", ROUNDS)
     assert set(counts) == {"list", "RemoteProtocolError"}
 
 
-def test_mutated_properties_give_a_dict_or_a_typed_error(rng: Random) -> None:
+def test_mutated_properties_give_a_dict_or_a_typed_error(
+    rng: Random, record_property: Callable[[str, object], None]
+) -> None:
     originals = [
         encode_properties({"TAGS": "TagA", "KEYS": "k1 k2 é", "UNIQ_KEY": "7F" * 16}),
         b"A\x01b",
@@ -192,6 +206,7 @@ def test_mutated_properties_give_a_dict_or_a_typed_error(rng: Random) -> None:
         message_keys(data)
         find_property(data, b"TAGS")
     print(f"rounds={ROUNDS} outcomes={dict(counts)}")
+    record_property("mutations tried", ROUNDS)
     assert set(counts) == {"dict", "RemoteProtocolError"}
 
 

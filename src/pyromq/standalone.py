@@ -1,0 +1,73 @@
+"""Servers as processes: a name server, a broker, or both on one loop (``pyromq up``).
+
+Each prints one line when it is ready and serves until SIGTERM or SIGINT, then stops in order: clients are answered,
+name servers told, the store sealed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyromq.broker.broker import Broker
+from pyromq.broker.settings import BrokerSettings
+from pyromq.nameserver.server import NameServer
+from pyromq.nameserver.settings import NameServerSettings
+
+_GC_THRESHOLD = 50_000  # objects of a broker live for a moment or for ever; looking for cycles often finds none
+
+
+def run_up(nameserver: NameServerSettings, broker: BrokerSettings, folder: Path) -> None:
+    """Both in one process. Raises StoreError, ConfigError when they cannot start."""
+    _run(_serve(nameserver, broker, folder))
+
+
+def run_nameserver(settings: NameServerSettings) -> None:
+    _run(_serve(settings, None, None))
+
+
+def run_broker(settings: BrokerSettings, folder: Path) -> None:
+    _run(_serve(None, settings, folder))
+
+
+async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings | None, folder: Path | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    ready = ["ready"]
+    async with AsyncExitStack() as stack:
+        if nameserver is not None:
+            names = await stack.enter_async_context(NameServer(nameserver))
+            ready.append(f"nameserver={names.address}")
+            if broker is not None:
+                broker = replace(broker, nameservers=(str(names.address), *broker.nameservers))
+        if broker is not None and folder is not None:
+            running = await stack.enter_async_context(Broker(broker, folder))
+            ready.append(f"broker={running.address}")
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_GC_THRESHOLD)
+        sys.stdout.write(" ".join(ready) + "\n")
+        sys.stdout.flush()
+        await stop.wait()
+
+
+def _run(coroutine: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(coroutine)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
