@@ -140,7 +140,13 @@ class Broker(Handler):
         self.locks = QueueLocks(clock, settings.lock_expiry_ms)
         self.waiters = PullWaiters(clock, settings.held_pulls_max)
         self.turns = Turns(
-            self.store, self._flusher, clock, self._on_visible, flush_timeout_ms=settings.sync_flush_timeout_ms
+            self.store,
+            self._flusher,
+            clock,
+            self._on_visible,
+            flush_timeout_ms=settings.sync_flush_timeout_ms,
+            stuck_disk_ms=settings.stuck_disk_ms,
+            waiting_max=settings.unflushed_sends_max,
         )
         self._registrar = Registrar(
             self.topics,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from pyromq.broker.groups import Groups
 from pyromq.broker.locks import QueueLocks
@@ -13,26 +16,42 @@ from pyromq.broker.session import Session
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Counters
 from pyromq.broker.topics import Topics
-from pyromq.broker.turn import PendingSend, Turns
+from pyromq.broker.turn import Turns
 from pyromq.clock import Clock
-from pyromq.model.names import RETRY_PREFIX, dead_letter_topic
+from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, dead_letter_topic
 from pyromq.model.topic import Perm, TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore, Placed
 from pyromq.wire.batch import decode_batch
-from pyromq.wire.codes import ResponseCode
+from pyromq.wire.codes import VERSION, ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
+from pyromq.wire.frame import SerializeType
 from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
-from pyromq.wire.properties import find_property
-from pyromq.wire.received import Received
+from pyromq.wire.received import CommandFlag, Received
 from pyromq.wire.record import Draft
 
 _HONOURS_RETRY_LIMIT: Final = 121  # protocol version 3.4.9
 _WRITE: Final = int(Perm.WRITE)
 _MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 _MULTI_TAG_TOPIC: Final = TopicFilterType.MULTI_TAG
-_NOT_SUPPORTED_YET: Final = (b"TRAN_MSG\x01true", b"TIMER_D", b"DELAY\x01", b"INNER_NUM\x01")
+_NOT_SUPPORTED_YET: Final = (
+    "TRAN_MSG",
+    "TIMER_DELAY_SEC",
+    "TIMER_DELAY_MS",
+    "TIMER_DELIVER_MS",
+    "DELAY",
+    "INNER_NUM",
+)
+_JSON: Final = SerializeType.JSON
+_ONEWAY: Final = int(CommandFlag.ONEWAY)
+_pack_prefix = struct.Struct(">II").pack
+# What ``encode_response`` makes of a SendResponseHeader, with places for what differs between answers.
+_ANSWER: Final = (
+    '{"code":0,"extFields":{"msgId":"HOST%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%s",'
+    '"MSG_REGION":%s,"TRACE_ON":"true"},"flag":1,"language":"PYTHON","opaque":%%d,'
+    '"serializeTypeCurrentRPC":"JSON","version":%d}'
+)
 
 
 class SendHandler:
@@ -57,99 +76,104 @@ class SendHandler:
         self._turns, self._settings, self._clock, self._rng = turns, settings, clock, rng
         self._counters = counters
         self._host_hex, self._new_unique_key = host_hex, new_unique_key
+        region = msgspec.json.encode(settings.region).decode().replace("%", "%%")
+        self._answer_text = (_ANSWER % (region, VERSION)).replace("HOST", host_hex)
+        self._reserved = topics.reserved
         added = {"MSG_REGION": settings.region, "TRACE_ON": "true", "CLUSTER": settings.cluster}
         self._added = "".join(f"{name}\x01{value}\x02" for name, value in added.items()).encode()
 
     # --- one message ---
 
     def send(self, connection: Connection, request: Received[SendHeader]) -> None:
+        """The hottest request of a broker; whatever is out of the ordinary has its own method."""
         header = request.header
         if header.batch:
             self.send_batch(connection, request)
             return
-        self._refuse_when_busy()
-        config = self._topics.get(header.topic) or self._topics.for_send(
+        topic, text = header.topic, header.properties or ""
+        if self._turns.is_busy:
+            self._refuse_busy()
+        config = self._topics.get(topic)
+        if config is None or config.order or topic in self._reserved or topic[0] == "%":
+            config, topic = self._checked_topic(header, request.version)
+        queue_id = header.queue_id
+        if queue_id < 0 or queue_id >= config.write_queue_nums or topic is not header.topic:
+            queue_id = self._queue_id(config, queue_id)
+        if "TRAN_MSG" in text or "TIMER_D" in text or "DELAY" in text or "INNER_NUM" in text or "POP_CK" in text:
+            text = _without_special(text)
+        if text and text[-1] != "\x02":
+            text += "\x02"
+        unique_key = _value_of(text, "UNIQ_KEY\x01")
+        if not unique_key:
+            unique_key = self._new_unique_key()
+            text += f"UNIQ_KEY\x01{unique_key}\x02"
+        sys_flag = header.sys_flag
+        if config.topic_filter_type is _MULTI_TAG_TOPIC:
+            sys_flag |= _MULTI_TAGS
+        placed = self._store.stage(
+            Draft(
+                topic=topic,
+                queue_id=queue_id,
+                body=request.body,
+                properties=text.encode() + self._added,
+                flag=header.flag,
+                sys_flag=sys_flag,
+                born_ms=header.born_timestamp,
+                born_host=connection.session.born_host,  # type: ignore[attr-defined]
+                delivery_attempt=header.reconsume_times or 0,
+            )
+        )
+        counters = self._counters
+        counters.put_messages += 1
+        counters.put_bytes += len(request.body)
+        answer = b"" if request.flag & _ONEWAY else self._answer(request, queue_id, placed, unique_key)
+        self._turns.staged((connection, request, answer), (topic, queue_id), wait="WAIT\x01false" not in text)
+
+    def _answer(self, request: Received[SendHeader], queue_id: int, placed: Placed, unique_key: str) -> bytes:
+        if request.frame.serialize_type is _JSON and unique_key.isalnum() and unique_key.isascii():
+            header = self._answer_text % (placed.position, queue_id, placed.offset, unique_key, request.correlation_id)
+            size = len(header)
+            return _pack_prefix(size + 4, size) + header.encode()
+        message_id = f"{self._host_hex}{placed.position:016X}"
+        return self._encode_answer(request, queue_id, placed.offset, message_id, unique_key)
+
+    def _checked_topic(self, header: SendHeader, version: int) -> tuple[TopicConfig, str]:
+        """Topics that do not exist yet, that clients must not write to, and retry topics, whose messages may die."""
+        config = self._topics.for_send(
             header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
         )
         if config.order and not self._settings.permission & _WRITE:
             text = f"broker {self._settings.name} takes no messages at the moment"
             raise RefusedError(ResponseCode.NO_PERMISSION, text)
-        topic, queue_id = header.topic, self._queue_id(config, header.queue_id)
-        properties = (header.properties or "").encode()
-        if self._topics.is_reserved(topic):
-            topic, queue_id = self._checked_topic(header, topic, queue_id, request.version)
-        unique_key = find_property(properties, b"UNIQ_KEY")
-        properties, unique_key = self._completed(properties, unique_key)
-        session: Any = connection.session
-        draft = Draft(
-            topic=topic,
-            queue_id=queue_id,
-            body=request.body,
-            properties=properties,
-            flag=header.flag,
-            sys_flag=header.sys_flag | (_MULTI_TAGS if config.topic_filter_type is _MULTI_TAG_TOPIC else 0),
-            born_ms=header.born_timestamp,
-            born_host=session.born_host,
-            delivery_attempt=header.reconsume_times or 0,
-        )
-        placed = self._store.stage(draft)
-        answer = b""
-        if not request.is_oneway:
-            answer = self._answer(request, queue_id, placed.offset, self._id_of(placed), unique_key.decode())
-        self._stage_answer(connection, request, answer, placed, (topic, queue_id), properties)
+        if not header.topic.startswith(RETRY_PREFIX):
+            return config, header.topic
+        group = self._groups.require(header.topic.removeprefix(RETRY_PREFIX))
+        attempts_max = group.retry_max_times
+        if version >= _HONOURS_RETRY_LIMIT and header.max_reconsume_times is not None:
+            attempts_max = header.max_reconsume_times
+        if (header.reconsume_times or 0) <= attempts_max and not self._locks.is_held(group.group_name):
+            return config, header.topic
+        dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)
+        return dead, dead.topic_name
 
     def _queue_id(self, config: TopicConfig, wanted: int) -> int:
         if wanted < 0:
             return self._rng.randrange(max(1, config.write_queue_nums))
         if wanted >= max(config.read_queue_nums, config.write_queue_nums):
+            if config.topic_name.startswith(DEAD_LETTER_PREFIX):
+                return 0
             raise RefusedError(
                 ResponseCode.INVALID_PARAMETER,
                 f"queue id {wanted} is out of range: topic {config.topic_name} has {config.write_queue_nums} queues",
             )
         return wanted
 
-    def _checked_topic(self, header: SendHeader, topic: str, queue_id: int, version: int) -> tuple[str, int]:
-        """Names that stand for something: those that clients must not write to, and retry topics."""
-        self._topics.for_send(topic, header.default_topic, header.default_topic_queue_nums, unit=False)
-        if not topic.startswith(RETRY_PREFIX):
-            return topic, queue_id
-        group = self._groups.require(topic.removeprefix(RETRY_PREFIX))
-        attempts_max = group.retry_max_times
-        if version >= _HONOURS_RETRY_LIMIT and header.max_reconsume_times is not None:
-            attempts_max = header.max_reconsume_times
-        exhausted = (header.reconsume_times or 0) > attempts_max
-        if not exhausted and not self._locks.is_held(group.group_name):
-            return topic, queue_id
-        dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)
-        return dead.topic_name, 0
-
-    def _completed(self, properties: bytes, unique_key: bytes | None) -> tuple[bytes, bytes]:
-        """Properties as they are stored: without what clients must not set, with what the broker adds."""
-        for name in _NOT_SUPPORTED_YET:
-            if name in properties:
-                self._refuse_unsupported(properties)
-        if b"POP_CK\x01" in properties:
-            items = [item for item in properties.split(b"\x02") if item and not item.startswith(b"POP_CK\x01")]
-            properties = b"\x02".join(items)
-        if properties and not properties.endswith(b"\x02"):
-            properties += b"\x02"
-        if unique_key is None:
-            unique_key = self._new_unique_key().encode()
-            return b"%bUNIQ_KEY\x01%b\x02%b" % (properties, unique_key, self._added), unique_key
-        return properties + self._added, unique_key
-
-    def _refuse_unsupported(self, properties: bytes) -> None:
-        for name in (b"TRAN_MSG", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS", b"DELAY", b"INNER_NUM"):
-            value = find_property(properties, name)
-            if value is not None and value not in (b"false", b"0"):
-                text = f"this broker does not take messages with the property {name.decode()} yet"
-                raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, text)
-
     # --- batches ---
 
     def send_batch(self, connection: Connection, request: Received[SendHeader]) -> None:
         header = request.header
-        self._refuse_when_busy()
+        if self._turns.is_busy:
+            self._refuse_busy()
         if header.topic.startswith(RETRY_PREFIX):
             raise RefusedError(
                 ResponseCode.MESSAGE_ILLEGAL, f"batches to the retry topic {header.topic} are not allowed"
@@ -183,30 +207,14 @@ class SendHandler:
         placed = self._store.stage_batch(drafts)
         answer = b""
         if not request.is_oneway:
-            ids = ",".join([self._id_of(each) for each in placed])
-            answer = self._answer(request, queue_id, placed[0].offset, ids, None)
-        properties = (header.properties or "").encode()
-        self._stage_answer(connection, request, answer, placed[-1], (header.topic, queue_id), properties, len(placed))
-
-    # --- answers ---
-
-    def _stage_answer(
-        self,
-        connection: Connection,
-        request: Received[SendHeader],
-        answer: bytes,
-        placed: Placed,
-        queue: tuple[str, int],
-        properties: bytes,
-        count: int = 1,
-    ) -> None:
-        wait = b"WAIT\x01false" not in properties
-        self._counters.put_messages += count
+            ids = ",".join([f"{self._host_hex}{each.position:016X}" for each in placed])
+            answer = self._encode_answer(request, queue_id, placed[0].offset, ids, None)
+        self._counters.put_messages += len(placed)
         self._counters.put_bytes += len(request.body)
-        end, now = placed.position + placed.size, self._clock.monotonic_ms()
-        self._turns.staged(PendingSend(connection, request, answer, end, wait, now), queue)
+        wait = "WAIT\x01false" not in (header.properties or "")
+        self._turns.staged((connection, request, answer), (header.topic, queue_id), wait=wait)
 
-    def _answer(
+    def _encode_answer(
         self, request: Received[SendHeader], queue_id: int, offset: int, message_id: str, unique_key: str | None
     ) -> bytes:
         header = SendResponseHeader(
@@ -221,17 +229,35 @@ class SendHandler:
             ResponseCode.SUCCESS, request.correlation_id, header, serialize_type=request.serialize_type
         )
 
-    def _id_of(self, placed: Placed) -> str:
-        return f"{self._host_hex}{placed.position:016X}"
-
     # --- flow control ---
 
-    def _refuse_when_busy(self) -> None:
-        turns, settings = self._turns, self._settings
-        if turns.stuck_ms() > settings.stuck_disk_ms:
-            self._counters.put_refused += 1
+    def _refuse_busy(self) -> None:
+        self._counters.put_refused += 1
+        text = "[OVERLOAD]system busy, start flow control for a while"
+        if self._turns.stuck_ms() > self._settings.stuck_disk_ms:
             text = "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
-            raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
-        if turns.waiting >= settings.unflushed_sends_max:
-            self._counters.put_refused += 1
-            raise RefusedError(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
+        raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
+
+
+def _without_special(text: str) -> str:
+    """Properties without what clients must not set; refuses what cannot be served yet."""
+    for name in _NOT_SUPPORTED_YET:
+        value = _value_of(text, f"{name}\x01")
+        if value and value not in ("false", "0"):
+            problem = f"this broker does not take messages with the property {name} yet"
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, problem)
+    if "POP_CK\x01" not in text:
+        return text
+    return "".join([f"{item}\x02" for item in text.split("\x02") if item and not item.startswith("POP_CK\x01")])
+
+
+def _value_of(text: str, key: str) -> str:
+    """The value of the last item that begins with ``key`` (a name and 0x01); strings are searched faster than bytes."""
+    start = text.rfind(key)
+    while start > 0 and text[start - 1] != "\x02":
+        start = text.rfind(key, 0, start)
+    if start < 0:
+        return ""
+    start += len(key)
+    end = text.find("\x02", start)
+    return text[start:] if end < 0 else text[start:end]

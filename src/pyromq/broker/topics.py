@@ -70,9 +70,10 @@ class Topics:
         """Raises InvalidNameError."""
         validate_topic(topic)
 
-    def is_reserved(self, topic: str) -> bool:
-        """True for names that need a second look when a client sends to them, although they exist."""
-        return topic in _SEND_FORBIDDEN or topic.startswith(RETRY_PREFIX)
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Topics that exist and that clients must not send to."""
+        return _SEND_FORBIDDEN
 
     def require(self, topic: str) -> TopicConfig:
         """The topic, or a refusal that says that there is none."""

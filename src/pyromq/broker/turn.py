@@ -33,15 +33,16 @@ logger = logging.getLogger(__name__)
 QueueKey = tuple[str, int]
 
 
-class PendingSend(NamedTuple):
-    """A staged message and whom to tell."""
+PendingSend = tuple[Connection, Received[Any], bytes]
+"""A staged message: whom to tell, what was asked, and the answer if all goes well (empty for one-way sends)."""
 
-    connection: Connection
-    request: Received[Any]
-    answer: bytes  # empty for one-way sends
-    end: int  # of its record: durable once the log is flushed up to here
-    wait: bool  # the sender wants to know that it is on disk
+
+class WaitingTurn(NamedTuple):
+    """Sends of one turn whose senders want to know that they are on disk: once the log is flushed up to ``end``."""
+
+    end: int
     since_ms: int
+    sends: list[PendingSend]
 
 
 class Turns:
@@ -55,15 +56,20 @@ class Turns:
         on_visible: Callable[[set[QueueKey]], None],
         *,
         flush_timeout_ms: int = 5_000,
+        stuck_disk_ms: int = 1_000,
+        waiting_max: int = 10_000,
     ) -> None:
         self._store, self._flusher, self._clock, self._on_visible = store, flusher, clock, on_visible
-        self._flush_timeout_ms = flush_timeout_ms
+        self._flush_timeout_ms, self._stuck_disk_ms, self._waiting_max = flush_timeout_ms, stuck_disk_ms, waiting_max
+        self.is_busy = False  # the disk does not keep up: senders should wait; brought up to date by ``look``
         self._sync = store.settings.flush is Flush.SYNC
         self._loop = asyncio.get_running_loop()
         self._staged: list[PendingSend] = []
+        self._patient: list[PendingSend] = []  # staged, and not to be answered before they are on disk
         self._touched: set[QueueKey] = set()
         self._unseen: set[QueueKey] = set()  # written queues whose readers cannot see it yet
-        self._waiting: deque[PendingSend] = deque()
+        self._waiting: deque[WaitingTurn] = deque()
+        self._waiting_sends = 0
         self._running: FlushJob | None = None
         self._running_since_ms = 0
         self._scheduled = False
@@ -73,19 +79,26 @@ class Turns:
     @property
     def waiting(self) -> int:
         """Sends that wait for the disk."""
-        return len(self._waiting)
+        return self._waiting_sends
 
     def stuck_ms(self) -> int:
         """For how long the disk has been busy with one flush."""
         return self._clock.monotonic_ms() - self._running_since_ms if self._running else 0
 
+    def look(self) -> None:
+        """Decide whether the broker is busy; called whenever something changed, and from time to time."""
+        self.is_busy = self._waiting_sends >= self._waiting_max or self.stuck_ms() > self._stuck_disk_ms
+
     def oldest_wait_ms(self) -> int:
         """For how long the first of them has waited."""
         return self._clock.monotonic_ms() - self._waiting[0].since_ms if self._waiting else 0
 
-    def staged(self, pending: PendingSend, queue: QueueKey) -> None:
+    def staged(self, pending: PendingSend, queue: QueueKey, *, wait: bool = True) -> None:
         """Something was staged: it is committed when everything that arrived with it is staged too."""
-        self._staged.append(pending)
+        if wait and self._sync:
+            self._patient.append(pending)
+        else:
+            self._staged.append(pending)
         self._touched.add(queue)
         if not self._scheduled:
             self._scheduled = True
@@ -94,25 +107,23 @@ class Turns:
     def _end(self) -> None:
         self._scheduled = False
         staged, self._staged = self._staged, []
+        patient, self._patient = self._patient, []
         touched, self._touched = self._touched, set()
         try:
             self._store.commit()
         except MQError as error:
-            logger.error("turn refused: sends=%d reason=%s", len(staged), error)
-            for pending in staged:
-                self._refuse(pending, error)
+            logger.error("turn refused: sends=%d reason=%s", len(staged) + len(patient), error)
+            self._refuse(staged + patient, error)
             return
+        _answer(staged)
         if not self._sync:
-            for pending in staged:
-                self._answer(pending)
             self._on_visible(touched)
             return
         self._unseen |= touched
-        for pending in staged:
-            if pending.wait:
-                self._waiting.append(pending)
-            else:
-                self._answer(pending)
+        if patient:
+            self._waiting.append(WaitingTurn(self._store.log.end, self._clock.monotonic_ms(), patient))
+            self._waiting_sends += len(patient)
+            self.look()
         self._flush()
 
     # --- group commit ---
@@ -135,31 +146,38 @@ class Turns:
         if isinstance(error := future.exception(), OSError):
             refusal = self._store.flush_failed(error)
             while self._waiting:
-                self._refuse(self._waiting.popleft(), refusal)
+                self._refuse(self._next_waiting(), refusal)
             self._idle.set()
             return
         if error is not None:
             raise error
         self._store.flush_done(job)
         while self._waiting and self._waiting[0].end <= job.end:
-            self._answer(self._waiting.popleft())
+            _answer(self._next_waiting())
+        self.look()
         self._on_visible(seen)
         self._flush()
 
     def answer_overdue(self) -> None:
         """Senders that waited too long are told that the message is stored, but not that it is on disk."""
+        self.look()
         limit = self._clock.monotonic_ms() - self._flush_timeout_ms
         while self._waiting and self._waiting[0].since_ms < limit:
-            pending = self._waiting.popleft()
+            sends = self._next_waiting()
             code, remark = (
                 ResponseCode.FLUSH_DISK_TIMEOUT,
                 "the message is stored, but the disk did not confirm it in time",
             )
-            self._send(pending, code, remark)
+            self._send_error(sends, code, remark)
+
+    def _next_waiting(self) -> list[PendingSend]:
+        sends = self._waiting.popleft().sends
+        self._waiting_sends -= len(sends)
+        return sends
 
     async def drain(self) -> None:
         """Everything staged up to now is written, flushed and answered."""
-        while self._staged or self._scheduled or self._waiting or self._running:
+        while self._scheduled or self._waiting or self._running:
             if self._running:
                 await self._idle.wait()
             else:
@@ -167,16 +185,19 @@ class Turns:
 
     # --- answers ---
 
-    def _answer(self, pending: PendingSend) -> None:
-        if pending.answer:
-            pending.connection.send(pending.answer)
-
-    def _refuse(self, pending: PendingSend, error: Exception) -> None:
+    def _refuse(self, sends: list[PendingSend], error: Exception) -> None:
         code, remark = refusal_of(error) if isinstance(error, MQError) else (ResponseCode.SYSTEM_ERROR, str(error))
-        self._send(pending, code, remark)
+        self._send_error(sends, code, remark)
 
-    def _send(self, pending: PendingSend, code: ResponseCode, remark: str) -> None:
-        request = pending.request
-        if not request.is_oneway:
-            answer = encode_response(code, request.correlation_id, remark=remark, serialize_type=request.serialize_type)
-            pending.connection.send(answer)
+    def _send_error(self, sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
+        for connection, request, _ in sends:
+            if not request.is_oneway:
+                connection.send(
+                    encode_response(code, request.correlation_id, remark=remark, serialize_type=request.serialize_type)
+                )
+
+
+def _answer(sends: list[PendingSend]) -> None:
+    for connection, _, answer in sends:
+        if answer:
+            connection.send(answer)

@@ -53,6 +53,7 @@ _BORN_V6, _STORE_V6 = 0x10, 0x20
 _ANY_V6 = _BORN_V6 | _STORE_V6
 _HOST_V4_BYTES = 8
 _FIXED_BYTES_MAX = max(fixed.size for fixed in FIXED)
+_WORTH_NO_COPY = 16_384
 _PROPERTIES_BYTES_SAFE = PROPERTIES_BYTES_MAX - CHECKSUM_BYTES - 1  # whatever is added, they stay within the limit
 
 
@@ -99,6 +100,7 @@ class CommitLog:
         self._parts: list[bytes] = []  # staged for this segment, to be written at ``_write_start``
         self._full_writes: list[_Write] = []  # staged for segments before it
         self._staged_end = self._write_start = self.end
+        self._has_large = False  # some body is better written from where it is than copied first
         self._forget_staged()
 
     # --- addresses ---
@@ -140,7 +142,7 @@ class CommitLog:
         body, properties, sys_flag = draft.body, draft.properties, draft.sys_flag
         if sys_flag & _ANY_V6 or self._host_flag or len(draft.born_host) != _HOST_V4_BYTES:
             sys_flag = self._stored_sys_flag(draft)
-        if properties[-1:] != b"\x02" or _CHECKSUM_NAME in properties or not self._checksum_bytes:
+        if properties and (properties[-1:] != b"\x02" or _CHECKSUM_NAME in properties or not self._checksum_bytes):
             properties = self._stored_properties(properties)
         body_bytes, properties_bytes = len(body), len(properties) + self._checksum_bytes
         fixed = FIXED[sys_flag >> 4 & 3]
@@ -149,6 +151,8 @@ class CommitLog:
             self._check_limits(draft, topic)
         if size + BLANK_BYTES > self._room:
             self._next_segment(size)
+        if body_bytes >= _WORTH_NO_COPY:
+            self._has_large = True
         position = self._staged_end
         try:
             head = fixed.pack(
@@ -202,11 +206,14 @@ class CommitLog:
             for segment, at, parts in writes:
                 if parts:
                     assert segment is not None
-                    segment.file.write_parts(at - segment.base, parts)
+                    if self._has_large:
+                        segment.file.write_parts(at - segment.base, parts)
+                    else:
+                        segment.file.write_at(at - segment.base, b"".join(parts))
         except OSError:
             self._wipe(writes)
             raise
-        self.end = self._staged_end
+        self.end, self._has_large = self._staged_end, False
         self._parts, self._full_writes, self._write_start = [], [], self.end
 
     def drop_staged(self) -> None:
@@ -241,7 +248,7 @@ class CommitLog:
                 segment.file.zero_from(at - segment.base)
 
     def _forget_staged(self) -> None:
-        self._parts, self._full_writes = [], []
+        self._parts, self._full_writes, self._has_large = [], [], False
         self._staged_end = self._write_start = self.end
         self._segment = self._segments.holding(self.end)
         self._room = self._segment.end - self.end if self._segment else 0
@@ -273,6 +280,19 @@ class CommitLog:
             raise PositionOutOfRangeError(requested=position, first=self.first, end=self.end)
         start = position - segment.base
         return segment.file.view[start : start + size]
+
+    def slices(self, runs: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
+        """``bytes_at`` for many runs [start, end) that rise; most of them lie in the same segment."""
+        found, base, segment_end = [], 0, 0
+        view = memoryview(b"")
+        for start, end in runs:
+            if not base <= start < segment_end:
+                self.bytes_at(start, end - start)
+                segment = self._segments.holding(start)
+                assert segment is not None
+                view, base, segment_end = segment.file.view, segment.base, segment.end
+            found.append(view[start - base : end - base])
+        return tuple(found)
 
     def stored_ms(self, position: int) -> int:
         """Store time of the record at a position."""

@@ -14,7 +14,7 @@ lost: the log has the records.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -194,12 +194,16 @@ class ConsumeQueue:
 
     def entries(self, offset: int, count: int) -> list[QueueEntry]:
         """Up to ``count`` entries from ``offset`` on, of one file only."""
+        return list(map(QueueEntry._make, self.raw_entries(offset, count)))
+
+    def raw_entries(self, offset: int, count: int) -> Iterator[tuple[int, int, int]]:
+        """The same as plain tuples of position, size and tag hash, for whoever reads many."""
         segment = self._segments.holding(offset * ENTRY_BYTES)
         if segment is None or not self.first <= offset < self.end:
-            return []
+            return iter(())
         at = offset * ENTRY_BYTES - segment.base
         size = min(count, self.end - offset) * ENTRY_BYTES
-        return list(map(QueueEntry._make, ENTRY.iter_unpack(segment.file.read_at(at, min(size, segment.size - at)))))
+        return ENTRY.iter_unpack(segment.file.read_at(at, min(size, segment.size - at)))
 
     def first_at_or_after(self, position: int) -> int:
         """The first offset whose record starts at ``position`` or later; ``end`` when there is none."""

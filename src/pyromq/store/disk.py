@@ -25,7 +25,6 @@ _FLOCK = struct.Struct("hhqqi" if sys.platform == "linux" else "qqihh")
 _FLOCK_TYPE_AT = 0 if sys.platform == "linux" else 3
 
 _IOV_MAX = 1024
-_WORTH_NO_COPY = 16_384
 _WORD = struct.Struct(">i")
 
 
@@ -55,7 +54,7 @@ class DiskFile(Protocol):
     def write_at(self, at: int, data: bytes) -> None: ...
 
     def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
-        """``write_at`` of all parts, one behind the other."""
+        """``write_at`` of all parts, one behind the other, without copying them together first."""
 
     def scatter(self, at: int, words: Mapping[int, int]) -> None:
         """Write 32-bit words of a table that starts at ``at``, by number, big-endian; only inside the reserved part."""
@@ -142,9 +141,6 @@ class RealFile:
             written += os.pwrite(self._fd, data[written:], at + written)
 
     def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
-        if max(map(len, parts)) < _WORTH_NO_COPY:
-            self.write_at(at, b"".join(parts))
-            return
         for start in range(0, len(parts), _IOV_MAX):
             some = parts[start : start + _IOV_MAX]
             written, size = os.pwritev(self._fd, some, at), sum(map(len, some))

@@ -119,20 +119,21 @@ class QueueReader:
         accept_tag: TagFilter | None,
         accept_record: RecordFilter | None,
     ) -> ReadResult:
-        log, trusted_from = self._log, self._log.trusted_from
+        log, trusted_from, log_first = self._log, self._log.trusted_from, self._log.first
         hot_from = log.end - self._settings.hot_bytes
         scan_count = self._settings.scan_entries_max if accept_tag or accept_record else limits.count
         runs: list[tuple[int, int]] = []  # positions [start, end) that follow each other in the log
-        count = size_bytes = last_position = removed = 0
+        run_start = run_end = -1
+        count = size_bytes = removed = 0
         next_offset = offset
-        for position, size, tag_hash in queue.entries(offset, min(scan_count, end - offset)):
+        for position, size, tag_hash in queue.raw_entries(offset, min(scan_count, end - offset)):
             if accept_tag is not None and not accept_tag(tag_hash):
                 next_offset += 1
                 continue
-            if size == FILLER_SIZE or position < log.first:
+            if size == FILLER_SIZE or position < log_first:
                 next_offset, removed = next_offset + 1, removed + 1
                 continue
-            if count and limits.reached(count, size_bytes + size, cold=position < hot_from):
+            if count and limits.reached(count, size_bytes + size, position < hot_from):
                 break
             next_offset += 1
             if position < trusted_from and not self._verified(position):
@@ -140,16 +141,17 @@ class QueueReader:
                 continue
             if accept_record is not None and not accept_record(log.bytes_at(position, size)):
                 continue
-            if runs and runs[-1][1] == position:
-                runs[-1] = (runs[-1][0], position + size)
-            else:
-                runs.append((position, position + size))
-            count, size_bytes, last_position = count + 1, size_bytes + size, position
-        status = ReadStatus.FOUND if count else ReadStatus.NO_MATCHED_MESSAGE
-        if removed and not count:
-            status = ReadStatus.MESSAGE_WAS_REMOVING
-        slices = tuple(log.bytes_at(start, stop - start) for start, stop in runs)
-        return ReadResult(status, next_offset, queue.first, end, slices, count, size_bytes, last_position)
+            if position != run_end:
+                if count:
+                    runs.append((run_start, run_end))
+                run_start = position
+            run_end = position + size
+            count, size_bytes = count + 1, size_bytes + size
+        if not count:
+            status = ReadStatus.MESSAGE_WAS_REMOVING if removed else ReadStatus.NO_MATCHED_MESSAGE
+            return ReadResult(status, next_offset, queue.first, end)
+        runs.append((run_start, run_end))
+        return ReadResult(ReadStatus.FOUND, next_offset, queue.first, end, log.slices(runs), count, size_bytes, run_end)
 
     def _verified(self, position: int) -> bool:
         try:
@@ -203,7 +205,7 @@ class _Limits:
         self._bytes = min(bytes_max or settings.read_bytes_max, settings.read_bytes_max)
         self._cold_bytes = min(self._bytes, settings.cold_read_bytes_max)
 
-    def reached(self, count: int, size_bytes: int, *, cold: bool) -> bool:
+    def reached(self, count: int, size_bytes: int, cold: bool) -> bool:
         if cold:
             return count >= self._cold_count or size_bytes > self._cold_bytes
         return count >= self.count or size_bytes > self._bytes

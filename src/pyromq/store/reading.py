@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+import msgspec
 
 
 class ReadStatus(Enum):
@@ -18,9 +19,8 @@ class ReadStatus(Enum):
     MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"  # retention took them, or they are damaged
 
 
-@dataclass(frozen=True, slots=True)
-class ReadResult:
-    """Records as runs of stored bytes: neighbours in the log are one run."""
+class ReadResult(msgspec.Struct, frozen=True):
+    """Records as runs of stored bytes: neighbours in the log are one run; ``end_position`` is where the last ends."""
 
     status: ReadStatus
     next_offset: int
@@ -29,7 +29,7 @@ class ReadResult:
     runs: tuple[memoryview, ...] = ()
     count: int = 0
     size_bytes: int = 0
-    last_position: int = 0
+    end_position: int = 0
 
     def to_bytes(self) -> bytes:
         return b"".join(self.runs)

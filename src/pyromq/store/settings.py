@@ -45,7 +45,7 @@ class StoreSettings:
     flush_thorough_ms: int = 10_000
     seal_interval_ms: int = 60_000
     seal_bytes: int = 512 << 20  # seal early after that much, so that recovery has little to scan
-    index_backlog_max: int = 4_096
+    index_backlog_max: int = 1_024
 
     keep_ms: int = 72 * 3_600_000
     delete_hours: tuple[int, ...] = (4,)
