@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test check format bench crash clean
+.PHONY: help setup demo test check format bench bench-broker crash clean
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## create .venv with everything the other targets need
 
@@ -38,8 +38,11 @@ format: $(READY)  ## let ruff fix what it can
 bench: $(READY)  ## rates and CPU per operation of codec, store, recovery and index
 	$(BIN)/python -m benchmarks
 
+bench-broker: $(READY)  ## the broker under load of a C program: CPU per message, latencies
+	$(BIN)/python -m benchmarks.end_to_end
+
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
 	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
 
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
