@@ -280,6 +280,7 @@ class Broker(Handler):
                 logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
                 text = f"the broker failed on this request: {type(error).__name__}: {error}"
                 self._refuse(connection, request, ResponseCode.SYSTEM_ERROR, text)
+        self.turns.end_early()
 
     def _send_answer(self, connection: Connection, request: Received[Any], answer: Answer) -> None:
         if request.is_oneway:

@@ -4,6 +4,7 @@
         async flush ─▶ answered at once
         sync flush  ─▶ wait for the running fsync, then for the next one, which serves everybody who waits by then
 
+While a single connection sends, waiting for others only costs time: its turn ends with its requests (``end_early``).
 Owner of everything between a staged message and its answer; runs on the loop, only fsync runs on a worker thread.
 """
 
@@ -31,6 +32,7 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 QueueKey = tuple[str, int]
+_ALONE_TURNS = 16  # so many turns of one connection in a row, and it counts as the only one
 
 
 PendingSend = tuple[Connection, Received[Any], bytes]
@@ -73,6 +75,8 @@ class Turns:
         self._running: FlushJob | None = None
         self._running_since_ms = 0
         self._scheduled = False
+        self._sender: Connection | None = None  # of the last turns, as long as it was only one
+        self._alone_turns = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -100,12 +104,20 @@ class Turns:
         else:
             self._staged.append(pending)
         self._touched.add(queue)
-        if not self._scheduled:
+        if pending[0] is not self._sender:
+            self._sender, self._alone_turns = pending[0], 0
+        if not self._scheduled and self._alone_turns < _ALONE_TURNS:
             self._scheduled = True
             self._loop.call_soon(self._end)
 
+    def end_early(self) -> None:
+        """All requests of one read are staged: nobody else sends, so nobody is waited for."""
+        if (self._staged or self._patient) and not self._scheduled:
+            self._end()
+
     def _end(self) -> None:
         self._scheduled = False
+        self._alone_turns += 1
         staged, self._staged = self._staged, []
         patient, self._patient = self._patient, []
         touched, self._touched = self._touched, set()
