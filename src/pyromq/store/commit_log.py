@@ -12,6 +12,7 @@ segment holds zeros only: a failed write is wiped, so that its remains can never
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 from collections.abc import Sequence
@@ -72,16 +73,21 @@ class TopicBytes:
         self.field_bytes = len(self.field)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FlushJob:
     """One fsync for everybody who waits: made on the owner's thread, run on any, concluded on the owner's."""
 
     end: int
     files: tuple[DiskFile, ...]
+    error: OSError | None = None  # seen at once, before the owner's thread is told
 
     def run(self) -> None:
-        for file in self.files:
-            file.sync()
+        try:
+            for file in self.files:
+                file.sync()
+        except OSError as error:
+            self.error = error
+            raise
 
 
 class CommitLog:
@@ -100,6 +106,7 @@ class CommitLog:
         self._parts: list[bytes] = []  # staged for this segment, to be written at ``_write_start``
         self._full_writes: list[_Write] = []  # staged for segments before it
         self._staged_end = self._write_start = self.end
+        self._unwiped: list[tuple[Segment, int]] = []  # where failed writes may have left something
         self._has_large = False  # some body is better written from where it is than copied first
         self._forget_staged()
 
@@ -130,6 +137,10 @@ class CommitLog:
             body_bytes, properties_bytes = len(draft.body), len(draft.properties)
             if body_bytes > self._body_bytes_max or properties_bytes > _PROPERTIES_BYTES_SAFE:
                 self._check_limits(draft, topic)
+            if not (_fits32(draft.flag) and _fits32(draft.delivery_attempt) and _fits32(draft.sys_flag)):
+                raise LocalProtocolError("a field of the message does not fit in a record")
+            if not (_fits64(draft.born_ms) and _fits64(draft.prepared_position)):
+                raise LocalProtocolError("a time or position of the message does not fit in a record")
             size += body_bytes + properties_bytes + room_for_each
         if size + BLANK_BYTES > self._room:
             self._next_segment(sum(self._check_limits(draft, topic) for draft in drafts))
@@ -211,7 +222,10 @@ class CommitLog:
                     else:
                         segment.file.write_at(at - segment.base, b"".join(parts))
         except OSError:
-            self._wipe(writes)
+            self._forget_staged()
+            self._unwiped = [(segment, at) for segment, at, _ in writes if segment is not None]
+            with contextlib.suppress(OSError):  # then it is tried again before the next write; until then nothing is
+                self.wipe_remains()
             raise
         self.end, self._has_large = self._staged_end, False
         self._parts, self._full_writes, self._write_start = [], [], self.end
@@ -219,6 +233,13 @@ class CommitLog:
     def drop_staged(self) -> None:
         """Forget what was staged and not written."""
         self._forget_staged()
+
+    def wipe_remains(self) -> None:
+        """Zero what a failed write may have left, so that it can never be taken for records. Raises OSError."""
+        while self._unwiped:
+            segment, at = self._unwiped[-1]
+            segment.file.zero_from(at - segment.base)
+            self._unwiped.pop()
 
     def _stored_properties(self, properties: bytes) -> bytes:
         return with_checksum_room(properties) if self._checksum_bytes else plain_properties(properties)
@@ -239,13 +260,6 @@ class CommitLog:
             self._full_writes.append((full, self._write_start, self._parts))
             self._parts, self._write_start, self._staged_end = [], segment.base, segment.base
         self._segment, self._room = segment, segment.end - self._staged_end
-
-    def _wipe(self, writes: list[_Write]) -> None:
-        """Zero what a failed write may have left. When even that fails the caller's error stands: recovery will cut."""
-        self._forget_staged()
-        for segment, at, _ in writes:
-            if segment is not None:
-                segment.file.zero_from(at - segment.base)
 
     def _forget_staged(self) -> None:
         self._parts, self._full_writes, self._has_large = [], [], False
@@ -310,3 +324,11 @@ class CommitLog:
             return found
         reason = found.reason if isinstance(found, Damage) else "no record starts there"
         raise CorruptRecordError(position=position, reason=reason)
+
+
+def _fits32(number: int) -> bool:
+    return -0x80000000 <= number <= 0x7FFFFFFF
+
+
+def _fits64(number: int) -> bool:
+    return -(1 << 63) <= number < 1 << 63

@@ -10,12 +10,14 @@ A table lives in memory, with one owner; nothing is durable before ``save``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, Self, TypeVar
 
 import msgspec
 
+from pyromq.errors import StoreReadOnlyError
 from pyromq.model.topic import DataVersion
 from pyromq.store.disk import Disk
 from pyromq.store.layout import Layout
@@ -48,6 +50,14 @@ class ConfigTable(ABC):
     def save(self) -> None:
         """Make the table durable; OSError when the disk refuses, and then the old or the new text is on it, whole."""
         self._file.save(self.text())
+
+    def save_or_undo(self, undo: Callable[[], object]) -> None:
+        """``save``, or take the last change back in memory too and raise StoreReadOnlyError."""
+        try:
+            self.save()
+        except OSError as error:
+            undo()
+            raise StoreReadOnlyError(f"{self.file_name} could not be saved: {error}") from error
 
     def text(self) -> bytes:
         """The table as its file holds it, without checksum; what RocketMQ hands out to replicas."""

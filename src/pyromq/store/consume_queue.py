@@ -25,6 +25,9 @@ ENTRY_BYTES = ENTRY.size
 FILLER_SIZE = 0x7FFFFFFF
 
 
+_FILLERS_AT_ONCE = 10_000
+
+
 class QueueEntry(NamedTuple):
     position: int
     size: int
@@ -54,6 +57,7 @@ class ConsumeQueue:
         self._segments = segments
         self.first = 0
         self.end = 0  # entries in files
+        self.claimed_end = 0  # recovery only: offsets before this one may have been given
         self.next_offset = 0  # entries in files and staged: what the next message gets
         self._staged: list[bytes] = []
         self._owed = 0  # of those staged, how many stand for records that the log has
@@ -69,10 +73,16 @@ class ConsumeQueue:
     @property
     def covered_end(self) -> int:
         """Records before this position have their entry, if they belong to this queue."""
-        return self.entry(self.end - 1).position + 1 if self.end > self.first else 0
+        if self.end <= self.first:
+            return 0
+        last = self.entry(self.end - 1)
+        return last.position if last.size == FILLER_SIZE else last.position + 1  # a filler has the next one's position
 
-    def open_sealed(self, seals: Sequence[QueueSeal], log_first: int) -> bool:
-        """Trust exactly what the seals confirm; False when some of that is damaged (it is dropped, with all behind)."""
+    def open_sealed(self, seals: Sequence[QueueSeal], log_first: int, durable_end: int) -> bool:
+        """Trust exactly what the seals confirm; False when some of that is damaged (it is dropped, with all behind).
+
+        What is dropped and speaks of records before ``durable_end`` is remembered in ``claimed_end``.
+        """
         bases = {segment.base for segment in self._segments}
         by_base = {seal.base: seal for seal in seals if seal.base in bases or seal.last_position >= log_first}
         starts_whole = min(by_base, default=0) in bases  # else its start is lost: nothing of it can be kept
@@ -83,8 +93,20 @@ class ConsumeQueue:
             self._accept(segment, seal)
             if seal.used_bytes < segment.size:
                 break
+        self.claimed_end = self.end + self._count_claims(durable_end)
         self._drop_behind()
         return len(self._seals) == len(by_base)
+
+    def _count_claims(self, durable_end: int) -> int:
+        """Entries behind ``end`` that make sense and whose records were durable, so that their offsets were given."""
+        count, before = 0, self.covered_end
+        while (segment := self._segments.holding((self.end + count) * ENTRY_BYTES)) is not None:
+            at = (self.end + count) * ENTRY_BYTES - segment.base
+            for position, size, _ in ENTRY.iter_unpack(segment.file.read_at(at, segment.size - at)):
+                if not (before <= position < durable_end and 0 < size < FILLER_SIZE):
+                    return count
+                count, before = count + 1, position + size
+        return count
 
     def open_unsealed(self, before_position: int) -> bool:
         """Trust entries that make sense and lie before a position; False when one does not make sense."""
@@ -128,6 +150,12 @@ class ConsumeQueue:
             self.stage_filler(offset - self.end, 0)
             self.write_staged()
         self.first = offset
+
+    def fill_up_to(self, offset: int, position: int) -> None:
+        """Entries for messages that are lost, so that the next one gets ``offset``; written as they are made."""
+        while self.next_offset < offset:
+            self.stage_filler(min(_FILLERS_AT_ONCE, offset - self.next_offset), position)
+            self.write_staged()
 
     def remove_files(self) -> None:
         self._segments.remove_from(0)

@@ -12,6 +12,7 @@ logger = logging.getLogger(__name__)
 
 _FORBIDDEN_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+_SHORTAGE_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of this machine for a moment, not of the disk
 
 
 def cannot_open(root: Path, error: OSError) -> StoreReadOnlyError:
@@ -51,9 +52,11 @@ class Health:
         return DiskFullError(f"the store is read-only: {self._full}; it becomes writable again when there is space")
 
     def failed_write(self, what: str, error: OSError) -> StoreReadOnlyError:
-        """A write did not happen: a full disk heals by itself, anything else is a reason to distrust it."""
+        """A write did not happen: shortages heal by themselves, anything else is a reason to distrust the disk."""
         if error.errno in _FULL_ERRNOS:
             return self.disk_full(f"no space for {what}")
+        if error.errno in _SHORTAGE_ERRNOS:
+            return self.disk_full(f"no resources for {what}: {error.strerror}")
         return self.untrust(f"writing {what} failed: {error}")
 
     def disk_full(self, reason: str) -> DiskFullError:

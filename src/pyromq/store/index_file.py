@@ -105,15 +105,15 @@ class IndexFile:
             seconds = (stored_ms - begin_ms) // 1000
             entries.append(pack(key_hash, position, seconds if 0 <= seconds <= _SECONDS_MAX else 0, previous))
         data = b"".join(entries)
+        self._final_slots_crc, self.dirty = None, True
         self.file.write_at(self._entries_at + ENTRY.size * first, data)
         self.file.scatter(HEADER.size, heads)
         if first == 1:
             self.begin_ms, self.begin_position = begin_ms, positions[0]
-        self.end_ms, self.end_position = times_ms[-1], positions[-1]
+        self.end_ms, self.end_position = max(self.end_ms, *times_ms), positions[-1]
         self._used_slots, self.next_entry = used_slots, first + len(hashes)
         self._entries_crc = crc32(data, self._entries_crc)
         self.file.write_at(0, self._header())
-        self._final_slots_crc, self.dirty = None, True
 
     def _header(self) -> bytes:
         times = (self.begin_ms, self.end_ms, self.begin_position, self.end_position)

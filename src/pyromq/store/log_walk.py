@@ -10,6 +10,7 @@ from pyromq.wire.record import (
     Damage,
     NothingWritten,
     RecordFound,
+    Scanned,
     SegmentEnd,
     find_record_after,
     scan_record,
@@ -50,10 +51,11 @@ class LogWalk:
                 yield records
             if size >= _SCAN_BYTES // 2:
                 continue
-            match scan_record(segment.file.view, self.position - segment.base, self.position):
-                case RecordFound() as record:
-                    self.position += record.size
-                    yield [(self.position - record.size, record)]
+            if others := self._other_records(segment):
+                yield others
+            match self._look(segment):
+                case RecordFound():
+                    continue
                 case SegmentEnd():
                     self.position = segment.end
                 case NothingWritten() if self.position < self._durable_end:
@@ -66,9 +68,25 @@ class LogWalk:
                     self.reason = reason
                     return
 
+    def _look(self, segment: Segment) -> Scanned:
+        at, torn = self.position - segment.base, self.position >= self._durable_end
+        return scan_record(segment.file.view, at, self.position, may_be_torn=torn)
+
+    def _other_records(self, segment: Segment) -> list[Found]:
+        """Whole records that are not plain (of RocketMQ, IPv6, long topics), as many as one read would bring."""
+        found: list[Found] = []
+        end = self.position + _SCAN_BYTES
+        while self.position < end:
+            record = self._look(segment)
+            if not isinstance(record, RecordFound):
+                break
+            found.append((self.position, record))
+            self.position += record.size
+        return found
+
     def _pass_damage(self, segment: Segment, reason: str) -> None:
         """Go on at the next record, or where the log was durable."""
-        found = find_record_after(segment.file.view, self.position - segment.base, self.position)
+        found = find_record_after(segment.file.view, self.position + 1 - segment.base, self.position + 1)
         end = min(segment.base + found if found is not None else segment.end, self._durable_end)
         self.damaged.append(DamagedRange(self.position, end, reason))
         self.position = end

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,20 +21,19 @@ from typing import Self
 import msgspec
 
 from pyromq.clock import Clock, SystemClock
-from pyromq.errors import LocalProtocolError, StoreClosedError
+from pyromq.errors import LocalProtocolError, StoreClosedError, StoreError, StoreReadOnlyError
 from pyromq.model.names import validate_topic
-from pyromq.store.checkpoint import Checkpoint, note_flushed, save_checkpoint
 from pyromq.store.commit_log import CommitLog, FlushJob, TopicBytes
 from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
-from pyromq.store.disk import Disk, DiskFile, DiskLock, RealDisk
+from pyromq.store.disk import Disk, DiskLock, RealDisk
 from pyromq.store.dispatch import entry_tag
+from pyromq.store.durability import Durability, SealJob
 from pyromq.store.health import Health, cannot_open
 from pyromq.store.indexer import Indexer
 from pyromq.store.key_index import KeyIndex
 from pyromq.store.layout import Layout
 from pyromq.store.queue_reader import QueueReader
 from pyromq.store.recovery import Opened, Recovery
-from pyromq.store.seal import Seal, save_seal
 from pyromq.store.segments import SegmentList
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
@@ -54,25 +52,6 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     position: int
     offset: int
     size: int
-
-
-@dataclass(frozen=True, slots=True)
-class SealJob:
-    """Make everything up to ``seal.position`` durable, then say so: ``sync``, then ``save``, on any thread."""
-
-    seal: Seal
-    checkpoint: Checkpoint
-    files: tuple[DiskFile, ...]
-    disk: Disk
-    layout: Layout
-
-    def sync(self) -> None:
-        for file in self.files:
-            file.sync()
-
-    def save(self) -> None:
-        save_seal(self.disk, self.layout.root, self.seal)
-        save_checkpoint(self.disk, self.layout.checkpoint, self.checkpoint)
 
 
 class MessageStore:
@@ -96,9 +75,7 @@ class MessageStore:
         self._ladder_ms = settings.delay_ladder_ms
         self._turn_ms = 0  # one store time for everything staged together
         self.last_stored_ms = opened.report.last_stored_ms
-        self.sealed_position = 0
-        self._sealed_ms = self._noted = 0  # store time of the last seal; flushed position that recovery knows of
-        self._checkpoint_file: DiskFile | None = None
+        self._durability = Durability(self.log, self._queues, self.index, self._indexer, self.health, disk, layout)
 
     @classmethod
     def open(
@@ -153,6 +130,8 @@ class MessageStore:
 
     def append(self, drafts: Iterable[Draft]) -> list[Placed]:
         """Stage and commit some messages; all are stored or none. They are durable after ``flush``."""
+        if self._touched or self._indexer.staged:
+            raise LocalProtocolError("others have staged messages: commit them first")
         try:
             placed = [self.stage(draft) for draft in drafts]
         except BaseException:
@@ -168,7 +147,7 @@ class MessageStore:
         topic, properties = draft.topic, draft.properties
         queue = self._queues.get((topic, draft.queue_id)) or self._new_queue(topic, draft.queue_id)
         topic_bytes = self._topics.get(topic) or self._topic_bytes(topic)
-        stored_ms = self._turn_ms = self._turn_ms or self._clock.now_ms()
+        stored_ms = self._turn_ms or self._clock.now_ms()
         transaction = draft.sys_flag & TRANSACTION_MASK
         visible = not transaction or transaction == _COMMIT
         offset = queue.next_offset if visible else 0
@@ -176,7 +155,10 @@ class MessageStore:
             position, size = self.log.stage(draft, topic_bytes, offset, stored_ms)
         except OSError as error:  # the next segment could not be created; what is staged in the last one stands
             raise self.health.failed_write("a commit log file", error) from error
+        self._turn_ms = stored_ms
         if visible:
+            if not queue.next_offset:
+                self._queues[topic, draft.queue_id] = queue  # not before the log took its first message
             queue.stage(position, size, entry_tag(topic, properties, stored_ms, self._ladder_ms))
             self._touched.add(queue)
         if transaction != _ROLLBACK:
@@ -191,6 +173,9 @@ class MessageStore:
         if len(topics) != 1:
             raise LocalProtocolError(f"a batch has messages of one topic, this one has {len(topics)}")
         topic = topics.pop()
+        for queue_id in {draft.queue_id for draft in drafts}:
+            if (topic, queue_id) not in self._queues:
+                self._new_queue(topic, queue_id)  # for its checks
         try:
             self.log.reserve(drafts, self._topics.get(topic) or self._topic_bytes(topic))
         except OSError as error:
@@ -199,6 +184,10 @@ class MessageStore:
 
     def commit(self) -> None:
         """Write what is staged. Raises DiskFullError or UntrustedDiskError, and then nothing of it is stored."""
+        self._durability.notice_failure()
+        if not self.health.trusted:
+            self._drop_staged()
+            raise self.health.error()
         try:
             self.log.write_staged()
         except OSError as error:
@@ -215,6 +204,7 @@ class MessageStore:
     def write_entries(self) -> bool:
         """Write queue entries of committed messages; False when the disk refuses (they go on waiting)."""
         try:
+            self.log.wipe_remains()
             for queue in tuple(self._behind):
                 queue.write_staged()
                 self._behind.discard(queue)
@@ -257,141 +247,129 @@ class MessageStore:
         if not 0 <= queue_id <= QUEUE_ID_MAX:
             raise LocalProtocolError(f"queue id {queue_id} of topic {topic} is outside [0, {QUEUE_ID_MAX}]")
         folder, bytes_per_file = self.layout.queue(topic, queue_id), self.settings.queue_file_entries * ENTRY_BYTES
-        queue = ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, []))
-        self._queues[topic, queue_id] = queue
-        return queue
+        return ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, []))
 
     # --- durability ---
 
+    @property
+    def sealed_position(self) -> int:
+        return self._durability.sealed_position
+
     def flush(self) -> None:
         """Make everything committed durable, on this thread. Raises UntrustedDiskError."""
-        if job := self.log.flush_job():
-            try:
-                job.run()
-            except OSError as error:
-                raise self.flush_failed(error) from error
-            self.flush_done(job)
+        self._durability.flush()
 
     def flush_job(self) -> FlushJob | None:
         """What a worker thread has to sync for all who wait now; hand it to ``flush_done`` or ``flush_failed``."""
-        return self.log.flush_job() if self.health.trusted else None
+        return self._durability.flush_job()
 
-    def flush_done(self, job: FlushJob) -> None:
-        if self.health.trusted:
-            self.log.flush_done(job)
+    def flush_done(self, job: FlushJob) -> bool:
+        """True when it counts; False when the store became untrusted in the meantime."""
+        return self._durability.flush_done(job)
 
-    def flush_failed(self, error: OSError) -> Exception:
+    def flush_failed(self, error: Exception) -> StoreReadOnlyError:
         """The error for everybody who waited; the store is read-only from now on."""
-        return self.health.untrust(f"flushing the commit log from position {self.log.flushed} on failed: {error}")
+        return self._durability.flush_failed(error)
 
     def note_flushed(self) -> None:
         """Let recovery know up to where the log is durable, between two seals; call it every second or so."""
-        if self.log.flushed > self._noted and self.health.trusted:
-            try:
-                if self._checkpoint_file is None:
-                    self._checkpoint_file = self._disk.open(self.layout.checkpoint)
-                note_flushed(self._checkpoint_file, self._checkpoint(self.log.flushed))
-            except OSError as error:
-                logger.warning("flushed position not noted: reason=%s", error)
-            self._noted = self.log.flushed
-
-    def _checkpoint(self, flushed: int) -> Checkpoint:
-        sealed_ms = self._sealed_ms  # RocketMQ trusts queues and index up to these times: only a seal moves them
-        return Checkpoint(sealed_ms, sealed_ms, sealed_ms, flushed, flushed)
+        self._durability.note_flushed()
 
     def seal_job(self, *, clean: bool = False) -> SealJob | None:
-        """What a worker thread has to do to seal everything committed; None when the disk does not take it.
+        """A seal of everything committed, for a worker: ``sync``, then ``save`` once the log is flushed that far.
 
-        The index may lag behind, but after a clean stop it does not.
+        None when the disk does not take what has to be written first. After a clean stop the index is complete.
         """
         if not self.health.trusted or not self.write_entries() or (clean and not self.index_keys()):
             return None
-        log_job = self.log.flush_job()
-        files = list(log_job.files) if log_job else []
-        for queue in self._queues.values():
-            files += [segment.file for segment in queue.dirty_segments()]
-            queue.dirty.clear()
-        for file in self.index.files:
-            if file.dirty:
-                files.append(file.file)
-                file.dirty = False
-        stored_ms, end = self.last_stored_ms, self.log.end
-        seal = Seal(
-            position=end,
-            index_position=self._indexer.position,
-            clean=clean,
-            stored_ms=stored_ms,
-            queues={f"{topic}/{queue_id}": queue.seals() for (topic, queue_id), queue in self._queues.items()},
-            index=self.index.seals(closing=clean),
-        )
-        return SealJob(
-            seal, Checkpoint(stored_ms, stored_ms, stored_ms, end, end), tuple(files), self._disk, self.layout
-        )
+        return self._durability.seal_job(clean=clean, stored_ms=self.last_stored_ms)
+
+    def seal_done(self, job: SealJob, error: OSError | None, *, synced: bool) -> None:
+        """How a worker's ``sync`` or ``save`` ended."""
+        if error is None:
+            self._durability.seal_saved(job)
+        elif synced:
+            self._durability.seal_not_saved(error)
+        else:
+            self._durability.seal_not_synced(error)
 
     def seal(self, *, clean: bool = False) -> bool:
-        """Seal on this thread, so that recovery need not look at anything committed up to now."""
+        """Seal on this thread, so that recovery need not look at anything committed up to now.
+
+        False when the disk refuses, or while a flush is under way on another thread.
+        """
         job = self.seal_job(clean=clean)
-        if job is None:
-            return False
-        try:
-            job.sync()
-        except OSError as error:
-            self.health.untrust(f"flushing failed: {error}")
-            return False
-        self.flush_done(FlushJob(job.seal.position, ()))
-        try:
-            job.save()
-        except OSError as error:
-            self.health.failed_write("the seal", error)
-            return False
-        self.sealed_position, self._sealed_ms, self._noted = job.seal.position, job.seal.stored_ms, job.seal.position
-        if self._checkpoint_file is not None:  # a new file took its name
-            self._checkpoint_file.close()
-            self._checkpoint_file = None
-        return True
+        return job is not None and self._durability.seal_now(job)
 
     # --- the end ---
 
     def delete_topic(self, topic: str) -> None:
-        """Remove the queues of a topic; a topic made anew under this name starts at offset 0."""
-        for key in [key for key in self._queues if key[0] == topic]:
-            queue = self._queues.pop(key)
-            self._behind.discard(queue)
-            queue.remove_files()
-            self._disk.remove_folder(self.layout.queue(*key))
-        if self._disk.exists(self.layout.queues / topic):
-            self._disk.remove_folder(self.layout.queues / topic)
-        self._topics.pop(topic, None)
-        self.seal()
+        """Remove the queues of a topic; a topic made anew under this name starts at offset 0.
 
-    def delete_oldest(self, count: int) -> None:
-        """Remove the oldest commit log files, never the one being written, and what was derived from them."""
-        for _ in range(min(count, len(self.log.segments) - 1)):
-            logger.info("commit log file deleted: path=%s", self.log.segments.first.path)
-            self.log.segments.remove_first()
-        for queue in self._queues.values():
-            queue.forget_before(self.log.first)
-        self.index.forget_before(self.log.first)
+        Raises StoreReadOnlyError when the deletion cannot be recorded, and then nothing was deleted.
+        """
+        if self._touched:
+            raise LocalProtocolError("others have staged messages: commit them first")
+        self._durability.record_deletion(topic)
+        keys = [key for key in self._queues if key[0] == topic]
+        self._topics.pop(topic, None)
+        try:
+            for key in keys:
+                queue = self._queues.pop(key)
+                self._behind.discard(queue)
+                queue.remove_files()
+                self._remove_if_empty(self.layout.queue(*key))
+            self._remove_if_empty(self.layout.queues / topic)
+        except OSError as error:  # what is left of its files is dropped by the next opening
+            logger.warning("files of a deleted topic are left: topic=%s reason=%s", topic, error)
+
+    def _remove_if_empty(self, folder: Path) -> None:
+        if self._disk.exists(folder) and not self._disk.names(folder):
+            self._disk.remove_folder(folder)
+            self._disk.sync_folder(folder.parent)
+
+    def delete_oldest(self, count: int) -> int:
+        """Remove the oldest commit log files and what was derived from them; returns how many.
+
+        Only files that are sealed go: recovery could not tell how far their queues had come. The file being written
+        always stays. Raises StoreError when one cannot be removed.
+        """
+        segments, removed = self.log.segments, 0
+        if len(segments) > 1 and segments.first.end > self.sealed_position:
+            self.seal()
+        try:
+            while removed < count and len(segments) > 1 and segments.first.end <= self.sealed_position:
+                path = segments.first.path
+                segments.remove_first()
+                logger.info("commit log file deleted: path=%s", path)
+                removed += 1
+            for queue in self._queues.values():
+                queue.forget_before(self.log.first)
+            self.index.forget_before(self.log.first)
+        except OSError as error:
+            raise StoreError(f"an expired file could not be removed: {error}") from error
+        return removed
 
     def close(self) -> None:
         """Seal, mark the stop as clean and release the folder. A store that could not seal is left as after a crash."""
         if isinstance(self.health.error(), StoreClosedError):
             return
         self._drop_staged()
-        if self.seal(clean=True):
+        clean = self.seal(clean=True)
+        if clean:
             try:
                 self._disk.remove(self.layout.abort)
                 self._disk.sync_folder(self.layout.root)
             except OSError as error:
                 self.health.failed_write("the end of the clean stop", error)
-        if not self.health.writable:
+                clean = False
+        if not clean:
             logger.error("store closed as after a crash: path=%s reason=%s", self.layout.root, self.health.error())
         self._release()
 
     def _release(self) -> None:
         self.health.close()
-        if self._checkpoint_file is not None:
-            self._checkpoint_file.close()
+        self._durability.close()
         self.log.segments.close()
         self.index.close()
         for queue in self._queues.values():

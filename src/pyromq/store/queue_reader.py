@@ -7,6 +7,7 @@ not look at (they are older than the seal) are verified before they are served.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
@@ -20,6 +21,7 @@ from pyromq.wire.record import Record, decode_record
 
 logger = logging.getLogger(__name__)
 
+_NEWEST_ENTRIES = 64
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
 
@@ -50,6 +52,10 @@ class QueueReader:
         visible = self._visible_end()
         if visible >= self._log.end:
             return queue.end
+        newest = max(queue.first, queue.end - _NEWEST_ENTRIES)  # what is not flushed yet is among the newest
+        entries = queue.entries(newest, _NEWEST_ENTRIES)
+        if entries and len(entries) == queue.end - newest and entries[0].position + _real_size(entries[0]) <= visible:
+            return newest + bisect_right(entries, visible, key=lambda entry: entry.position + _real_size(entry))
         return queue.search(lambda entry: entry.position + _real_size(entry) > visible)
 
     def offset_by_time(self, topic: str, queue_id: int, stored_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
@@ -186,7 +192,7 @@ class QueueReader:
                 continue
             try:
                 record = self._log.verify(position)
-            except CorruptRecordError:
+            except (CorruptRecordError, PositionOutOfRangeError):
                 continue
             in_time = begin_ms <= record.stored_ms <= end_ms
             if in_time and record.topic == wanted_topic and wanted_key in message_keys(record.properties):

@@ -36,11 +36,19 @@ from pyromq.store.log_walk import DamagedRange, LogWalk
 from pyromq.store.seal import Seal, load_seal
 from pyromq.store.segments import Segment, SegmentList
 from pyromq.store.settings import StoreSettings
-from pyromq.wire.record import RECORD_OVERHEAD_BYTES, RecordFound, SegmentEnd, is_visible, scan_record
+from pyromq.wire.record import (
+    RECORD_OVERHEAD_BYTES,
+    RecordFound,
+    SegmentEnd,
+    has_checksum,
+    is_visible,
+    scan_record,
+)
 
 logger = logging.getLogger(__name__)
 
 Queues = dict[tuple[str, int], ConsumeQueue]
+_UNCHECKED_GAP_MAX = 4_096
 _NOWHERE = 1 << 63  # as if a queue had everything: records with an impossible topic have none
 _COPY_BYTES = 1 << 20
 
@@ -104,6 +112,7 @@ class Recovery:
         clean = not disk.exists(self._layout.abort)
         stored_ms = self._seal.stored_ms if self._seal else 0
         self._report = RecoveryReport(clean=clean, sealed=self._seal is not None, last_stored_ms=stored_ms)
+        self._noted = load_flushed(disk, self._layout.checkpoint)  # the log was flushed up to here, if not further
         self._note_short_end()
         self._segments = SegmentList.load(disk, self._layout.commit_log, settings.segment_bytes)
         if self._seal is not None and not seal_fits(self._segments, self._seal.position):
@@ -130,8 +139,9 @@ class Recovery:
             if segment.end > start:
                 segment.file.sync()  # a killed process leaves records in the page cache that were never flushed
         self._log.open_at(end, trusted_from=start)
-        for queue in self._queues.values():
+        for (topic, queue_id), queue in self._queues.items():
             queue.forget_before(self._log.first)
+            self._keep_offsets(queue, f"{topic}/{queue_id}", end)
         self._report.scanned_from, self._report.end = start, end
         self._log_report()
         return Opened(self._log, self._queues, self._index, min(self._index_from, end), self._report)
@@ -139,11 +149,9 @@ class Recovery:
     # --- what is there ---
 
     def _restore_missing_end(self) -> None:
-        """Put empty files where the seal says the log once was, so that positions and offsets are not used twice."""
-        if self._seal is None or not self._seal.position:
-            return
-        position = self._seal.position
-        while not len(self._segments) or self._segments.last.end < position:
+        """Put empty files where the log is known to have been, so that positions and offsets are not used twice."""
+        position = max(self._seal.position if self._seal else 0, self._noted)
+        while position and (not len(self._segments) or self._segments.last.end < position):
             at = self._segments.last.end if len(self._segments) else position - 1
             segment = self._segments.get_or_create(at)
             lost = DamagedRange(segment.base, min(segment.end, position), f"{segment.path.name} was missing")
@@ -152,11 +160,12 @@ class Recovery:
     def _note_short_end(self) -> None:
         """Report what the last file of the log lost if it is shorter than the seal says; loading fills it up."""
         names = self._disk.names(self._layout.commit_log)
-        if self._seal is None or not names or not names[-1].isdecimal():
+        position = max(self._seal.position if self._seal else 0, self._noted)
+        if not names or not names[-1].isdecimal():
             return
         end = int(names[-1]) + self._disk.size_of(self._layout.commit_log / names[-1])
-        if int(names[-1]) < end < self._seal.position:
-            self._report.damaged.append(DamagedRange(end, self._seal.position, f"{names[-1]} was cut short"))
+        if int(names[-1]) < end < position and end < int(names[-1]) + self._settings.segment_bytes:
+            self._report.damaged.append(DamagedRange(end, position, f"{names[-1]} was cut short"))
 
     def _load_queues(self) -> None:
         bytes_per_file = self._settings.queue_file_entries * ENTRY_BYTES
@@ -173,13 +182,14 @@ class Recovery:
             self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, segments)
 
     def _trust_seal(self, seal: Seal) -> None:
-        self._durable = max(seal.position, load_flushed(self._disk, self._layout.checkpoint))
+        self._durable = max(seal.position, self._noted)
         self._rescan_from.append(seal.position)
         for name in seal.queues.keys() - {f"{topic}/{queue_id}" for topic, queue_id in self._queues}:
             topic, _, number = name.rpartition("/")
             self._queues[topic, int(number)] = self._new_queue(topic, int(number))
         for (topic, queue_id), queue in self._queues.items():
-            if not queue.open_sealed(seal.queues.get(f"{topic}/{queue_id}", []), self._log.first):
+            seals = seal.queues.get(f"{topic}/{queue_id}", [])
+            if not queue.open_sealed(seals, self._log.first, self._durable):
                 self._report.rebuilt.append(f"consumequeue {topic}/{queue_id}")
                 self._rescan_from.append(max(0, queue.covered_end - 1))
         if removed := self._index.open_sealed(seal.index, self._log.first):
@@ -201,7 +211,7 @@ class Recovery:
             durable = segment.base <= queues_end if self._report.clean else 0 < first.stored_ms <= checkpoint.safe_ms
             if durable:
                 start = segment.base
-        self._durable = queues_end if self._report.clean else start
+        self._durable = max(queues_end if self._report.clean else start, self._noted)
         self._rescan_from.append(start)
         for (topic, queue_id), queue in self._queues.items():
             if not queue.open_unsealed(start):
@@ -248,34 +258,53 @@ class Recovery:
             target = targets.get((record.topic, record.queue_id)) or self._target(position, record)
             if position >= target.covered and (not record.sys_flag or is_visible(record.sys_flag)):
                 queue = target.queue
-                if record.offset != queue.next_offset and not self._bridge_gap(queue, position, record.offset):
+                if record.offset != queue.next_offset and not self._bridge_gap(queue, position, record):
                     continue
                 tag = entry_tag(target.topic, record.properties, record.stored_ms, ladder_ms)
                 queue.stage(position, record.size, tag)
         for target in targets.values():
             target.queue.write_staged()
 
-    def _bridge_gap(self, queue: ConsumeQueue, position: int, offset: int) -> bool:
-        """Make ``offset`` the next one of a queue: what lies between was lost, or belongs to an earlier life of it.
+    def _bridge_gap(self, queue: ConsumeQueue, position: int, record: RecordFound) -> bool:
+        """Make the record's offset the next one of a queue; False when that offset cannot be right.
 
-        False for an offset that no log of this size can have reached: then the record is not what was written.
+        What lies between was lost, or belongs to an earlier life of the topic. A record without checksum may have a
+        wrong offset, so not everything is believed of it.
         """
         queue.write_staged()
-        if offset - queue.next_offset > position // RECORD_OVERHEAD_BYTES and queue.next_offset:
-            lost = DamagedRange(position, position, f"it claims offset {offset} of {queue.topic}/{queue.queue_id}")
-            self._report.damaged.append(lost)
+        offset, checked = record.offset, has_checksum(record.properties)
+        gap = offset - queue.next_offset
+        gap_max = position // RECORD_OVERHEAD_BYTES if checked else _UNCHECKED_GAP_MAX
+        goes_back = gap < 0 and not (checked or offset == 0)
+        if offset < 0 or goes_back or (gap > gap_max and queue.next_offset):
+            reason = f"it claims offset {offset} of {queue.topic}/{queue.queue_id}"
+            self._report.damaged.append(DamagedRange(position, position + record.size, reason))
             return False
-        if offset < queue.next_offset or queue.next_offset == 0:
+        if gap < 0 or queue.next_offset == 0:
             queue.restart_at(offset)  # the topic was deleted and made again, or its older files are gone
         else:
-            queue.stage_filler(offset - queue.next_offset, position)
+            queue.fill_up_to(offset, position)
         return True
+
+    def _keep_offsets(self, queue: ConsumeQueue, name: str, log_end: int) -> None:
+        """A queue that once had so many messages never gives their offsets again, even if nothing is left of them."""
+        seals = self._seal.queues.get(name) if self._seal else None
+        once = max(((seal.base + seal.used_bytes) // ENTRY_BYTES for seal in seals or ()), default=0)
+        once = max(once, queue.claimed_end)
+        if queue.next_offset >= once:
+            return
+        if queue.end > queue.first:
+            queue.fill_up_to(once, log_end)
+        else:
+            queue.restart_at(once)
 
     def _target(self, position: int, record: RecordFound) -> _Target:
         topic = record.topic.decode("utf-8", "replace")
         queue = self._queues.get((topic, record.queue_id))
-        if queue is None and self._seal is not None and position < self._seal.position:
-            # The seal does not know the queue: the topic was deleted. Behind the seal it may have been made again.
+        seal = self._seal
+        unsealed = seal is not None and f"{topic}/{record.queue_id}" not in seal.queues
+        if seal is not None and (position < seal.deleted.get(topic, 0) or (unsealed and position < seal.position)):
+            # The topic was deleted; behind that, or behind the seal, it may have been made again.
             return _Target(topic, self._new_queue(topic, record.queue_id), _NOWHERE)
         if queue is None:
             queue = self._new_queue(topic, record.queue_id)

@@ -31,6 +31,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
     stored_ms: int = 0
     queues: dict[str, list[QueueSeal]] = {}  # by "topic/queue id"
     index: list[IndexSeal] = []
+    deleted: dict[str, int] = {}  # topics deleted since, with the end of the log at that moment
 
 
 def load_seal(disk: Disk, root: Path) -> Seal | None:

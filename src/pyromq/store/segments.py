@@ -102,16 +102,17 @@ class SegmentList:
         return segment
 
     def remove_first(self) -> None:
-        self._remove(self._segments.pop(0))
+        """On OSError the file is still there, and still listed."""
+        self._remove(0)
 
     def remove_from(self, at: int) -> None:
         """Remove every file that starts at ``at`` or later."""
         while self._segments and self._segments[-1].base >= at:
-            self._remove(self._segments.pop())
+            self._remove(-1)
 
-    def _remove(self, segment: Segment) -> None:
-        segment.close()
-        self._disk.remove(segment.path)
+    def _remove(self, number: int) -> None:
+        self._disk.remove(self._segments[number].path)
+        self._segments.pop(number).close()
         self._disk.sync_folder(self.folder)
 
     def close(self) -> None:

@@ -1,12 +1,13 @@
 """What a store needs from time to time: flush pacing, index, seals, retention, a look at the disk.
 
-The owner calls ``tick`` every few hundred milliseconds; each duty knows when it is due. Everything runs on the owner's
-thread unless it takes the jobs (``flush_job``, ``seal_job``) elsewhere itself.
+The owner calls ``tick`` every few hundred milliseconds; each duty knows when it is due. An owner with worker threads
+hands in ``flush`` and ``seal`` that start the store's jobs there; otherwise they run where ``tick`` does.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime
 
 from pyromq.clock import Clock
@@ -25,8 +26,17 @@ _FREE_BYTES_MIN = 16 << 20  # less free space than this does not count as "space
 class Upkeep:
     """Duties of one open store."""
 
-    def __init__(self, store: MessageStore, disk: Disk, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        disk: Disk,
+        clock: Clock,
+        *,
+        flush: Callable[[], object] | None = None,
+        seal: Callable[[], object] | None = None,
+    ) -> None:
         self._store, self._disk, self._clock = store, disk, clock
+        self._flush, self._seal = flush or store.flush, seal or store.seal
         now = clock.monotonic_ms()
         self._flushed_at = self._sealed_at = self._retained_at = now
         self._looked_at = now - _DISK_LOOK_MS
@@ -38,12 +48,13 @@ class Upkeep:
             self._looked_at = now
             self._look_at_disk()
             self._store.note_flushed()
+            self._delete_by_force()
         if self._store.settings.flush is Flush.ASYNC:
             self._flush_if_due(now)
         if self._store.health.writable:
             self._store.index_keys(everything=False)
             self._seal_if_due(now)
-        if now - self._retained_at >= _RETENTION_MS or self.disk_state in (DiskState.FORCE_CLEAN, DiskState.FULL):
+        if now - self._retained_at >= _RETENTION_MS:
             self._retained_at = now
             self.delete_expired()
 
@@ -61,22 +72,29 @@ class Upkeep:
         since = now - self._flushed_at
         enough = waiting >= settings.flush_bytes_min and since >= settings.flush_interval_ms
         if self._store.health.trusted and waiting and (enough or since >= settings.flush_thorough_ms):
-            self._store.flush()
+            self._flush()
             self._flushed_at = now
 
     def _seal_if_due(self, now: int) -> None:
         settings, new_bytes = self._store.settings, self._store.log.end - self._store.sealed_position
         due = now - self._sealed_at >= settings.seal_interval_ms or new_bytes >= settings.seal_bytes
         if new_bytes and due:
-            self._store.seal()
+            self._seal()
             self._sealed_at = now
 
-    def delete_expired(self) -> int:
-        """Delete commit log files by age, hour and disk ratio, then what was derived from them; returns how many."""
-        store, now_ms = self._store, self._clock.now_ms()
+    def _delete_by_force(self) -> None:
+        """Delete the oldest files, expired or not, one after the other, until the disk has room again."""
+        for _ in range(self._store.settings.delete_files_max):
+            if self.disk_state not in (DiskState.FORCE_CLEAN, DiskState.FULL) or not self._store.delete_oldest(1):
+                return
+            self._look_at_disk()
+
+    def delete_expired(self, *, at_any_hour: bool = False) -> int:
+        """Delete commit log files by age and hour, then what was derived from them; returns how many."""
+        store, now_ms, state = self._store, self._clock.now_ms(), self.disk_state
+        if at_any_hour or state is not DiskState.FINE:
+            state = DiskState.CLEAN  # what goes by force went when the disk was looked at
         files = [KeptFile(segment.path, self._disk.modified_ms(segment.path)) for segment in store.log.segments]
         hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour
-        count = count_to_delete(files, now_ms=now_ms, local_hour=hour, state=self.disk_state, settings=store.settings)
-        if count:
-            store.delete_oldest(count)
-        return count
+        count = count_to_delete(files, now_ms=now_ms, local_hour=hour, state=state, settings=store.settings)
+        return store.delete_oldest(count) if count else 0

@@ -13,6 +13,7 @@ import msgspec
 
 from pyromq.model.queue import QueueId
 from pyromq.wire import java_json
+from pyromq.wire.heartbeat import Subscription
 from pyromq.wire.java_json import Long
 
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -67,6 +68,15 @@ class AssignmentAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     message_queue_assignments: tuple[QueueAssignment, ...] = ()
 
 
+class RequestMode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a group fetches a topic (RocketMQ: SetMessageRequestModeRequestBody)."""
+
+    topic: str
+    consumer_group: str
+    mode: str = "PULL"
+    pop_share_queue_num: int = 0
+
+
 # --- statistics ----------------------------------------------------------------------------------------------------
 
 
@@ -99,7 +109,57 @@ class TopicStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     topic_put_tps: float = 0.0
 
 
+class BrokerConsumeStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Every group of a broker in every topic it consumes (RocketMQ: ConsumeStatsList); one map per group."""
+
+    broker_addr: str = ""
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
+    total_diff: Long = 0
+    total_inflight_diff: Long = 0
+
+
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """What a counter did in a window (RocketMQ: BrokerStatsItem); ``avgpt`` is the average per call."""
+
+    sum: Long = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class StatsData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One counter in its three windows (RocketMQ: BrokerStatsData)."""
+
+    stats_minute: Growth = Growth()
+    stats_hour: Growth = Growth()
+    stats_day: Growth = Growth()
+
+
+class QueueEntryView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An entry of a consume queue, and whether the group's filter takes it (RocketMQ: ConsumeQueueData)."""
+
+    physic_offset: Long
+    physic_size: int
+    tags_code: Long
+    eval: bool = True
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A stretch of a consume queue (RocketMQ: QueryConsumeQueueResponseBody)."""
+
+    subscription_data: Subscription | None = None
+    filter_data: str | None = None
+    queue_data: list[QueueEntryView] = []
+    max_queue_index: Long = 0
+    min_queue_index: Long = 0
+
+
 # --- offsets -------------------------------------------------------------------------------------------------------
+
+
+class CorrectionOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """By queue number, the smallest offset that other groups stand at (RocketMQ: QueryCorrectionOffsetBody)."""
+
+    correction_offsets: dict[int, Long] = {}
 
 
 class ResetOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

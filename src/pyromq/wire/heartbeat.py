@@ -116,6 +116,7 @@ class ConsumerConnections(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
     message_model: MessageModel = MessageModel.CLUSTERING
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    disagreeing_client_ids: tuple[str, ...] | None = None  # ours, Java passes it over: who subscribes to something else
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:

@@ -53,6 +53,7 @@ _WORD = 0x7FFFFFFF
 _TRANSACTION, _COMMIT = TRANSACTION_MASK, int(SysFlag.COMMIT)  # plain ints: IntFlag arithmetic is too slow per message
 _is_log_magic = re.compile(rb"\xda\xa3\x20[\xa7\xab]").finditer
 _SEARCH_BYTES = 1 << 20
+_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -191,15 +192,23 @@ def _without_checksum(properties: bytes) -> bytes:
     return b"\x02".join([item for item in properties.split(b"\x02") if not item.startswith(_CHECKSUM_NAME)])
 
 
+def has_checksum(properties: bytes) -> bool:
+    """True when stored properties end in a checksum."""
+    return properties[-CHECKSUM_BYTES:].startswith(_CHECKSUM_NAME)
+
+
 def checksum_property(crc: int) -> bytes:
     """The checksum as the 20 last bytes of a record."""
     return _CHECKSUM_NAME + (b"%010d" % (crc & _WORD))[::-1] + b"\x02"
 
 
-def scan_record(data: memoryview, start: int, position: int, *, verify: bool = True) -> Scanned:
+def scan_record(
+    data: memoryview, start: int, position: int, *, verify: bool = True, may_be_torn: bool = False
+) -> Scanned:
     """What lies at ``start`` of a segment, whose byte ``start`` has log address ``position``.
 
-    Nothing is believed: lengths must add up, the record must know its own address, checksums must match.
+    Nothing is believed: lengths must add up, the record must know its own address, checksums must match. A record
+    without checksum that ``may_be_torn`` must not end in zeros, unless another record follows it.
     """
     end = len(data)
     if end - start < BLANK_BYTES:
@@ -238,6 +247,9 @@ def scan_record(data: memoryview, start: int, position: int, *, verify: bool = T
         body = data[body_start : body_start + body_bytes]
         if reason := _checksum_damage(data[start:record_end], body, crc, properties):
             return Damage(reason)
+        torn = may_be_torn and properties.endswith(b"\0")
+        if torn and bytes(data[record_end + 4 : record_end + 8]) not in _MAGICS:
+            return Damage("its properties end in zeros: their end was never written")
     topic = bytes(data[topic_start : topic_start + topic_bytes])
     return RecordFound(total, queue_id, offset, sys_flag, stored_ms, topic, properties)
 
@@ -282,8 +294,6 @@ def _checksum_damage(record: memoryview, body: memoryview, body_crc: int, proper
     trailer = properties[-CHECKSUM_BYTES:]
     if _resembles_checksum(trailer):
         return "" if trailer == checksum_property(crc32(record[:-CHECKSUM_BYTES])) else "its checksum does not match"
-    if trailer.endswith(b"\0"):
-        return "its properties end in zeros: their end was never written"
     if body and crc32(body) & _WORD != body_crc:
         return "the CRC of its body does not match"
     return ""

@@ -103,7 +103,7 @@ def test_headers_are_frozen_hold_scalars_and_stay_out_of_the_garbage_collectors_
         ),
         (
             producer.SendResponseHeader,
-            "msgId queueId queueOffset transactionId batchUniqId recallHandle MSG_REGION TRACE_ON",
+            "msgId queueId queueOffset transactionId batchUniqId recallHandle MSG_REGION TRACE_ON ON_DISK",
         ),
         (
             consumer.PullHeader,

@@ -15,7 +15,7 @@ from pyromq.store.check.report import Findings, IndexCheck, LogCheck, QueuesChec
 from pyromq.store.dispatch import entry_tag
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.flags import SysFlag
-from pyromq.wire.properties import message_keys
+from pyromq.wire.properties import find_property, message_keys
 from pyromq.wire.record import RecordFound, is_indexed, is_visible
 
 QueueKey = tuple[str, int]
@@ -51,8 +51,9 @@ class DerivedCheck:
     def add(self, position: int, record: RecordFound) -> None:
         if is_visible(record.sys_flag):
             self._add_entry(position, record)
-        if is_indexed(record.sys_flag) and (keys := message_keys(record.properties)):
-            self._index.add(position, record.topic, keys)
+        if is_indexed(record.sys_flag):
+            keys, tag = message_keys(record.properties), find_property(record.properties, b"TAGS")
+            self._index.add(position, record.topic, keys, tag)
 
     def _add_entry(self, position: int, record: RecordFound) -> None:
         topic = self._topics.get(record.topic)

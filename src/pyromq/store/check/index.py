@@ -147,6 +147,7 @@ class IndexComparison:
     """Takes the keys of every record in log order and walks along the entries that recovery would keep.
 
     Keys of records at ``add_from`` and later are added when the store is opened; those before have to be there.
+    RocketMQ from 5.4 on also indexes a message's tag, as ``topic#T#tag`` behind its keys: that may be there or not.
     """
 
     def __init__(
@@ -162,14 +163,17 @@ class IndexComparison:
         self._add_from, self._log_first, self._damaged = add_from, log_first, damaged
         self._texts: list[bytes] = []
         self._positions: list[int] = []
+        self._optional: list[bool] = []
         self._walk = self._entries()
         self._current = next(self._walk, None)
         self._entry_count = self._missing = self._extra = self._to_add = 0
 
-    def add(self, position: int, topic: bytes, keys: list[bytes]) -> None:
+    def add(self, position: int, topic: bytes, keys: list[bytes], tag: bytes | None = None) -> None:
         if position < self._add_from:
-            self._texts += [topic + b"#" + key for key in keys]
-            self._positions += [position] * len(keys)
+            tag_keys = [b"T#" + tag] if tag else []
+            self._texts += [topic + b"#" + key for key in (*keys, *tag_keys)]
+            self._positions += [position] * (len(keys) + len(tag_keys))
+            self._optional += [False] * len(keys) + [True] * len(tag_keys)
             if len(self._texts) >= _BATCH_KEYS:
                 self._compare()
         else:
@@ -187,14 +191,14 @@ class IndexComparison:
 
     def _compare(self) -> None:
         wanted = zip(key_hashes(self._texts), self._positions, strict=True)
-        for expected in wanted:
+        for expected, is_optional in zip(wanted, self._optional, strict=True):
             while self._current is not None and self._current[1] < expected[1]:
                 self._pass_over(self._current)
             if self._current == expected:
                 self._advance()
-            else:
+            elif not is_optional:
                 self._missing += 1
-        self._texts, self._positions = [], []
+        self._texts, self._positions, self._optional = [], [], []
 
     def _pass_over(self, entry: tuple[int, int]) -> None:
         if entry[1] >= self._log_first and not self._damaged.holds(entry[1]):

@@ -115,7 +115,7 @@ class LogScan:
     ) -> None:
         position, end, told = base, base + len(data), base
         while position < end:
-            found = scan_record(data, position - base, position)
+            found = scan_record(data, position - base, position, may_be_torn=position >= self._durable)
             if isinstance(found, RecordFound):
                 tally.records += 1
                 tally.record_bytes += found.size
@@ -132,7 +132,7 @@ class LogScan:
                     self._end = position
                     self._reason = _BEHIND_END if isinstance(found, NothingWritten) else reason
                     return
-                after = find_record_after(data, position - base, position)
+                after = find_record_after(data, position + 1 - base, position + 1)
                 lost_end = min(end if after is None else base + after, self._durable)
                 tally.damaged_bytes += lost_end - position
                 self._lose(position, lost_end, reason)

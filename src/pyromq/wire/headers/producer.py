@@ -56,6 +56,7 @@ class SendResponseHeader(Header, frozen=True, kw_only=True):
     recall_handle: str | None = None
     region: str | None = msgspec.field(name="MSG_REGION", default=None)
     trace_on: str | None = msgspec.field(name="TRACE_ON", default=None)
+    on_disk: str | None = msgspec.field(name="ON_DISK", default=None)  # ours: "false" when the answer came before fsync
 
 
 class EndTransactionHeader(Header, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ class ResetOffsetHeader(Header, frozen=True, kw_only=True):
     is_force: bool = False
     queue_id: Int32 = -1  # -1: all
     offset: Int64 | None = None
+    push_to_clients: bool | None = None  # ours, others pass it over: reset connected clients at once too
 
 
 class ConsumerRunningInfoHeader(Header, frozen=True, kw_only=True):

@@ -1,0 +1,220 @@
+"""What is durable, and who says so: flushes of the log, seals, the note between two seals, deletions of topics.
+
+A flush may run on a worker thread. While it does, nobody else syncs the log: the kernel reports a failed write-back
+only once, and a second fsync that succeeds proves nothing. A seal therefore leaves the log to the flushes. It has two
+steps for a worker, ``sync`` of derived files and ``save`` of the seal, and between them waits until the log is flushed
+as far as the seal says.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+
+import msgspec
+
+from pyromq.errors import StoreError, StoreReadOnlyError
+from pyromq.store.checkpoint import Checkpoint, note_flushed, save_checkpoint
+from pyromq.store.commit_log import CommitLog, FlushJob
+from pyromq.store.consume_queue import ConsumeQueue
+from pyromq.store.disk import Disk, DiskFile
+from pyromq.store.health import Health
+from pyromq.store.indexer import Indexer
+from pyromq.store.key_index import KeyIndex
+from pyromq.store.layout import Layout
+from pyromq.store.seal import Seal, save_seal
+
+logger = logging.getLogger(__name__)
+
+
+class SealFile:
+    """The seal on disk; one writer at a time, and a deletion makes seals that were decided before it worthless."""
+
+    def __init__(self, disk: Disk, layout: Layout) -> None:
+        self._disk, self._layout = disk, layout
+        self._lock = threading.Lock()
+        self.generation = 0
+
+    def save(self, seal: Seal, checkpoint: Checkpoint, generation: int) -> bool:
+        """False when the seal is out of date. Raises OSError."""
+        with self._lock:
+            if generation != self.generation:
+                return False
+            save_seal(self._disk, self._layout.root, seal)
+            save_checkpoint(self._disk, self._layout.checkpoint, checkpoint)
+            return True
+
+    def save_deletion(self, seal: Seal) -> None:
+        with self._lock:
+            self.generation += 1
+            save_seal(self._disk, self._layout.root, seal)
+
+
+class SealJob:
+    """One seal on its way: ``sync``, then ``save`` once the log is flushed up to ``seal.position``; on any thread."""
+
+    def __init__(self, file: SealFile, seal: Seal, files: list[DiskFile]) -> None:
+        self._file, self.seal, self._files = file, seal, files
+        self._generation = file.generation
+        ms, end = seal.stored_ms, seal.position
+        self._checkpoint = Checkpoint(ms, ms, ms, end, end)
+
+    def sync(self) -> None:
+        for file in self._files:
+            file.sync()
+
+    def save(self) -> bool:
+        return self._file.save(self.seal, self._checkpoint, self._generation)
+
+
+class Durability:
+    """Owned by the store, on its thread."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: Mapping[tuple[str, int], ConsumeQueue],
+        index: KeyIndex,
+        indexer: Indexer,
+        health: Health,
+        disk: Disk,
+        layout: Layout,
+    ) -> None:
+        self._log, self._queues, self._index, self._indexer = log, queues, index, indexer
+        self._health, self._disk, self._layout = health, disk, layout
+        self._file = SealFile(disk, layout)
+        self._running: FlushJob | None = None
+        self._sealed = Seal(position=0, index_position=0, clean=False)
+        self._noted = 0
+        self._checkpoint_file: DiskFile | None = None
+
+    # --- flushing ---
+
+    @property
+    def sealed_position(self) -> int:
+        return self._sealed.position
+
+    def flush(self) -> None:
+        """Make everything written durable, on this thread. Raises UntrustedDiskError."""
+        if not self._health.trusted:
+            raise self._health.error()
+        if self._running is not None:
+            raise StoreError("a flush is under way on another thread; wait for it")
+        job = self.flush_job()
+        if job is None:
+            return
+        try:
+            job.run()
+        except OSError as error:
+            raise self.flush_failed(error) from error
+        self.flush_done(job)
+
+    def flush_job(self) -> FlushJob | None:
+        """What has to be synced for all who wait now; None when everything is durable, or nothing can be any more."""
+        assert self._running is None, "one flush at a time"
+        self._running = self._log.flush_job() if self._health.trusted else None
+        return self._running
+
+    def flush_done(self, job: FlushJob) -> bool:
+        """True when it counts: the store may have become untrusted in the meantime."""
+        self._running = None
+        if not self._health.trusted:
+            return False
+        self._log.flush_done(job)
+        return True
+
+    def flush_failed(self, error: Exception) -> StoreReadOnlyError:
+        """The error for everybody who waited; the store is read-only from now on."""
+        self._running = None
+        return self._health.untrust(f"flushing the log from position {self._log.flushed} on failed: {error}")
+
+    def notice_failure(self) -> None:
+        """If the flush under way has failed already, do not wait to be told."""
+        if self._running is not None and (error := self._running.error) is not None:
+            self.flush_failed(error)
+
+    def note_flushed(self) -> None:
+        """Let recovery know, between two seals, up to where the log is durable."""
+        flushed, ms = self._log.flushed, self._sealed.stored_ms
+        if flushed <= self._noted or not self._health.trusted:
+            return
+        try:
+            if self._checkpoint_file is None:
+                self._checkpoint_file = self._disk.open(self._layout.checkpoint)
+            # RocketMQ trusts queues and index up to the times in there: only a seal moves those.
+            note_flushed(self._checkpoint_file, Checkpoint(ms, ms, ms, flushed, flushed))
+        except OSError as error:
+            logger.warning("flushed position not noted: reason=%s", error)
+        self._noted = flushed
+
+    # --- sealing ---
+
+    def seal_job(self, *, clean: bool, stored_ms: int) -> SealJob:
+        """A seal of everything committed up to now; the index may lag behind."""
+        files: list[DiskFile] = []
+        for queue in self._queues.values():
+            files += [segment.file for segment in queue.dirty_segments()]
+            queue.dirty.clear()
+        for file in self._index.files:
+            if file.dirty:
+                files.append(file.file)
+                file.dirty = False
+        seal = Seal(
+            position=self._log.end,
+            index_position=self._indexer.position,
+            clean=clean,
+            stored_ms=stored_ms,
+            queues={f"{topic}/{queue_id}": queue.seals() for (topic, queue_id), queue in self._queues.items()},
+            index=self._index.seals(closing=clean),
+        )
+        return SealJob(self._file, seal, files)
+
+    def seal_now(self, job: SealJob) -> bool:
+        """Both steps on this thread; False when a flush is under way or the disk refuses."""
+        if self._running is not None:
+            return False
+        try:
+            self.flush()
+            job.sync()
+        except StoreReadOnlyError:
+            return False
+        except OSError as error:
+            self.seal_not_synced(error)
+            return False
+        try:
+            saved = job.save()
+        except OSError as error:
+            self.seal_not_saved(error)
+            return False
+        return saved and self.seal_saved(job)
+
+    def seal_saved(self, job: SealJob) -> bool:
+        self._sealed, self._noted = job.seal, max(self._noted, job.seal.position)
+        self._close_checkpoint()  # a new file took its name
+        return True
+
+    def seal_not_synced(self, error: OSError) -> None:
+        self._health.untrust(f"flushing queues or index failed: {error}")
+
+    def seal_not_saved(self, error: OSError) -> None:
+        self._health.failed_write("the seal", error)
+
+    def record_deletion(self, topic: str) -> None:
+        """Recovery shall not bring back what the log has of a topic up to now. Raises StoreReadOnlyError."""
+        queues = {name: seals for name, seals in self._sealed.queues.items() if name.rpartition("/")[0] != topic}
+        deleted = self._sealed.deleted | {topic: self._log.end}
+        seal = msgspec.structs.replace(self._sealed, queues=queues, deleted=deleted)
+        try:
+            self._file.save_deletion(seal)
+        except OSError as error:
+            raise self._health.failed_write(f"the deletion of topic {topic}", error) from error
+        self._sealed = seal
+
+    def close(self) -> None:
+        self._close_checkpoint()
+
+    def _close_checkpoint(self) -> None:
+        if self._checkpoint_file is not None:
+            self._checkpoint_file.close()
+            self._checkpoint_file = None

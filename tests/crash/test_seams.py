@@ -1,0 +1,513 @@
+"""What a critical read of the store found: retention, deletion, seals beside flushes, records without checksum."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import logging
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyromq.broker.turn import Turns
+from pyromq.errors import MQError, StoreReadOnlyError, UntrustedDiskError
+from pyromq.store.message_store import MessageStore
+from pyromq.store.settings import StoreSettings
+from pyromq.store.upkeep import Upkeep
+from pyromq.testing import CrashMode, FaultyDisk, ManualClock
+from pyromq.testing.faulty_disk import FaultyFile
+from pyromq.wire.frame import SerializeType
+from pyromq.wire.record import Draft, encode_record, split_records
+from tests.crash.script import ROOT, SMALL, draft, log_records, open_store
+
+HOST = b"\x7f\x00\x00\x01" + (10911).to_bytes(4, "big")
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    return FaultyDisk()
+
+
+def message(body: bytes, *, topic: str = "orders", queue_id: int = 0, **fields: Any) -> Draft:
+    return Draft(topic=topic, queue_id=queue_id, body=body, **fields)
+
+
+def put(store: MessageStore, *bodies: bytes, topic: str = "orders", queue_id: int = 0) -> list[int]:
+    """Append and flush; their offsets."""
+    placed = store.append([message(body, topic=topic, queue_id=queue_id) for body in bodies])
+    store.flush()
+    return [each.offset for each in placed]
+
+
+def body_at(store: MessageStore, offset: int, *, topic: str = "orders", queue_id: int = 0) -> bytes | None:
+    found = split_records(store.reader.read(topic, queue_id, offset, count_max=1).to_bytes())
+    return found[0].body if found else None
+
+
+# --- offsets given twice ---
+
+
+def test_retention_of_files_behind_the_seal_and_a_crash_give_no_offset_twice(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    store = open_store(disk, clock)
+    put(store, b"a" * 1400, b"b" * 1400)
+    put(store, b"c" * 1400, b"d" * 1400, topic="other")  # goes on in the second segment
+    assert len(store.log.segments) == 2
+    store.delete_oldest(1)
+    assert store.queues["orders", 0].next_offset == 2
+    with open_store(disk.after_crash(CrashMode.KEEP), clock) as store:
+        assert put(store, b"new") == [2], "a consumer that waits at offset 2 must get the next message"
+
+
+@pytest.mark.parametrize("what", ["bit flip", "lost file", "smaller queue files"])
+def test_a_queue_whose_messages_expired_keeps_its_offsets_when_its_file_is_lost(
+    disk: FaultyDisk, clock: ManualClock, what: str
+) -> None:
+    settings = SMALL
+    with open_store(disk, clock) as store:
+        put(store, b"a" * 1400, b"b" * 1400)
+        put(store, b"c" * 1400, b"d" * 1400, topic="other")
+        store.seal()
+        store.delete_oldest(1)
+    path = next(path for path in disk.files() if "consumequeue/orders/0" in str(path))
+    if what == "bit flip":
+        disk.flip_bit(path, 13)
+    elif what == "lost file":
+        disk.remove(path)
+    else:
+        settings = dataclasses.replace(SMALL, queue_file_entries=4)
+    with open_store(disk, clock, settings) as store:
+        assert put(store, b"new") == [2], "the seal knows how far the queue had come"
+
+
+# --- acknowledged after a failed flush ---
+
+
+def test_a_second_flush_after_a_failed_one_does_not_pretend_to_have_worked(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    store = open_store(disk, clock)
+    store.append([message(b"a")])
+    disk.fail_at(disk.operations + 1, errno.EIO)
+    with pytest.raises(UntrustedDiskError):
+        store.flush()
+    with pytest.raises(UntrustedDiskError):
+        store.flush()
+
+
+def test_what_was_staged_when_the_flush_failed_is_refused_at_commit(disk: FaultyDisk, clock: ManualClock) -> None:
+    store = open_store(disk, clock)
+    store.append([message(b"a")])
+    store.stage(message(b"b"))
+    disk.fail_at(disk.operations + 1, errno.EIO)
+    with pytest.raises(UntrustedDiskError):
+        store.flush()
+    with pytest.raises(StoreReadOnlyError):
+        store.commit()
+
+
+class HandDriven(Executor):
+    """Runs a job when the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Future[Any], Any]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.jobs.append((future, fn))
+        return future
+
+    def run_next(self) -> None:
+        future, job = self.jobs.pop(0)
+        try:
+            future.set_result(job())
+        except OSError as error:
+            future.set_exception(error)
+
+
+class Sender:
+    """Stages as the broker does and keeps the answers."""
+
+    def __init__(self, store: MessageStore, clock: ManualClock) -> None:
+        self.store, self.executor, self.seen = store, HandDriven(), set[tuple[str, int]]()
+        self.turns = Turns(store, self.executor, clock, self.seen.update)
+        self.answers: list[bytes] = []
+
+    def send(self, body: bytes, *, wait: bool = True) -> None:
+        self.store.stage(message(body))
+        request = SimpleNamespace(is_oneway=False, correlation_id=1, serialize_type=SerializeType.JSON)
+        connection = SimpleNamespace(send=self.answers.append)
+        self.turns.staged((connection, request, b"ok " + body), ("orders", 0), wait=wait)  # type: ignore[arg-type]
+
+    async def settle(self) -> None:
+        for _ in range(6):
+            await asyncio.sleep(0)
+
+
+def test_a_seal_during_a_flush_does_not_leave_senders_and_readers_waiting(disk: FaultyDisk, clock: ManualClock) -> None:
+    async def scenario() -> None:
+        store = open_store(disk, clock)
+        sender = Sender(store, clock)
+        sender.send(b"a")
+        await sender.settle()
+        sender.send(b"b")  # committed while the flush for "a" runs
+        await sender.settle()
+        assert not store.seal(), "while a flush is under way nobody else syncs the log"
+        sender.executor.run_next()
+        await sender.settle()
+        assert sender.answers == [b"ok a"]
+        sender.executor.run_next()
+        await sender.settle()
+        assert sender.answers == [b"ok a", b"ok b"]
+        await asyncio.wait_for(sender.turns.drain(), 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_send_staged_when_a_flush_fails_is_refused_and_does_not_keep_the_broker_from_stopping(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    async def scenario() -> None:
+        store = open_store(disk, clock)
+        sender = Sender(store, clock)
+        sender.send(b"a")
+        await sender.settle()
+        disk.fail_at(disk.operations + 1, errno.EIO)
+        sender.executor.run_next()  # its callback is queued …
+        sender.send(b"b")  # … when these arrive
+        sender.send(b"c", wait=False)
+        await sender.settle()
+        assert len(sender.answers) == 3
+        assert not any(answer.startswith(b"ok") for answer in sender.answers)
+        await asyncio.wait_for(sender.turns.drain(), 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_flush_that_succeeds_after_the_store_became_untrusted_acknowledges_nothing(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    async def scenario() -> None:
+        store = open_store(disk, clock)
+        sender = Sender(store, clock)
+        sender.send(b"a")
+        await sender.settle()
+        store.health.untrust("queue files could not be synced")
+        sender.executor.run_next()
+        await sender.settle()
+        assert sender.answers and not any(answer.startswith(b"ok") for answer in sender.answers)
+
+    asyncio.run(scenario())
+
+
+def test_a_seal_shows_readers_nothing_that_a_flush_beside_it_failed_to_write(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    """The other way round: the worker got the error, its callback has not run yet, and the seal's fsync succeeds."""
+    store = open_store(disk, clock)
+    store.append([message(b"a")])
+    job = store.flush_job()
+    assert job is not None
+    disk.fail_at(disk.operations + 1, errno.EIO)
+    with pytest.raises(OSError, match="simulated"):
+        job.run()
+    store.seal()
+    assert body_at(store, 0) is None
+    assert store.sealed_position == 0
+
+
+# --- retention ---
+
+
+def test_a_log_file_that_could_not_be_deleted_makes_no_gap(disk: FaultyDisk, clock: ManualClock) -> None:
+    with open_store(disk, clock) as store:
+        for number in range(12):
+            put(store, b"%d" % number + b"x" * 1400)
+        assert len(store.log.segments) > 4
+        store.seal()
+        disk.fail_at(disk.operations + 1, errno.EIO)
+        with pytest.raises((OSError, MQError)):
+            store.delete_oldest(1)
+        store.delete_oldest(1)
+    with open_store(disk, clock) as store:
+        assert body_at(store, 11)
+
+
+def test_retention_during_a_flush_leaves_the_store_trusted(tmp_path: Path, clock: ManualClock) -> None:
+    with MessageStore.open(tmp_path / "store", SMALL, clock=clock) as store:
+        store.append([message(b"%d" % number * 1400) for number in range(4)])
+        job = store.flush_job()
+        assert job is not None and len(job.files) == 2
+        store.delete_oldest(1)  # the disk is nearly full
+        job.run()  # on a worker, at the same time: not on a closed descriptor, or one that is another file by now
+
+
+def test_no_more_is_deleted_by_force_than_the_disk_needs(clock: ManualClock) -> None:
+    disk = FaultyDisk(capacity_bytes=1 << 30, clock_ms=clock.now_ms)
+    settings = dataclasses.replace(SMALL, delete_files_max=2)
+    store = open_store(disk, clock, settings)
+    for number in range(40):
+        put(store, b"x" * 1400 + b"%d" % number)
+    store.seal()
+    before = len(store.log.segments)
+    used = disk.usage(ROOT).used_bytes
+    disk.capacity_bytes = int(used / 0.87)  # over 85 %: one pair of files is enough to get below
+    upkeep = Upkeep(store, disk, clock)
+    for _ in range(9):
+        upkeep.tick()
+        clock.advance_ms(100)
+    assert before - len(store.log.segments) <= 2, "the disk is looked at once a second, but files go at every tick"
+
+
+# --- appending ---
+
+
+def test_a_refused_message_does_not_lend_its_time_to_the_next(disk: FaultyDisk, clock: ManualClock) -> None:
+    store = open_store(disk, clock)
+    with pytest.raises(MQError):
+        store.stage(message(b"x" * 5000))
+    clock.advance_ms(3_600_000)
+    store.stage(message(b"an hour later"))
+    store.commit()
+    assert log_records(store)[0].stored_ms == clock.now_ms()
+
+
+def test_a_batch_with_one_bad_message_is_refused_as_a_whole(disk: FaultyDisk, clock: ManualClock) -> None:
+    store = open_store(disk, clock)
+    with pytest.raises(MQError):
+        store.stage_batch([message(b"good"), message(b"bad", flag=1 << 40)])
+    store.commit()
+    assert log_records(store) == []
+
+
+def test_a_refused_append_leaves_what_others_have_staged(disk: FaultyDisk, clock: ManualClock) -> None:
+    store = open_store(disk, clock)
+    placed = store.stage(message(b"of another request, which will be answered after the commit"))
+    with pytest.raises(MQError):
+        store.append([message(b"x" * 5000)])
+    store.commit()
+    store.flush()
+    assert body_at(store, placed.offset) is not None
+
+
+def test_too_many_open_files_for_a_moment_do_not_stop_writing_for_good(disk: FaultyDisk, clock: ManualClock) -> None:
+    store = open_store(disk, clock)
+    put(store, b"a" * 1400, b"b" * 1400)
+    disk.fail_at(disk.operations + 1, errno.EMFILE)  # sockets and files share the limit
+    with pytest.raises(StoreReadOnlyError):
+        store.append([message(b"c" * 1400)])
+    upkeep = Upkeep(store, disk, clock)
+    clock.advance_ms(2_000)
+    upkeep.tick()
+    assert store.health.trusted
+    put(store, b"c" * 1400)
+
+
+def test_a_failed_append_that_could_not_be_wiped_is_not_served_later(disk: FaultyDisk, clock: ManualClock) -> None:
+    store = open_store(disk, clock)
+    put(store, b"first")
+    refused = [message(b"refused-%d" % number) for number in range(8)]
+    disk.fail_at(disk.operations + 1, errno.ENOSPC)
+    disk.fail_at(disk.operations + 2, errno.ENOSPC)  # the wipe: a copy-on-write file system needs space for it
+    with pytest.raises(StoreReadOnlyError):
+        store.append(refused)
+    Upkeep(store, disk, clock).tick()
+    if store.health.writable:
+        put(store, b"written-0")
+    with open_store(disk.after_crash(CrashMode.KEEP), clock) as store:
+        assert not [record.body for record in log_records(store) if record.body.startswith(b"refused")]
+
+
+# --- deleting a topic ---
+
+
+def test_a_topic_whose_only_message_was_refused_can_be_deleted(disk: FaultyDisk, clock: ManualClock) -> None:
+    store = open_store(disk, clock)
+    with pytest.raises(MQError):
+        store.append([message(b"x" * 5000, topic="new")])
+    store.delete_topic("new")
+
+
+def test_a_topic_folder_with_a_strange_file_can_be_deleted(disk: FaultyDisk, clock: ManualClock) -> None:
+    store = open_store(disk, clock)
+    put(store, b"a")
+    disk.write(ROOT / "consumequeue" / "orders" / "notes.txt", b"mine")
+    store.delete_topic("orders")
+
+
+def test_a_deletion_that_cannot_be_recorded_is_not_reported_as_done(disk: FaultyDisk, clock: ManualClock) -> None:
+    store = open_store(disk, clock)
+    put(store, b"a")
+    store.seal()
+    probe = FaultyDisk()
+    other = open_store(probe, clock)
+    put(other, b"a")
+    other.seal()
+    start = probe.operations
+    other.delete_topic("orders")
+    seal_write = start + probe.log[start:].index("create") + 1
+    disk.fail_at(seal_write, errno.ENOSPC)
+    try:
+        store.delete_topic("orders")
+    except MQError:
+        return
+    with open_store(disk.after_crash(CrashMode.FORGET), clock) as store:
+        assert ("orders", 0) not in store.queues, "it was reported as deleted, and is there again after a crash"
+
+
+def test_a_deleted_topic_does_not_come_back_when_another_queue_has_to_be_rebuilt(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    store = open_store(disk, clock)
+    put(store, b"deleted")
+    put(store, b"kept", topic="other")
+    store.delete_topic("orders")
+    disk = disk.after_crash(CrashMode.FORGET)  # the removal of the folder was never synced
+    disk.flip_bit(next(path for path in disk.files() if "consumequeue/other/0" in str(path)), 13)
+    with open_store(disk, clock) as store:
+        assert body_at(store, 0, topic="other") == b"kept"
+        assert body_at(store, 0) is None
+
+
+# --- recovery ---
+
+
+def test_a_message_behind_a_filler_survives_the_loss_of_its_queue_file(disk: FaultyDisk, clock: ManualClock) -> None:
+    def queue_files() -> list[Path]:
+        return [path for path in disk.files() if "consumequeue/orders/0" in str(path)]
+
+    with open_store(disk, clock) as store:
+        for number in range(10):
+            put(store, b"message-%d" % number)
+        lost = store.queues["orders", 0].entry(7).position
+    disk.flip_bit(ROOT / "commitlog" / f"{0:020d}", (lost + 90) * 8)
+    for path in queue_files():
+        disk.remove(path)
+    with open_store(disk, clock) as store:  # entry 7, the last of the first file, becomes a filler
+        assert [body_at(store, offset) for offset in (6, 8, 9)] == [b"message-6", b"message-8", b"message-9"]
+    disk.remove(queue_files()[1])
+    with open_store(disk, clock) as store:
+        assert [body_at(store, offset) for offset in (6, 8, 9)] == [b"message-6", b"message-8", b"message-9"]
+
+
+def foreign_store(
+    disk: FaultyDisk, drafts: list[tuple[Draft, int]], base: int = 0, settings: StoreSettings = SMALL
+) -> None:
+    """One segment as RocketMQ writes it: no checksums, no seal; each draft with its queue offset."""
+    data = b""
+    for each, offset in drafts:
+        position = base + len(data)
+        data += encode_record(
+            each, offset=offset, position=position, stored_ms=1_700_000_000_000, store_host=HOST, checksum=False
+        )
+    disk.create(ROOT / "commitlog" / f"{base:020d}", settings.segment_bytes).write_at(0, data)
+    disk.write(ROOT / "abort", b"1")
+
+
+def test_a_wrong_offset_in_an_unchecked_record_does_not_make_recovery_write_without_bound(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    base = 4096 << 20  # 4 GiB into the log: a gap of up to 47 million entries is believed
+    foreign_store(disk, [(message(b"a"), 0), (message(b"b"), 1 << 22)], base)
+    bound = disk.operations + 5_000
+
+    def stop_when_too_much(_: str) -> None:
+        assert disk.operations < bound, "one flipped bit makes recovery write 80 MB of fillers, all held in memory"
+
+    disk.before_each(stop_when_too_much)
+    open_store(disk, clock)
+
+
+def test_a_wrong_offset_in_an_unchecked_record_does_not_hide_the_messages_before_it(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    foreign_store(disk, [(message(b"%d" % n), n if n != 6 else 2) for n in range(8)])  # 6 = 110, 2 = 010
+    with open_store(disk, clock) as store:
+        assert [body_at(store, offset) for offset in range(6)] == [b"%d" % n for n in range(6)]
+
+
+def test_a_property_of_rocketmq_that_ends_in_a_zero_does_not_end_its_log(disk: FaultyDisk, clock: ManualClock) -> None:
+    foreign_store(disk, [(message(b"0", properties=b"k\x01v!"), 0), (message(b"1"), 1)])
+    log = ROOT / "commitlog" / f"{0:020d}"
+    disk.open(log).write_at(disk.read(log).index(b"k\x01v!") + 3, b"\0")  # RocketMQ stores any string; no 0x02 ends it
+    with open_store(disk, clock) as store:
+        assert [body_at(store, offset) for offset in range(2)] == [b"0", b"1"]
+
+
+def test_a_log_without_checksums_is_read_about_once_by_recovery(
+    disk: FaultyDisk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = dataclasses.replace(SMALL, segment_bytes=1 << 20, queue_file_entries=2_000)
+    foreign_store(disk, [(message(b"x" * 900), n) for n in range(1_000)], settings=settings)
+    read_bytes, read_at = [0], FaultyFile.read_at
+
+    def counted(self: FaultyFile, at: int, size: int) -> bytes:
+        data = read_at(self, at, size)
+        read_bytes[0] += len(data)
+        return data
+
+    monkeypatch.setattr(FaultyFile, "read_at", counted)
+    with open_store(disk, clock, settings):
+        pass
+    assert read_bytes[0] < 20 << 20, f"{read_bytes[0] >> 20} MiB were read from a log of 1 MiB"
+
+
+def test_without_a_seal_the_noted_flushed_position_still_tells_damage_from_a_crash(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    store = open_store(disk, clock)
+    for number in range(6):
+        put(store, b"message-%d" % number)
+    store.note_flushed()
+    disk = disk.after_crash(CrashMode.KEEP)
+    for path in [path for path in disk.files() if path.name.startswith("pyromq-seal")]:
+        disk.remove(path)
+    disk.flip_bit(ROOT / "commitlog" / f"{0:020d}", 90 * 8)
+    with open_store(disk, clock) as store:
+        assert body_at(store, 5) == b"message-5"
+
+
+def test_a_seal_covers_only_index_entries_that_it_synced(disk: FaultyDisk, clock: ManualClock) -> None:
+    store = open_store(disk, clock)
+    store.append([draft(number) for number in range(1, 5)])
+    store.flush()
+    store.index_keys()
+    store.seal()
+    store.append([draft(6)])
+    store.flush()
+    header_write = disk.operations + 3  # entries, one slot, header
+    disk.fail_at(header_write, errno.ENOSPC)
+    store.index_keys()
+    store.health.space_returned()
+    store.index_keys()
+    assert store.seal()
+    with open_store(disk.after_crash(CrashMode.FORGET), clock) as store:
+        assert not store.recovered.rebuilt
+
+
+def test_a_lost_last_file_that_was_noted_as_flushed_is_reported_and_its_offsets_are_not_used_again(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    store = open_store(disk, clock)
+    offsets = [put(store, b"x" * 1400)[0] for _ in range(4)]
+    store.note_flushed()
+    disk = disk.after_crash(CrashMode.KEEP)
+    disk.remove(ROOT / "commitlog" / f"{SMALL.segment_bytes:020d}")
+    with open_store(disk, clock) as store:
+        assert store.recovered.damaged, "acknowledged messages are gone and the report says that all is well"
+        assert put(store, b"new")[0] > offsets[-2]
