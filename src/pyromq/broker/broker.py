@@ -1,10 +1,9 @@
-"""The broker: one loop, one store, one table from request code to the function that answers it.
+"""The broker: one loop, one store, and everything that answers requests from it.
 
     async with Broker(settings, folder) as broker:      # opens the store, listens, registers
         print(broker.address)
 
-Answers of most requests are plain values (a header, a body, both or nothing); sends and pulls answer by themselves,
-later, because they wait for the disk or for a message.
+``request_table`` says which function answers what.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from ipaddress import ip_address
@@ -21,8 +21,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self
 
+from pyromq.broker.answers import Answering, Later, send_answer, send_refusal
+from pyromq.broker.assignment_requests import AssignmentHandler
 from pyromq.broker.broker_requests import BrokerHandler
+from pyromq.broker.cleaning_requests import CleaningHandler
+from pyromq.broker.client_questions import ClientQuestions
 from pyromq.broker.client_requests import ClientHandler
+from pyromq.broker.config_requests import ConfigHandler
 from pyromq.broker.group_requests import GroupHandler
 from pyromq.broker.groups import Groups
 from pyromq.broker.locks import QueueLocks
@@ -30,10 +35,15 @@ from pyromq.broker.lookup_requests import LookupHandler
 from pyromq.broker.members import Members
 from pyromq.broker.offset_requests import OffsetHandler
 from pyromq.broker.progress import Progress
+from pyromq.broker.progress_requests import ProgressHandler
 from pyromq.broker.pull import PullHandler
 from pyromq.broker.pull_waiters import PullWaiters, QueueKey
-from pyromq.broker.refusals import refusal_of
+from pyromq.broker.refusals import RefusedError, refusal_of
 from pyromq.broker.registration import Registrar
+from pyromq.broker.reply import ReplyHandler
+from pyromq.broker.request_table import Handlers
+from pyromq.broker.reset_requests import ResetHandler
+from pyromq.broker.sealer import Sealer
 from pyromq.broker.send import SendHandler
 from pyromq.broker.session import Session
 from pyromq.broker.settings import VIP_PORT_DISTANCE, BrokerSettings
@@ -47,23 +57,17 @@ from pyromq.net import Address, Connection, Handler, Link, Server, open_connecti
 from pyromq.store.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.offsets import OffsetTable
+from pyromq.store.request_modes import RequestModeTable
 from pyromq.store.tables import GroupTable, TopicTable
 from pyromq.store.upkeep import Upkeep
-from pyromq.wire.codes import RequestCode, ResponseCode
-from pyromq.wire.command import encode_response
-from pyromq.wire.headers import Header
+from pyromq.wire.codes import ResponseCode
 from pyromq.wire.message_id import Host, UniqueIdGenerator
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
-Answer = Header | bytes | tuple[Header, bytes] | None
-Answering = Callable[[Connection, Received[Any]], Answer]
-Later = Callable[[Connection, Received[Any]], None]
-
 _TICK_S = 0.1
 _SLOW_TICK_MS = 1_000
-_PASSED_ON_TIMEOUT_MS = 10_000
 
 
 class Broker(Handler):
@@ -78,9 +82,10 @@ class Broker(Handler):
         disk: Disk | None = None,
         rng: Random | None = None,
     ) -> None:
-        self.settings, self._folder = settings, folder
+        self.settings, self._folder = replace(settings), folder  # a copy, which may change while it runs
         self._clock, self._disk, self._rng = clock or SystemClock(), disk or RealDisk(), rng or Random()
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="pyromq-flush")
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="pyromq-seal")
         self._tasks: list[asyncio.Task[None]] = []
         self._answering: dict[int, Answering] = {}
         self._later: dict[int, Later] = {}
@@ -107,9 +112,7 @@ class Broker(Handler):
         if settings.vip_port and settings.port > VIP_PORT_DISTANCE:
             listen.append(Address(settings.host, settings.port - VIP_PORT_DISTANCE))
         self._server = Server(self, listen, clock=self._clock)
-        await (
-            self._server.start()
-        )  # first, since the port is part of message ids; nothing is read before the store is open
+        await self._server.start()  # first: the port is part of message ids. Nothing is read before the store is open.
         self._advertised = Address(settings.advertised_host or settings.host, self.address.port)
         host = Host(ip_address(self._advertised.host).packed, self._advertised.port).encode()
         try:
@@ -129,7 +132,6 @@ class Broker(Handler):
     def _assemble(self, host: bytes) -> None:
         """Build what the handlers share, then the handlers."""
         settings, clock, root = self.settings, self._clock, self.store.layout.root
-        self.upkeep = Upkeep(self.store, self._disk, clock)
         self.stats = Stats(clock)
         self.topics = Topics(TopicTable.load(self._disk, root), settings, clock, self._on_topics_changed)
         self.groups = Groups(GroupTable.load(self._disk, root), settings, clock)
@@ -148,6 +150,8 @@ class Broker(Handler):
             stuck_disk_ms=settings.stuck_disk_ms,
             waiting_max=settings.unflushed_sends_max,
         )
+        self._sealer = Sealer(self.store, self._worker, self.turns.flush_soon)
+        self.upkeep = Upkeep(self.store, self._disk, clock, flush=self.turns.flush_soon, seal=self._sealer.start)
         self._registrar = Registrar(
             self.topics,
             settings,
@@ -155,92 +159,39 @@ class Broker(Handler):
             address=str(self._advertised),
             ha_address=str(Address(self._advertised.host, self._advertised.port + 1)),
         )
-        counters, store = self.stats.counters, self.store
-        self._sends = SendHandler(
-            store,
-            self.topics,
-            self.groups,
-            self.locks,
-            self.turns,
-            counters,
-            settings,
-            clock,
-            self._rng,
-            host_hex=host.hex().upper(),
-            new_unique_key=self._unique_keys(host),
-        )
-        self._pulls = PullHandler(
-            store, self.topics, self.groups, self.members, self.progress, self.waiters, counters, settings, clock
-        )
-        self._clients = ClientHandler(self.members, self.topics, self.groups, self.locks)
-        self._groups_admin = GroupHandler(store, self.topics, self.groups, self.progress, self.members, settings)
-        self._fill_tables()
+        self._handlers = self._build_handlers(host)
+        self._later, self._answering = self._handlers.later(), self._handlers.answering()
 
-    def _fill_tables(self) -> None:
-        code, clients, groups = RequestCode, self._clients, self._groups_admin
-        offsets = OffsetHandler(self.store, self.topics, self.groups, self.progress)
-        lookups = LookupHandler(self.store)
-        topics = TopicHandler(self.store, self.topics, self.progress, self.members, self.settings)
-        whole = BrokerHandler(
-            self.store,
-            self.progress,
-            self.turns,
-            self.waiters,
-            self.stats,
-            self.settings,
-            self._clock,
-            self._disk,
-        )
-        self._later = {
-            code.SEND_MESSAGE: self._sends.send,
-            code.SEND_MESSAGE_V2: self._sends.send,
-            code.SEND_BATCH_MESSAGE: self._sends.send_batch,
-            code.PULL_MESSAGE: self._pulls.pull,
-            code.LITE_PULL_MESSAGE: self._pulls.pull,
-            code.GET_CONSUMER_RUNNING_INFO: self._pass_on,
-        }
-        self._answering = {
-            code.HEART_BEAT: clients.heartbeat,
-            code.UNREGISTER_CLIENT: clients.unregister,
-            code.GET_CONSUMER_LIST_BY_GROUP: clients.members_of,
-            code.LOCK_BATCH_MQ: clients.lock,
-            code.UNLOCK_BATCH_MQ: clients.unlock,
-            code.CHECK_CLIENT_CONFIG: clients.check_client,
-            code.QUERY_CONSUMER_OFFSET: offsets.query,
-            code.UPDATE_CONSUMER_OFFSET: offsets.update,
-            code.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
-            code.GET_MAX_OFFSET: offsets.maximum,
-            code.GET_MIN_OFFSET: offsets.minimum,
-            code.GET_EARLIEST_MSG_STORETIME: offsets.earliest,
-            code.QUERY_MESSAGE: lookups.query,
-            code.VIEW_MESSAGE_BY_ID: lookups.view,
-            code.UPDATE_AND_CREATE_TOPIC: topics.create,
-            code.UPDATE_AND_CREATE_TOPIC_LIST: topics.create_all,
-            code.DELETE_TOPIC_IN_BROKER: topics.delete,
-            code.GET_TOPIC_CONFIG: topics.get,
-            code.GET_ALL_TOPIC_CONFIG: topics.get_all,
-            code.GET_TOPIC_STATS_INFO: topics.stats,
-            code.QUERY_TOPIC_CONSUME_BY_WHO: topics.who_consumes,
-            code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.system_topics,
-            code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: groups.update,
-            code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: groups.update_all,
-            code.GET_SUBSCRIPTIONGROUP_CONFIG: groups.get,
-            code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: groups.get_all,
-            code.DELETE_SUBSCRIPTIONGROUP: groups.delete,
-            code.UPDATE_AND_GET_GROUP_FORBIDDEN: groups.forbidden,
-            code.GET_CONSUMER_CONNECTION_LIST: groups.consumers,
-            code.GET_PRODUCER_CONNECTION_LIST: groups.producers,
-            code.GET_ALL_PRODUCER_INFO: groups.all_producers,
-            code.QUERY_SUBSCRIPTION_BY_CONSUMER: groups.subscription,
-            code.QUERY_TOPICS_BY_CONSUMER: groups.topics_of,
-            code.GET_CONSUME_STATS: groups.consume_stats,
-            code.QUERY_CONSUME_TIME_SPAN: groups.time_span,
-            code.CLONE_GROUP_OFFSET: groups.clone,
-            code.INVOKE_BROKER_TO_RESET_OFFSET: groups.reset,
-            code.GET_BROKER_CONFIG: whole.config,
-            code.GET_BROKER_RUNTIME_INFO: whole.runtime_info,
-            code.GET_ALL_CONSUMER_OFFSET: whole.all_offsets,
-        }
+    def _build_handlers(self, host: bytes) -> Handlers:
+        settings, clock, store, stats, turns = self.settings, self._clock, self.store, self.stats, self.turns
+        topics, groups, members, progress, locks = self.topics, self.groups, self.members, self.progress, self.locks
+        new_key, host_hex, store_host = self._unique_keys(host), host.hex().upper(), Host.decode(host)
+        modes = RequestModeTable.load(self._disk, store.layout.root)
+        find_queues = self._registrar.find_queues if settings.nameservers else None
+        return Handlers(
+            sends=SendHandler(
+                store, topics, groups, locks, turns, stats.counters, settings, clock, self._rng,
+                host_hex=host_hex, new_unique_key=new_key,
+            ),
+            replies=ReplyHandler(store, topics, members, turns, settings, clock, store_host),
+            pulls=PullHandler(
+                store, topics, groups, members, progress, self.waiters, stats.counters, settings, clock
+            ),
+            clients=ClientHandler(members, topics, groups, locks),
+            questions=ClientQuestions(store, topics, groups, members, settings),
+            assignments=AssignmentHandler(topics, members, modes, settings, find_queues),
+            offsets=OffsetHandler(store, topics, groups, progress),
+            lookups=LookupHandler(store, topics, members),
+            topics=TopicHandler(store, topics, progress, members, stats, turns, settings),
+            groups=GroupHandler(topics, groups, progress, members),
+            progress=ProgressHandler(
+                store, topics, groups, progress, members, stats, settings, str(self._advertised)
+            ),
+            resets=ResetHandler(store, topics, groups, progress, members, settings),
+            config=ConfigHandler(settings, store, topics, clock, self._advertised),
+            cleaning=CleaningHandler(store, topics, progress, turns, self.upkeep),
+            whole=BrokerHandler(store, progress, turns, self.waiters, stats, settings, clock, self._disk),
+        )  # fmt: skip
 
     async def stop(self) -> None:
         """Answer what is under way, leave the name servers, seal the store."""
@@ -248,13 +199,19 @@ class Broker(Handler):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if hasattr(self, "_registrar"):
+            self._handlers.assignments.close()
             await self._registrar.close()
+            await self.turns.drain()
+            while self._sealer.busy:
+                self._sealer.advance()
+                await asyncio.sleep(0.005)
             await self.turns.drain()
         await self._server.stop()
         if hasattr(self, "store"):
             self._save_offsets()
             self.store.close()
         self._flusher.shutdown()
+        self._worker.shutdown()
         logger.info("broker stopped: name=%s", self.settings.name)
 
     # --- requests ---
@@ -270,62 +227,31 @@ class Broker(Handler):
                 if handle := later.get(request.code):
                     handle(connection, request)
                 elif answer := answering.get(request.code):
-                    self._send_answer(connection, request, answer(connection, request))
+                    send_answer(connection, request, answer(connection, request))
                 else:
                     text = f" request type {request.code} not supported"
-                    self._refuse(connection, request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
+                    send_refusal(connection, request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
+            except RefusedError as error:
+                send_refusal(connection, request, error.code, error.remark, error.ext)
             except MQError as error:
-                self._refuse(connection, request, *refusal_of(error))
+                send_refusal(connection, request, *refusal_of(error))
             except Exception as error:  # a defect of ours must not take the connection, or other requests, with it
                 logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
                 text = f"the broker failed on this request: {type(error).__name__}: {error}"
-                self._refuse(connection, request, ResponseCode.SYSTEM_ERROR, text)
+                send_refusal(connection, request, ResponseCode.SYSTEM_ERROR, text)
         self.turns.end_early()
-
-    def _send_answer(self, connection: Connection, request: Received[Any], answer: Answer) -> None:
-        if request.is_oneway:
-            return
-        header: Header | None = None
-        body = b""
-        match answer:
-            case (header, body):
-                pass
-            case bytes():
-                body = answer
-            case _:
-                header = answer
-        code, serialize_type = ResponseCode.SUCCESS, request.serialize_type
-        connection.send(encode_response(code, request.correlation_id, header, body=body, serialize_type=serialize_type))
-
-    def _refuse(self, connection: Connection, request: Received[Any], code: ResponseCode, remark: str) -> None:
-        if not request.is_oneway:
-            answer = encode_response(code, request.correlation_id, remark=remark, serialize_type=request.serialize_type)
-            connection.send(answer)
-
-    def _pass_on(self, connection: Connection, request: Received[Any]) -> None:
-        """A question about a client, which the client itself has to answer."""
-        target = self._groups_admin.client_of(request.header.consumer_group, request.header.client_id)
-        future = target.request_nowait(request.code, request.header, request.body, timeout_ms=_PASSED_ON_TIMEOUT_MS)
-        future.add_done_callback(partial(self._passed_on, connection, request))
-
-    def _passed_on(self, connection: Connection, request: Received[Any], future: asyncio.Future[Received[Any]]) -> None:
-        error = future.exception()
-        if isinstance(error, MQError):
-            self._refuse(connection, request, ResponseCode.CONSUME_MSG_TIMEOUT, str(error))
-            return
-        answer = future.result()
-        connection.send(encode_response(answer.code, request.correlation_id, body=answer.body, remark=answer.remark))
 
     def on_disconnected(self, connection: Connection, reason: str) -> None:
         self.waiters.drop_connection(connection)
-        self._clients.disconnected(connection)
+        self._handlers.clients.disconnected(connection)
 
     # --- what happens by itself ---
 
     def _on_visible(self, queues: set[QueueKey]) -> None:
         if len(self.waiters):
+            wake = self._handlers.pulls.wake
             for queue in queues:
-                self._pulls.wake(queue)
+                wake(queue)
 
     def _on_topics_changed(self) -> None:
         if hasattr(self, "_registrar"):
@@ -341,14 +267,17 @@ class Broker(Handler):
 
     def _tick(self) -> None:
         now = self._clock.monotonic_ms()
-        self._pulls.answer_due()
+        self._handlers.pulls.answer_due()
         self.turns.answer_overdue()
+        self._sealer.advance()
         self.upkeep.tick()
         if now - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now
             self.stats.snapshot()
-            for connection in self.members.drop_silent():
+            silent, changed = self.members.drop_silent()
+            for connection in silent:
                 connection.close("no heartbeat for too long")
+            self._handlers.clients.notify(changed)
         if now - self._offsets_saved_ms >= self.settings.offsets_save_ms:
             self._offsets_saved_ms = now
             self._save_offsets()

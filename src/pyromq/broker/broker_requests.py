@@ -1,9 +1,10 @@
-"""Questions about the broker as a whole: its configuration, what it is doing, its offsets."""
+"""Questions about the broker as a whole: what it is doing, its statistics, its offsets."""
 
 from __future__ import annotations
 
 from pyromq.broker.progress import Progress
 from pyromq.broker.pull_waiters import PullWaiters
+from pyromq.broker.refusals import RefusedError
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Stats
 from pyromq.broker.turn import Turns
@@ -11,15 +12,17 @@ from pyromq.clock import Clock
 from pyromq.net.connection import Connection
 from pyromq.store.disk import Disk
 from pyromq.store.message_store import MessageStore
+from pyromq.store.offsets import DelayOffsets
 from pyromq.wire import bodies
-from pyromq.wire.headers.admin import GetBrokerConfigResponseHeader
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.admin import ViewBrokerStatsHeader
 from pyromq.wire.received import Received
 
 VERSION_TEXT = "V5_3_3"  # what our protocol version stands for; tools print it
 
 
 class BrokerHandler:
-    """Requests 26, 28 and 43."""
+    """Requests 28, 43, 45 and 315."""
 
     def __init__(
         self,
@@ -35,30 +38,6 @@ class BrokerHandler:
         self._store, self._progress, self._settings, self._clock, self._disk = store, progress, settings, clock, disk
         self._turns, self._waiters, self._stats = turns, waiters, stats
         self._started_ms = clock.now_ms()
-
-    def config(self, connection: Connection, request: Received[None]) -> tuple[GetBrokerConfigResponseHeader, bytes]:
-        """Settings in RocketMQ's words."""
-        settings, store = self._settings, self._settings.store
-        values = {
-            "brokerClusterName": settings.cluster,
-            "brokerName": settings.name,
-            "brokerId": settings.broker_id,
-            "listenPort": settings.port,
-            "namesrvAddr": ";".join(settings.nameservers),
-            "brokerPermission": settings.permission,
-            "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
-            "autoCreateSubscriptionGroup": str(settings.auto_create_groups).lower(),
-            "defaultTopicQueueNums": settings.default_topic_queues,
-            "flushDiskType": f"{store.flush.name}_FLUSH",
-            "mappedFileSizeCommitLog": store.segment_bytes,
-            "maxMessageSize": store.body_bytes_max,
-            "fileReservedTime": store.keep_ms // 3_600_000,
-            "deleteWhen": ";".join(f"{hour:02d}" for hour in store.delete_hours),
-            "longPollingEnable": str(settings.long_polling).lower(),
-            "regionId": settings.region,
-        }
-        text = "".join(f"{key}={value}\n" for key, value in values.items())
-        return GetBrokerConfigResponseHeader(version='{"counter":0,"stateVersion":0,"timestamp":0}'), text.encode()
 
     def runtime_info(self, connection: Connection, request: Received[None]) -> bytes:
         store, usage = self._store, self._disk.usage(self._store.layout.root)
@@ -85,12 +64,18 @@ class BrokerHandler:
             "ackThreadPoolQueueHeadWaitTimeMills": 0,
             "dispatchBehindBytes": 0,  # queues are written in the same turn as the log
             "startAcceptSendRequestTimeStamp": 0,
+            "timerReadBehind": 0,  # tools read these five, and stop at a missing one
+            "timerOffsetBehind": 0,
+            "timerCongestNum": 0,
+            "timerEnqueueTps": 0.0,
+            "timerDequeueTps": 0.0,
         }
         table |= self._traffic()
         return bodies.encode(bodies.KeyValues(table={key: str(value) for key, value in table.items()}))
 
     def _traffic(self) -> dict[str, object]:
         counters, rates = self._stats.counters, self._stats.rates_text
+        put, got = self._stats.days("put_messages"), self._stats.days("pulled_messages")
         return {
             "putTps": rates("put_messages"),
             "getFoundTps": rates("pulls_found"),
@@ -101,8 +86,12 @@ class BrokerHandler:
             "putMessageSizeTotal": counters.put_bytes,
             "putMessageFailedTimes": counters.put_refused,
             "putMessageAverageSize": counters.put_bytes / max(1, counters.put_messages),
-            "msgPutTotalTodayNow": counters.put_messages,
-            "msgGetTotalTodayNow": counters.pulled_messages,
+            "msgPutTotalYesterdayMorning": put.yesterday_morning,
+            "msgPutTotalTodayMorning": put.this_morning,
+            "msgPutTotalTodayNow": put.now,
+            "msgGetTotalYesterdayMorning": got.yesterday_morning,
+            "msgGetTotalTodayMorning": got.this_morning,
+            "msgGetTotalTodayNow": got.now,
         }
 
     def _earliest_ms(self) -> int:
@@ -110,3 +99,16 @@ class BrokerHandler:
 
     def all_offsets(self, connection: Connection, request: Received[None]) -> bytes:
         return self._progress.table.text()
+
+    def delay_offsets(self, connection: Connection, request: Received[None]) -> bytes:
+        """As they are on file: nothing is delayed yet."""
+        return DelayOffsets.load(self._disk, self._store.layout.root).text()
+
+    def stats_data(self, connection: Connection, request: Received[ViewBrokerStatsHeader]) -> bytes:
+        """What one topic or group did in the last minute, hour and day."""
+        name, key = request.header.stats_name, request.header.stats_key
+        found = self._stats.view(name, key, self._settings.cluster)
+        if found is None:
+            text = f"there are no statistics {name} of {key}, or nothing happened there yet"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        return bodies.encode(found)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from pyromq.broker.groups import Groups
 from pyromq.broker.locks import QueueLocks
 from pyromq.broker.members import Members
@@ -16,7 +18,7 @@ from pyromq.wire import bodies, java_json
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.consumer import HeartbeatResponseHeader, UnregisterClientHeader
 from pyromq.wire.headers.shared import ConsumerGroupHeader
-from pyromq.wire.heartbeat import CheckClient, MessageModel, decode_heartbeat
+from pyromq.wire.heartbeat import CheckClient, ConsumerData, MessageModel, decode_heartbeat
 from pyromq.wire.received import Received
 
 
@@ -31,15 +33,20 @@ class ClientHandler:
         heartbeat = decode_heartbeat(request.body)
         if not heartbeat.client_id:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, "a heartbeat needs a clientID")
-        for consumer in heartbeat.consumer_data_set:
-            config = self._groups.find(consumer.group_name)
-            if config is not None and config.retry_queue_nums > 0:
-                self._topics.create(
-                    retry_topic(consumer.group_name), queues=config.retry_queue_nums, unit=consumer.unit_mode
-                )
+        served = [consumer for consumer in heartbeat.consumer_data_set if self._prepare(consumer)]
+        heartbeat = msgspec.structs.replace(heartbeat, consumer_data_set=tuple(served))
         language = request.language.name if request.language else "OTHER"
+        is_known = self._members.knows(connection, heartbeat)
         self.notify(self._members.heard_from(connection, heartbeat, language, request.version))
-        return HeartbeatResponseHeader()
+        return HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=not is_known)
+
+    def _prepare(self, consumer: ConsumerData) -> bool:
+        """See to the group and its retry topic; False when the group does not exist and must not be created."""
+        config = self._groups.find(consumer.group_name)
+        if config is not None and config.retry_queue_nums > 0:
+            name = retry_topic(consumer.group_name)
+            self._topics.create(name, queues=config.retry_queue_nums, unit=consumer.unit_mode)
+        return config is not None
 
     def unregister(self, connection: Connection, request: Received[UnregisterClientHeader]) -> None:
         header = request.header

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView
+from functools import partial
 
 from pyromq.broker.refusals import RefusedError
 from pyromq.broker.settings import BrokerSettings
@@ -61,21 +62,25 @@ class Groups:
         return config
 
     def update(self, config: GroupConfig) -> GroupConfig:
-        if self._table.get(config.group_name) != config:
-            self._table.put(config, self._clock.now_ms())
-            self._table.save()
+        """Create or replace; nothing happens when it is the same already. Raises StoreReadOnlyError."""
+        known, now_ms = self._table.get(config.group_name), self._clock.now_ms()
+        if known != config:
+            self._table.put(config, now_ms)
+            restored = partial(self._table.put, known) if known else partial(self._table.remove, config.group_name)
+            self._table.save_or_undo(partial(restored, now_ms))
         return config
 
     def delete(self, group: str) -> bool:
-        removed = self._table.remove(group, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        removed = self._table.remove(group, now_ms)
         if removed is not None:
-            self._table.save()
+            self._table.save_or_undo(partial(self._table.put, removed, now_ms))
         return removed is not None
 
     def may_read(self, group: str, topic: str) -> bool:
         return not self._table.forbidden(group, topic) & _READ
 
     def allow_read(self, group: str, topic: str, readable: bool) -> None:
-        perm = self._table.forbidden(group, topic)
-        self._table.forbid(group, topic, perm & ~_READ if readable else perm | _READ, self._clock.now_ms())
-        self._table.save()
+        perm, now_ms = self._table.forbidden(group, topic), self._clock.now_ms()
+        self._table.forbid(group, topic, perm & ~_READ if readable else perm | _READ, now_ms)
+        self._table.save_or_undo(partial(self._table.forbid, group, topic, perm, now_ms))

@@ -1,23 +1,28 @@
-"""Single messages: by key, by unique key, by position."""
+"""Looking into the store: messages by key, by unique key, by position, and entries of queues."""
 
 from __future__ import annotations
 
+from pyromq.broker.members import Members
 from pyromq.broker.refusals import RefusedError
+from pyromq.broker.subscriptions import tag_filter
+from pyromq.broker.topics import Topics
 from pyromq.errors import StoreError
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
+from pyromq.wire import bodies
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.admin import QueryConsumeQueueHeader
 from pyromq.wire.headers.consumer import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
 from pyromq.wire.received import Received
 
-_FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX = 64, 32
+_FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX, _ENTRIES_MAX = 64, 32, 1_000
 
 
 class LookupHandler:
-    """Requests 12 and 33."""
+    """Requests 12, 33 and 321."""
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
+    def __init__(self, store: MessageStore, topics: Topics, members: Members[Connection]) -> None:
+        self._store, self._topics, self._members = store, topics, members
 
     def query(
         self, connection: Connection, request: Received[QueryMessageHeader]
@@ -47,3 +52,36 @@ class LookupHandler:
         except StoreError as error:
             text = f"no message starts at position {request.header.position}: {error}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text) from error
+
+    def entries(self, connection: Connection, request: Received[QueryConsumeQueueHeader]) -> bytes:
+        """A stretch of a queue, and what the filter of a group would take of it."""
+        header, reader = request.header, self._store.reader
+        self._topics.require(header.topic)
+        queue, known = self._store.queues.get((header.topic, header.queue_id)), None
+        if queue is not None:
+            known = reader.range_of(header.topic, header.queue_id)
+        if queue is None or known is None:
+            text = f"queue {header.queue_id} of topic {header.topic} was never written"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        subscription = (
+            self._members.subscription(header.consumer_group, header.topic) if header.consumer_group else None
+        )
+        accept_tag = tag_filter(subscription) if subscription else None
+        count = max(0, min(header.count, _ENTRIES_MAX, known.end - header.index))
+        data = [
+            bodies.QueueEntryView(
+                physic_offset=entry.position,
+                physic_size=entry.size,
+                tags_code=entry.tag_hash,
+                eval=accept_tag is None or accept_tag(entry.tag_hash),
+            )
+            for entry in queue.entries(header.index, count)
+        ]
+        return bodies.encode(
+            bodies.QueueView(
+                subscription_data=subscription,
+                queue_data=data,
+                min_queue_index=known.first,
+                max_queue_index=known.end,
+            )
+        )

@@ -29,7 +29,8 @@ class Member(Generic[C]):
     language: str
     version: int
     seen_ms: int
-    subscribed: frozenset[tuple[str, str]] = frozenset()  # topic and expression, to notice members that disagree
+    subscribed: frozenset[tuple[str, str]] | None = None  # topic and expression; None: it has not said so yet
+    fingerprint: int = 0  # of the last heartbeat with subscriptions
 
 
 @dataclass(slots=True)
@@ -50,9 +51,10 @@ class ConsumerGroup(Generic[C]):
     @property
     def disagreeing(self) -> list[str]:
         """Clients that subscribe to something else than most of their group; empty when all agree."""
-        wishes = [member.subscribed for member in self.members.values()]
-        usual = max(set(wishes), key=wishes.count, default=frozenset())
-        return sorted(member.client_id for member in self.members.values() if member.subscribed != usual)
+        spoken = [member for member in self.members.values() if member.subscribed is not None]
+        wishes = [member.subscribed for member in spoken]
+        usual = max(wishes, key=wishes.count, default=None)  # of equals the one of the oldest member
+        return sorted(member.client_id for member in spoken if member.subscribed != usual)
 
 
 class Members(Generic[C]):
@@ -89,6 +91,15 @@ class Members(Generic[C]):
         live = self._consumers.get(group)
         return live.subscriptions.get(topic) if live else None
 
+    def knows(self, connection: C, heartbeat: Heartbeat) -> bool:
+        """False when a heartbeat leaves out subscriptions that were never heard on this connection, or have changed."""
+        for consumer in heartbeat.consumer_data_set if heartbeat.without_sub else ():
+            group = self._consumers.get(consumer.group_name)
+            member = group.members.get(connection) if group else None
+            if member is None or member.fingerprint != heartbeat.heartbeat_fingerprint or member.subscribed is None:
+                return False
+        return True
+
     # --- changing ---
 
     def heard_from(self, connection: C, heartbeat: Heartbeat, language: str, version: int) -> set[str]:
@@ -100,11 +111,14 @@ class Members(Generic[C]):
         changed = set()
         for consumer in heartbeat.consumer_data_set:
             member = Member(heartbeat.client_id, connection, language, version, now)
-            if self._update_group(consumer, member, keep_subscriptions=heartbeat.without_sub):
+            keep, fingerprint = heartbeat.without_sub, heartbeat.heartbeat_fingerprint
+            if self._update_group(consumer, member, keep_subscriptions=keep, fingerprint=fingerprint):
                 changed.add(consumer.group_name)
         return changed
 
-    def _update_group(self, data: ConsumerData, member: Member[C], *, keep_subscriptions: bool) -> bool:
+    def _update_group(
+        self, data: ConsumerData, member: Member[C], *, keep_subscriptions: bool, fingerprint: int
+    ) -> bool:
         group = self._consumers.get(data.group_name)
         if group is None:
             group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
@@ -116,9 +130,11 @@ class Members(Generic[C]):
             data.consume_from_where,
         )
         if keep_subscriptions:
-            member.subscribed = known.subscribed if known else frozenset()
+            if known is not None and not joined:
+                member.subscribed, member.fingerprint = known.subscribed, known.fingerprint
             group.members[member.connection] = member
             return joined
+        member.fingerprint = fingerprint
         member.subscribed = frozenset((each.topic, each.sub_string) for each in data.subscription_data_set)
         group.members[member.connection] = member
         resubscribed = _merge_subscriptions(group.subscriptions, data.subscription_data_set)
@@ -132,10 +148,8 @@ class Members(Generic[C]):
         self, client_id: str, connection: C, producer_group: str | None, consumer_group: str | None
     ) -> set[str]:
         """A client leaves groups; returns the consumer groups that must rebalance."""
-        if producer_group and (producers := self._producers.get(producer_group)):
-            producers.pop(connection, None)
-            if not producers:
-                del self._producers[producer_group]
+        if producer_group and producer_group in self._producers:
+            self._forget_producer(producer_group, connection)
         if consumer_group and (group := self._consumers.get(consumer_group)):
             gone = group.members.get(connection)
             if gone is not None and gone.client_id == client_id:
@@ -145,21 +159,35 @@ class Members(Generic[C]):
     def disconnected(self, connection: C) -> set[str]:
         """A connection is gone, and with it everything that was said on it."""
         for name in [name for name, members in self._producers.items() if connection in members]:
-            del self._producers[name][connection]
-            if not self._producers[name]:
-                del self._producers[name]
+            self._forget_producer(name, connection)
         changed: set[str] = set()
         for group in [group for group in self._consumers.values() if connection in group.members]:
             changed |= self._remove(group, [connection])
         return changed
 
-    def drop_silent(self) -> list[C]:
-        """Connections on which nobody was heard of for too long; close them, and ``disconnected`` does the rest."""
+    def drop_silent(self) -> tuple[list[C], set[str]]:
+        """Connections on which nobody was heard of for too long, and consumer groups that must rebalance.
+
+        Close the connections, and ``disconnected`` does the rest. Whoever else still speaks on a connection keeps it:
+        then only the group that is not mentioned any more has lost a member.
+        """
         limit = self._clock.monotonic_ms() - self._expiry_ms
-        silent: dict[C, None] = {}
-        for members in [*self._producers.values(), *(group.members for group in self._consumers.values())]:
-            silent.update({connection: None for connection, member in members.items() if member.seen_ms < limit})
-        return list(silent)
+        tables = [*self._producers.values(), *(group.members for group in self._consumers.values())]
+        speaking = {each for table in tables for each, member in table.items() if member.seen_ms >= limit}
+        silent = {each: None for table in tables for each in table if each not in speaking}
+        changed: set[str] = set()
+        for name, members in list(self._producers.items()):
+            for connection in [each for each, member in members.items() if member.seen_ms < limit and each in speaking]:
+                self._forget_producer(name, connection)
+        for group in list(self._consumers.values()):
+            gone = [each for each, member in group.members.items() if member.seen_ms < limit and each in speaking]
+            changed |= self._remove(group, gone) if gone else set()
+        return list(silent), changed
+
+    def _forget_producer(self, group: str, connection: C) -> None:
+        self._producers[group].pop(connection, None)
+        if not self._producers[group]:
+            del self._producers[group]
 
     def _remove(self, group: ConsumerGroup[C], connections: list[C]) -> set[str]:
         for connection in connections:

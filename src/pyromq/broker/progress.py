@@ -65,12 +65,18 @@ class Progress:
 
     def forget_topic(self, topic: str) -> None:
         for group in self.groups_of(topic):
-            self._table.remove(topic, group)
-        self._dirty = True
+            self._forget(topic, group)
 
     def forget_group(self, group: str) -> None:
         for topic in self.topics_of(group):
-            self._table.remove(topic, group)
+            self._forget(topic, group)
+
+    def _forget(self, topic: str, group: str) -> None:
+        """With what was still to happen: a topic or group made anew has nothing to do with it."""
+        self._table.remove(topic, group)
+        for known in (self._pulled, self._resets):
+            for key in [key for key in known if key[:2] == (topic, group)]:
+                del known[key]
         self._dirty = True
 
     def clone(self, source: str, target: str, topic: str | None) -> None:

@@ -16,6 +16,7 @@ from pyromq.broker.refusals import RefusedError
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Counters
 from pyromq.broker.subscriptions import from_expression, tag_filter
+from pyromq.broker.tallies import CALL, MESSAGE
 from pyromq.broker.topics import Topics
 from pyromq.clock import Clock
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
@@ -98,7 +99,8 @@ class PullHandler:
         return group, topic
 
     def _forbidden(self, kind: ForbiddenType, remark: str) -> RefusedError:
-        return RefusedError(ResponseCode.NO_PERMISSION, f"{remark} (forbidden by the {kind.name.lower()})")
+        ext = {"forbiddenType": str(int(kind))}
+        return RefusedError(ResponseCode.NO_PERMISSION, f"{remark} (forbidden by the {kind.name.lower()})", ext)
 
     def _subscription(self, header: PullHeader, group: GroupConfig) -> Subscription:
         if header.sys_flag & _SUBSCRIPTION:
@@ -167,6 +169,8 @@ class PullHandler:
             counters.pulls_found += 1
             counters.pulled_messages += result.count
             counters.pulled_bytes += result.size_bytes
+            key = request.header.topic, request.header.consumer_group
+            counters.gets[key] += CALL + result.count * MESSAGE + result.size_bytes
             connection.send_parts(head, result.runs)
         else:
             counters.pulls_missed += 1

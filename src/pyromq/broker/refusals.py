@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyromq.errors import (
+    ConfigError,
     CorruptRecordError,
     DiskFullError,
     InvalidNameError,
@@ -11,6 +14,7 @@ from pyromq.errors import (
     MQError,
     PositionOutOfRangeError,
     ProtocolError,
+    StoreClosedError,
     StoreError,
     StoreReadOnlyError,
 )
@@ -18,20 +22,22 @@ from pyromq.wire.codes import ResponseCode
 
 
 class RefusedError(MQError):
-    """A request that is answered with an error code; ``remark`` says what to do."""
+    """A request that is answered with an error code; ``remark`` says what to do, ``ext`` are fields beside it."""
 
-    def __init__(self, code: ResponseCode, remark: str) -> None:
+    def __init__(self, code: ResponseCode, remark: str, ext: Mapping[str, str] | None = None) -> None:
         super().__init__(remark)
-        self.code, self.remark = code, remark
+        self.code, self.remark, self.ext = code, remark, ext
 
 
 _CODES: tuple[tuple[type[MQError], ResponseCode], ...] = (  # the first that fits counts
     (InvalidNameError, ResponseCode.INVALID_PARAMETER),
+    (ConfigError, ResponseCode.INVALID_PARAMETER),
     (MessageRefusedError, ResponseCode.MESSAGE_ILLEGAL),
     (LocalProtocolError, ResponseCode.MESSAGE_ILLEGAL),
     (ProtocolError, ResponseCode.SYSTEM_ERROR),
     (DiskFullError, ResponseCode.SERVICE_NOT_AVAILABLE),
     (StoreReadOnlyError, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (StoreClosedError, ResponseCode.SERVICE_NOT_AVAILABLE),
     (PositionOutOfRangeError, ResponseCode.SYSTEM_ERROR),
     (CorruptRecordError, ResponseCode.SYSTEM_ERROR),
     (StoreError, ResponseCode.SYSTEM_ERROR),

@@ -11,15 +11,18 @@ import msgspec
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.topics import Topics
 from pyromq.errors import MQError
+from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm
 from pyromq.net.link import Link
 from pyromq.wire.codes import VERSION, RequestCode, ResponseCode
-from pyromq.wire.headers.nameserver import BrokerIdentityHeader, RegisterBrokerHeader
+from pyromq.wire.headers.nameserver import BrokerIdentityHeader, GetRouteHeader, RegisterBrokerHeader
 from pyromq.wire.registration import BrokerRegistration, RegisteredTopics, body_checksum, encode_registration
+from pyromq.wire.route import decode_route
 
 logger = logging.getLogger(__name__)
 
 _FIRST_RETRY_S = 1.0
+_ROUTE_TIMEOUT_MS = 3_000
 _INHERIT = int(Perm.INHERIT)
 
 
@@ -63,6 +66,25 @@ class Registrar:
                 await asyncio.wait_for(self._changed.wait(), wait_s)
             except TimeoutError:
                 continue
+
+    async def find_queues(self, topic: str) -> list[QueueId] | None:
+        """The readable queues of a topic on all brokers, as the first name server that answers knows them.
+
+        None when it knows none. Raises TransportError when no name server answers, RemoteProtocolError.
+        """
+        lost: MQError | None = None
+        for link in self._links.values():
+            code, header = RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader(topic=topic)
+            try:
+                answer = await link.request(code, header, timeout_ms=_ROUTE_TIMEOUT_MS)
+            except MQError as error:
+                lost = error
+                continue
+            found = answer.code == ResponseCode.SUCCESS
+            return decode_route(answer.body).readable_queues(topic) if found else None
+        if lost is not None:
+            raise lost
+        return None
 
     async def _register(self, name: str, link: Link) -> None:
         body = self._body()

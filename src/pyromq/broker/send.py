@@ -15,6 +15,7 @@ from pyromq.broker.refusals import RefusedError
 from pyromq.broker.session import Session
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Counters
+from pyromq.broker.tallies import CALL, MESSAGE, ONE_MESSAGE
 from pyromq.broker.topics import Topics
 from pyromq.broker.turn import Turns
 from pyromq.clock import Clock
@@ -22,6 +23,7 @@ from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, dead_letter_top
 from pyromq.model.topic import Perm, TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore, Placed
+from pyromq.store.settings import Flush
 from pyromq.wire.batch import decode_batch
 from pyromq.wire.codes import VERSION, ResponseCode
 from pyromq.wire.command import encode_response
@@ -49,7 +51,7 @@ _pack_prefix = struct.Struct(">II").pack
 # What ``encode_response`` makes of a SendResponseHeader, with places for what differs between answers.
 _ANSWER: Final = (
     '{"code":0,"extFields":{"msgId":"HOST%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%s",'
-    '"MSG_REGION":%s,"TRACE_ON":"true"},"flag":1,"language":"PYTHON","opaque":%%d,'
+    '"MSG_REGION":%s,"TRACE_ON":"true","ON_DISK":"%%s"},"flag":1,"language":"PYTHON","opaque":%%d,'
     '"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
 
@@ -79,6 +81,7 @@ class SendHandler:
         region = msgspec.json.encode(settings.region).decode().replace("%", "%%")
         self._answer_text = (_ANSWER % (region, VERSION)).replace("HOST", host_hex)
         self._reserved = topics.reserved
+        self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when an answer leaves
         added = {"MSG_REGION": settings.region, "TRACE_ON": "true", "CLUSTER": settings.cluster}
         self._added = "".join(f"{name}\x01{value}\x02" for name, value in added.items()).encode()
 
@@ -126,16 +129,23 @@ class SendHandler:
         counters = self._counters
         counters.put_messages += 1
         counters.put_bytes += len(request.body)
-        answer = b"" if request.flag & _ONEWAY else self._answer(request, queue_id, placed, unique_key)
-        self._turns.staged((connection, request, answer), (topic, queue_id), wait="WAIT\x01false" not in text)
+        counters.puts[topic] += ONE_MESSAGE + placed.size
+        wait = "WAIT\x01false" not in text
+        answer = b""
+        if not request.flag & _ONEWAY:
+            answer = self._answer(request, queue_id, placed, unique_key, self._on_disk if wait else "false")
+        self._turns.staged((connection, request, answer), (topic, queue_id), wait=wait)
 
-    def _answer(self, request: Received[SendHeader], queue_id: int, placed: Placed, unique_key: str) -> bytes:
+    def _answer(
+        self, request: Received[SendHeader], queue_id: int, placed: Placed, unique_key: str, on_disk: str
+    ) -> bytes:
         if request.frame.serialize_type is _JSON and unique_key.isalnum() and unique_key.isascii():
-            header = self._answer_text % (placed.position, queue_id, placed.offset, unique_key, request.correlation_id)
+            facts = (placed.position, queue_id, placed.offset, unique_key, on_disk, request.correlation_id)
+            header = self._answer_text % facts
             size = len(header)
             return _pack_prefix(size + 4, size) + header.encode()
         message_id = f"{self._host_hex}{placed.position:016X}"
-        return self._encode_answer(request, queue_id, placed.offset, message_id, unique_key)
+        return self._encode_answer(request, queue_id, placed.offset, message_id, unique_key, on_disk)
 
     def _checked_topic(self, header: SendHeader, version: int) -> tuple[TopicConfig, str]:
         """Topics that do not exist yet, that clients must not write to, and retry topics, whose messages may die."""
@@ -205,17 +215,26 @@ class SendHandler:
         if not drafts:
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
         placed = self._store.stage_batch(drafts)
+        wait = "WAIT\x01false" not in (header.properties or "")
         answer = b""
         if not request.is_oneway:
             ids = ",".join([f"{self._host_hex}{each.position:016X}" for each in placed])
-            answer = self._encode_answer(request, queue_id, placed[0].offset, ids, None)
+            answer = self._encode_answer(
+                request, queue_id, placed[0].offset, ids, None, self._on_disk if wait else "false"
+            )
         self._counters.put_messages += len(placed)
         self._counters.put_bytes += len(request.body)
-        wait = "WAIT\x01false" not in (header.properties or "")
+        self._counters.puts[header.topic] += CALL + len(placed) * MESSAGE + sum([each.size for each in placed])
         self._turns.staged((connection, request, answer), (header.topic, queue_id), wait=wait)
 
     def _encode_answer(
-        self, request: Received[SendHeader], queue_id: int, offset: int, message_id: str, unique_key: str | None
+        self,
+        request: Received[SendHeader],
+        queue_id: int,
+        offset: int,
+        message_id: str,
+        unique_key: str | None,
+        on_disk: str,
     ) -> bytes:
         header = SendResponseHeader(
             msg_id=message_id,
@@ -224,6 +243,7 @@ class SendHandler:
             transaction_id=unique_key,
             region=self._settings.region,
             trace_on="true",
+            on_disk=on_disk,
         )
         return encode_response(
             ResponseCode.SUCCESS, request.correlation_id, header, serialize_type=request.serialize_type

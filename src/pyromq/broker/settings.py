@@ -11,9 +11,12 @@ from pyromq.store.settings import StoreSettings
 VIP_PORT_DISTANCE = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class BrokerSettings:
-    """How a broker presents itself, what it allows and how patient it is; RocketMQ's defaults."""
+    """How a broker presents itself, what it allows and how patient it is; RocketMQ's defaults.
+
+    A broker works with a copy of its own, which everything in it shares; ``config`` alone changes that one.
+    """
 
     cluster: str = "DefaultCluster"
     name: str = "broker-a"
@@ -30,6 +33,8 @@ class BrokerSettings:
     auto_create_groups: bool = True
     default_topic_queues: int = 8
     trace_topic: bool = False
+    store_replies: bool = True  # of request-reply, in the reply topic of the cluster
+    server_side_reset: bool = True  # pulls are told the new offset; else clients are, who must all be connected
 
     long_polling: bool = True
     short_polling_ms: int = 1_000
@@ -52,5 +57,8 @@ class BrokerSettings:
             raise ConfigError(f"port {self.port} is outside [0, 65535]")
         if not 0 <= self.permission <= 7:
             raise ConfigError(f"permission {self.permission} is outside [0, 7]")
+        for name in ("offsets_save_ms", "register_interval_ms", "short_polling_ms"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1")
         if self.broker_id < 0:
             raise ConfigError(f"broker id {self.broker_id} is negative")

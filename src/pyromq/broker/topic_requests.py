@@ -8,7 +8,9 @@ from pyromq.broker.members import Members
 from pyromq.broker.progress import Progress
 from pyromq.broker.refusals import RefusedError
 from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.stats import Stats
 from pyromq.broker.topics import Topics
+from pyromq.broker.turn import Turns
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
@@ -38,10 +40,12 @@ class TopicHandler:
         topics: Topics,
         progress: Progress,
         members: Members[Connection],
+        stats: Stats,
+        turns: Turns,
         settings: BrokerSettings,
     ) -> None:
         self._store, self._topics, self._progress, self._members = store, topics, progress, members
-        self._settings = settings
+        self._stats, self._turns, self._settings = stats, turns, settings
 
     def create(self, connection: Connection, request: Received[CreateTopicHeader]) -> None:
         header = request.header
@@ -81,9 +85,10 @@ class TopicHandler:
         self._topics.validate(topic)
         if self._topics.is_system(topic):
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{topic} is a system topic and cannot be deleted")
+        self._turns.end_now()  # messages of it may be staged
+        self._store.delete_topic(topic)
         self._topics.delete(topic)
         self._progress.forget_topic(topic)
-        self._store.delete_topic(topic)
 
     def get(self, connection: Connection, request: Received[GetTopicConfigHeader]) -> bytes:
         return java_json.dumps(self._topics.require(request.header.topic))
@@ -104,7 +109,7 @@ class TopicHandler:
             offsets[QueueId(name, self._settings.name, number)] = bodies.QueueRange(
                 min_offset=first, max_offset=end, last_update_timestamp=last_ms or 0
             )
-        return bodies.encode(bodies.TopicStats(offset_table=offsets))
+        return bodies.encode(bodies.TopicStats(offset_table=offsets, topic_put_tps=self._stats.put_rate(name)))
 
     def who_consumes(self, connection: Connection, request: Received[TopicHeader]) -> bytes:
         topic = request.header.topic

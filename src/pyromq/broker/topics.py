@@ -62,6 +62,7 @@ class Topics:
             self._table.put(config, self._clock.now_ms())
         if missing:
             self._table.save()
+            self._on_change()
 
     def is_system(self, topic: str) -> bool:
         return topic in self._system or topic.startswith(SYSTEM_PREFIX)
@@ -134,17 +135,30 @@ class Topics:
         )
 
     def update(self, config: TopicConfig) -> TopicConfig:
-        """Create or replace; nothing happens when it is the same already."""
-        if self._table.get(config.topic_name) != config:
+        """Create or replace; nothing happens when it is the same already. Raises StoreReadOnlyError."""
+        known = self._table.get(config.topic_name)
+        if known != config:
             self._table.put(config, self._clock.now_ms())
-            self._table.save()
+            self._table.save_or_undo(lambda: self._restore(config.topic_name, known))
             self._on_change()
         return config
+
+    def _restore(self, topic: str, config: TopicConfig | None) -> None:
+        if config is None:
+            self._table.remove(topic, self._clock.now_ms())
+        else:
+            self._table.put(config, self._clock.now_ms())
+
+    def announce(self) -> None:
+        """What name servers must know has changed, though no topic has: they compare versions."""
+        self._table.bump(self._clock.now_ms())
+        self._table.save()
+        self._on_change()
 
     def delete(self, topic: str) -> bool:
         removed = self._table.remove(topic, self._clock.now_ms())
         if removed is not None:
-            self._table.save()
+            self._table.save_or_undo(lambda: self._restore(topic, removed))
             self._on_change()
         return removed is not None
 

@@ -18,6 +18,8 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pyromq.broker.refusals import refusal_of
 from pyromq.clock import Clock
 from pyromq.errors import MQError
@@ -26,7 +28,8 @@ from pyromq.store.commit_log import FlushJob
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.command import encode_response
+from pyromq.wire.command import decode_command, encode_command, encode_response
+from pyromq.wire.frame import FrameDecoder
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -116,6 +119,9 @@ class Turns:
             self._end()
 
     def _end(self) -> None:
+        if self._scheduled and not (self._staged or self._patient):  # ended before its time came
+            self._scheduled = False
+            return
         self._scheduled = False
         self._alone_turns += 1
         staged, self._staged = self._staged, []
@@ -145,7 +151,7 @@ class Turns:
             return
         job = self._store.flush_job()
         if job is None:
-            self._idle.set()
+            self._nothing_to_flush()
             return
         self._running, self._running_since_ms = job, self._clock.monotonic_ms()
         self._idle.clear()
@@ -155,32 +161,52 @@ class Turns:
 
     def _flushed(self, job: FlushJob, seen: set[QueueKey], future: asyncio.Future[None]) -> None:
         self._running = None
-        if isinstance(error := future.exception(), OSError):
-            refusal = self._store.flush_failed(error)
-            while self._waiting:
-                self._refuse(self._next_waiting(), refusal)
-            self._idle.set()
-            return
+        error = future.exception()
         if error is not None:
-            raise error
-        self._store.flush_done(job)
+            self._store.flush_failed(error if isinstance(error, Exception) else RuntimeError(str(error)))
+        elif not self._store.flush_done(job):
+            error = self._store.health.error()
+        if error is not None:
+            self._nothing_to_flush()
+            return
         while self._waiting and self._waiting[0].end <= job.end:
             _answer(self._next_waiting())
         self.look()
         self._on_visible(seen)
         self._flush()
 
+    def _nothing_to_flush(self) -> None:
+        """Everything is on disk, or nothing can be trusted to be: either way nobody waits any longer."""
+        self._idle.set()
+        if not self._store.health.trusted:
+            refusal = self._store.health.error()
+            while self._waiting:
+                self._refuse(self._next_waiting(), refusal)
+            return
+        while self._waiting and self._waiting[0].end <= self._store.log.flushed:
+            _answer(self._next_waiting())
+        seen, self._unseen = self._unseen, set()
+        self._on_visible(seen)
+
+    def flush_soon(self) -> None:
+        """Bring what is written to disk, although nobody waits for it."""
+        self._flush()
+
+    def end_now(self) -> None:
+        """Commit what is staged at once: somebody needs the store as it will be after this turn."""
+        if self._staged or self._patient:
+            self._end()
+
     def answer_overdue(self) -> None:
         """Senders that waited too long are told that the message is stored, but not that it is on disk."""
         self.look()
+        if self._waiting and self._running is None:
+            self._flush()
         limit = self._clock.monotonic_ms() - self._flush_timeout_ms
         while self._waiting and self._waiting[0].since_ms < limit:
-            sends = self._next_waiting()
-            code, remark = (
-                ResponseCode.FLUSH_DISK_TIMEOUT,
-                "the message is stored, but the disk did not confirm it in time",
-            )
-            self._send_error(sends, code, remark)
+            for connection, _, answer in self._next_waiting():
+                if answer:
+                    connection.send(_unconfirmed(answer))
 
     def _next_waiting(self) -> list[PendingSend]:
         sends = self._waiting.popleft().sends
@@ -213,3 +239,13 @@ def _answer(sends: list[PendingSend]) -> None:
     for connection, _, answer in sends:
         if answer:
             connection.send(answer)
+
+
+def _unconfirmed(answer: bytes) -> bytes:
+    """The same answer, with the address of the message, but not the promise."""
+    (frame,) = FrameDecoder().feed(answer)
+    command = decode_command(frame)
+    if command.code != ResponseCode.SUCCESS:
+        return answer
+    code, remark = ResponseCode.FLUSH_DISK_TIMEOUT, "the message is stored, but the disk did not confirm it in time"
+    return encode_command(msgspec.structs.replace(command, code=code, remark=remark))

@@ -1,0 +1,63 @@
+"""Answers as handlers give them, and as they travel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyromq.net.connection import Connection
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.command import encode_response
+from pyromq.wire.headers import Header
+from pyromq.wire.received import Received
+
+Answer = Header | bytes | tuple[Header, bytes] | None
+Answering = Callable[[Connection, Received[Any]], Answer]
+Later = Callable[[Connection, Received[Any]], None]
+"""A handler that answers by itself, now or when it can."""
+
+
+def send_answer(connection: Connection, request: Received[Any], answer: Answer) -> None:
+    """Success: a header, a body, both or nothing."""
+    if request.is_oneway:
+        return
+    header: Header | None = None
+    body = b""
+    match answer:
+        case (header, body):
+            pass
+        case bytes():
+            body = answer
+        case _:
+            header = answer
+    code, serialize_type = ResponseCode.SUCCESS, request.serialize_type
+    connection.send(encode_response(code, request.correlation_id, header, body=body, serialize_type=serialize_type))
+
+
+def send_refusal(
+    connection: Connection,
+    request: Received[Any],
+    code: ResponseCode,
+    remark: str,
+    ext: Mapping[str, str] | None = None,
+) -> None:
+    """Failure, said once and clearly."""
+    if not request.is_oneway:
+        serialize_type = request.serialize_type
+        connection.send(
+            encode_response(code, request.correlation_id, ext, remark=remark, serialize_type=serialize_type)
+        )
+
+
+def pass_back(connection: Connection, request: Received[Any], answer: Received[Any]) -> None:
+    """What somebody else answered, as it is."""
+    if not request.is_oneway:
+        connection.send(
+            encode_response(
+                answer.code,
+                request.correlation_id,
+                body=answer.body,
+                remark=answer.remark,
+                serialize_type=request.serialize_type,
+            )
+        )

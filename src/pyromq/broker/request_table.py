@@ -1,0 +1,132 @@
+"""Which function answers which request code.
+
+Most give their answer as a value; those in ``later`` answer by themselves, because they wait for the disk, for a
+message, or for somebody else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyromq.broker.answers import Answering, Later
+from pyromq.broker.assignment_requests import AssignmentHandler
+from pyromq.broker.broker_requests import BrokerHandler
+from pyromq.broker.cleaning_requests import CleaningHandler
+from pyromq.broker.client_questions import ClientQuestions
+from pyromq.broker.client_requests import ClientHandler
+from pyromq.broker.config_requests import ConfigHandler
+from pyromq.broker.group_requests import GroupHandler
+from pyromq.broker.lookup_requests import LookupHandler
+from pyromq.broker.offset_requests import OffsetHandler
+from pyromq.broker.progress_requests import ProgressHandler
+from pyromq.broker.pull import PullHandler
+from pyromq.broker.reply import ReplyHandler
+from pyromq.broker.reset_requests import ResetHandler
+from pyromq.broker.send import SendHandler
+from pyromq.broker.topic_requests import TopicHandler
+from pyromq.wire.codes import RequestCode as Code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handlers:
+    """Everything that answers requests."""
+
+    sends: SendHandler
+    replies: ReplyHandler
+    pulls: PullHandler
+    clients: ClientHandler
+    questions: ClientQuestions
+    assignments: AssignmentHandler
+    offsets: OffsetHandler
+    lookups: LookupHandler
+    topics: TopicHandler
+    groups: GroupHandler
+    progress: ProgressHandler
+    resets: ResetHandler
+    config: ConfigHandler
+    cleaning: CleaningHandler
+    whole: BrokerHandler
+
+    def later(self) -> dict[int, Later]:
+        return {
+            Code.SEND_MESSAGE: self.sends.send,
+            Code.SEND_MESSAGE_V2: self.sends.send,
+            Code.SEND_BATCH_MESSAGE: self.sends.send_batch,
+            Code.SEND_REPLY_MESSAGE: self.replies.reply,
+            Code.SEND_REPLY_MESSAGE_V2: self.replies.reply,
+            Code.PULL_MESSAGE: self.pulls.pull,
+            Code.LITE_PULL_MESSAGE: self.pulls.pull,
+            Code.GET_CONSUMER_RUNNING_INFO: self.questions.running_info,
+            Code.CONSUME_MESSAGE_DIRECTLY: self.questions.consume_directly,
+            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.questions.status,
+            Code.QUERY_ASSIGNMENT: self.assignments.assign,
+        }
+
+    def answering(self) -> dict[int, Answering]:
+        return {**self._for_clients(), **self._for_tools(), **self._for_operators()}
+
+    def _for_clients(self) -> dict[int, Answering]:
+        clients, offsets = self.clients, self.offsets
+        return {
+            Code.HEART_BEAT: clients.heartbeat,
+            Code.UNREGISTER_CLIENT: clients.unregister,
+            Code.GET_CONSUMER_LIST_BY_GROUP: clients.members_of,
+            Code.LOCK_BATCH_MQ: clients.lock,
+            Code.UNLOCK_BATCH_MQ: clients.unlock,
+            Code.CHECK_CLIENT_CONFIG: clients.check_client,
+            Code.QUERY_CONSUMER_OFFSET: offsets.query,
+            Code.UPDATE_CONSUMER_OFFSET: offsets.update,
+            Code.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
+            Code.GET_MAX_OFFSET: offsets.maximum,
+            Code.GET_MIN_OFFSET: offsets.minimum,
+            Code.GET_EARLIEST_MSG_STORETIME: offsets.earliest,
+            Code.QUERY_MESSAGE: self.lookups.query,
+            Code.VIEW_MESSAGE_BY_ID: self.lookups.view,
+        }
+
+    def _for_tools(self) -> dict[int, Answering]:
+        topics, groups, progress = self.topics, self.groups, self.progress
+        return {
+            Code.UPDATE_AND_CREATE_TOPIC: topics.create,
+            Code.UPDATE_AND_CREATE_TOPIC_LIST: topics.create_all,
+            Code.DELETE_TOPIC_IN_BROKER: topics.delete,
+            Code.GET_TOPIC_CONFIG: topics.get,
+            Code.GET_ALL_TOPIC_CONFIG: topics.get_all,
+            Code.GET_TOPIC_STATS_INFO: topics.stats,
+            Code.QUERY_TOPIC_CONSUME_BY_WHO: topics.who_consumes,
+            Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.system_topics,
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: groups.update,
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: groups.update_all,
+            Code.GET_SUBSCRIPTIONGROUP_CONFIG: groups.get,
+            Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: groups.get_all,
+            Code.DELETE_SUBSCRIPTIONGROUP: groups.delete,
+            Code.UPDATE_AND_GET_GROUP_FORBIDDEN: groups.forbidden,
+            Code.GET_CONSUMER_CONNECTION_LIST: groups.consumers,
+            Code.GET_PRODUCER_CONNECTION_LIST: groups.producers,
+            Code.GET_ALL_PRODUCER_INFO: groups.all_producers,
+            Code.QUERY_SUBSCRIPTION_BY_CONSUMER: groups.subscription,
+            Code.QUERY_TOPICS_BY_CONSUMER: groups.topics_of,
+            Code.GET_CONSUME_STATS: progress.consume_stats,
+            Code.GET_BROKER_CONSUME_STATS: progress.broker_stats,
+            Code.QUERY_CONSUME_TIME_SPAN: progress.time_span,
+            Code.QUERY_CORRECTION_OFFSET: progress.correction,
+            Code.CLONE_GROUP_OFFSET: progress.clone,
+            Code.INVOKE_BROKER_TO_RESET_OFFSET: self.resets.reset,
+            Code.QUERY_CONSUME_QUEUE: self.lookups.entries,
+            Code.SET_MESSAGE_REQUEST_MODE: self.assignments.set_mode,
+            Code.GET_ALL_MESSAGE_REQUEST_MODE: self.assignments.modes,
+        }
+
+    def _for_operators(self) -> dict[int, Answering]:
+        whole, cleaning = self.whole, self.cleaning
+        return {
+            Code.UPDATE_BROKER_CONFIG: self.config.update,
+            Code.GET_BROKER_CONFIG: self.config.get,
+            Code.GET_BROKER_RUNTIME_INFO: whole.runtime_info,
+            Code.GET_ALL_CONSUMER_OFFSET: whole.all_offsets,
+            Code.GET_ALL_DELAY_OFFSET: whole.delay_offsets,
+            Code.VIEW_BROKER_STATS_DATA: whole.stats_data,
+            Code.CLEAN_EXPIRED_CONSUMEQUEUE: cleaning.clean_queues,
+            Code.CLEAN_UNUSED_TOPIC: cleaning.clean_topics,
+            Code.DELETE_EXPIRED_COMMITLOG: cleaning.delete_expired,
+        }

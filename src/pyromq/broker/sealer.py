@@ -1,0 +1,74 @@
+"""Seals beside the running broker: the long part on a worker thread, the decisions on the loop.
+
+start ─▶ queues and index are synced (worker) ─▶ wait until the log is flushed that far ─▶ the seal is saved (worker)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from pyromq.store.durability import SealJob
+from pyromq.store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+
+class Sealer:
+    """At most one seal at a time."""
+
+    def __init__(self, store: MessageStore, worker: Executor, flush_soon: Callable[[], None]) -> None:
+        self._store, self._worker, self._flush_soon = store, worker, flush_soon
+        self._loop = asyncio.get_running_loop()
+        self._job: SealJob | None = None
+        self._waits_for_log = False
+
+    @property
+    def busy(self) -> bool:
+        return self._job is not None
+
+    def start(self) -> None:
+        if self._job is None and (job := self._store.seal_job()) is not None:
+            self._job = job
+            self._loop.run_in_executor(self._worker, job.sync).add_done_callback(self._synced)
+
+    def _synced(self, future: asyncio.Future[None]) -> None:
+        if not self._failed(future, synced=False):
+            self._waits_for_log = True
+            self._flush_soon()
+            self.advance()
+
+    def advance(self) -> None:
+        """Go on if the log is flushed far enough; called now and then."""
+        job = self._job
+        if job is None or not self._waits_for_log:
+            return
+        if not self._store.health.trusted:
+            self._end()
+        elif self._store.log.flushed >= job.seal.position:
+            self._waits_for_log = False
+            self._loop.run_in_executor(self._worker, job.save).add_done_callback(self._saved)
+
+    def _saved(self, future: asyncio.Future[bool]) -> None:
+        if not self._failed(future, synced=True):
+            assert self._job is not None
+            if future.result():  # else a topic was deleted meanwhile: the next seal knows of it
+                self._store.seal_done(self._job, None, synced=True)
+            self._end()
+
+    def _failed(self, future: asyncio.Future[Any], *, synced: bool) -> bool:
+        error = future.exception()
+        if error is None:
+            return False
+        assert self._job is not None
+        logger.error("seal failed: reason=%s", error)
+        cause = error if isinstance(error, OSError) else OSError(str(error))
+        self._store.seal_done(self._job, cause, synced=synced)
+        self._end()
+        return True
+
+    def _end(self) -> None:
+        self._job, self._waits_for_log = None, False

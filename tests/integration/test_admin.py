@@ -1,0 +1,200 @@
+"""Administration of a real broker on loopback, and what clients do by themselves: heartbeats, routes, fail-over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+import uvloop
+
+from pyromq import aio
+from pyromq.client.errors import GroupNotFoundError, GroupOfflineError, NotFoundError
+from pyromq.client.roles import ConsumerRole
+from pyromq.errors import BrokerError, ConfigError, InvalidNameError
+from pyromq.model.message import Message
+from pyromq.model.queue import QueueId
+from pyromq.model.topic import GroupConfig, Perm
+from pyromq.testing.loopback import LoopbackBroker
+from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.heartbeat import ConsumerData, Subscription
+from tests.integration.scripted_broker import ScriptedBroker, eventually, scripted
+
+pytestmark = pytest.mark.integration
+
+LIMIT_S = 30
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+        yield lambda main: runner.run(asyncio.wait_for(main, LIMIT_S))
+
+
+class Member(ConsumerRole):
+    """The least that a consumer is."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.changes = 0
+
+    def heartbeat_data(self) -> ConsumerData:
+        subscriptions = (Subscription(topic="orders", sub_version=1), Subscription(topic=f"%RETRY%{self.group}"))
+        return ConsumerData(group_name=self.group, subscription_data_set=subscriptions)
+
+    def topics(self) -> list[str]:
+        return ["orders"]
+
+    def members_changed(self) -> None:
+        self.changes += 1
+
+
+def test_a_topic_is_created_described_and_deleted(run: Run) -> None:
+    async def main() -> None:
+        async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
+            await admin.create_topic("orders", queues=3)
+            await admin.create_topic("archive", read_queues=2, write_queues=1, perm=Perm.READ)
+            assert {"orders", "archive"} <= set(await admin.topics())
+            assert (await admin.topic_config("orders"))["broker-a"].write_queue_nums == 3
+            assert (await admin.topic_config("archive"))["broker-a"].perm == 4
+            assert [data.read_queue_nums for data in (await admin.route("orders")).queue_datas] == [3]
+            stats = await admin.topic_stats("orders")
+            assert [queue.number for queue in stats] == [0, 1, 2]
+            await admin.delete_topic("orders")
+            assert "orders" not in await admin.topics()
+            with pytest.raises(aio.TopicNotFoundError):
+                await admin.route("orders")
+            with pytest.raises(InvalidNameError):
+                await admin.create_topic("not a topic")
+            with pytest.raises(BrokerError, match="system topic"):
+                await admin.create_topic("TBW102")
+
+    run(main())
+
+
+def test_messages_are_found_by_every_name_they_have(run: Run) -> None:
+    async def main() -> None:
+        async with LoopbackBroker() as broker, aio.Producer(broker.nameserver) as producer:
+            sent = [await producer.send(Message("orders", b"%d" % n, keys=f"k{n} all")) for n in range(3)]
+            async with aio.Admin(broker.nameserver) as admin:
+                for n, receipt in enumerate(sent):
+                    body = b"%d" % n
+                    assert (await admin.message("orders", receipt.offset_message_id)).body == body
+                    assert (await admin.message("orders", receipt.message_id)).body == body
+                    assert (await admin.message_by_unique_key("orders", receipt.message_id)).body == body
+                    assert (await admin.message_at(receipt.queue, receipt.offset)).body == body
+                    assert [found.body for found in await admin.messages_by_key("orders", f"k{n}")] == [body]
+                everything = await admin.messages_by_key("orders", "all")
+                assert sorted(found.body for found in everything) == [b"0", b"1", b"2"]
+                assert await admin.messages_by_key("orders", "nobody") == []
+                stranger = "7F000002" + sent[0].offset_message_id[8:]
+                with pytest.raises(NotFoundError, match="no broker that name servers know"):
+                    await admin.message_by_offset_id(stranger)
+                for lookup in (
+                    admin.message("orders", "0" * 32),
+                    admin.message("orders", "what?"),
+                    admin.message_by_offset_id(sent[0].offset_message_id[:-4] + "FFFF"),
+                    admin.message_at(sent[0].queue, 1_000),
+                ):
+                    with pytest.raises(NotFoundError):
+                        await lookup
+
+    run(main())
+
+
+def test_a_group_is_created_found_moved_and_deleted(run: Run) -> None:
+    async def main() -> None:
+        async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
+            await admin.create_topic("orders", queues=2)
+            async with aio.Producer(broker.nameserver) as producer:
+                for _ in range(6):
+                    await producer.send(Message("orders", b"x"))
+            await admin.create_group(GroupConfig(group_name="billing", retry_max_times=3))
+            assert "billing" in await admin.groups()
+            assert (await admin.group_config("billing")).retry_max_times == 3
+            reset = await admin.reset_offset("billing", "orders", to_ms=aio.LATEST)
+            assert sum(reset.values()) == 6
+            assert all(p.broker_offset == p.consumer_offset for p in (await admin.lag("billing", "orders")).values())
+            await admin.reset_offset("billing", "orders", to_ms=aio.EARLIEST)
+            lag = await admin.lag("billing", "orders")
+            assert sum(progress.broker_offset - progress.consumer_offset for progress in lag.values()) == 6
+            queue = QueueId("orders", "broker-a", 0)
+            assert await admin.reset_offset("billing", "orders", queue=queue, offset=1) == {queue: 1}
+            assert await admin.offset_at(queue, 0) == 0
+            with pytest.raises(ConfigError):
+                await admin.reset_offset("billing", "orders", offset=1)
+            with pytest.raises(GroupOfflineError):
+                await admin.group_connections("billing")
+            await admin.delete_group("billing")
+            assert "billing" not in await admin.groups()
+            with pytest.raises(GroupNotFoundError):
+                await admin.group_config("billing")
+
+    run(main())
+
+
+def test_a_consumer_that_joins_is_a_member_until_it_leaves(run: Run) -> None:
+    async def main() -> None:
+        async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
+            await admin.create_topic("orders")
+            settings = aio.ClientSettings(nameservers=broker.nameserver)
+            async with aio.Client(settings) as one, aio.Client(settings) as two:
+                first, second = Member("billing"), Member("billing")
+                for client, role in ((one, first), (two, second)):
+                    await client.routes.get("orders", timeout_ms=1_000)
+                    client.join(role)
+                    await client.heartbeat_now()
+                connections = await admin.group_connections("billing")
+                assert {each.client_id for each in connections.connection_set} == {one.id, two.id}
+                assert "orders" in connections.subscription_table
+                await eventually(lambda: first.changes >= 1)
+                seen = first.changes
+                await two.leave(second)
+                await eventually(lambda: first.changes > seen)
+                with pytest.raises(ConfigError, match="already"):
+                    one.join(Member("billing"))
+
+    run(main())
+
+
+def test_a_broker_tells_of_itself(run: Run) -> None:
+    async def main() -> None:
+        async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
+            cluster = await admin.cluster()
+            assert cluster.broker_addr_table["broker-a"].master_addr == broker.address
+            for name in ("broker-a", broker.address):
+                assert (await admin.broker_config(name))["brokerName"] == "broker-a"
+                assert (await admin.broker_runtime(name))["brokerActive"] == "true"
+            with pytest.raises(BrokerError, match="know no broker nobody"):
+                await admin.broker_config("nobody")
+            with pytest.raises(BrokerError, match="no broker with a master in cluster elsewhere"):
+                await admin.create_topic("orders", cluster="elsewhere")
+
+    run(main())
+
+
+def test_heartbeats_and_routes_go_on_by_themselves(run: Run) -> None:
+    async def main() -> None:
+        broker = ScriptedBroker("a")
+        async with scripted(broker) as cluster:
+            settings = aio.ClientSettings(nameservers=cluster.nameserver, heartbeat_ms=30, route_poll_ms=30)
+            async with aio.Producer(client_settings=settings) as producer:
+                await producer.send(Message("T", b"x"))
+                await eventually(lambda: broker.codes.count(Code.HEART_BEAT) >= 4)
+                await eventually(lambda: cluster.names.asked.count("T") >= 4)
+
+    run(main())
+
+
+def test_a_dead_name_server_is_passed_over(run: Run) -> None:
+    async def main() -> None:
+        async with scripted(ScriptedBroker("a")) as cluster:
+            for _ in range(4):  # their order is left to chance
+                nameservers = ["127.0.0.1:1", cluster.nameserver]
+                async with aio.Producer(nameservers) as producer:
+                    await producer.send(Message("T", b"x"))
+
+    run(main())

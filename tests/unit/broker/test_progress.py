@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from pyromq.testing import FaultyDisk
+from tests.unit.broker.builders import progress
+
+
+def test_a_group_that_never_committed_has_no_offset() -> None:
+    found = progress()
+    assert found.committed("readers", "orders", 0) is None
+    found.commit("readers", "orders", 0, -1)
+    assert found.committed("readers", "orders", 0) is None, "old clients commit -1 for nothing"
+    found.commit("readers", "orders", 0, 0)
+    assert found.committed("readers", "orders", 0) == 0
+
+
+def test_a_commit_may_go_back() -> None:
+    found = progress()
+    found.commit("readers", "orders", 0, 10)
+    found.commit("readers", "orders", 0, 4)
+    assert found.committed("readers", "orders", 0) == 4
+
+
+def test_a_pending_reset_wins_over_what_clients_still_commit() -> None:
+    found = progress()
+    found.commit("readers", "orders", 0, 10)
+    found.reset("readers", "orders", 0, 3)
+    found.commit("readers", "orders", 0, 12)
+    found.commit("readers", "orders", 1, 12)
+    assert found.committed("readers", "orders", 0) == 3
+    assert found.committed("readers", "orders", 1) == 12, "other queues are not concerned"
+    assert found.take_reset("readers", "orders", 0) == 3
+    assert found.take_reset("readers", "orders", 0) is None, "it is told once"
+    found.commit("readers", "orders", 0, 4)
+    assert found.committed("readers", "orders", 0) == 4
+
+
+def test_a_clone_stands_where_the_other_group_stands() -> None:
+    found = progress()
+    found.commit("a", "orders", 0, 5)
+    found.commit("a", "orders", 1, 6)
+    found.commit("a", "payments", 0, 7)
+    found.commit("b", "orders", 0, 1)
+    found.clone("a", "b", "orders")
+    assert [found.committed("b", "orders", n) for n in (0, 1)] == [5, 6]
+    assert found.committed("b", "payments", 0) is None
+    found.clone("a", "c", None)
+    assert found.topics_of("c") == ["orders", "payments"]
+    found.commit("c", "orders", 0, 9)
+    assert found.committed("a", "orders", 0) == 5, "and goes its own way from there"
+
+
+def test_the_version_moves_every_500_commits() -> None:
+    found = progress()
+    for n in range(1_499):
+        found.commit("readers", "orders", 0, n)
+    assert found.table.version.counter == 2
+    found.commit("readers", "orders", 0, 1_499)
+    assert found.table.version.counter == 3
+
+
+def test_a_forgotten_topic_takes_pending_resets_along() -> None:
+    found = progress()
+    found.reset("readers", "orders", 0, 100)
+    found.note_pull("readers", "orders", 0, 50)
+    found.commit("readers", "payments", 0, 1)
+    found.forget_topic("orders")
+    assert found.committed("readers", "orders", 0) is None
+    assert found.take_reset("readers", "orders", 0) is None, "a new topic of that name starts at 0"
+    assert found.pulled("readers", "orders", 0) == -1
+    assert found.groups_of("payments") == ["readers"]
+    found.forget_group("readers")
+    assert found.topics_of("readers") == []
+
+
+def test_progress_is_saved_when_it_changed_and_tried_again_when_the_disk_refused() -> None:
+    disk = FaultyDisk()
+    found = progress(disk=disk)
+    found.commit("readers", "orders", 0, 10)
+    disk.fail_at(disk.operations + 1, errno.ENOSPC)
+    with pytest.raises(OSError, match="simulated"):
+        found.save()
+    found.save()
+    operations = disk.operations
+    found.save()
+    assert disk.operations == operations, "nothing changed since"
+    assert progress(disk=disk.after_crash()).committed("readers", "orders", 0) == 10
