@@ -19,7 +19,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group dev --editable .
 	@touch $@
 
-demo: $(READY)  ## write a log, kill the writer, recover, prove that nothing acknowledged was lost
+demo: $(READY)  ## the whole system: orders, two groups, the broker killed in the middle; then the store alone
+	$(BIN)/python examples/orders_survive_a_crash.py
 	$(BIN)/python examples/crash_and_recover.py
 
 test: $(READY)  ## every test that needs PyPI and Debian packages only

@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.measure import machine, print_rows
 
-ALL = ("frames", "net", "records", "append", "read", "index", "recovery")
+ALL = ("frames", "net", "records", "append", "read", "index", "recovery", "producer", "consumer", "consume")
 
 
 def main() -> None:

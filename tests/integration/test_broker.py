@@ -20,7 +20,8 @@ from pyromq.net import Connection, Handler, open_connection
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.wire import bodies
 from pyromq.wire.batch import BatchItem, encode_batch
-from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.codes import Language, RequestCode, ResponseCode
+from pyromq.wire.command import encode_request
 from pyromq.wire.flags import PullFlag
 from pyromq.wire.headers.admin import CreateTopicHeader
 from pyromq.wire.headers.consumer import (
@@ -35,7 +36,14 @@ from pyromq.wire.headers.consumer import (
 )
 from pyromq.wire.headers.producer import SendResponseHeader, SendV2Header
 from pyromq.wire.headers.shared import ConsumerGroupHeader, TopicHeader
-from pyromq.wire.heartbeat import ConsumerData, Heartbeat, ProducerData, Subscription, encode_heartbeat
+from pyromq.wire.heartbeat import (
+    ConsumerData,
+    Heartbeat,
+    ProducerData,
+    Subscription,
+    decode_consumer_connections,
+    encode_heartbeat,
+)
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.received import Received
@@ -359,3 +367,14 @@ async def test_messages_are_found_by_key_and_topics_are_administered(tmp_path: P
         assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic="made"))).code == 0
         assert broker.topics.get("made") is None
         assert (await send(client, b"again", topic="made")).queue_offset == 0
+
+
+async def test_a_java_client_is_shown_as_one(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, client):
+        heartbeat = Heartbeat(client_id="c1", consumer_data_set=(ConsumerData(group_name="readers"),))
+        frame = encode_request(RequestCode.HEART_BEAT, 7, body=encode_heartbeat(heartbeat), language=Language.JAVA)
+        client.connection.send(frame)
+        header = ConsumerGroupHeader(consumer_group="readers")
+        answer = await client.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        (member,) = decode_consumer_connections(answer.body).connection_set
+        assert member.language == "JAVA"

@@ -35,7 +35,7 @@ class ClientHandler:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, "a heartbeat needs a clientID")
         served = [consumer for consumer in heartbeat.consumer_data_set if self._prepare(consumer)]
         heartbeat = msgspec.structs.replace(heartbeat, consumer_data_set=tuple(served))
-        language = request.language.name if request.language else "OTHER"
+        language = "OTHER" if request.language is None else request.language.name  # JAVA is 0
         is_known = self._members.knows(connection, heartbeat)
         self.notify(self._members.heard_from(connection, heartbeat, language, request.version))
         return HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=not is_known)

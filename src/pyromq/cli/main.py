@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli import servers, store
+from pyromq.cli import group, messages, servers, store, topic
 from pyromq.errors import (
     BrokerError,
     ConfigError,
@@ -65,11 +65,19 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(store.app, name="store")
 servers.add_to(app)
+messages.add_to(app)
+for noun, commands in (("topic", topic.app), ("group", group.app), ("store", store.app)):
+    app.add_typer(commands, name=noun)
+
+
+# Topic, offset or message, and group: what servers answer when there is no such thing.
+_NOT_FOUND_CODES = (17, 22, 26)
 
 
 def exit_code_of(error: MQError) -> ExitCode:
+    if isinstance(error, BrokerError) and error.code in _NOT_FOUND_CODES:
+        return ExitCode.NOT_FOUND
     return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
 
 

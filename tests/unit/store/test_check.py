@@ -17,6 +17,7 @@ from pyromq.store.settings import StoreSettings
 from pyromq.store.whole_file import WholeFile
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.testing.faulty_disk import FaultyFile
+from pyromq.wire.properties import find_property, message_keys
 from tests.crash.script import ROOT, SMALL, draft, log_records
 
 LOG, QUEUES, INDEX = ROOT / "commitlog", ROOT / "consumequeue", ROOT / "index"
@@ -420,6 +421,17 @@ def test_garbage_behind_a_queue_is_dropped() -> None:
     report = check(disk)
     assert report.verdict is Verdict.RECOVERABLE
     assert kinds(report, Severity.WARNING) == {"queues-ahead"}
+
+
+def test_tags_in_the_index_are_fine_where_rocketmq_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keys_and_tag(raw: bytes) -> list[bytes]:
+        tag = find_property(raw, b"TAGS")
+        return [*message_keys(raw), *([b"T#" + tag] if tag else [])]
+
+    monkeypatch.setattr("pyromq.store.indexer.message_keys", keys_and_tag)  # as RocketMQ 5.4 and later
+    report = check(foreign_disk())
+    assert report.verdict is Verdict.SOUND, report.findings
+    assert report.index.entries > 120 and not report.index.missing and not report.index.extra
 
 
 def test_a_flipped_bit_in_the_index_is_a_warning() -> None:

@@ -1,0 +1,33 @@
+"""What commands that talk to a cluster share: where its name servers are, and running a coroutine with a client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from pyromq.aio import Admin
+
+T = TypeVar("T")
+
+NameServerOption = Annotated[
+    str,
+    typer.Option(
+        "--nameserver", "-n", envvar="PYROMQ_NAMESERVER", metavar="HOST:PORT[;…]", help="Name servers of the cluster."
+    ),
+]
+DEFAULT_NAMESERVER = "127.0.0.1:9876"
+
+
+def with_admin(nameserver: str, work: Callable[[Admin], Awaitable[T]]) -> T:
+    """Open an admin client, do one thing with it, close it."""
+    from pyromq.aio import Admin
+
+    async def run() -> T:
+        async with Admin(nameserver) as admin:
+            return await work(admin)
+
+    return asyncio.run(run())

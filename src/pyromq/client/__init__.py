@@ -1,0 +1,1 @@
+"""Producers, consumers and administration on asyncio; ``sync`` is the same for threads. Users import ``pyromq``."""

@@ -1,0 +1,287 @@
+"""The client: what the producers, consumers and admin tools of a process share.
+
+    Client ──┬─ NameServers ── Routes      where topics live
+             ├─ Brokers                    one link per address
+             ├─ Callbacks                  what brokers ask of us
+             └─ roles                      producers and consumers, for heartbeats (``client.roles`` tells how to join)
+
+One client is one member of each of its groups: two consumers of the same group need two clients. ``async with`` opens
+and closes it. A connection to a broker begins with a heartbeat, so the broker knows who sends before the first request;
+after that heartbeats go to all known brokers every 30 seconds. Everything here belongs to one event loop, and a
+coroutine that blocks the loop holds up heartbeats: the sync face has a loop of its own for that reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Collection
+from functools import partial
+from random import Random
+from typing import Any, Final, Self
+
+from pyromq.client.brokers import Brokers
+from pyromq.client.callbacks import Callbacks
+from pyromq.client.errors import error_of
+from pyromq.client.identity import MessageIds, client_id, instance_name, own_ip
+from pyromq.client.nameservers import NameServers
+from pyromq.client.namespaces import unwrap, wrap
+from pyromq.client.roles import ConsumerRole, ProducerRole, Role, heartbeat_of
+from pyromq.client.routes import Routes
+from pyromq.client.settings import ClientSettings
+from pyromq.client.signing import Signer
+from pyromq.client.tasks import TaskOwner
+from pyromq.clock import Clock, SystemClock
+from pyromq.errors import ClientClosedError, ConfigError, ConnectFailedError, MQError
+from pyromq.model.route import TopicRoute
+from pyromq.net import Address, Connection, Handler, Link, open_connection
+from pyromq.net.idle import IdleWatch
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.command import Ext
+from pyromq.wire.headers.consumer import UnregisterClientHeader
+from pyromq.wire.heartbeat import encode_heartbeat
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+_OK: Final = frozenset((int(ResponseCode.SUCCESS),))
+
+
+class Client:
+    """``async with Client(ClientSettings(nameservers="10.0.0.1:9876")) as client: …``"""
+
+    def __init__(
+        self, settings: ClientSettings | None = None, *, clock: Clock | None = None, rng: Random | None = None
+    ) -> None:
+        self.settings = settings or ClientSettings()
+        self.clock, self.rng = clock or SystemClock(), rng or Random()
+        ip = self.settings.client_ip or own_ip(tuple(self.settings.nameservers))
+        name = self.settings.instance_name or instance_name(os.getpid(), time.time_ns())
+        self.id = client_id(ip, name, self.settings.unit_name)
+        self.message_ids = MessageIds(ip, os.getpid(), self.rng.getrandbits(32))
+        self.signer = Signer(self.settings.credentials)
+        self._roles: list[Role] = []
+        self._is_open = self._is_closed = False
+
+    # --- life ---
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    async def open(self) -> None:
+        """Quiet: nothing is connected before it is needed. Raises ConfigError, ClientClosedError."""
+        if self._is_closed:
+            raise ClientClosedError("a client cannot be opened twice; make a new one")
+        settings = self.settings
+        self._tls_context = settings.tls.context() if settings.tls else None
+        self._watch = IdleWatch(self.clock, settings.connection.idle_ms)
+        self.tasks = TaskOwner(f"client {self.id}")
+        self.callbacks = Callbacks(lambda: self._roles, self.tasks, self.clock, settings.namespace)
+        addresses = self.rng.sample(settings.nameservers, len(settings.nameservers))
+        links = [self._link(Address.parse(text), self._connect_to_nameserver) for text in addresses]
+        self.nameservers = NameServers(links, self.signer, self.clock)
+        self.brokers = Brokers(lambda text: self._link(Address.parse(text), self._connect_to_broker))
+        ask = partial(self.nameservers.route, timeout_ms=settings.request_timeout_ms)
+        self.routes = Routes(ask, self._route_changed, self.tasks)
+        self._is_open = True
+        self.tasks.start(self._poll_routes(), name="routes")
+        self.tasks.start(self._beat(), name="heartbeats")
+        logger.info("client opened: id=%s nameservers=%s", self.id, ";".join(settings.nameservers))
+
+    async def close(self) -> None:
+        """Leaves every group, then closes all connections."""
+        if not self._is_open:
+            self._is_closed = True
+            return
+        self._is_open, self._is_closed = False, True
+        for role in list(self._roles):
+            await self.leave(role)
+        await self.tasks.close()
+        await self.brokers.close()
+        await self.nameservers.close()
+        logger.info("client closed: id=%s", self.id)
+
+    # --- roles ---
+
+    def join(self, role: Role) -> None:
+        """A producer or consumer is there; brokers that are connected hear of it at once, others when they are.
+
+        Raises ClientClosedError, and ConfigError for a second role of the same kind in the same group.
+        """
+        self.require_open()
+        kind = ProducerRole if isinstance(role, ProducerRole) else ConsumerRole
+        if kind is ConsumerRole and any(isinstance(other, kind) and other.group == role.group for other in self._roles):
+            raise ConfigError(f"this client is a consumer in group {role.group} already; use another client")
+        self._roles.append(role)
+        for link in self.brokers.ready_links():
+            if (connection := link.ready) is not None:
+                self._greet(connection)
+
+    async def leave(self, role: Role) -> None:
+        """Tells the brokers that are connected, and waits a little for them to hear it."""
+        if role not in self._roles:
+            return
+        self._roles.remove(role)
+        if isinstance(role, ProducerRole):
+            if any(isinstance(other, ProducerRole) and other.group == role.group for other in self._roles):
+                return
+            header = UnregisterClientHeader(client_id=self.id, producer_group=role.group)
+        else:
+            header = UnregisterClientHeader(client_id=self.id, consumer_group=role.group)
+        timeout_ms = min(self.settings.request_timeout_ms, self.settings.close_timeout_ms)
+        farewells = [
+            self.ask(link, RequestCode.UNREGISTER_CLIENT, header, timeout_ms=timeout_ms)
+            for link in self.brokers.ready_links()
+        ]
+        for outcome in await asyncio.gather(*farewells, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                logger.info("a broker did not hear us leave: group=%s error=%s", role.group, outcome)
+
+    # --- names ---
+
+    def wire_name(self, name: str) -> str:
+        """A topic or group as servers know it: with the namespace, if there is one."""
+        return wrap(self.settings.namespace, name)
+
+    def plain_name(self, name: str) -> str:
+        return unwrap(self.settings.namespace, name)
+
+    # --- asking ---
+
+    async def ask(
+        self,
+        link: Link,
+        code: RequestCode,
+        header: Ext = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int = 0,
+        expect: Collection[int] = _OK,
+    ) -> Received[Any]:
+        """An answer with one of the expected codes. Raises TransportError, and BrokerError for any other code."""
+        self.require_open_or_closing()
+        timeout_ms = timeout_ms or self.settings.request_timeout_ms
+        answer = await link.request(code, self.signer.signed(header, body), body, timeout_ms=timeout_ms)
+        if answer.code not in expect:
+            raise error_of(answer)
+        return answer
+
+    def master_link(self, broker: str) -> Link:
+        """To the master of a broker that a route has told of. Raises ConnectFailedError if it has none."""
+        address = self.brokers.address(broker)
+        if address is None:
+            raise ConnectFailedError(f"no master of broker {broker} is known")
+        return self.brokers.link(address)
+
+    def require_open(self) -> None:
+        if not self._is_open:
+            text = "was closed; make a new one" if self._is_closed else "is not open: use it inside async with"
+            raise ClientClosedError(f"the client {text}")
+
+    def require_open_or_closing(self) -> None:
+        if not self._is_open and not self._is_closed:
+            self.require_open()
+
+    # --- heartbeats ---
+
+    async def heartbeat_now(self) -> None:
+        """Tells all known brokers, connecting if need be; those that cannot be reached are logged."""
+        heartbeat = heartbeat_of(self.id, self._roles)
+        if heartbeat is None:
+            return
+        body = encode_heartbeat(heartbeat)
+        masters_only = not heartbeat.consumer_data_set
+        links = [self.brokers.link(address) for address in self.brokers.addresses(masters_only=masters_only)]
+        asked = [self.ask(link, RequestCode.HEART_BEAT, None, body) for link in links]
+        for link, outcome in zip(links, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+            if isinstance(outcome, MQError):
+                logger.warning("heartbeat failed: broker=%s error=%s", link.address, outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+
+    def _greet(self, connection: Connection) -> None:
+        """The heartbeat that every connection begins with: what is sent after it comes from a known client."""
+        heartbeat = heartbeat_of(self.id, self._roles)
+        if heartbeat is None or not connection.is_open:
+            return
+        body = encode_heartbeat(heartbeat)
+        signed = self.signer.signed(None, body)
+        timeout_ms = self.settings.request_timeout_ms
+        answer = connection.request_nowait(RequestCode.HEART_BEAT, signed, body, timeout_ms=timeout_ms)
+        answer.add_done_callback(partial(_log_greeting, connection))
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.heartbeat_ms / 1000)
+            for link in self.brokers.forget_unrouted(self.routes.all()):
+                logger.info("broker is in no route any more: address=%s", link.address)
+                await link.close()
+            await self.heartbeat_now()
+
+    # --- routes ---
+
+    async def _poll_routes(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.route_poll_ms / 1000)
+            wanted = {topic for role in self._roles for topic in role.topics()}
+            for topic in sorted(wanted | set(self.routes.topics())):
+                try:
+                    await self.routes.refresh(topic, timeout_ms=self.settings.request_timeout_ms)
+                except MQError as error:
+                    logger.info("route not renewed: topic=%s error=%s", topic, error)
+
+    def _route_changed(self, topic: str, route: TopicRoute) -> None:
+        self.brokers.learn(route)
+        for role in list(self._roles):
+            role.route_changed(topic, route)
+
+    # --- connections ---
+
+    def _link(self, address: Address, connect: Any) -> Link:
+        return Link(
+            address,
+            connect=partial(connect, address),
+            clock=self.clock,
+            rng=self.rng,
+            backoff=self.settings.backoff,
+        )
+
+    async def _connect_to_nameserver(self, address: Address) -> Connection:
+        return await self._connect(address, None)
+
+    async def _connect_to_broker(self, address: Address) -> Connection:
+        connection = await self._connect(address, self.callbacks)
+        self._greet(connection)
+        return connection
+
+    async def _connect(self, address: Address, handler: Handler | None) -> Connection:
+        settings = self.settings
+        return await open_connection(
+            address,
+            clock=self.clock,
+            handler=handler,
+            settings=settings.connection,
+            connect_timeout_ms=settings.connect_timeout_ms,
+            tls_context=self._tls_context,
+            tls_hostname=(settings.tls.hostname or None) if settings.tls else None,
+            watch=self._watch,
+        )
+
+
+def _log_greeting(connection: Connection, answer: asyncio.Future[Received[Any]]) -> None:
+    if answer.cancelled():
+        return
+    if (error := answer.exception()) is not None:
+        logger.warning("heartbeat failed: broker=%s error=%s", connection.remote_text, error)
+    elif answer.result().code != ResponseCode.SUCCESS:
+        logger.warning("heartbeat refused: broker=%s error=%s", connection.remote_text, error_of(answer.result()))

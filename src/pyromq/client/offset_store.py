@@ -1,0 +1,105 @@
+"""How far a group is: a table in memory that consuming moves forward, and what of it must be written when.
+
+    update    after every finished batch, forward only
+    freeze    the broker said that an offset is illegal: the corrected one stays, whatever late listeners report
+    reset     an operator's wish, also backwards
+
+    every 5 s (first after 10 s)   all owned queues with a known offset, changed or not: one-way commits may get lost
+    a queue is given up            its offset once more, then it is forgotten
+    shutdown                       all owned queues
+
+Clustering commits to the broker. Broadcasting writes ``snapshot()`` to a file (``offsets_file``) and forgets nothing,
+as nobody else remembers. The loop owns the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from pyromq.clock import Clock
+from pyromq.model.queue import Offset, QueueId
+
+PERSIST_MS: Final = 5_000
+FIRST_PERSIST_MS: Final = 10_000
+
+
+class OffsetTable:
+    """Offsets of one group at this member."""
+
+    def __init__(self, offsets: Mapping[QueueId, int] | None = None) -> None:
+        self._offsets: dict[QueueId, Offset] = {queue: Offset(offset) for queue, offset in (offsets or {}).items()}
+        self._frozen: set[QueueId] = set()
+        self._revision = 0
+
+    @property
+    def revision(self) -> int:
+        """Counts changes: a file that was written at the same revision is up to date."""
+        return self._revision
+
+    def read(self, queue: QueueId) -> Offset | None:
+        """The offset in memory; None means that broker or file must be asked."""
+        return self._offsets.get(queue)
+
+    def update(self, queue: QueueId, offset: int) -> None:
+        """Consuming came this far; a smaller offset than known is old news."""
+        if queue not in self._frozen and offset > self._offsets.get(queue, -1):
+            self._set(queue, offset)
+
+    def reset(self, queue: QueueId, offset: int) -> None:
+        """Go on here, even if it is further back."""
+        self._set(queue, offset)
+
+    def freeze(self, queue: QueueId, offset: int) -> None:
+        """Go on here, and let consuming change nothing until the queue was forgotten or thawed."""
+        self._set(queue, offset)
+        self._frozen.add(queue)
+
+    def thaw(self, queue: QueueId) -> None:
+        """A frozen queue was granted again."""
+        self._frozen.discard(queue)
+
+    def forget(self, queue: QueueId) -> Offset | None:
+        """The queue was given up; returns what must be persisted first, None when nothing was consumed."""
+        self._frozen.discard(queue)
+        offset = self._offsets.pop(queue, None)
+        self._revision += offset is not None
+        return offset
+
+    def of(self, queues: Iterable[QueueId]) -> dict[QueueId, Offset]:
+        """What to persist for the owned queues; those without an offset stand for nothing and are left out."""
+        return {queue: self._offsets[queue] for queue in sorted(queues) if queue in self._offsets}
+
+    def forget_others(self, owned: Collection[QueueId]) -> dict[QueueId, Offset]:
+        """Offsets of queues that are owned no longer, to be persisted one last time."""
+        strays = sorted(self._offsets.keys() - set(owned))
+        return {queue: offset for queue in strays if (offset := self.forget(queue)) is not None}
+
+    def of_topic(self, topic: str) -> dict[QueueId, Offset]:
+        """What a broker is told when it asks where the consumer is (221)."""
+        return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
+
+    def snapshot(self) -> dict[QueueId, Offset]:
+        return dict(self._offsets)
+
+    def _set(self, queue: QueueId, offset: int) -> None:
+        assert offset >= 0, "offsets are ordinals"
+        self._offsets[queue] = Offset(offset)
+        self._revision += 1
+
+
+class PersistSchedule:
+    """When the table is due; rebalance and shutdown do not wait for it."""
+
+    def __init__(self, clock: Clock, *, period_ms: int = PERSIST_MS, first_ms: int = FIRST_PERSIST_MS) -> None:
+        self._clock, self._period_ms = clock, period_ms
+        self._due_ms = clock.monotonic_ms() + first_ms
+
+    @property
+    def wait_ms(self) -> int:
+        """How long until the table is due; 0 when it is."""
+        return max(0, self._due_ms - self._clock.monotonic_ms())
+
+    def persisted(self) -> None:
+        """Somebody wrote the table: the next time is a whole period away."""
+        self._due_ms = self._clock.monotonic_ms() + self._period_ms

@@ -1,0 +1,118 @@
+"""Offsets of a broadcasting group: a file on the consumer's machine, in RocketMQ's form.
+
+    <home>/.rocketmq_offsets/<client id>/<group>/offsets.json
+    {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:42}}        object keys: not standard JSON
+
+    offsets.json   newest table       offsets.json.bak   the one before       offsets.json.tmp   being written
+
+Written aside, flushed, renamed, the folder flushed; the previous table becomes the backup first, if it can be read. So
+a crash leaves one readable copy at least. A torn file is passed over for its backup. When both are torn, reading says
+so rather than giving an empty table, which would let the consumer skip everything since.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyromq.errors import ConfigError, MQError, ProtocolError
+from pyromq.model.names import validate_group
+from pyromq.model.queue import Offset, QueueId
+from pyromq.wire import bodies
+from pyromq.wire.bodies import ResetOffsets
+
+logger = logging.getLogger(__name__)
+
+FOLDER: Final = ".rocketmq_offsets"
+NAME: Final = "offsets.json"
+
+
+class OffsetsUnreadableError(MQError):
+    """The file and its backup are damaged: restore one of them, or remove both to start without offsets."""
+
+
+def offsets_path(home: Path, client_id: str, group: str) -> Path:
+    """Where RocketMQ keeps the file; raises ConfigError for a client id that would lead elsewhere."""
+    if client_id in ("", ".", "..") or not client_id.isprintable() or "/" in client_id or "\\" in client_id:
+        raise ConfigError(f"client id {client_id[:80]!r} cannot be the name of a folder")
+    return home / FOLDER / client_id / validate_group(group) / NAME
+
+
+def encode_offsets(offsets: Mapping[QueueId, int]) -> bytes:
+    """The text of the file; queues are sorted, so equal tables are equal texts."""
+    return bodies.encode(ResetOffsets(offset_table=dict(sorted(offsets.items()))))
+
+
+def decode_offsets(text: bytes) -> dict[QueueId, Offset]:
+    """Raises RemoteProtocolError; entries that are no offsets (Java writes −1 at times) are left out."""
+    table = bodies.decode(text, ResetOffsets).offset_table
+    return {queue: Offset(offset) for queue, offset in table.items() if offset >= 0}
+
+
+class OffsetsFile:
+    """Reading and writing block: call them on a worker thread, with what the loop prepared."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._backup = path.with_name(path.name + ".bak")
+        self._aside = path.with_name(path.name + ".tmp")
+
+    def load(self) -> dict[QueueId, Offset]:
+        """The newest readable table, an empty one when there never was a file.
+
+        Raises OffsetsUnreadableError when there is one and no copy can be read, OSError as the system does.
+        """
+        found = False
+        for path in (self._path, self._backup):
+            if not (text := _read(path)).strip():
+                continue
+            found = True
+            try:
+                return decode_offsets(text)
+            except ProtocolError as error:
+                logger.warning("damaged offsets passed over: path=%s reason=%s", path, error)
+        if found or self._path.exists():
+            raise OffsetsUnreadableError(f"{self._path} and its backup are damaged; restore one, or remove both")
+        return {}
+
+    def save(self, text: bytes) -> None:
+        """Replace the table by one of ``encode_offsets``; raises OSError, and the old table stays then."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        previous = _read(self._path)
+        if _is_readable(previous):
+            self._replace(self._backup, previous)
+        self._replace(self._path, text)
+
+    def _replace(self, path: Path, text: bytes) -> None:
+        with self._aside.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        self._aside.replace(path)
+        _flush_folder(path.parent)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _is_readable(text: bytes) -> bool:
+    try:
+        decode_offsets(text)
+    except ProtocolError:
+        return False
+    return True
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,141 @@
+"""What happens to messages after their listener returned, for concurrent consumers.
+
+    SUCCESS                        up to ack_index (default: all) finished; the others fail
+    RETRY, None, exception         all fail
+
+    a failed message               clustering                              broadcasting
+      delay level > 0, = 0         sent back with it, 0: broker chooses    dropped: there is nobody to send it to
+      delay level < 0              sent back as dead letter                dropped
+
+A message that was sent back is finished; one that could not be sent back is tried here again after five seconds, with
+one attempt more. ``orderly_outcome`` tells about orderly consumers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Final, Generic
+
+import msgspec
+
+from pyromq.client.pulled import PulledT
+from pyromq.wire.heartbeat import MessageModel
+
+SEND_BACK_AGAIN_MS: Final = 5_000
+DEAD_LETTER_LEVEL: Final = -1
+TIMED_OUT_LEVEL: Final = 3
+BROKER_CHOOSES: Final = 0
+ATTEMPTS_MAX: Final = 16
+
+
+class ConsumeStatus(Enum):
+    """What a concurrent listener says of a batch."""
+
+    SUCCESS = "success"
+    RETRY = "retry"  # RocketMQ: RECONSUME_LATER
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """A status with details: ``SUCCESS`` up to an index, and when failed messages shall come again.
+
+    Indexes count within the batch. Levels are RocketMQ's delay levels: 0 lets the broker choose, −1 gives up.
+    """
+
+    status: ConsumeStatus = ConsumeStatus.SUCCESS
+    ack_index: int | None = None
+    delay_level: int = BROKER_CHOOSES
+    delay_levels: Mapping[int, int] = field(default_factory=dict)  # by index, where it differs from delay_level
+
+
+ListenerResult = ConsumeStatus | BatchResult | None
+
+
+class ReturnKind(IntEnum):
+    """How a listener ended, for statistics; the numbers travel in traces."""
+
+    SUCCESS = 0
+    TIME_OUT = 1
+    EXCEPTION = 2
+    RETURN_NULL = 3
+    FAILED = 4
+
+
+class SendBack(msgspec.Struct, Generic[PulledT], frozen=True):
+    """Hand the message to the broker, to be delivered again later or, with a level below 0, as a dead letter."""
+
+    message: PulledT
+    delay_level: int
+
+    @property
+    def is_dead(self) -> bool:
+        return self.delay_level < 0
+
+
+class Outcome(msgspec.Struct, Generic[PulledT], frozen=True):
+    """The fate of each message of a batch; every message stands in exactly one list."""
+
+    finished: Sequence[PulledT] = ()
+    dropped: Sequence[PulledT] = ()  # finished too, but worth a warning
+    send_back: Sequence[SendBack[PulledT]] = ()
+
+    def settled(self, not_sent: Collection[int]) -> Settled[PulledT]:
+        """After the sending: ``not_sent`` are the offsets of messages that no broker took."""
+        if not self.send_back:
+            return Settled([*self.finished, *self.dropped] if self.dropped else self.finished)
+        messages = [item.message for item in self.send_back]
+        sent = [message for message in messages if message.offset not in not_sent]
+        again = [message for message in messages if message.offset in not_sent]
+        return Settled(finished=[*self.finished, *self.dropped, *sent], put_back=again)
+
+
+class Settled(msgspec.Struct, Generic[PulledT], frozen=True):
+    """What to tell the buffer: finish some now, put others back after a while."""
+
+    finished: Sequence[PulledT] = ()
+    put_back: Sequence[PulledT] = ()
+    put_back_in_ms: int = SEND_BACK_AGAIN_MS
+
+
+def decide(
+    messages: Sequence[PulledT], result: ListenerResult, *, model: MessageModel = MessageModel.CLUSTERING
+) -> Outcome[PulledT]:
+    """The fate of a batch; an exception counts as None."""
+    if result is ConsumeStatus.SUCCESS:
+        return Outcome(messages)
+    details = result if isinstance(result, BatchResult) else BatchResult(status=ConsumeStatus.RETRY)
+    done = _done_count(details, len(messages))
+    finished, failed = messages[:done], messages[done:]
+    if model is MessageModel.BROADCASTING:
+        return Outcome(finished=finished, dropped=failed)
+    levels, default = details.delay_levels, details.delay_level
+    send_back = [SendBack(message, levels.get(index, default)) for index, message in enumerate(failed, start=done)]
+    return Outcome(finished=finished, send_back=send_back)
+
+
+def return_kind(result: ListenerResult, *, raised: bool, spent_ms: int, timeout_ms: int) -> ReturnKind:
+    """How to count a listener's end."""
+    if raised:
+        return ReturnKind.EXCEPTION
+    if result is None:
+        return ReturnKind.RETURN_NULL
+    if spent_ms >= timeout_ms:
+        return ReturnKind.TIME_OUT
+    status = result.status if isinstance(result, BatchResult) else result
+    return ReturnKind.SUCCESS if status is ConsumeStatus.SUCCESS else ReturnKind.FAILED
+
+
+def attempts_max(configured: int, *, orderly: bool) -> int | None:
+    """How often a message may fail; −1 stands for 16, or for no limit (None) in orderly consuming."""
+    if configured >= 0:
+        return configured
+    return None if orderly else ATTEMPTS_MAX
+
+
+def _done_count(result: BatchResult, count: int) -> int:
+    """How many messages from the start succeeded; indexes beyond the batch are clipped, as RocketMQ does."""
+    if result.status is not ConsumeStatus.SUCCESS:
+        return 0
+    return count if result.ack_index is None else max(0, min(result.ack_index + 1, count))

@@ -1,0 +1,32 @@
+"""What the pure parts of a consumer need to know of a message; any class with these attributes fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+
+class Pulled(Protocol):
+    """A message as it came out of a pull answer."""
+
+    @property
+    def offset(self) -> int:
+        """Its ordinal in the queue."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it counts for in flow control: its body, or the whole record, as long as it never changes."""
+
+    @property
+    def delivery_attempt(self) -> int:
+        """How often it was delivered before; 0 the first time (RocketMQ: reconsumeTimes)."""
+
+    @property
+    def tags(self) -> str | None:
+        """None or an empty text when it has none."""
+
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+
+
+PulledT = TypeVar("PulledT", bound=Pulled)

@@ -1,0 +1,172 @@
+"""The pull loop: one task per queue that asks for messages and hands them on, as ``pull_state`` decides.
+
+The next pull leaves as soon as the messages of the one before are in the buffer, so the way to the broker and back is
+covered while listeners work; flow control is what holds it back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyromq.client.client import Client
+from pyromq.client.flow_control import FlowDecision
+from pyromq.client.group_calls import GroupCalls
+from pyromq.client.owned_queue import OwnedQueue
+from pyromq.client.pull_state import Accept, DropQueue, Pull, Stop, Wait
+from pyromq.client.received_message import ReceivedMessage, split_messages
+from pyromq.client.subscription import wanted_messages
+from pyromq.errors import CorruptRecordError, ProtocolError, TransportError
+from pyromq.model.queue import Offset
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.consumer import PullResponseHeader
+from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+_FOUND: Final = int(ResponseCode.SUCCESS)
+_NEWS: Final = frozenset((ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullChoices:
+    """How a consumer pulls."""
+
+    count: int
+    suspend_ms: int
+    timeout_ms: int
+    send_expression: bool  # pull consumers need no heartbeat that says what they want
+
+
+class PullTarget:
+    """What a pull loop needs of its consumer."""
+
+    def flow(self, owned: OwnedQueue) -> FlowDecision:
+        raise NotImplementedError
+
+    def subscription(self, topic: str) -> Subscription | None:
+        raise NotImplementedError
+
+    def committable(self, owned: OwnedQueue) -> Offset | None:
+        """What a pull may commit on its way."""
+        raise NotImplementedError
+
+    def arrived(self, owned: OwnedQueue, messages: int, reached: Offset) -> None:
+        """Messages are in the buffer; where there are none at all, everything before ``reached`` was filtered out."""
+        raise NotImplementedError
+
+    def offset_moved(self, owned: OwnedQueue, offset: Offset) -> None:
+        """The queue does not have the offset that was asked for: give it up and go on there."""
+        raise NotImplementedError
+
+
+class Puller:
+    """``run`` is one queue's loop; it ends when the queue is dropped or it is cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        calls: GroupCalls,
+        target: PullTarget,
+        choices: PullChoices,
+    ) -> None:
+        self._client, self._calls, self._target = client, calls, target
+        self._choices = choices
+
+    async def run(self, owned: OwnedQueue) -> None:
+        state, target = owned.pull, self._target
+        while True:
+            committable = target.committable(owned)
+            step = state.next_step(target.flow(owned), dropped=owned.buffer.dropped, committable=committable)
+            match step:
+                case Pull():
+                    if not await self._pull(owned, step):
+                        return
+                case Wait(wait_ms):
+                    await owned.hold(wait_ms)
+                case Stop():
+                    return
+                case _:
+                    raise AssertionError("queues are located before they are pulled")
+
+    async def _pull(self, owned: OwnedQueue, step: Pull) -> bool:
+        """False when there is nothing more to pull: the queue is going."""
+        queue, state, choices = owned.queue, owned.pull, self._choices
+        subscription = self._target.subscription(queue.topic)
+        if subscription is None:  # unsubscribed a moment ago: the queue is about to go
+            await owned.hold(state.failed().wait_ms)
+            return True
+        began = time.perf_counter()
+        try:
+            answer = await self._calls.pull(
+                queue,
+                step,
+                subscription,
+                count=choices.count,
+                suspend_ms=choices.suspend_ms,
+                timeout_ms=choices.timeout_ms,
+                send_expression=choices.send_expression,
+            )
+            header = _header_of(answer)
+            messages = self._messages(owned, answer) if answer.code == _FOUND else []
+        except (TransportError, ProtocolError, CorruptRecordError) as error:
+            logger.info("pull failed: queue=%s offset=%d error=%s", queue, step.offset, error)
+            self._client.routes.refresh_soon(queue.topic)
+            await owned.hold(state.failed().wait_ms)
+            return True
+        return not owned.buffer.dropped and await self._take_in(owned, subscription, answer, header, messages, began)
+
+    async def _take_in(
+        self,
+        owned: OwnedQueue,
+        subscription: Subscription,
+        answer: Received[Any],
+        header: PullResponseHeader | None,
+        messages: list[ReceivedMessage],
+        began: float,
+    ) -> bool:
+        match owned.pull.answered(answer.code, header):
+            case Accept(reached, wait):
+                if messages:
+                    owned.counts.pulled_some(len(messages), time.perf_counter() - began)
+                    owned.buffer.add(wanted_messages(subscription, messages))
+                self._target.arrived(owned, len(messages), reached)
+                if wait is not None:
+                    await owned.hold(wait.wait_ms)
+            case Wait(wait_ms):
+                self._refused(owned, answer)
+                await owned.hold(wait_ms)
+            case DropQueue(offset):
+                self._target.offset_moved(owned, offset)
+                return False
+        return True
+
+    def _refused(self, owned: OwnedQueue, answer: Received[Any]) -> None:
+        level = logging.INFO if answer.code in _NEWS else logging.WARNING
+        facts = (owned.queue, answer.code, answer.remark)
+        logger.log(level, "pull refused: queue=%s code=%d remark=%s", *facts)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            self._client.routes.refresh_soon(owned.queue.topic)
+
+    def _messages(self, owned: OwnedQueue, answer: Received[Any]) -> list[ReceivedMessage]:
+        return split_messages(answer.body, owned.queue.broker, namespace=self._client.settings.namespace)
+
+
+def _header_of(answer: Received[Any]) -> PullResponseHeader | None:
+    """None for codes without one. Raises ProtocolError."""
+    if answer.code in _WITH_HEADER:
+        return answer.header_as(PullResponseHeader)
+    return None
+
+
+_WITH_HEADER: Final = frozenset(
+    (
+        int(ResponseCode.SUCCESS),
+        int(ResponseCode.PULL_NOT_FOUND),
+        int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+        int(ResponseCode.PULL_OFFSET_MOVED),
+    )
+)

@@ -1,0 +1,144 @@
+"""A message as an application makes it, and what it gets back for it.
+
+What arrives at a consumer is ``pyromq.client.received_message.ReceivedMessage``: it reads stored bytes, and those are
+``wire``'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import lru_cache
+
+import msgspec
+
+from pyromq.errors import MessageRefusedError
+from pyromq.model.names import validate_topic
+from pyromq.model.property_names import RESERVED
+from pyromq.model.queue import QueueId
+
+DELAY_LEVEL_MAX = 18
+_checked_topic = lru_cache(4096)(validate_topic)
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """``Message("orders", b"42", tags="new", keys="order-42", properties={"currency": "EUR"})``
+
+    ``keys`` are what the message can be found by: a text of words, or several words. At most one of ``delay_level``
+    (1 to 18), ``delay_ms`` and ``deliver_at_ms`` says when it shall be seen. Messages with the same ``sharding_key``
+    go to the same queue. ``wait_stored=False`` asks the broker to answer before the message is on disk.
+
+    Raises InvalidNameError or MessageRefusedError when no broker would take it.
+    """
+
+    topic: str
+    body: bytes
+    tags: str = ""
+    keys: tuple[str, ...] | str = ()
+    properties: Mapping[str, str] = {}
+    sharding_key: str = ""
+    delay_level: int = 0
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
+    flag: int = 0
+    wait_stored: bool = True
+
+    def __post_init__(self) -> None:
+        _checked_topic(self.topic)
+        if type(self.body) is not bytes:
+            _set(self, "body", _as_bytes(self.body))
+        if not self.body:
+            raise MessageRefusedError(f"a message to {self.topic} has an empty body: brokers take none without")
+        if self.keys:
+            _set(self, "keys", _as_keys(self.keys))
+        if self.tags:
+            _check_text("tag", self.tags)
+            if "|" in self.tags:
+                raise MessageRefusedError(f"tag {self.tags!r}: a message has one tag, || belongs into subscriptions")
+        if self.properties:
+            _set(self, "properties", _checked_properties(self.properties))
+        if self.sharding_key:
+            _check_text("sharding key", self.sharding_key)
+        if self.delay_level or self.delay_ms or self.deliver_at_ms:
+            self._check_delay()
+        if self.flag and not -(1 << 31) <= self.flag < 1 << 31:
+            raise MessageRefusedError(f"flag {self.flag} does not fit in 32 bits")
+
+    def _check_delay(self) -> None:
+        given = [name for name in ("delay_level", "delay_ms", "deliver_at_ms") if getattr(self, name)]
+        if len(given) > 1:
+            raise MessageRefusedError(f"a message is delayed in one way, not by {' and '.join(given)}")
+        if not 0 <= self.delay_level <= DELAY_LEVEL_MAX:
+            raise MessageRefusedError(f"delay level {self.delay_level} is outside [1, {DELAY_LEVEL_MAX}]")
+        if self.delay_ms < 0 or self.deliver_at_ms < 0:
+            raise MessageRefusedError(f"{given[0]} must not be negative")
+
+
+class SendStatus(Enum):
+    """How safe a stored message is; in every case it is stored."""
+
+    SEND_OK = "send ok"  # as the broker's settings demand
+    FLUSH_DISK_TIMEOUT = "flush disk timeout"  # not on disk within the broker's time; it will be
+    FLUSH_SLAVE_TIMEOUT = "flush slave timeout"  # on no replica within the broker's time
+    SLAVE_NOT_AVAILABLE = "slave not available"  # no replica there, or all too far behind
+
+
+class SendReceipt(msgspec.Struct, frozen=True, gc=False):
+    """A broker's word that it has the message.
+
+    ``on_disk`` is what the broker said about it: True after its flush, False before it, None if it did not say (Apache
+    RocketMQ does not: it depends on its ``flushDiskType``).
+    """
+
+    status: SendStatus
+    message_id: str
+    offset_message_id: str
+    queue: QueueId
+    offset: int
+    on_disk: bool | None = None
+    transaction_id: str = ""
+    region: str = ""
+    recall_handle: str = ""
+
+
+_set = msgspec.structs.force_setattr
+
+
+def _as_bytes(body: object) -> bytes:
+    if isinstance(body, bytearray | memoryview | bytes):
+        return bytes(body)
+    advice = "; encode it first: text.encode()" if isinstance(body, str) else ""
+    raise MessageRefusedError(f"the body of a message is bytes, not {type(body).__name__}{advice}")
+
+
+def _as_keys(keys: Iterable[str] | str) -> tuple[str, ...]:
+    words = tuple(keys.split()) if isinstance(keys, str) else tuple(keys)
+    for word in words:
+        _check_text("key", word)
+        if " " in word:
+            raise MessageRefusedError(f"key {word!r} has a blank in it, which separates keys")
+    return words
+
+
+def _checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """A copy: what the caller does with the original later is not our business."""
+    for name, value in properties.items():
+        _check_text("property name", name)
+        _check_text(f"property {name!r}", value)
+        if name in RESERVED:
+            raise MessageRefusedError(f"property {name!r} is RocketMQ's own; choose another name")
+    return dict(properties)
+
+
+def _check_text(what: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise MessageRefusedError(f"{what} must be text, not {type(text).__name__}")
+    if not text:
+        raise MessageRefusedError(f"{what} is empty: RocketMQ drops empty ones")
+    if "\x01" in text or "\x02" in text:
+        raise MessageRefusedError(f"{what} holds \\x01 or \\x02, which separate properties")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise MessageRefusedError(f"{what} cannot be written as UTF-8: {error}") from error

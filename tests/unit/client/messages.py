@@ -1,0 +1,24 @@
+"""A message for tests: any object with the attributes that consumers look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class FakeMessage:
+    offset: int
+    size_bytes: int = 100
+    delivery_attempt: int = 0
+    tags: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+def messages(*offsets: int) -> list[FakeMessage]:
+    return [FakeMessage(offset) for offset in offsets]
+
+
+def offsets_of(found: object) -> list[int]:
+    assert isinstance(found, list | tuple)
+    return [message.offset for message in found]

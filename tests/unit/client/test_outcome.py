@@ -1,0 +1,139 @@
+"""What becomes of a batch in concurrent consuming."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyromq.client.outcome import (
+    BatchResult,
+    ConsumeStatus,
+    ListenerResult,
+    Outcome,
+    ReturnKind,
+    SendBack,
+    attempts_max,
+    decide,
+    return_kind,
+)
+from pyromq.client.resend import resend_properties
+from pyromq.wire.heartbeat import MessageModel
+from tests.unit.client.messages import FakeMessage, messages, offsets_of
+
+BATCH = messages(0, 1, 2)
+SUCCESS, RETRY = ConsumeStatus.SUCCESS, ConsumeStatus.RETRY
+
+
+@pytest.mark.parametrize(
+    ("result", "finished", "sent_back"),
+    [
+        (SUCCESS, [0, 1, 2], []),
+        (RETRY, [], [(0, 0), (1, 0), (2, 0)]),
+        (None, [], [(0, 0), (1, 0), (2, 0)]),
+        (BatchResult(), [0, 1, 2], []),
+        (BatchResult(ack_index=1), [0, 1], [(2, 0)]),
+        (BatchResult(ack_index=99), [0, 1, 2], []),
+        (BatchResult(ack_index=-1), [], [(0, 0), (1, 0), (2, 0)]),
+        (BatchResult(ack_index=-7), [], [(0, 0), (1, 0), (2, 0)]),
+        (BatchResult(ack_index=0, delay_level=5), [0], [(1, 5), (2, 5)]),
+        (BatchResult(RETRY, ack_index=1, delay_level=2), [], [(0, 2), (1, 2), (2, 2)]),
+        (BatchResult(RETRY, delay_level=4, delay_levels={1: -1, 2: 0}), [], [(0, 4), (1, -1), (2, 0)]),
+    ],
+)
+def test_messages_behind_the_last_success_are_sent_back(
+    result: ListenerResult, finished: list[int], sent_back: list[tuple[int, int]]
+) -> None:
+    outcome = decide(BATCH, result)
+    assert offsets_of(outcome.finished) == finished
+    assert [(item.message.offset, item.delay_level) for item in outcome.send_back] == sent_back
+    assert not outcome.dropped
+
+
+def test_broadcasting_drops_what_failed() -> None:
+    outcome = decide(BATCH, BatchResult(ack_index=0), model=MessageModel.BROADCASTING)
+    assert outcome == Outcome(finished=BATCH[:1], dropped=BATCH[1:])
+    assert offsets_of(outcome.settled([]).finished) == [0, 1, 2]
+
+
+def test_a_level_below_zero_makes_a_dead_letter() -> None:
+    assert SendBack(BATCH[0], -1).is_dead
+    assert not SendBack(BATCH[0], 0).is_dead
+
+
+def test_what_the_broker_did_not_take_is_tried_here_again_after_five_seconds() -> None:
+    settled = decide(BATCH, BatchResult(ack_index=0)).settled(not_sent={2})
+    assert offsets_of(settled.finished) == [0, 1]
+    assert offsets_of(settled.put_back) == [2]
+    assert settled.put_back_in_ms == 5_000
+
+
+@given(
+    st.builds(
+        BatchResult,
+        st.sampled_from(ConsumeStatus),
+        st.none() | st.integers(-5, 40),
+        st.integers(-1, 18),
+        st.dictionaries(st.integers(0, 32), st.integers(-1, 18)),
+    )
+    | st.sampled_from([None, SUCCESS, RETRY]),
+    st.integers(1, 32),
+    st.sampled_from(MessageModel),
+    st.sets(st.integers(0, 32)),
+)
+@settings(max_examples=200, derandomize=True, deadline=None)
+def test_every_message_has_exactly_one_fate(
+    result: ListenerResult, count: int, model: MessageModel, not_sent: set[int]
+) -> None:
+    outcome = decide(messages(*range(count)), result, model=model)
+    fates = [*outcome.finished, *outcome.dropped, *(item.message for item in outcome.send_back)]
+    assert sorted(offsets_of(fates)) == list(range(count))
+    settled = outcome.settled(not_sent)
+    assert sorted(offsets_of([*settled.finished, *settled.put_back])) == list(range(count))
+    assert {message.offset for message in settled.put_back} <= not_sent
+
+
+@pytest.mark.parametrize(
+    ("result", "raised", "spent_ms", "kind"),
+    [
+        (SUCCESS, False, 5, ReturnKind.SUCCESS),
+        (RETRY, False, 5, ReturnKind.FAILED),
+        (BatchResult(RETRY), False, 5, ReturnKind.FAILED),
+        (BatchResult(ack_index=0), False, 5, ReturnKind.SUCCESS),
+        (SUCCESS, False, 1_000, ReturnKind.TIME_OUT),
+        (None, False, 1_000, ReturnKind.RETURN_NULL),
+        (None, True, 5, ReturnKind.EXCEPTION),
+    ],
+)
+def test_the_end_of_a_listener_has_a_kind(
+    result: ListenerResult, raised: bool, spent_ms: int, kind: ReturnKind
+) -> None:
+    assert return_kind(result, raised=raised, spent_ms=spent_ms, timeout_ms=1_000) is kind
+
+
+def test_the_default_limit_of_attempts_is_sixteen_or_none_in_order() -> None:
+    assert attempts_max(-1, orderly=False) == 16
+    assert attempts_max(-1, orderly=True) is None
+    assert attempts_max(0, orderly=True) == 0
+
+
+def test_a_copy_for_the_retry_topic_tells_where_it_comes_from() -> None:
+    message = FakeMessage(1, properties={"KEYS": "k", "TRAN_MSG": "true", "MAX_OFFSET": "9"})
+    found = resend_properties(message, stored_topic="orders", message_id="ID", attempt=2, attempts_max=16)
+    assert found == {
+        "KEYS": "k",
+        "RETRY_TOPIC": "orders",
+        "ORIGIN_MESSAGE_ID": "ID",
+        "RECONSUME_TIME": "3",
+        "MAX_RECONSUME_TIMES": "16",
+        "DELAY": "5",
+    }
+
+
+def test_a_copy_of_a_retried_message_keeps_topic_and_id_of_the_first() -> None:
+    message = FakeMessage(1, properties={"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "FIRST"})
+    found = resend_properties(
+        message, stored_topic="%RETRY%g", message_id="ID", attempt=16, attempts_max=None, counts=False
+    )
+    assert (found["RETRY_TOPIC"], found["ORIGIN_MESSAGE_ID"]) == ("orders", "FIRST")
+    assert (found["RECONSUME_TIME"], found["MAX_RECONSUME_TIMES"], found["DELAY"]) == ("16", "2147483647", "19")
