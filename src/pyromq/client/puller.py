@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,26 +42,26 @@ class PullChoices:
     send_expression: bool  # pull consumers need no heartbeat that says what they want
 
 
-class PullTarget:
+class PullTarget(ABC):
     """What a pull loop needs of its consumer."""
 
-    def flow(self, owned: OwnedQueue) -> FlowDecision:
-        raise NotImplementedError
+    @abstractmethod
+    def flow(self, owned: OwnedQueue) -> FlowDecision: ...
 
-    def subscription(self, topic: str) -> Subscription | None:
-        raise NotImplementedError
+    @abstractmethod
+    def subscription(self, topic: str) -> Subscription | None: ...
 
+    @abstractmethod
     def committable(self, owned: OwnedQueue) -> Offset | None:
         """What a pull may commit on its way."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arrived(self, owned: OwnedQueue, messages: int, reached: Offset) -> None:
         """Messages are in the buffer; where there are none at all, everything before ``reached`` was filtered out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def offset_moved(self, owned: OwnedQueue, offset: Offset) -> None:
         """The queue does not have the offset that was asked for: give it up and go on there."""
-        raise NotImplementedError
 
 
 class Puller:

@@ -24,6 +24,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pyromq.client.received_message import ReceivedMessage
+from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.wire.headers.callback import CheckTransactionHeader
@@ -65,8 +66,8 @@ class ConsumerRole(Role):
     """Consumes as a member of a group."""
 
     def heartbeat_data(self) -> ConsumerData:
-        """What the group subscribes, asked for at every heartbeat."""
-        raise NotImplementedError
+        """What the group subscribes, asked for at every heartbeat; nothing, unless a subclass knows better."""
+        return ConsumerData(group_name=self.group)
 
     def members_changed(self) -> None:
         """Somebody joined or left the group: share the queues anew."""
@@ -84,7 +85,7 @@ class ConsumerRole(Role):
 
     async def consume_directly(self, header: ConsumeDirectlyHeader, message: ReceivedMessage) -> bytes:
         """Hand one message to the listener; JSON of the outcome (RocketMQ: ConsumeMessageDirectlyResult)."""
-        raise NotImplementedError
+        raise ConfigError(f"group {self.group} has no listener that could be handed a message")
 
 
 def heartbeat_of(client_id: str, roles: Iterable[Role]) -> Heartbeat | None:
