@@ -1,0 +1,1 @@
+"""PyroMQ beside the real Apache RocketMQ: processes, drivers and tests of ``make interop``."""

@@ -1,0 +1,138 @@
+"""Apache RocketMQ's own name server and broker as child processes on loopback, with small heaps and small files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from interop.asking import answers
+from interop.jars import Jars
+from interop.process import Child, free_port
+from pyromq.wire.codes import RequestCode
+
+_READY_TIMEOUT_S: Final = 90
+_JVM_FLAGS: Final = (
+    "-Xms128m",
+    "-Xmx512m",
+    "-XX:MaxDirectMemorySize=512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # tests are over before the second compiler pays off
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+)
+
+SEGMENT_BYTES: Final = 256 * 1024
+QUEUE_FILE_ENTRIES: Final = 1_000
+INDEX_SLOTS: Final = 1_000
+INDEX_ENTRIES: Final = 4_000
+
+BROKER_DEFAULTS: Final[dict[str, str]] = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerName": "broker-a",
+    "brokerId": "0",
+    "brokerIP1": "127.0.0.1",
+    "flushDiskType": "ASYNC_FLUSH",
+    "mappedFileSizeCommitLog": str(SEGMENT_BYTES),
+    "mappedFileSizeConsumeQueue": str(QUEUE_FILE_ENTRIES * 20),
+    "maxHashSlotNum": str(INDEX_SLOTS),
+    "maxIndexNum": str(INDEX_ENTRIES),
+    "maxMessageSize": str(64 * 1024),
+    "diskMaxUsedSpaceRatio": "95",
+    "autoCreateTopicEnable": "true",
+    "enablePropertyFilter": "true",
+    "transactionCheckInterval": "2000",
+    "transactionTimeOut": "2000",
+    "waitTimeMillsInSendQueue": "5000",  # a busy machine is not an overloaded broker
+    "osPageCacheBusyTimeOutMills": "5000",
+}
+
+
+def java_command(jars: Jars, home: Path, main_class: str, *arguments: str) -> list[str]:
+    where = [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", f"-Drocketmq.client.logRoot={home / 'logs'}"]
+    return ["java", *_JVM_FLAGS, *where, "-cp", jars.class_path, main_class, *arguments]
+
+
+@dataclass
+class ApacheNameServer:
+    """``with ApacheNameServer(jars, folder) as server``: listens on ``server.address`` inside the block."""
+
+    jars: Jars
+    folder: Path
+    port: int = field(default_factory=free_port)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "namesrv.conf"
+        config.write_text(f"listenPort={self.port}\nkvConfigPath={self.folder / 'kvConfig.json'}\n")
+        command = java_command(self.jars, self.folder, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(config))
+        self._child = Child("namesrv", command, self.folder)
+        self._child.wait_ready(lambda: answers(self.address, RequestCode.GET_BROKER_CLUSTER_INFO), _READY_TIMEOUT_S)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.stop()
+
+
+@dataclass
+class ApacheBroker:
+    """A broker on the store in ``folder / 'store'``; ready once the name server knows it."""
+
+    jars: Jars
+    folder: Path
+    nameserver: str
+    options: dict[str, str] = field(default_factory=dict)
+    store: Path | None = None
+    port: int = field(default_factory=lambda: free_port(neighbours=(-2, 1)))
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def store_folder(self) -> Path:
+        return self.store or self.folder / "store"
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "broker.conf"
+        own = {
+            "listenPort": str(self.port),
+            "fastListenPort": str(self.port - 2),
+            "haListenPort": str(self.port + 1),
+            "namesrvAddr": self.nameserver,
+            "storePathRootDir": str(self.store_folder),
+        }
+        values = {**BROKER_DEFAULTS, **own, **self.options}
+        config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        command = java_command(self.jars, self.folder, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(config))
+        self._child = Child("broker", command, self.folder)
+        self._child.wait_ready(self._is_ready, _READY_TIMEOUT_S)
+
+    def _is_ready(self) -> bool:
+        return answers(self.address, RequestCode.GET_BROKER_RUNTIME_INFO) and answers(
+            self.nameserver, RequestCode.GET_BROKER_CLUSTER_INFO, self.address.encode()
+        )
+
+    def stop(self) -> None:
+        self._child.stop()
+
+    def kill(self) -> None:
+        self._child.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

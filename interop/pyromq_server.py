@@ -1,0 +1,76 @@
+"""PyroMQ's own name server and broker as one child process, with the same small files as Apache's in these tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from interop import apache
+from interop.asking import answers
+from interop.process import Child, free_port
+from pyromq.broker.settings import BrokerSettings
+from pyromq.nameserver.settings import NameServerSettings
+from pyromq.standalone import run_up
+from pyromq.store.settings import Flush, StoreSettings
+from pyromq.wire.codes import RequestCode
+
+_READY_TIMEOUT_S: Final = 20
+
+SMALL_STORE: Final = StoreSettings(
+    segment_bytes=apache.SEGMENT_BYTES,
+    queue_file_entries=apache.QUEUE_FILE_ENTRIES,
+    index_slots=apache.INDEX_SLOTS,
+    index_entries=apache.INDEX_ENTRIES,
+    body_bytes_max=64 * 1024,
+    flush=Flush.ASYNC,
+)
+
+
+@dataclass
+class PyroMQServer:
+    """``with PyroMQServer(folder) as server``: both listen inside the block."""
+
+    folder: Path
+    port: int = field(default_factory=lambda: free_port(neighbours=(-2, 1)))
+    nameserver_port: int = field(default_factory=free_port)
+
+    @property
+    def nameserver(self) -> str:
+        return f"127.0.0.1:{self.nameserver_port}"
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def store_folder(self) -> Path:
+        return self.folder / "store"
+
+    def __enter__(self) -> Self:
+        ports = [str(self.nameserver_port), str(self.port)]
+        command = [sys.executable, "-m", "interop.pyromq_server", *ports, str(self.store_folder)]
+        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parent.parent)]))
+        self._child = Child("pyromq", command, self.folder, env={"PYTHONPATH": path})
+        self._child.wait_ready(self._is_ready, _READY_TIMEOUT_S)
+        return self
+
+    def _is_ready(self) -> bool:
+        return answers(self.nameserver, RequestCode.GET_BROKER_CLUSTER_INFO, self.address.encode())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.stop()
+
+
+def main(nameserver_port: str, port: str, folder: str) -> None:
+    names = NameServerSettings(port=int(nameserver_port))
+    run_up(names, BrokerSettings(port=int(port), store=SMALL_STORE), Path(folder))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,204 @@
+"""Apache's admin client and mqadmin against its own servers and against ours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interop.jars import Jars
+from interop.java_client import JavaClient, JavaError, run_mqadmin
+from interop.tests.conftest import Cluster
+from interop.tests.test_java_client import World
+
+SECTION = "Java admin tools × servers"
+
+
+def case(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.case(SECTION, name)
+
+
+class AdminWorld(World):
+    """With an admin client, a topic and ten messages in it."""
+
+    def __init__(self, java: JavaClient, cluster: Cluster) -> None:
+        super().__init__(java, cluster)
+        self.create_topic()
+        self.admin = self.start("admin")
+        self.producer = self.start("producer")
+        self.sent: list[dict[str, Any]] = []
+        for n in range(10):
+            self.sent += self.send(self.producer, [f"m{n}"], keys=f"key-{n} all", tags="TagA")
+
+    def ask(self, call: str, **arguments: Any) -> Any:
+        arguments = {"broker": self.cluster.broker, "topic": self.topic, "group": self.group} | arguments
+        return self.java.call(f"admin.{call}", name=self.admin, **arguments)
+
+    def consume(self) -> str:
+        consumer = self.start("push", topic=self.topic)
+        assert len(self.wait(consumer, 10)) == 10
+        return consumer
+
+
+@pytest.fixture
+def world(java: JavaClient, cluster: Cluster) -> Iterator[AdminWorld]:
+    each = AdminWorld(java, cluster)
+    yield each
+    each.close()
+
+
+@case("topic: config, route, cluster")
+def test_topic_and_route(world: AdminWorld) -> None:
+    config = world.ask("topic")
+    assert (config["topicName"], config["readQueueNums"], config["writeQueueNums"]) == (world.topic, 4, 4)
+    route = world.ask("route")
+    assert [queue["brokerName"] for queue in route["queueDatas"]] == ["broker-a"]
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": world.cluster.broker}
+    assert "broker-a" in world.ask("cluster")["brokerAddrTable"]
+
+
+@case("topic: statistics and offsets")
+def test_topic_stats(world: AdminWorld) -> None:
+    stats = world.ask("topicStats")
+    assert sorted(stats) == ["0", "1", "2", "3"]
+    assert sum(queue["max"] - queue["min"] for queue in stats.values()) == 10
+    queue = {"brokerName": "broker-a", "queueId": world.sent[0]["queueId"]}
+    end = stats[str(queue["queueId"])]["max"]
+    assert (world.ask("minOffset", **queue), world.ask("maxOffset", **queue)) == (0, end)
+    assert world.ask("searchOffset", timestamp=1, **queue) == 0
+    assert world.ask("searchOffset", timestamp=int(time.time() * 1000) + 60_000, **queue) == end
+    assert world.ask("earliest", **queue) > 1_700_000_000_000
+
+
+@case("topic: deleted")
+def test_delete_topic(world: AdminWorld) -> None:
+    world.ask("deleteTopic", nameserver=world.cluster.nameserver)
+    assert world.topic not in world.ask("topics")
+    with pytest.raises(JavaError):
+        world.ask("topic")
+
+
+@case("message: by offset id")
+def test_view_message(world: AdminWorld) -> None:
+    viewed = world.ask("viewMessage", msgId=world.sent[3]["offsetMsgId"])
+    assert (viewed["body"], viewed["keys"], viewed["tags"]) == ("m3", "key-3 all", "TagA")
+
+
+@case("message: by unique id")
+def test_view_by_unique_id(world: AdminWorld) -> None:
+    time.sleep(1)
+    found = world.ask("queryByUniqueKey", key=world.sent[4]["msgId"])
+    assert [message["body"] for message in found] == ["m4"]
+
+
+@case("message: by key")
+def test_query_by_key(world: AdminWorld) -> None:
+    time.sleep(1)
+    assert [message["body"] for message in world.ask("queryByKey", key="key-5")] == ["m5"]
+    assert len(world.ask("queryByKey", key="all")) == 10
+
+
+@case("group: create, read")
+def test_group(world: AdminWorld) -> None:
+    world.ask("createGroup", retryMax=3)
+    assert world.ask("group")["retryMaxTimes"] == 3
+
+
+@case("group: progress, connections, running info")
+def test_progress(world: AdminWorld) -> None:
+    world.consume()
+    deadline = time.monotonic() + 25  # a client commits for the first time after ten seconds
+    while True:
+        progress = {name: queue for name, queue in world.ask("progress").items() if name.startswith(world.topic)}
+        assert sum(queue["broker"] for queue in progress.values()) == 10
+        if all(queue["broker"] == queue["consumer"] for queue in progress.values()):
+            break
+        assert time.monotonic() < deadline, progress
+        time.sleep(0.5)
+    connections = world.ask("consumers")
+    (client,) = connections["connectionSet"]
+    assert client["language"] == "JAVA" and world.topic in connections["subscriptionTable"]
+    info = world.ask("runningInfo", clientId=client["clientId"])
+    assert info["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+    assert world.ask("whoConsumes") == [world.group]
+
+
+@case("group: producers")
+def test_producers(world: AdminWorld) -> None:
+    time.sleep(1)
+    (client,) = world.ask("producers")["connectionSet"]
+    assert client["language"] == "JAVA"
+
+
+@case("group: reset offsets while it consumes")
+def test_reset(world: AdminWorld) -> None:
+    consumer = world.consume()
+    time.sleep(2)
+    offsets = world.ask("resetOffset", timestamp=1)
+    assert set(offsets.values()) == {0}
+    assert len(world.wait(consumer, 20, timeout_s=40)) >= 20
+
+
+@case("broker: runtime info and config")
+def test_broker(world: AdminWorld) -> None:
+    runtime = world.ask("runtime")
+    for name in ("brokerVersionDesc", "bootTimestamp", "putTps", "msgPutTotalTodayNow", "commitLogMaxOffset"):
+        assert name in runtime, name
+    assert world.ask("brokerConfig")["brokerName"] == "broker-a"
+
+
+@case("name server: key-value config")
+def test_kv(world: AdminWorld) -> None:
+    world.ask("putKv", namespace="interop", key="k", value="v")
+    assert world.ask("getKv", namespace="interop", key="k") == "v"
+
+
+MQADMIN: list[tuple[str, list[str], str]] = [
+    ("clusterList", [], "broker-a"),
+    ("topicList", [], "{topic}"),
+    ("topicStatus", ["-t", "{topic}"], "broker-a"),
+    ("updateTopic", ["-b", "{broker}", "-t", "{topic}", "-r", "6", "-w", "6"], "success"),
+    ("updateSubGroup", ["-b", "{broker}", "-g", "{group}"], "success"),
+    ("brokerStatus", ["-b", "{broker}"], "putTps"),
+    ("consumerProgress", ["-g", "{group}"], "Consume TPS"),
+    ("consumerConnection", ["-g", "{group}"], "JAVA"),
+    ("consumerStatus", ["-g", "{group}"], "Rebalance OK"),
+    ("queryMsgById", ["-t", "{topic}", "-i", "{offset_id}"], "OffsetID"),
+    ("queryMsgByKey", ["-t", "{topic}", "-k", "key-1"], "{unique_id_1}"),
+    ("queryMsgByUniqueKey", ["-t", "{topic}", "-i", "{unique_id_1}"], "key-1"),
+    ("queryMsgByOffset", ["-t", "{topic}", "-b", "broker-a", "-i", "{queue}", "-o", "0"], "OffsetID"),
+    ("printMsg", ["-t", "{topic}"], "m9"),
+    ("deleteTopic", ["-c", "DefaultCluster", "-t", "{topic}"], "success"),
+]
+
+
+@pytest.fixture(scope="module")
+def used_world(java: JavaClient, cluster: Cluster) -> Iterator[AdminWorld]:
+    each = AdminWorld(java, cluster)
+    each.consume()
+    time.sleep(2.5)
+    yield each
+    each.close()
+
+
+@case("mqadmin {command}")
+@pytest.mark.parametrize(("command", "args", "expected"), MQADMIN, ids=[each[0] for each in MQADMIN])
+def test_mqadmin(
+    used_world: AdminWorld, jars: Jars, tmp_path: Path, command: str, args: list[str], expected: str
+) -> None:
+    world = used_world
+    values = {
+        "topic": world.topic,
+        "group": world.group,
+        "broker": world.cluster.broker,
+        "offset_id": world.sent[0]["offsetMsgId"],
+        "unique_id_1": world.sent[1]["msgId"],
+        "queue": str(world.sent[0]["queueId"]),
+    }
+    given = [each.format(**values) for each in args]
+    printed = run_mqadmin(jars, tmp_path, command, *given, "-n", world.cluster.nameserver)
+    assert expected.format(**values) in printed, f"{command} printed: {printed[:600]}"
+    assert "Exception" not in printed, f"{command} printed: {printed[:600]}"
