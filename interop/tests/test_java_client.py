@@ -138,7 +138,6 @@ def test_is_refused_when_too_large(world: World) -> None:
 
 
 @case("producer: request and reply")
-@pytest.mark.lacking("pyromq", "requests and replies (324, 325, 326) are not there yet")
 def test_requests_are_replied_to(world: World) -> None:
     world.create_topic()
     world.start("push", topic=world.topic, reply=True, **{"from": "CONSUME_FROM_LAST_OFFSET"})

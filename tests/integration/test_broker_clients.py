@@ -242,6 +242,9 @@ async def test_a_reset_is_told_to_clients_at_once_when_the_request_asks_for_it(t
 async def test_without_server_side_resets_the_clients_do_it_and_must_be_there(tmp_path: Path) -> None:
     async with running(tmp_path, server_side_reset=False) as (broker, tool):
         await send(tool, b"0")
+        unknown = await tool.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset_header())
+        assert unknown.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        broker.groups.require("readers")
         refused = await tool.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset_header())
         assert refused.code == ResponseCode.CONSUMER_NOT_ONLINE
         client = await joined(broker, Client())

@@ -124,7 +124,7 @@ class GroupHandler:
                     "remoteIP": member.connection.remote.host,
                     "language": member.language,
                     "version": member.version,
-                    "lastUpdateTimestamp": member.seen_ms,
+                    "lastUpdateTimestamp": self._members.seen_at_ms(member),
                 }
                 for member in found
             ]

@@ -55,7 +55,13 @@ class Groups:
 
     def require(self, group: str) -> GroupConfig:
         """``find``, or a refusal."""
-        config = self.find(group)
+        return self._or_refuse(group, self.find(group))
+
+    def require_known(self, group: str) -> GroupConfig:
+        """The group if it exists, or a refusal: tools do not make groups by asking for them."""
+        return self._or_refuse(group, self._table.get(group))
+
+    def _or_refuse(self, group: str, config: GroupConfig | None) -> GroupConfig:
         if config is None:
             text = f"subscription group {group} does not exist on broker {self._settings.name}; create it first"
             raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)

@@ -87,6 +87,10 @@ class Members(Generic[C]):
                     return member
         return None
 
+    def seen_at_ms(self, member: Member[C]) -> int:
+        """When a member was heard from last, by the wall clock."""
+        return self._clock.now_ms() - (self._clock.monotonic_ms() - member.seen_ms)
+
     def subscription(self, group: str, topic: str) -> Subscription | None:
         live = self._consumers.get(group)
         return live.subscriptions.get(topic) if live else None

@@ -50,7 +50,7 @@ class ResetHandler:
     def reset(self, connection: Connection, request: Received[ResetOffsetHeader]) -> bytes:
         header = request.header
         config = self._topics.require(header.topic)
-        self._groups.require(header.group)
+        self._groups.require_known(header.group)
         numbers = self._numbers(header, config.read_queue_nums)
         queues = {
             QueueId(header.topic, self._settings.name, number): self._offset(header, number) for number in numbers
