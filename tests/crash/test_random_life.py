@@ -55,7 +55,10 @@ class Life:
                 self.come_back(self.rng.choice(list(CrashMode)))
             except StoreError:
                 self.steps.append("refused")
-                self.heal()
+                try:
+                    self.heal()
+                except Crashed:
+                    self.come_back(self.rng.choice(list(CrashMode)))
         self.crash()
 
     # --- what owners do ---

@@ -511,3 +511,20 @@ def test_a_lost_last_file_that_was_noted_as_flushed_is_reported_and_its_offsets_
     with open_store(disk, clock) as store:
         assert store.recovered.damaged, "acknowledged messages are gone and the report says that all is well"
         assert put(store, b"new")[0] > offsets[-2]
+
+
+def test_a_queue_that_ends_with_a_file_and_whose_messages_expired_keeps_its_offsets(
+    disk: FaultyDisk, clock: ManualClock
+) -> None:
+    store = open_store(disk, clock)
+    for _ in range(SMALL.queue_file_entries):  # exactly one queue file
+        put(store, b"a" * 200)
+    put(store, b"c" * 1400, b"d" * 1400, topic="other")
+    store.seal()
+    assert store.delete_oldest(1) == 1
+    store.append([message(b"not flushed")])  # begins the second queue file
+    for _ in range(3):
+        disk = disk.after_crash(CrashMode.FORGET)
+        store = open_store(disk, clock)
+        assert store.queues["orders", 0].next_offset == SMALL.queue_file_entries
+    assert put(store, b"new") == [SMALL.queue_file_entries]

@@ -26,6 +26,7 @@ FILLER_SIZE = 0x7FFFFFFF
 
 
 _FILLERS_AT_ONCE = 10_000
+_MAY_BE_MISSING = -1  # as the last position of a file that holds nothing
 
 
 class QueueEntry(NamedTuple):
@@ -199,7 +200,12 @@ class ConsumeQueue:
     # --- sealing and retention ---
 
     def seals(self) -> list[QueueSeal]:
-        return [self._seals[segment.base] for segment in self._segments if segment.base in self._seals]
+        """What is in the files, and always where the queue ends, even if no file says so."""
+        found = [self._seals[segment.base] for segment in self._segments if segment.base in self._seals]
+        at = self.end * ENTRY_BYTES
+        if self.end and (not found or found[-1].base + found[-1].used_bytes < at):
+            found.append(QueueSeal(at, 0, 0, _MAY_BE_MISSING))
+        return found
 
     def dirty_segments(self) -> list[Segment]:
         return [segment for segment in self._segments if segment.base in self.dirty]
