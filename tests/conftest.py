@@ -20,6 +20,7 @@ SHOWN = (
     "damaged records found",
     "damaged records served",
     "acknowledged records lost",
+    "random lives that broke a promise",
 )
 
 

@@ -68,8 +68,9 @@ def test_a_flipped_bit_is_never_served(
         where = f"seed {part}, flip {number}: {path} bit {bit}"
         with open_store(disk, clock) as store:
             served = [record for records in read_everything(store).values() for record in records]
-            for record in served:
-                assert record == originals[record.topic, record.queue_id, record.offset], where
+            wrong = [each for each in served if each != originals.get((each.topic, each.queue_id, each.offset))]
+            record_property("damaged records served", len(wrong))
+            assert not wrong, where
             missing = originals.keys() - {(record.topic, record.queue_id, record.offset) for record in served}
             if path.parent.name != "commitlog":
                 assert not missing, f"{where}: the log was not touched"
@@ -84,7 +85,6 @@ def test_a_flipped_bit_is_never_served(
     assert rebuilt > FLIPS // 100 or make is killed_store, "flips hit derived files"
     record_property("bits flipped", FLIPS // PARTS // 2)
     record_property("damaged records found", lost)
-    record_property("damaged records served", 0)
 
 
 def test_a_flip_behind_the_seal_of_a_killed_store_leaves_a_prefix() -> None:
