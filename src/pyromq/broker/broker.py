@@ -28,6 +28,7 @@ from pyromq.broker.cleaning_requests import CleaningHandler
 from pyromq.broker.client_questions import ClientQuestions
 from pyromq.broker.client_requests import ClientHandler
 from pyromq.broker.config_requests import ConfigHandler
+from pyromq.broker.delays import Delays, Place
 from pyromq.broker.group_requests import GroupHandler
 from pyromq.broker.groups import Groups
 from pyromq.broker.locks import QueueLocks
@@ -45,6 +46,7 @@ from pyromq.broker.request_table import Handlers
 from pyromq.broker.reset_requests import ResetHandler
 from pyromq.broker.sealer import Sealer
 from pyromq.broker.send import SendHandler
+from pyromq.broker.send_back import SendBackHandler
 from pyromq.broker.session import Session
 from pyromq.broker.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.stats import Stats
@@ -166,13 +168,15 @@ class Broker(Handler):
         settings, clock, store, stats, turns = self.settings, self._clock, self.store, self.stats, self.turns
         topics, groups, members, progress, locks = self.topics, self.groups, self.members, self.progress, self.locks
         new_key, host_hex, store_host = self._unique_keys(host), host.hex().upper(), Host.decode(host)
+        delays = Delays(settings, clock)
         modes = RequestModeTable.load(self._disk, store.layout.root)
         find_queues = self._registrar.find_queues if settings.nameservers else None
         return Handlers(
             sends=SendHandler(
-                store, topics, groups, locks, turns, stats.counters, settings, clock, self._rng,
-                host_hex=host_hex, new_unique_key=new_key,
+                store, topics, groups, locks, delays, _no_transactions, turns, stats.counters, settings, clock,
+                self._rng, host_hex=host_hex, new_unique_key=new_key,
             ),
+            returns=SendBackHandler(store, topics, groups, delays, turns, stats.counters, settings, self._rng),
             replies=ReplyHandler(store, topics, members, turns, settings, clock, store_host),
             pulls=PullHandler(
                 store, topics, groups, members, progress, self.waiters, stats.counters, settings, clock
@@ -305,3 +309,7 @@ class Broker(Handler):
             return generator.next(now_ms, int(month.timestamp()) * 1000)
 
         return new
+
+
+def _no_transactions(topic: str, queue_id: int, text: str, unique_key: str) -> Place:
+    raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "this broker does not take transactional messages yet")

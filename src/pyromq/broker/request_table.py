@@ -23,6 +23,7 @@ from pyromq.broker.pull import PullHandler
 from pyromq.broker.reply import ReplyHandler
 from pyromq.broker.reset_requests import ResetHandler
 from pyromq.broker.send import SendHandler
+from pyromq.broker.send_back import SendBackHandler
 from pyromq.broker.topic_requests import TopicHandler
 from pyromq.wire.codes import RequestCode as Code
 
@@ -32,6 +33,7 @@ class Handlers:
     """Everything that answers requests."""
 
     sends: SendHandler
+    returns: SendBackHandler
     replies: ReplyHandler
     pulls: PullHandler
     clients: ClientHandler
@@ -52,6 +54,7 @@ class Handlers:
             Code.SEND_MESSAGE: self.sends.send,
             Code.SEND_MESSAGE_V2: self.sends.send,
             Code.SEND_BATCH_MESSAGE: self.sends.send_batch,
+            Code.CONSUMER_SEND_MSG_BACK: self.returns.send_back,
             Code.SEND_REPLY_MESSAGE: self.replies.reply,
             Code.SEND_REPLY_MESSAGE_V2: self.replies.reply,
             Code.PULL_MESSAGE: self.pulls.pull,

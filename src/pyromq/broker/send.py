@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from pyromq.broker.delays import Delays, Place, recall_handle
 from pyromq.broker.groups import Groups
 from pyromq.broker.locks import QueueLocks
 from pyromq.broker.refusals import RefusedError
@@ -30,6 +31,7 @@ from pyromq.wire.command import encode_response
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.frame import SerializeType
 from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
+from pyromq.wire.property_text import number_of, value_of, with_values, without
 from pyromq.wire.received import CommandFlag, Received
 from pyromq.wire.record import Draft
 
@@ -37,14 +39,7 @@ _HONOURS_RETRY_LIMIT: Final = 121  # protocol version 3.4.9
 _WRITE: Final = int(Perm.WRITE)
 _MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 _MULTI_TAG_TOPIC: Final = TopicFilterType.MULTI_TAG
-_NOT_SUPPORTED_YET: Final = (
-    "TRAN_MSG",
-    "TIMER_DELAY_SEC",
-    "TIMER_DELAY_MS",
-    "TIMER_DELIVER_MS",
-    "DELAY",
-    "INNER_NUM",
-)
+_TRANSACTION: Final = TRANSACTION_MASK
 _JSON: Final = SerializeType.JSON
 _ONEWAY: Final = int(CommandFlag.ONEWAY)
 _pack_prefix = struct.Struct(">II").pack
@@ -54,6 +49,9 @@ _ANSWER: Final = (
     '"MSG_REGION":%s,"TRACE_ON":"true","ON_DISK":"%%s"},"flag":1,"language":"PYTHON","opaque":%%d,'
     '"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
+
+Prepare = Callable[[str, int, str, str], Place]
+"""Where a half message of this topic, queue, properties and unique key waits for its outcome."""
 
 
 class SendHandler:
@@ -65,6 +63,8 @@ class SendHandler:
         topics: Topics,
         groups: Groups,
         locks: QueueLocks,
+        delays: Delays,
+        prepare: Prepare,
         turns: Turns,
         counters: Counters,
         settings: BrokerSettings,
@@ -75,6 +75,7 @@ class SendHandler:
         new_unique_key: Callable[[], str],
     ) -> None:
         self._store, self._topics, self._groups, self._locks = store, topics, groups, locks
+        self._delays, self._prepare = delays, prepare
         self._turns, self._settings, self._clock, self._rng = turns, settings, clock, rng
         self._counters = counters
         self._host_hex, self._new_unique_key = host_hex, new_unique_key
@@ -102,21 +103,21 @@ class SendHandler:
         queue_id = header.queue_id
         if queue_id < 0 or queue_id >= config.write_queue_nums or topic is not header.topic:
             queue_id = self._queue_id(config, queue_id)
-        if "TRAN_MSG" in text or "TIMER_D" in text or "DELAY" in text or "INNER_NUM" in text or "POP_CK" in text:
-            text = _without_special(text)
         if text and text[-1] != "\x02":
             text += "\x02"
-        unique_key = _value_of(text, "UNIQ_KEY\x01")
+        unique_key = value_of(text, "UNIQ_KEY")
         if not unique_key:
             unique_key = self._new_unique_key()
             text += f"UNIQ_KEY\x01{unique_key}\x02"
-        sys_flag = header.sys_flag
+        sys_flag, queue, handle = header.sys_flag, queue_id, None
+        if "TRAN_MSG" in text or "TIMER_D" in text or "DELAY" in text or "INNER_NUM" in text or "POP_CK" in text:
+            topic, queue, text, sys_flag, handle = self._detour(header, topic, queue_id, text, unique_key)
         if config.topic_filter_type is _MULTI_TAG_TOPIC:
             sys_flag |= _MULTI_TAGS
         placed = self._store.stage(
             Draft(
                 topic=topic,
-                queue_id=queue_id,
+                queue_id=queue,
                 body=request.body,
                 properties=text.encode() + self._added,
                 flag=header.flag,
@@ -133,19 +134,45 @@ class SendHandler:
         wait = "WAIT\x01false" not in text
         answer = b""
         if not request.flag & _ONEWAY:
-            answer = self._answer(request, queue_id, placed, unique_key, self._on_disk if wait else "false")
-        self._turns.staged((connection, request, answer), (topic, queue_id), wait=wait)
+            answer = self._answer(request, queue_id, placed, unique_key, self._on_disk if wait else "false", handle)
+        self._turns.staged((connection, request, answer), (topic, queue), wait=wait)
 
     def _answer(
-        self, request: Received[SendHeader], queue_id: int, placed: Placed, unique_key: str, on_disk: str
+        self,
+        request: Received[SendHeader],
+        queue_id: int,
+        placed: Placed,
+        unique_key: str,
+        on_disk: str,
+        handle: str | None,
     ) -> bytes:
-        if request.frame.serialize_type is _JSON and unique_key.isalnum() and unique_key.isascii():
+        plain = handle is None and unique_key.isalnum() and unique_key.isascii()
+        if plain and request.frame.serialize_type is _JSON:
             facts = (placed.position, queue_id, placed.offset, unique_key, on_disk, request.correlation_id)
             header = self._answer_text % facts
             size = len(header)
             return _pack_prefix(size + 4, size) + header.encode()
         message_id = f"{self._host_hex}{placed.position:016X}"
-        return self._encode_answer(request, queue_id, placed.offset, message_id, unique_key, on_disk)
+        return self._encode_answer(request, queue_id, placed.offset, message_id, unique_key, on_disk, handle)
+
+    def _detour(
+        self, header: SendHeader, topic: str, queue_id: int, text: str, unique_key: str
+    ) -> tuple[str, int, str, int, str | None]:
+        """Messages that are not for their topic yet: half messages and delayed ones, and where these wait instead."""
+        if number_of(text, "INNER_NUM"):
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "messages that hold several others are not taken")
+        if "POP_CK\x01" in text:
+            text = without(text, ("POP_CK",))
+        if topic is not header.topic:  # a dead letter is not delayed any more
+            text = with_values(text, {"DELAY": "-1"})
+        resent = bool(header.reconsume_times) and (number_of(text, "DELAY") or 0) > 0
+        if value_of(text, "TRAN_MSG").lower() == "true" and not resent:
+            half = self._prepare(topic, queue_id, text, unique_key)
+            return half.topic, half.queue_id, half.properties, header.sys_flag & ~_TRANSACTION, None
+        if header.sys_flag & _TRANSACTION:  # no message of its topic: nobody would ever see it
+            return topic, queue_id, text, header.sys_flag, None
+        place = self._delays.place(topic, queue_id, text)
+        return *place, header.sys_flag, recall_handle(place, self._settings.name)
 
     def _checked_topic(self, header: SendHeader, version: int) -> tuple[TopicConfig, str]:
         """Topics that do not exist yet, that clients must not write to, and retry topics, whose messages may die."""
@@ -235,12 +262,14 @@ class SendHandler:
         message_id: str,
         unique_key: str | None,
         on_disk: str,
+        handle: str | None = None,
     ) -> bytes:
         header = SendResponseHeader(
             msg_id=message_id,
             queue_id=queue_id,
             queue_offset=offset,
             transaction_id=unique_key,
+            recall_handle=handle,
             region=self._settings.region,
             trace_on="true",
             on_disk=on_disk,
@@ -257,27 +286,3 @@ class SendHandler:
         if self._turns.stuck_ms() > self._settings.stuck_disk_ms:
             text = "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
         raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
-
-
-def _without_special(text: str) -> str:
-    """Properties without what clients must not set; refuses what cannot be served yet."""
-    for name in _NOT_SUPPORTED_YET:
-        value = _value_of(text, f"{name}\x01")
-        if value and value not in ("false", "0"):
-            problem = f"this broker does not take messages with the property {name} yet"
-            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, problem)
-    if "POP_CK\x01" not in text:
-        return text
-    return "".join([f"{item}\x02" for item in text.split("\x02") if item and not item.startswith("POP_CK\x01")])
-
-
-def _value_of(text: str, key: str) -> str:
-    """The value of the last item that begins with ``key`` (a name and 0x01); strings are searched faster than bytes."""
-    start = text.rfind(key)
-    while start > 0 and text[start - 1] != "\x02":
-        start = text.rfind(key, 0, start)
-    if start < 0:
-        return ""
-    start += len(key)
-    end = text.find("\x02", start)
-    return text[start:] if end < 0 else text[start:end]

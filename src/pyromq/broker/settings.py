@@ -48,6 +48,12 @@ class BrokerSettings:
     unflushed_sends_max: int = 10_000  # more sends than this waiting for the disk: the broker is overloaded
     stuck_disk_ms: int = 1_000  # a flush that takes longer makes the broker refuse sends
 
+    timer_delay_ms_max: int = 40 * 86_400_000
+    transactions: bool = True
+    transaction_timeout_ms: int = 6_000  # a half message is checked no earlier than that
+    transaction_check_interval_ms: int = 30_000
+    transaction_checks_max: int = 15  # then it is put away where a person can look at it
+
     store: StoreSettings = field(default_factory=StoreSettings)
 
     def __post_init__(self) -> None:

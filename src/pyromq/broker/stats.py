@@ -29,12 +29,14 @@ class Counters:
     pulled_bytes: int = 0
     puts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))  # tallies by topic
     gets: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # by topic and group
+    returns: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # sent back, likewise
+    dead: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # dead letters, likewise
 
     def numbers(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in _NUMBERS}
 
 
-_NUMBERS = tuple(each.name for each in fields(Counters) if each.name not in ("puts", "gets"))
+_NUMBERS = tuple(each.name for each in fields(Counters) if each.type == "int")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,11 @@ class Stats:
         self._clock = clock
         self.puts: Tallies[str] = Tallies(clock)
         self.gets: Tallies[tuple[str, str]] = Tallies(clock)
-        self.counters = Counters(puts=self.puts.totals, gets=self.gets.totals)
+        self.returns: Tallies[tuple[str, str]] = Tallies(clock)
+        self.dead: Tallies[tuple[str, str]] = Tallies(clock)
+        self.counters = Counters(
+            puts=self.puts.totals, gets=self.gets.totals, returns=self.returns.totals, dead=self.dead.totals
+        )
         self._history: deque[tuple[int, dict[str, int]]] = deque(maxlen=WINDOWS_S[-1] + 1)
         self._mornings = [self.counters.numbers(), self.counters.numbers()]  # yesterday's, today's
         self._day = self._today()
@@ -61,8 +67,8 @@ class Stats:
 
     def snapshot(self) -> None:
         self._history.append((self._clock.monotonic_ms(), self.counters.numbers()))
-        self.puts.tick()
-        self.gets.tick()
+        for tallies in (self.puts, self.gets, self.returns, self.dead):
+            tallies.tick()
         if (today := self._today()) != self._day:
             self._day = today
             self._mornings = [self._mornings[1], self.counters.numbers()]
@@ -110,6 +116,10 @@ class Stats:
                 growths = [self.puts.growth(key, window) for window in Window]
             case "GROUP_GET" if (pair := _pair(key)) in self.gets.totals:
                 growths = [self.gets.growth(pair, window) for window in Window]
+            case "SNDBCK_PUT" if (pair := _pair(key)) in self.returns.totals:
+                growths = [self.returns.growth(pair, window) for window in Window]
+            case "DLQ_PUT" if (pair := _pair(key)) in self.dead.totals:
+                growths = [self.dead.growth(pair, window) for window in Window]
             case "BROKER_PUT" if key == cluster and name.endswith("_NUMS"):
                 growths = [self.puts.growth_of_all(window) for window in Window]
             case "BROKER_GET" if key == cluster and name.endswith("_NUMS"):

@@ -42,6 +42,10 @@ PendingSend = tuple[Connection, Received[Any], bytes]
 """A staged message: whom to tell, what was asked, and the answer if all goes well (empty for one-way sends)."""
 
 
+Then = Callable[[MQError | None], None]
+"""Told how a message that the broker wrote by itself ended: stored as safely as this store promises, or why not."""
+
+
 class WaitingTurn(NamedTuple):
     """Sends of one turn whose senders want to know that they are on disk: once the log is flushed up to ``end``."""
 
@@ -71,6 +75,8 @@ class Turns:
         self._loop = asyncio.get_running_loop()
         self._staged: list[PendingSend] = []
         self._patient: list[PendingSend] = []  # staged, and not to be answered before they are on disk
+        self._own: list[Then] = []  # staged by the broker itself
+        self._own_waiting: deque[tuple[int, list[Then]]] = deque()  # safe once the log is flushed up to there
         self._touched: set[QueueKey] = set()
         self._unseen: set[QueueKey] = set()  # written queues whose readers cannot see it yet
         self._waiting: deque[WaitingTurn] = deque()
@@ -113,31 +119,48 @@ class Turns:
             self._scheduled = True
             self._loop.call_soon(self._end)
 
+    def staged_by_broker(self, queue: QueueKey, then: Then) -> None:
+        """The broker staged a message of its own; it shares the turn, and the fsync, with what clients send."""
+        self._own.append(then)
+        self._touched.add(queue)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._end)
+
+    @property
+    def _open(self) -> bool:
+        return bool(self._staged or self._patient or self._own)
+
     def end_early(self) -> None:
         """All requests of one read are staged: nobody else sends, so nobody is waited for."""
         if (self._staged or self._patient) and not self._scheduled:
             self._end()
 
     def _end(self) -> None:
-        if self._scheduled and not (self._staged or self._patient):  # ended before its time came
+        if self._scheduled and not self._open:  # ended before its time came
             self._scheduled = False
             return
         self._scheduled = False
         self._alone_turns += 1
         staged, self._staged = self._staged, []
         patient, self._patient = self._patient, []
+        own, self._own = self._own, []
         touched, self._touched = self._touched, set()
         try:
             self._store.commit()
         except MQError as error:
-            logger.error("turn refused: sends=%d reason=%s", len(staged) + len(patient), error)
+            logger.error("turn refused: messages=%d reason=%s", len(staged) + len(patient) + len(own), error)
             self._refuse(staged + patient, error)
+            _tell(own, error)
             return
         _answer(staged)
         if not self._sync:
             self._on_visible(touched)
+            _tell(own, None)
             return
         self._unseen |= touched
+        if own:
+            self._own_waiting.append((self._store.log.end, own))
         if patient:
             self._waiting.append(WaitingTurn(self._store.log.end, self._clock.monotonic_ms(), patient))
             self._waiting_sends += len(patient)
@@ -173,7 +196,12 @@ class Turns:
             _answer(self._next_waiting())
         self.look()
         self._on_visible(seen)
+        self._tell_own(job.end, None)
         self._flush()
+
+    def _tell_own(self, end: int, error: MQError | None) -> None:
+        while self._own_waiting and (error is not None or self._own_waiting[0][0] <= end):
+            _tell(self._own_waiting.popleft()[1], error)
 
     def _nothing_to_flush(self) -> None:
         """Everything is on disk, or nothing can be trusted to be: either way nobody waits any longer."""
@@ -182,11 +210,13 @@ class Turns:
             refusal = self._store.health.error()
             while self._waiting:
                 self._refuse(self._next_waiting(), refusal)
+            self._tell_own(0, refusal)
             return
         while self._waiting and self._waiting[0].end <= self._store.log.flushed:
             _answer(self._next_waiting())
         seen, self._unseen = self._unseen, set()
         self._on_visible(seen)
+        self._tell_own(self._store.log.flushed, None)
 
     def flush_soon(self) -> None:
         """Bring what is written to disk, although nobody waits for it."""
@@ -194,13 +224,13 @@ class Turns:
 
     def end_now(self) -> None:
         """Commit what is staged at once: somebody needs the store as it will be after this turn."""
-        if self._staged or self._patient:
+        if self._open:
             self._end()
 
     def answer_overdue(self) -> None:
         """Senders that waited too long are told that the message is stored, but not that it is on disk."""
         self.look()
-        if self._waiting and self._running is None:
+        if (self._waiting or self._own_waiting) and self._running is None:
             self._flush()
         limit = self._clock.monotonic_ms() - self._flush_timeout_ms
         while self._waiting and self._waiting[0].since_ms < limit:
@@ -215,7 +245,7 @@ class Turns:
 
     async def drain(self) -> None:
         """Everything staged up to now is written, flushed and answered."""
-        while self._scheduled or self._waiting or self._running:
+        while self._scheduled or self._waiting or self._own_waiting or self._running:
             if self._running:
                 await self._idle.wait()
             else:
@@ -239,6 +269,14 @@ def _answer(sends: list[PendingSend]) -> None:
     for connection, _, answer in sends:
         if answer:
             connection.send(answer)
+
+
+def _tell(own: list[Then], error: MQError | None) -> None:
+    for then in own:
+        try:
+            then(error)
+        except Exception:  # a defect of one must not take the others' turn with it
+            logger.exception("the writer of a message failed when told how it ended")
 
 
 def _unconfirmed(answer: bytes) -> bytes:

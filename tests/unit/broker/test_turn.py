@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from pyromq.broker.own_writes import OwnWrites
 from pyromq.broker.turn import QueueKey, Turns
-from pyromq.errors import UntrustedDiskError
+from pyromq.errors import DiskFullError, MQError, UntrustedDiskError
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
@@ -269,3 +270,82 @@ async def test_draining_waits_for_everything_that_was_staged() -> None:
     await rig.worker.run()
     await draining
     assert wire.codes == [0]
+
+
+# --- what the broker writes by itself ---
+
+
+def put(rig: Rig, told: list[MQError | None]) -> None:
+    placed = OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"own"), told.append)
+    assert placed.size > 0
+
+
+async def test_an_own_message_counts_once_it_is_on_disk() -> None:
+    rig = Rig()
+    told: list[MQError | None] = []
+    put(rig, told)
+    assert rig.store.log.end == 0
+    await turn()
+    assert (told, rig.visible()) == ([], 0)
+    await rig.worker.run()
+    assert (told, rig.visible(), rig.woken) == ([None], 1, [{ORDERS}])
+
+
+async def test_an_own_message_of_an_asynchronous_store_counts_once_it_is_written() -> None:
+    rig = Rig(Flush.ASYNC)
+    told: list[MQError | None] = []
+    put(rig, told)
+    await turn()
+    assert (told, rig.visible()) == ([None], 1)
+
+
+async def test_own_messages_share_the_flush_of_those_who_send() -> None:
+    rig, wire = Rig(), Wire()
+    told: list[MQError | None] = []
+    rig.send(wire)
+    put(rig, told)
+    await turn()
+    await rig.worker.run()
+    assert (wire.codes, told, rig.worker.done) == ([0], [None], 1)
+
+
+@pytest.mark.parametrize("failing", ["write", "sync"])
+async def test_the_writer_of_an_own_message_hears_of_a_disk_that_fails(failing: str) -> None:
+    rig = Rig()
+    told: list[MQError | None] = []
+    put(rig, told)
+    rig.failing = failing
+    await turn()
+    if failing == "sync":
+        await rig.worker.run()
+    assert [type(error) for error in told] == [DiskFullError if failing == "write" else UntrustedDiskError]
+    assert rig.visible() == 0
+
+
+async def test_own_messages_may_lead_to_others_and_a_stop_waits_for_all() -> None:
+    rig = Rig()
+    told: list[MQError | None] = []
+
+    def next_one(error: MQError | None) -> None:
+        put(rig, told)
+
+    OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"first"), next_one)
+    drained = asyncio.ensure_future(rig.turns.drain())
+    while not drained.done():
+        await turn()
+        if rig.worker.waiting:
+            await rig.worker.run()
+    assert (told, rig.visible()) == ([None], 2)
+
+
+async def test_a_writer_that_fails_when_told_takes_nobody_with_it() -> None:
+    rig = Rig(Flush.ASYNC)
+    told: list[MQError | None] = []
+
+    def broken(error: MQError | None) -> None:
+        raise ValueError("a defect")
+
+    OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"first"), broken)
+    put(rig, told)
+    await turn()
+    assert told == [None]

@@ -1,0 +1,39 @@
+"""How long a failed message of a group waits, if the group has a ladder of its own (groupRetryPolicy).
+
+    {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 5000, 10000]}}            the last one goes on
+    {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 5000, "max": 7200000, "multiplier": 2}}
+
+Without one the delay levels count: the third for the first retry, the fourth for the second, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class _Customized(msgspec.Struct, frozen=True):
+    next: list[int]
+
+
+class _Exponential(msgspec.Struct, frozen=True):
+    initial: int = 5_000
+    max: int = 7_200_000
+    multiplier: int = 2
+
+
+def retry_delay_ms(policy: Mapping[str, Any], attempts: int) -> int | None:
+    """Delay before the next attempt, after so many; None when the group has no usable ladder of its own."""
+    try:
+        if policy.get("type") == "EXPONENTIAL" and policy.get("exponentialRetryPolicy"):
+            growing = msgspec.convert(policy["exponentialRetryPolicy"], _Exponential)
+            grown: int = growing.initial * growing.multiplier ** min(attempts, 32)
+            return max(1, min(growing.max, grown))
+        if policy.get("customizedRetryPolicy"):
+            steps = msgspec.convert(policy["customizedRetryPolicy"], _Customized).next
+            return max(1, steps[min(attempts, len(steps) - 1)]) if steps else None
+    except msgspec.ValidationError:
+        return None
+    return None

@@ -1,0 +1,130 @@
+"""Send-back: a consumer could not use a message, and wants it later, or never again.
+
+    failed message ─▶ a copy with one attempt more ─▶ waits at its delay level ─▶ %RETRY%group ─▶ consumed again
+                                                   └─▶ too many attempts, or told so: %DLQ%group
+
+The copy is stored before the answer leaves, so the consumer may forget the original once it has the answer.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from pyromq.broker.delays import Delays, Place
+from pyromq.broker.groups import Groups
+from pyromq.broker.refusals import RefusedError
+from pyromq.broker.retry_policy import retry_delay_ms
+from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.stats import Counters
+from pyromq.broker.tallies import ONE_MESSAGE
+from pyromq.broker.topics import Topics
+from pyromq.broker.turn import Turns
+from pyromq.errors import StoreError
+from pyromq.model.names import dead_letter_topic, retry_topic
+from pyromq.model.topic import GroupConfig, Perm, TopicConfig
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import MessageStore
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.command import encode_response
+from pyromq.wire.flags import TRANSACTION_MASK
+from pyromq.wire.headers.consumer import SendBackHeader
+from pyromq.wire.message_id import Host, encode_offset_id
+from pyromq.wire.property_text import value_of, with_values
+from pyromq.wire.received import Received
+from pyromq.wire.record import Draft, Record
+
+HONOURS_RETRY_LIMIT: Final = 121  # protocol version 3.4.9
+_FIRST_RETRY_LEVEL: Final = 3
+_WRITE: Final = int(Perm.WRITE)
+
+
+class SendBackHandler:
+    """Request 36."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        delays: Delays,
+        turns: Turns,
+        counters: Counters,
+        settings: BrokerSettings,
+        rng: Random,
+    ) -> None:
+        self._store, self._topics, self._groups, self._delays = store, topics, groups, delays
+        self._turns, self._counters, self._settings, self._rng = turns, counters, settings, rng
+
+    def send_back(self, connection: Connection, request: Received[SendBackHeader]) -> None:
+        header = request.header
+        group = self._groups.require_known(header.group)
+        if not self._settings.permission & _WRITE:
+            text = f"broker {self._settings.name} takes no messages at the moment"
+            raise RefusedError(ResponseCode.NO_PERMISSION, text)
+        success = encode_response(ResponseCode.SUCCESS, request.correlation_id, serialize_type=request.serialize_type)
+        if group.retry_queue_nums <= 0:  # a group that wants no retries
+            connection.send(success)
+            return
+        retry = self._writable_retry_topic(group, unit=bool(header.unit_mode))
+        failed = self._failed(header)
+        is_dead, place = self._next_place(group, header, failed, retry, request.version)
+        placed = self._store.stage(
+            Draft(
+                topic=place.topic,
+                queue_id=place.queue_id,
+                body=failed.body,
+                properties=place.properties.encode(),
+                flag=failed.flag,
+                sys_flag=failed.sys_flag & ~TRANSACTION_MASK,
+                born_ms=failed.born_ms,
+                born_host=failed.born_host,
+                delivery_attempt=failed.delivery_attempt + 1,
+            )
+        )
+        topic, counters = failed.topic.decode(), self._counters
+        counters.returns[topic, header.group] += ONE_MESSAGE + placed.size
+        if is_dead:
+            counters.dead[topic, header.group] += ONE_MESSAGE + placed.size
+        answer = b"" if request.is_oneway else success
+        self._turns.staged((connection, request, answer), (place.topic, place.queue_id))
+
+    def _writable_retry_topic(self, group: GroupConfig, *, unit: bool) -> TopicConfig:
+        retry = self._topics.create(retry_topic(group.group_name), queues=group.retry_queue_nums, unit=unit)
+        if not retry.perm & _WRITE:
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"the retry topic {retry.topic_name} is not writable")
+        return retry
+
+    def _failed(self, header: SendBackHeader) -> Record:
+        try:
+            return self._store.reader.record_at(header.position)
+        except StoreError as error:
+            text = f"there is no message at {header.position} to send back: {error}"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text) from error
+
+    def _next_place(
+        self, group: GroupConfig, header: SendBackHeader, failed: Record, retry: TopicConfig, version: int
+    ) -> tuple[bool, Place]:
+        """Whether it is dead, and where it goes."""
+        attempts_max = group.retry_max_times
+        if version >= HONOURS_RETRY_LIMIT and header.max_reconsume_times is not None:
+            attempts_max = header.max_reconsume_times
+        topic, text = failed.topic.decode(), failed.properties.decode()
+        values = {"ORIGIN_MESSAGE_ID": value_of(text, "ORIGIN_MESSAGE_ID") or _id_of(failed), "WAIT": "false"}
+        if not value_of(text, "RETRY_TOPIC"):
+            values["RETRY_TOPIC"] = topic
+        if failed.delivery_attempt >= attempts_max or header.delay_level < 0:
+            dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)
+            return True, Place(dead.topic_name, 0, with_values(text, values | {"DELAY": "-1"}))
+        topic, queue_id = retry.topic_name, self._rng.randrange(max(1, retry.write_queue_nums))
+        text = with_values(text, values)
+        delay_ms = retry_delay_ms(group.group_retry_policy, failed.delivery_attempt)
+        if delay_ms is not None and header.delay_level == 0:
+            return False, self._delays.place_after(topic, queue_id, text, delay_ms)
+        level = header.delay_level or _FIRST_RETRY_LEVEL + failed.delivery_attempt
+        return False, self._delays.place_at_level(topic, queue_id, text, level)
+
+
+def _id_of(record: Record) -> str:
+    """Its address as an id: what RocketMQ calls the offset message id."""
+    return encode_offset_id(Host.decode(record.store_host), record.position)
