@@ -376,6 +376,7 @@ def test_a_deleted_topic_does_not_come_back_when_another_queue_has_to_be_rebuilt
     store = open_store(disk, clock)
     put(store, b"deleted")
     put(store, b"kept", topic="other")
+    store.seal()
     store.delete_topic("orders")
     disk = disk.after_crash(CrashMode.FORGET)  # the removal of the folder was never synced
     disk.flip_bit(next(path for path in disk.files() if "consumequeue/other/0" in str(path)), 13)

@@ -4,7 +4,8 @@ Each is one file of RocketMQ's, read and written whole (``whole_file``): in its 
 keys bare) plus the checksum that ``WholeFile`` adds; read in that form and in ordinary JSON. Fields that PyroMQ does
 not know are passed over, so they are gone after a save.
 
-A table lives in memory, with one owner; nothing is durable before ``save``.
+A table lives in memory, with one owner; nothing is durable before ``save``, or before a ``save_job`` has run on some
+other thread.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import ClassVar, Final, Self, TypeVar
 
 import msgspec
@@ -36,6 +38,9 @@ class ConfigTable(ABC):
     def __init__(self, file: WholeFile) -> None:
         self._file = file
         self.version = DataVersion()
+        self.unsaved = False
+        self._saves = self._written = 0
+        self._writing = Lock()
 
     @classmethod
     def load(cls, disk: Disk, root: Path) -> Self:
@@ -49,7 +54,22 @@ class ConfigTable(ABC):
 
     def save(self) -> None:
         """Make the table durable; OSError when the disk refuses, and then the old or the new text is on it, whole."""
-        self._file.save(self.text())
+        self._save(self._next_save(), self._stored())
+
+    def save_job(self) -> Callable[[], None]:
+        """``save`` of the table as it is now, for a worker thread; whoever runs it notes a failure in ``unsaved``."""
+        return partial(self._save, self._next_save(), self._stored())
+
+    def _next_save(self) -> int:
+        self.unsaved = False
+        self._saves += 1
+        return self._saves
+
+    def _save(self, number: int, stored: msgspec.Struct) -> None:
+        with self._writing:
+            if number > self._written:  # else a later one was faster
+                self._file.save(java_json.dumps_pretty(stored))
+                self._written = number
 
     def save_or_undo(self, undo: Callable[[], object]) -> None:
         """``save``, or take the last change back in memory too and raise StoreReadOnlyError."""
@@ -66,6 +86,7 @@ class ConfigTable(ABC):
     def bump(self, now_ms: int) -> None:
         """Tell everybody who compares versions that something changed."""
         self.version = self.version.next(now_ms)
+        self.unsaved = True
 
     def _parsed(self, type_: type[T]) -> T:
         return self._file.load(partial(_decode, type_=type_)) or type_()
@@ -74,7 +95,8 @@ class ConfigTable(ABC):
     def _read(self) -> None: ...
 
     @abstractmethod
-    def _stored(self) -> msgspec.Struct: ...
+    def _stored(self) -> msgspec.Struct:
+        """What is to be saved; later changes of the table do not show in it."""
 
 
 def _decode(text: bytes, type_: type[T]) -> T:

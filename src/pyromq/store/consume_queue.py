@@ -7,12 +7,13 @@ Derived data: rebuilt from the log after a crash, trusted only up to the last se
 whose record is lost has a filler entry: size 0x7FFFFFFF, tag hash 0, and the position of the record behind it (0 where
 a queue begins in the middle of a file), so that positions never go down.
 
-New entries wait in memory until ``write_staged``; when the disk is full they go on waiting, in order, and nothing is
+New entries wait in memory until ``write_owed``; when the disk is full they go on waiting, in order, and nothing is
 lost: the log has the records.
 """
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -51,19 +52,31 @@ class QueueSeal(NamedTuple):
 
 
 class ConsumeQueue:
-    """Owns the files of one queue. ``first`` and ``end`` are offsets: [first, end) can be read."""
+    """Owns the files of one queue. ``first`` and ``end`` are offsets: [first, end) can be read.
+
+    Entries of committed messages are owed to the files: written when somebody wants to read them, when there are many,
+    or after a while. Thousands of queues, each with a message now and then, would cost a write per message otherwise.
+    """
 
     def __init__(self, topic: str, queue_id: int, segments: SegmentList) -> None:
         self.topic, self.queue_id = topic, queue_id
         self._segments = segments
         self.first = 0
-        self.end = 0  # entries in files
+        self._end = 0  # entries in files
         self.claimed_end = 0  # recovery only: offsets before this one may have been given
         self.next_offset = 0  # entries in files and staged: what the next message gets
         self._staged: list[bytes] = []
         self._owed = 0  # of those staged, how many stand for records that the log has
         self._seals: dict[int, QueueSeal] = {}  # by base; of the file being written, the CRC runs along
         self.dirty: set[int] = set()  # bases of files with unsynced entries
+
+    @property
+    def end(self) -> int:
+        """Entries that can be read: those of all committed messages, unless the disk does not take them."""
+        if self._owed:
+            with contextlib.suppress(OSError):  # whoever writes them by duty hears of it
+                self.write_owed()
+        return self._end
 
     # --- recovery ---
 
@@ -131,7 +144,7 @@ class ConsumeQueue:
         if not self._seals:
             self.first = segment.base // ENTRY_BYTES
         self._seals[segment.base] = seal
-        self.end = self.next_offset = (segment.base + seal.used_bytes) // ENTRY_BYTES
+        self._end = self.next_offset = (segment.base + seal.used_bytes) // ENTRY_BYTES
 
     def _drop_behind(self) -> None:
         """Wipe entries behind ``end``: what is there comes from records that are looked at again."""
@@ -146,9 +159,9 @@ class ConsumeQueue:
         """An empty queue whose first message will have ``offset``; its file is filled up to there."""
         self.remove_files()
         entries_per_file = self._segments.segment_bytes // ENTRY_BYTES
-        self.first = self.end = self.next_offset = offset - offset % entries_per_file
-        if offset > self.end:
-            self.stage_filler(offset - self.end, 0)
+        self.first = self._end = self.next_offset = offset - offset % entries_per_file
+        if offset > self._end:
+            self.stage_filler(offset - self._end, 0)
             self.write_staged()
         self.first = offset
 
@@ -162,7 +175,7 @@ class ConsumeQueue:
         self._segments.remove_from(0)
         self._seals, self._staged, self._owed = {}, [], 0
         self.dirty.clear()
-        self.first = self.end = self.next_offset = 0
+        self.first = self._end = self.next_offset = 0
 
     # --- writing ---
 
@@ -178,24 +191,34 @@ class ConsumeQueue:
     def drop_staged(self) -> None:
         """Forget what the log did not take."""
         del self._staged[self._owed :]
-        self.next_offset = self.end + self._owed
+        self.next_offset = self._end + self._owed
+
+    def commit_staged(self) -> None:
+        """The log has the records: their entries are owed."""
+        self._owed = len(self._staged)
 
     def write_staged(self) -> None:
-        """The log has the records: write their entries. On OSError those that were not written go on waiting."""
-        self._owed = len(self._staged)
-        while self._staged:
-            segment = self._segments.get_or_create(self.end * ENTRY_BYTES)
-            at = self.end * ENTRY_BYTES - segment.base
-            batch = self._staged[: (segment.size - at) // ENTRY_BYTES]
+        """Commit and write at once."""
+        self.commit_staged()
+        self.write_owed()
+
+    def write_owed(self) -> int:
+        """Write entries whose records the log has; how many. On OSError those that were not written go on waiting."""
+        count = self._owed
+        while self._owed:
+            segment = self._segments.get_or_create(self._end * ENTRY_BYTES)
+            at = self._end * ENTRY_BYTES - segment.base
+            batch = self._staged[: min(self._owed, (segment.size - at) // ENTRY_BYTES)]
             data = b"".join(batch)
             segment.file.write_at(at, data)
             seal = self._seals.get(segment.base)
             crc, last_position = crc32(data, seal.crc if seal else 0), _position_of(batch[-1])
             self._seals[segment.base] = QueueSeal(segment.base, at + len(data), crc, last_position)
             self.dirty.add(segment.base)
-            self.end += len(batch)
+            self._end += len(batch)
             self._owed -= len(batch)
             del self._staged[: len(batch)]
+        return count
 
     # --- sealing and retention ---
 
@@ -232,11 +255,12 @@ class ConsumeQueue:
 
     def raw_entries(self, offset: int, count: int) -> Iterator[tuple[int, int, int]]:
         """The same as plain tuples of position, size and tag hash, for whoever reads many."""
+        end = self.end  # first: it may have to write them
         segment = self._segments.holding(offset * ENTRY_BYTES)
-        if segment is None or not self.first <= offset < self.end:
+        if segment is None or not self.first <= offset < end:
             return iter(())
         at = offset * ENTRY_BYTES - segment.base
-        size = min(count, self.end - offset) * ENTRY_BYTES
+        size = min(count, end - offset) * ENTRY_BYTES
         return ENTRY.iter_unpack(segment.file.read_at(at, min(size, segment.size - at)))
 
     def first_at_or_after(self, position: int) -> int:

@@ -77,7 +77,7 @@ class DiskLock(Protocol):
 class Disk(Protocol):
     def open(self, path: Path, *, writable: bool = True) -> DiskFile: ...
 
-    def create(self, path: Path, size: int, *, reserve_bytes: int = 0) -> DiskFile:
+    def create(self, path: Path, size: int, *, reserve_bytes: int = 0, sync_folders: bool = True) -> DiskFile:
         """A new file of zeros; only the first ``reserve_bytes`` take space at once. Folders are made as needed."""
 
     def exists(self, path: Path) -> bool: ...
@@ -254,8 +254,8 @@ class RealDisk:
     def open(self, path: Path, *, writable: bool = True) -> RealFile:
         return RealFile(path, writable=writable)
 
-    def create(self, path: Path, size: int, *, reserve_bytes: int = 0) -> RealFile:
-        self._make_folder(path.parent)
+    def create(self, path: Path, size: int, *, reserve_bytes: int = 0, sync_folders: bool = True) -> RealFile:
+        self._make_folder(path.parent, sync=sync_folders)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             os.ftruncate(fd, size)
@@ -327,10 +327,11 @@ class RealDisk:
     def is_locked(self, path: Path) -> bool:
         return RealLock.is_held(path)
 
-    def _make_folder(self, folder: Path) -> None:
+    def _make_folder(self, folder: Path, *, sync: bool = True) -> None:
         """Make a folder and its parents, each durable in the one above before anything is put in it."""
         if folder.is_dir():
             return
-        self._make_folder(folder.parent)
+        self._make_folder(folder.parent, sync=sync)
         folder.mkdir(exist_ok=True)
-        self.sync_folder(folder.parent)
+        if sync:
+            self.sync_folder(folder.parent)

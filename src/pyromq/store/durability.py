@@ -8,9 +8,11 @@ as far as the seal says.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -54,8 +56,9 @@ class SealFile:
 class SealJob:
     """One seal on its way: ``sync``, then ``save`` once the log is flushed up to ``seal.position``; on any thread."""
 
-    def __init__(self, file: SealFile, seal: Seal, files: list[DiskFile]) -> None:
+    def __init__(self, file: SealFile, seal: Seal, files: list[DiskFile], disk: Disk, folders: set[Path]) -> None:
         self._file, self.seal, self._files = file, seal, files
+        self._disk, self._folders = disk, folders
         self._generation = file.generation
         ms, end = seal.stored_ms, seal.position
         self._checkpoint = Checkpoint(ms, ms, ms, end, end)
@@ -63,6 +66,9 @@ class SealJob:
     def sync(self) -> None:
         for file in self._files:
             file.sync()
+        for folder in sorted(self._folders):
+            with contextlib.suppress(FileNotFoundError):  # its topic was deleted: the seal is worthless
+                self._disk.sync_folder(folder)
 
     def save(self) -> bool:
         return self._file.save(self.seal, self._checkpoint, self._generation)
@@ -94,6 +100,10 @@ class Durability:
     @property
     def sealed_position(self) -> int:
         return self._sealed.position
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._running is not None
 
     def flush(self) -> None:
         """Make everything written durable, on this thread. Raises UntrustedDiskError."""
@@ -153,8 +163,10 @@ class Durability:
     def seal_job(self, *, clean: bool, stored_ms: int) -> SealJob:
         """A seal of everything committed up to now; the index may lag behind."""
         files: list[DiskFile] = []
+        folders: set[Path] = set()
         for queue in self._queues.values():
             files += [segment.file for segment in queue.dirty_segments()]
+            folders.update(queue.segments.unsynced_folders())
             queue.dirty.clear()
         for file in self._index.files:
             if file.dirty:
@@ -168,12 +180,10 @@ class Durability:
             queues={f"{topic}/{queue_id}": queue.seals() for (topic, queue_id), queue in self._queues.items()},
             index=self._index.seals(closing=clean),
         )
-        return SealJob(self._file, seal, files)
+        return SealJob(self._file, seal, files, self._disk, folders)
 
     def seal_now(self, job: SealJob) -> bool:
-        """Both steps on this thread; False when a flush is under way or the disk refuses."""
-        if self._running is not None:
-            return False
+        """Both steps on this thread, while no flush is under way; False when the disk refuses."""
         try:
             self.flush()
             job.sync()

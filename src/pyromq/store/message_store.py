@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -43,6 +44,7 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK_HOST = b"\x7f\x00\x00\x01" + (10911).to_bytes(4, "big")
 QUEUE_ID_MAX = 65_535
+_QUEUES_AT_ONCE = 256
 _COMMIT, _ROLLBACK = int(SysFlag.COMMIT), int(SysFlag.ROLLBACK)  # plain ints: IntFlag arithmetic is slow
 
 
@@ -71,7 +73,8 @@ class MessageStore:
         self._topics: dict[str, TopicBytes] = {}
         self._indexer = Indexer(self.index, self.log, opened.index_from)
         self._touched: set[ConsumeQueue] = set()  # have staged entries
-        self._behind: set[ConsumeQueue] = set()  # have entries that a full disk did not take
+        self._behind: dict[ConsumeQueue, None] = {}  # may have entries that are not in their files yet; oldest first
+        self._entries_owed = 0  # at most; staged ones included
         self._ladder_ms = settings.delay_ladder_ms
         self._turn_ms = 0  # one store time for everything staged together
         self.last_stored_ms = opened.report.last_stored_ms
@@ -160,6 +163,7 @@ class MessageStore:
             if not queue.next_offset:
                 self._queues[topic, draft.queue_id] = queue  # not before the log took its first message
             queue.stage(position, size, entry_tag(topic, properties, stored_ms, self._ladder_ms))
+            self._entries_owed += 1
             self._touched.add(queue)
         if transaction != _ROLLBACK:
             self._indexer.staged.append((topic_bytes.key_prefix, properties, position, stored_ms))
@@ -193,21 +197,31 @@ class MessageStore:
         except OSError as error:
             self._drop_staged()
             raise self.health.failed_write("the commit log", error) from error
-        self._behind |= self._touched
+        behind = self._behind
+        for queue in self._touched:
+            queue.commit_staged()
+            behind[queue] = None
         self._touched.clear()
-        self.write_entries()  # if it fails the messages still count as stored: the log has them
+        if self._entries_owed >= self.settings.entry_backlog_max:
+            self.write_entries(_QUEUES_AT_ONCE)  # if it fails the messages still count as stored: the log has them
         self.last_stored_ms, self._turn_ms = self._turn_ms or self.last_stored_ms, 0
         self._indexer.commit()
         if self._indexer.waiting >= self.settings.index_backlog_max:
             self.index_keys()
 
-    def write_entries(self) -> bool:
-        """Write queue entries of committed messages; False when the disk refuses (they go on waiting)."""
+    def write_entries(self, queues_max: int | None = None) -> bool:
+        """Write queue entries of committed messages; False when the disk refuses (they go on waiting).
+
+        Of all queues, or of those whose turn it is: thousands at once would make everybody else wait.
+        """
+        behind = self._behind
         try:
             self.log.wipe_remains()
-            for queue in tuple(self._behind):
-                queue.write_staged()
-                self._behind.discard(queue)
+            for queue in list(islice(behind, queues_max)):
+                self._entries_owed -= queue.write_owed()
+                del behind[queue]
+            if not behind:
+                self._entries_owed = 0  # readers have some written, too, which is not counted
         except OSError as error:
             self.health.failed_write("consume queues", error)
             return False
@@ -247,7 +261,7 @@ class MessageStore:
         if not 0 <= queue_id <= QUEUE_ID_MAX:
             raise LocalProtocolError(f"queue id {queue_id} of topic {topic} is outside [0, {QUEUE_ID_MAX}]")
         folder, bytes_per_file = self.layout.queue(topic, queue_id), self.settings.queue_file_entries * ENTRY_BYTES
-        return ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, []))
+        return ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, [], derived=True))
 
     # --- durability ---
 
@@ -272,8 +286,12 @@ class MessageStore:
         return self._durability.flush_failed(error)
 
     def note_flushed(self) -> None:
-        """Let recovery know up to where the log is durable, between two seals; call it every second or so."""
-        self._durability.note_flushed()
+        """Let recovery know up to where the log is durable, between two seals; call it every second or so.
+
+        Queue entries are written first: should the log lose something up to there, they tell which offsets were given.
+        """
+        if self.write_entries():
+            self._durability.note_flushed()
 
     def seal_job(self, *, clean: bool = False) -> SealJob | None:
         """A seal of everything committed, for a worker: ``sync``, then ``save`` once the log is flushed that far.
@@ -298,6 +316,8 @@ class MessageStore:
 
         False when the disk refuses, or while a flush is under way on another thread.
         """
+        if self._durability.is_flushing:  # first: a job that is made but not done would leave files unsynced
+            return False
         job = self.seal_job(clean=clean)
         return job is not None and self._durability.seal_now(job)
 
@@ -316,7 +336,7 @@ class MessageStore:
         try:
             for key in keys:
                 queue = self._queues.pop(key)
-                self._behind.discard(queue)
+                self._behind.pop(queue, None)
                 queue.remove_files()
                 self._remove_if_empty(self.layout.queue(*key))
             self._remove_if_empty(self.layout.queues / topic)

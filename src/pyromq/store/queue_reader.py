@@ -22,6 +22,7 @@ from pyromq.wire.record import Record, decode_record
 logger = logging.getLogger(__name__)
 
 _NEWEST_ENTRIES = 64
+_FILTER_BYTES_MAX = 16 << 20  # of records that a filter looks into for one answer: others wait meanwhile
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
 
@@ -130,7 +131,7 @@ class QueueReader:
         scan_count = self._settings.scan_entries_max if accept_tag or accept_record else limits.count
         runs: list[tuple[int, int]] = []  # positions [start, end) that follow each other in the log
         run_start = run_end = -1
-        count = size_bytes = removed = 0
+        count = size_bytes = removed = looked_bytes = 0
         next_offset = offset
         for position, size, tag_hash in queue.raw_entries(offset, min(scan_count, end - offset)):
             if accept_tag is not None and not accept_tag(tag_hash):
@@ -141,12 +142,16 @@ class QueueReader:
                 continue
             if count and limits.reached(count, size_bytes + size, position < hot_from):
                 break
+            if looked_bytes > _FILTER_BYTES_MAX:
+                break
             next_offset += 1
             if position < trusted_from and not self._verified(position):
                 removed += 1
                 continue
-            if accept_record is not None and not accept_record(log.bytes_at(position, size)):
-                continue
+            if accept_record is not None:
+                looked_bytes += size
+                if not accept_record(log.bytes_at(position, size)):
+                    continue
             if position != run_end:
                 if count:
                     runs.append((run_start, run_end))

@@ -172,12 +172,12 @@ class Recovery:
         for topic, queue_id in queue_folders(self._disk, self._layout):
             folder = self._layout.queue(topic, queue_id)
             try:
-                segments = SegmentList.load(self._disk, folder, bytes_per_file)
+                segments = SegmentList.load(self._disk, folder, bytes_per_file, derived=True)
             except LogGapError as error:
                 self._report.rebuilt.append(f"{topic}/{queue_id}: {error}")
                 for name in self._disk.names(folder):
                     self._disk.remove(folder / name)
-                segments = SegmentList(self._disk, folder, bytes_per_file, [])
+                segments = SegmentList(self._disk, folder, bytes_per_file, [], derived=True)
                 self._rescan_from.append(0)
             self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, segments)
 
@@ -321,7 +321,7 @@ class Recovery:
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         bytes_per_file = self._settings.queue_file_entries * ENTRY_BYTES
         folder = self._layout.queue(topic, queue_id)
-        return ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, []))
+        return ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, [], derived=True))
 
     # --- the cut ---
 

@@ -43,14 +43,22 @@ class Segment:
 
 
 class SegmentList:
-    """The files of one folder, oldest first; owned by the log or queue that writes it."""
+    """The files of one folder, oldest first; owned by the log or queue that writes it.
 
-    def __init__(self, disk: Disk, folder: Path, segment_bytes: int, segments: list[Segment]) -> None:
+    Names of new files are durable before these are used or, of files that can be made again, when the owner syncs
+    ``unsynced_folders``.
+    """
+
+    def __init__(
+        self, disk: Disk, folder: Path, segment_bytes: int, segments: list[Segment], *, derived: bool = False
+    ) -> None:
         self._disk, self.folder, self.segment_bytes = disk, folder, segment_bytes
         self._segments = segments
+        self._derived = derived
+        self._is_synced = True
 
     @classmethod
-    def load(cls, disk: Disk, folder: Path, segment_bytes: int) -> SegmentList:
+    def load(cls, disk: Disk, folder: Path, segment_bytes: int, *, derived: bool = False) -> SegmentList:
         """What is in the folder. A last file that a crash left empty or short is made whole (with zeros)."""
         names = [name for name in disk.names(folder) if _is_segment_name(name)]
         while names and disk.size_of(folder / names[-1]) == 0:
@@ -65,7 +73,7 @@ class SegmentList:
             if segments and segments[-1].end != base:
                 raise LogGapError(f"{folder / segment_name(segments[-1].end)} is missing before {path.name}")
             segments.append(Segment(disk, path, base, segment_bytes))
-        return cls(disk, folder, segment_bytes, segments)
+        return cls(disk, folder, segment_bytes, segments, derived=derived)
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -89,17 +97,25 @@ class SegmentList:
         return self._segments[index] if 0 <= index < len(self._segments) else None
 
     def get_or_create(self, at: int) -> Segment:
-        """The file with byte ``at``, which may be the one after the last; its name is durable before it is used."""
+        """The file with byte ``at``, which may be the one after the last."""
         if segment := self.holding(at):
             return segment
         base = self._segments[-1].end if self._segments else at - at % self.segment_bytes
         assert base <= at < base + self.segment_bytes, f"{at} does not follow {base}"
         path = self.folder / segment_name(base)
-        file = self._disk.create(path, self.segment_bytes)
-        self._disk.sync_folder(self.folder)
+        file = self._disk.create(path, self.segment_bytes, sync_folders=not self._derived)
+        if self._derived:
+            self._is_synced = False
+        else:
+            self._disk.sync_folder(self.folder)
         segment = Segment(self._disk, path, base, self.segment_bytes, file)
         self._segments.append(segment)
         return segment
+
+    def unsynced_folders(self) -> list[Path]:
+        """Of a queue: its folder, its topic's and the one of all topics, if files were made since the last call."""
+        is_synced, self._is_synced = self._is_synced, True
+        return [] if is_synced else [self.folder, *self.folder.parents[:2]]
 
     def remove_first(self) -> None:
         """On OSError the file is still there, and still listed."""

@@ -9,6 +9,7 @@ from pyromq.errors import ConfigError
 from pyromq.wire.record import BLANK_BYTES
 
 DELAY_LADDER = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_TIMER_LOG_BYTES_MIN = 68  # a unit and the mark at the end
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -46,6 +47,11 @@ class StoreSettings:
     seal_interval_ms: int = 60_000
     seal_bytes: int = 512 << 20  # seal early after that much, so that recovery has little to scan
     index_backlog_max: int = 1_024
+    entry_backlog_max: int = 65_536  # queue entries in memory, of messages that the log has
+
+    timer_wheel_slots: int = 2 * 7 * 86_400
+    timer_log_bytes: int = 100 << 20
+    timer_roll_ms: int = 2 * 86_400_000  # what is due later goes through the log again, before retention takes it
 
     keep_ms: int = 72 * 3_600_000
     delete_hours: tuple[int, ...] = (4,)
@@ -73,5 +79,9 @@ class StoreSettings:
             raise ConfigError("index_entries must be at least 2: entry 0 of an index file is never used")
         if self.segment_bytes < 1024 + BLANK_BYTES:
             raise ConfigError("segment_bytes must be at least 1032")
+        if self.timer_log_bytes < _TIMER_LOG_BYTES_MIN:
+            raise ConfigError(f"timer_log_bytes must be at least {_TIMER_LOG_BYTES_MIN}")
+        if not 2_000 <= self.timer_roll_ms <= (self.timer_wheel_slots - 120) * 1_000:
+            raise ConfigError("timer_roll_ms must be at least 2000, and the wheel have 120 slots more than its seconds")
         if not 0 < self.clean_percent <= self.force_clean_percent <= self.full_percent <= 100:
             raise ConfigError("clean_percent ≤ force_clean_percent ≤ full_percent ≤ 100 must hold")

@@ -116,6 +116,7 @@ class GroupTable(ConfigTable):
         self._forbidden = {group: dict(topics) for group, topics in stored.forbidden_table.items()}
 
     def _stored(self) -> _StoredGroups:
+        forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
         return _StoredGroups(
-            data_version=self.version, forbidden_table=self._forbidden, subscription_group_table=self._groups
+            data_version=self.version, forbidden_table=forbidden, subscription_group_table=dict(self._groups)
         )

@@ -19,6 +19,7 @@ from pyromq.store.settings import Flush
 logger = logging.getLogger(__name__)
 
 _DISK_LOOK_MS = 1_000
+_QUEUES_AT_ONCE = 256
 _RETENTION_MS = 10_000
 _FREE_BYTES_MIN = 16 << 20  # less free space than this does not count as "space has returned"
 
@@ -52,6 +53,7 @@ class Upkeep:
         if self._store.settings.flush is Flush.ASYNC:
             self._flush_if_due(now)
         if self._store.health.writable:
+            self._store.write_entries(_QUEUES_AT_ONCE)
             self._store.index_keys(everything=False)
             self._seal_if_due(now)
         if now - self._retained_at >= _RETENTION_MS:

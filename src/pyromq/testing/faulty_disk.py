@@ -197,8 +197,8 @@ class FaultyDisk:
     def open(self, path: Path, *, writable: bool = True) -> FaultyFile:
         return FaultyFile(self, self._contents(path), writable=writable)
 
-    def create(self, path: Path, size: int, *, reserve_bytes: int = 0) -> FaultyFile:
-        folder = self._make_folder(path.parent)
+    def create(self, path: Path, size: int, *, reserve_bytes: int = 0, sync_folders: bool = True) -> FaultyFile:
+        folder = self._make_folder(path.parent, sync=sync_folders)
         self._operation("create")
         self._need_space(reserve_bytes)
         contents = _Contents(size)
@@ -321,14 +321,15 @@ class FaultyDisk:
         contents = [self._contents(path) for path in self.files()]
         return self.other_bytes + sum(len(bytes(each.seen).rstrip(b"\0")) for each in contents)
 
-    def _make_folder(self, path: Path) -> _Folder:
+    def _make_folder(self, path: Path, *, sync: bool = True) -> _Folder:
         node = self._node(path)
         if isinstance(node, _Folder):
             return node
-        parent = self._make_folder(path.parent)
+        parent = self._make_folder(path.parent, sync=sync)
         self._operation("make_folder")
         folder = parent.seen[path.name] = _Folder()
-        self.sync_folder(path.parent)
+        if sync:
+            self.sync_folder(path.parent)
         return folder
 
     def _node(self, path: Path) -> _Contents | _Folder | None:

@@ -58,6 +58,7 @@ def unclean_disk(count: int = 60) -> FaultyDisk:
     store = open_store(disk, clock)
     write(store, clock, count)
     write(store, clock, 11, first=count, seal_every=10_000)
+    store.write_entries()
     return disk.after_crash(CrashMode.KEEP)
 
 

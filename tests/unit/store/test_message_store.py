@@ -373,18 +373,45 @@ def test_a_full_disk_makes_the_store_read_only_until_space_returns() -> None:
 
 
 def test_entries_that_a_full_disk_refused_are_written_later_and_nothing_is_lost(bench: Bench) -> None:
-    bench.store.append([message(0)])
-    bench.disk.fail_at(bench.disk.operations + 2, errno.ENOSPC)  # the log takes it, the queue does not
-    bench.store.append([message(1)])
-    bench.store.flush()
-    assert not bench.store.health.writable
+    bench.send(message(0))
     assert bench.bodies() == [b"body 0"]
+    bench.send(message(1))
+    bench.disk.fail_at(bench.disk.operations + 1, errno.ENOSPC)
+    assert not bench.store.write_entries() and not bench.store.health.writable
+    bench.disk.fail_at(bench.disk.operations + 1, errno.ENOSPC)
+    assert bench.bodies() == [b"body 0"], "readers see what could be written"
     with pytest.raises(DiskFullError):
         bench.store.append([message(2)])
     assert bench.store.write_entries()
     bench.store.health.space_returned()
     assert bench.bodies() == [b"body 0", b"body 1"]
     assert bench.send(message(2)) == [2]
+
+
+def test_entries_wait_in_memory_until_somebody_reads_them_or_there_are_many(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    small = StoreSettings(
+        entry_backlog_max=4, segment_bytes=4096, queue_file_entries=10, index_slots=10, index_entries=50
+    )
+    store = MessageStore.open(tmp_path, small, disk=disk, clock=ManualClock())
+
+    def in_files(queue_id: int) -> int:
+        folder = tmp_path / "consumequeue" / "t" / str(queue_id)
+        return sum(any(disk.read(folder / name)) for name in disk.names(folder))
+
+    def append(*queue_ids: int) -> None:
+        store.append([Draft(topic="t", queue_id=queue_id, body=b"x") for queue_id in queue_ids])
+        store.flush()
+
+    append(0, 1, 2)
+    assert [in_files(queue_id) for queue_id in range(3)] == [0, 0, 0]
+    assert store.reader.read("t", 1, 0).count == 1
+    assert [in_files(queue_id) for queue_id in range(3)] == [0, 1, 0]
+    append(0)
+    assert [in_files(queue_id) for queue_id in range(3)] == [1, 1, 1]
+    store.stage(Draft(topic="t", queue_id=2, body=b"not committed"))
+    assert store.reader.read("t", 2, 0).end == 1, "what is only staged is nobody's business"
+    store.close()
 
 
 def test_a_failed_flush_is_never_taken_back(bench: Bench) -> None:
