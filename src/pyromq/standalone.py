@@ -20,6 +20,7 @@ from pyromq.broker.broker import Broker
 from pyromq.broker.settings import BrokerSettings
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
+from pyromq.net.settings import TlsMode
 
 _GC_THRESHOLD = 50_000  # objects of a broker live for a moment or for ever; looking for cycles often finds none
 
@@ -48,7 +49,7 @@ async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings |
             names = await stack.enter_async_context(NameServer(nameserver))
             ready.append(f"nameserver={names.address}")
             if broker is not None:
-                broker = replace(broker, nameservers=(str(names.address), *broker.nameservers))
+                broker = _registering_with(broker, str(names.address), nameserver)
         if broker is not None and folder is not None:
             running = await stack.enter_async_context(Broker(broker, folder))
             ready.append(f"broker={running.address}")
@@ -58,6 +59,16 @@ async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings |
         sys.stdout.write(" ".join(ready) + "\n")
         sys.stdout.flush()
         await stop.wait()
+
+
+def _registering_with(broker: BrokerSettings, address: str, nameserver: NameServerSettings) -> BrokerSettings:
+    """The name server of this process beside those given; where it insists on TLS, its own certificate is trusted."""
+    if nameserver.tls_mode is TlsMode.ENFORCING and not broker.nameserver_tls:
+        trusted = nameserver.tls_certificate_file
+        broker = replace(
+            broker, nameserver_tls=True, nameserver_tls_ca_file=trusted, nameserver_tls_check_hostname=False
+        )
+    return replace(broker, nameservers=tuple(dict.fromkeys((address, *broker.nameservers))))
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:

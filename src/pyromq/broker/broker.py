@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self
 
+from pyromq.broker.advertised import advertised_host, resolved
 from pyromq.broker.answers import Answering, Later, send_answer, send_refusal
 from pyromq.broker.assignment_requests import AssignmentHandler
 from pyromq.broker.broker_requests import BrokerHandler
@@ -28,39 +29,59 @@ from pyromq.broker.cleaning_requests import CleaningHandler
 from pyromq.broker.client_questions import ClientQuestions
 from pyromq.broker.client_requests import ClientHandler
 from pyromq.broker.config_requests import ConfigHandler
-from pyromq.broker.delays import Delays, Place
+from pyromq.broker.delay_requests import DelayHandler
+from pyromq.broker.delays import Delays
+from pyromq.broker.due_messages import DueMessages
+from pyromq.broker.filters import Filters
 from pyromq.broker.group_requests import GroupHandler
 from pyromq.broker.groups import Groups
 from pyromq.broker.locks import QueueLocks
 from pyromq.broker.lookup_requests import LookupHandler
 from pyromq.broker.members import Members
 from pyromq.broker.offset_requests import OffsetHandler
+from pyromq.broker.own_writes import OwnWrites
 from pyromq.broker.progress import Progress
 from pyromq.broker.progress_requests import ProgressHandler
 from pyromq.broker.pull import PullHandler
 from pyromq.broker.pull_waiters import PullWaiters, QueueKey
+from pyromq.broker.recall import RecallHandler
 from pyromq.broker.refusals import RefusedError, refusal_of
 from pyromq.broker.registration import Registrar
+from pyromq.broker.releases import Releases
 from pyromq.broker.reply import ReplyHandler
 from pyromq.broker.request_table import Handlers
 from pyromq.broker.reset_requests import ResetHandler
+from pyromq.broker.schedule import Schedule
 from pyromq.broker.sealer import Sealer
 from pyromq.broker.send import SendHandler
 from pyromq.broker.send_back import SendBackHandler
+from pyromq.broker.send_gate import SendGate
 from pyromq.broker.session import Session
 from pyromq.broker.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.stats import Stats
+from pyromq.broker.steady_clock import SteadyClock
+from pyromq.broker.table_keeper import TableKeeper
+from pyromq.broker.timers import Timers
 from pyromq.broker.topic_requests import TopicHandler
 from pyromq.broker.topics import Topics
+from pyromq.broker.transaction_checks import TransactionChecks
+from pyromq.broker.transaction_log import TransactionLog
+from pyromq.broker.transactions import TransactionHandler
 from pyromq.broker.turn import Turns
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
-from pyromq.net import Address, Connection, Handler, Link, Server, open_connection
+from pyromq.model.names import TIMER_TOPIC
+from pyromq.net import Address, Connection, Handler, Link, open_connection
+from pyromq.net.nameserver_list import NameServerList
 from pyromq.store.disk import Disk, RealDisk
+from pyromq.store.filter_table import FilterTable
 from pyromq.store.message_store import MessageStore
-from pyromq.store.offsets import OffsetTable
+from pyromq.store.offsets import DelayOffsets, OffsetTable
+from pyromq.store.reading import QueueRange
 from pyromq.store.request_modes import RequestModeTable
 from pyromq.store.tables import GroupTable, TopicTable
+from pyromq.store.timer_files import TimerFiles
+from pyromq.store.timer_metrics import TimerMetrics
 from pyromq.store.upkeep import Upkeep
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.message_id import Host, UniqueIdGenerator
@@ -85,7 +106,7 @@ class Broker(Handler):
         rng: Random | None = None,
     ) -> None:
         self.settings, self._folder = replace(settings), folder  # a copy, which may change while it runs
-        self._clock, self._disk, self._rng = clock or SystemClock(), disk or RealDisk(), rng or Random()
+        self._clock, self._disk, self._rng = SteadyClock(clock or SystemClock()), disk or RealDisk(), rng or Random()
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="pyromq-flush")
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="pyromq-seal")
         self._tasks: list[asyncio.Task[None]] = []
@@ -113,10 +134,13 @@ class Broker(Handler):
         listen = [Address(settings.host, settings.port)]
         if settings.vip_port and settings.port > VIP_PORT_DISTANCE:
             listen.append(Address(settings.host, settings.port - VIP_PORT_DISTANCE))
-        self._server = Server(self, listen, clock=self._clock)
+        advertised, tls = advertised_host(settings), settings.tls_to_nameservers
+        ip = await resolved(advertised)
+        self._nameserver_tls = tls.context() if tls else None
+        self._server = settings.entrance.server(self, listen, clock=self._clock)
         await self._server.start()  # first: the port is part of message ids. Nothing is read before the store is open.
-        self._advertised = Address(settings.advertised_host or settings.host, self.address.port)
-        host = Host(ip_address(self._advertised.host).packed, self._advertised.port).encode()
+        self._advertised = Address(advertised, self.address.port)
+        host = Host(ip.packed, self._advertised.port).encode()
         try:
             self.store = MessageStore.open(
                 self._folder, settings.store, disk=self._disk, clock=self._clock, store_host=host
@@ -138,8 +162,12 @@ class Broker(Handler):
         self.topics = Topics(TopicTable.load(self._disk, root), settings, clock, self._on_topics_changed)
         self.groups = Groups(GroupTable.load(self._disk, root), settings, clock)
         self.progress = Progress(OffsetTable.load(self._disk, root), clock)
+        self.filters = Filters(FilterTable.load(self._disk, root), clock)
         self.topics.create_system_topics()
+        if not self.store.recovered.clean and (restored := self.topics.restore(self.store.queues)):
+            logger.warning("topics restored from their queues: topics=%s", ", ".join(restored))
         self.groups.create_preset_groups()
+        self._tables = TableKeeper([self.topics.table, self.groups.table], self._worker, clock)
         self.members: Members[Connection] = Members(clock, settings.client_expiry_ms)
         self.locks = QueueLocks(clock, settings.lock_expiry_ms)
         self.waiters = PullWaiters(clock, settings.held_pulls_max)
@@ -152,6 +180,7 @@ class Broker(Handler):
             stuck_disk_ms=settings.stuck_disk_ms,
             waiting_max=settings.unflushed_sends_max,
         )
+        self.gate = SendGate(self.turns, self.stats.counters, settings, clock, self.on_requests)
         self._sealer = Sealer(self.store, self._worker, self.turns.flush_soon)
         self.upkeep = Upkeep(self.store, self._disk, clock, flush=self.turns.flush_soon, seal=self._sealer.start)
         self._registrar = Registrar(
@@ -160,6 +189,7 @@ class Broker(Handler):
             self._open_link,
             address=str(self._advertised),
             ha_address=str(Address(self._advertised.host, self._advertised.port + 1)),
+            known=NameServerList(settings.nameservers, clock=clock),
         )
         self._handlers = self._build_handlers(host)
         self._later, self._answering = self._handlers.later(), self._handlers.answering()
@@ -168,20 +198,29 @@ class Broker(Handler):
         settings, clock, store, stats, turns = self.settings, self._clock, self.store, self.stats, self.turns
         topics, groups, members, progress, locks = self.topics, self.groups, self.members, self.progress, self.locks
         new_key, host_hex, store_host = self._unique_keys(host), host.hex().upper(), Host.decode(host)
-        delays = Delays(settings, clock)
+        delays, gate = Delays(settings, clock), self.gate
         modes = RequestModeTable.load(self._disk, store.layout.root)
         find_queues = self._registrar.find_queues if settings.nameservers else None
+        writes = OwnWrites(store, turns)
+        self._releases = self._build_releases(writes)
+        waits = DelayHandler(store, self._releases, stats, self._disk)
+        transaction_log = TransactionLog(store, writes, turns, progress, clock)
+        transactions = TransactionHandler(
+            store, topics, turns, writes, transaction_log, delays, stats.counters, settings, clock
+        )
+        self._checks = TransactionChecks(store, topics, members, writes, transaction_log, settings, clock)
         return Handlers(
             sends=SendHandler(
-                store, topics, groups, locks, delays, _no_transactions, turns, stats.counters, settings, clock,
-                self._rng, host_hex=host_hex, new_unique_key=new_key,
+                store, topics, groups, locks, delays, transactions.prepare, gate, turns, stats.counters, settings,
+                clock, self._rng, host_hex=host_hex, new_unique_key=new_key,
             ),
-            returns=SendBackHandler(store, topics, groups, delays, turns, stats.counters, settings, self._rng),
+            transactions=transactions,
+            returns=SendBackHandler(store, topics, groups, delays, gate, turns, stats.counters, settings, self._rng),
             replies=ReplyHandler(store, topics, members, turns, settings, clock, store_host),
             pulls=PullHandler(
-                store, topics, groups, members, progress, self.waiters, stats.counters, settings, clock
+                store, topics, groups, members, progress, self.filters, self.waiters, stats.counters, settings, clock
             ),
-            clients=ClientHandler(members, topics, groups, locks),
+            clients=ClientHandler(members, topics, groups, locks, self.filters, settings),
             questions=ClientQuestions(store, topics, groups, members, settings),
             assignments=AssignmentHandler(topics, members, modes, settings, find_queues),
             offsets=OffsetHandler(store, topics, groups, progress),
@@ -194,8 +233,28 @@ class Broker(Handler):
             resets=ResetHandler(store, topics, groups, progress, members, settings),
             config=ConfigHandler(settings, store, topics, clock, self._advertised),
             cleaning=CleaningHandler(store, topics, progress, turns, self.upkeep),
-            whole=BrokerHandler(store, progress, turns, self.waiters, stats, settings, clock, self._disk),
+            whole=BrokerHandler(store, progress, turns, self.waiters, stats, settings, clock, self._disk, waits),
+            recalls=RecallHandler(store, topics, delays, self._releases.timers, writes.put, settings, clock),
+            delays=waits,
         )  # fmt: skip
+
+    def _build_releases(self, writes: OwnWrites) -> Releases:
+        """What lets delayed messages go."""
+        store, clock, disk, counters = self.store, self._clock, self._disk, self.stats.counters
+        root, due = store.layout.root, DueMessages(store.log, self.topics)
+        offsets, metrics = DelayOffsets.load(disk, root), TimerMetrics.load(disk, root)
+        waiting = store.reader.range_of(TIMER_TOPIC, 0) or QueueRange(0, 0)
+        files = TimerFiles.open(disk, root, store.settings, store.log, waiting, clock.now_ms())
+        return Releases(
+            store,
+            Schedule(store, offsets, due, writes.put, counters, clock),
+            Timers(store, files, due, writes.put, counters, clock, metrics),
+            offsets,
+            files,
+            self._worker,
+            self.turns.flush_soon,
+            clock,
+        )
 
     async def stop(self) -> None:
         """Answer what is under way, leave the name servers, seal the store."""
@@ -203,6 +262,7 @@ class Broker(Handler):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if hasattr(self, "_registrar"):
+            self._releases.halt()
             self._handlers.assignments.close()
             await self._registrar.close()
             await self.turns.drain()
@@ -210,9 +270,12 @@ class Broker(Handler):
                 self._sealer.advance()
                 await asyncio.sleep(0.005)
             await self.turns.drain()
+            await self._releases.close()
         await self._server.stop()
         if hasattr(self, "store"):
             self._save_offsets()
+            self._tables.save_now()
+            self.filters.save()
             self.store.close()
         self._flusher.shutdown()
         self._worker.shutdown()
@@ -252,6 +315,7 @@ class Broker(Handler):
     # --- what happens by itself ---
 
     def _on_visible(self, queues: set[QueueKey]) -> None:
+        self._releases.on_visible(queues)
         if len(self.waiters):
             wake = self._handlers.pulls.wake
             for queue in queues:
@@ -274,7 +338,10 @@ class Broker(Handler):
         self._handlers.pulls.answer_due()
         self.turns.answer_overdue()
         self._sealer.advance()
+        self._tables.tick()
         self.upkeep.tick()
+        self._checks.tick()
+        self._releases.tick()
         if now - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now
             self.stats.snapshot()
@@ -282,6 +349,7 @@ class Broker(Handler):
             for connection in silent:
                 connection.close("no heartbeat for too long")
             self._handlers.clients.notify(changed)
+            self.filters.tick(self.members.subscription)
         if now - self._offsets_saved_ms >= self.settings.offsets_save_ms:
             self._offsets_saved_ms = now
             self._save_offsets()
@@ -296,7 +364,7 @@ class Broker(Handler):
 
     def _open_link(self, name: str) -> Link:
         address = Address.parse(name)
-        connect = partial(open_connection, address, clock=self._clock)
+        connect = partial(open_connection, address, clock=self._clock, tls_context=self._nameserver_tls)
         return Link(address, connect=connect, clock=self._clock, rng=self._rng)
 
     def _unique_keys(self, host: bytes) -> Callable[[], str]:
@@ -309,7 +377,3 @@ class Broker(Handler):
             return generator.next(now_ms, int(month.timestamp()) * 1000)
 
         return new
-
-
-def _no_transactions(topic: str, queue_id: int, text: str, unique_key: str) -> Place:
-    raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "this broker does not take transactional messages yet")

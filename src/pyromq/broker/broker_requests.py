@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyromq.broker.delay_requests import DelayHandler
 from pyromq.broker.progress import Progress
 from pyromq.broker.pull_waiters import PullWaiters
 from pyromq.broker.refusals import RefusedError
@@ -12,7 +13,6 @@ from pyromq.clock import Clock
 from pyromq.net.connection import Connection
 from pyromq.store.disk import Disk
 from pyromq.store.message_store import MessageStore
-from pyromq.store.offsets import DelayOffsets
 from pyromq.wire import bodies
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import ViewBrokerStatsHeader
@@ -22,7 +22,7 @@ VERSION_TEXT = "V5_3_3"  # what our protocol version stands for; tools print it
 
 
 class BrokerHandler:
-    """Requests 28, 43, 45 and 315."""
+    """Requests 28, 43 and 315."""
 
     def __init__(
         self,
@@ -34,7 +34,9 @@ class BrokerHandler:
         settings: BrokerSettings,
         clock: Clock,
         disk: Disk,
+        delays: DelayHandler,
     ) -> None:
+        self._delays = delays
         self._store, self._progress, self._settings, self._clock, self._disk = store, progress, settings, clock, disk
         self._turns, self._waiters, self._stats = turns, waiters, stats
         self._started_ms = clock.now_ms()
@@ -64,13 +66,8 @@ class BrokerHandler:
             "ackThreadPoolQueueHeadWaitTimeMills": 0,
             "dispatchBehindBytes": 0,  # queues are written in the same turn as the log
             "startAcceptSendRequestTimeStamp": 0,
-            "timerReadBehind": 0,  # tools read these five, and stop at a missing one
-            "timerOffsetBehind": 0,
-            "timerCongestNum": 0,
-            "timerEnqueueTps": 0.0,
-            "timerDequeueTps": 0.0,
         }
-        table |= self._traffic()
+        table |= self._traffic() | self._delays.runtime()
         return bodies.encode(bodies.KeyValues(table={key: str(value) for key, value in table.items()}))
 
     def _traffic(self) -> dict[str, object]:
@@ -85,6 +82,11 @@ class BrokerHandler:
             "putMessageTimesTotal": counters.put_messages,
             "putMessageSizeTotal": counters.put_bytes,
             "putMessageFailedTimes": counters.put_refused,
+            "flowControlRejectRequest": counters.refused_at_door,
+            "flowControlOverload": counters.refused_overload,
+            "flowControlTimeoutCleanQueue": counters.refused_from_queue_late,
+            "flowControlPcBusyCleanQueue": counters.refused_from_queue_stuck,
+            "flowControlPcSynchronized": counters.refused_stuck,
             "putMessageAverageSize": counters.put_bytes / max(1, counters.put_messages),
             "msgPutTotalYesterdayMorning": put.yesterday_morning,
             "msgPutTotalTodayMorning": put.this_morning,
@@ -99,10 +101,6 @@ class BrokerHandler:
 
     def all_offsets(self, connection: Connection, request: Received[None]) -> bytes:
         return self._progress.table.text()
-
-    def delay_offsets(self, connection: Connection, request: Received[None]) -> bytes:
-        """As they are on file: nothing is delayed yet."""
-        return DelayOffsets.load(self._disk, self._store.layout.root).text()
 
     def stats_data(self, connection: Connection, request: Received[ViewBrokerStatsHeader]) -> bytes:
         """What one topic or group did in the last minute, hour and day."""

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pyromq.broker.filters import Filters
 from pyromq.broker.groups import Groups
 from pyromq.broker.locks import QueueLocks
 from pyromq.broker.members import Members
 from pyromq.broker.refusals import RefusedError
-from pyromq.broker.subscriptions import refuse_unless_tags
+from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.subscriptions import compiled, is_by_tags, refuse_sql_unless
 from pyromq.broker.topics import Topics
 from pyromq.model.names import retry_topic
 from pyromq.net.connection import Connection
@@ -25,8 +27,17 @@ from pyromq.wire.received import Received
 class ClientHandler:
     """Requests 34, 35, 38, 41, 42 and 46."""
 
-    def __init__(self, members: Members[Connection], topics: Topics, groups: Groups, locks: QueueLocks) -> None:
+    def __init__(
+        self,
+        members: Members[Connection],
+        topics: Topics,
+        groups: Groups,
+        locks: QueueLocks,
+        filters: Filters,
+        settings: BrokerSettings,
+    ) -> None:
         self._members, self._topics, self._groups, self._locks = members, topics, groups, locks
+        self._filters, self._settings = filters, settings
 
     def heartbeat(self, connection: Connection, request: Received[None]) -> HeartbeatResponseHeader:
         """A client tells which groups it belongs to; groups and their retry topics appear with it."""
@@ -37,7 +48,11 @@ class ClientHandler:
         heartbeat = msgspec.structs.replace(heartbeat, consumer_data_set=tuple(served))
         language = "OTHER" if request.language is None else request.language.name  # JAVA is 0
         is_known = self._members.knows(connection, heartbeat)
-        self.notify(self._members.heard_from(connection, heartbeat, language, request.version))
+        changed = self._members.heard_from(connection, heartbeat, language, request.version)
+        for consumer in served:
+            live = self._members.consumer_group(consumer.group_name)
+            self._filters.register(consumer.group_name, live.subscriptions.values() if live else ())
+        self.notify(changed)
         return HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=not is_known)
 
     def _prepare(self, consumer: ConsumerData) -> bool:
@@ -89,4 +104,6 @@ class ClientHandler:
         """May this subscription be served?"""
         if request.body:
             asked = java_json.decode(request.body, CheckClient)
-            refuse_unless_tags(asked.subscription_data.expression_type)
+            if not is_by_tags(asked.subscription_data):
+                refuse_sql_unless(self._settings.property_filter)
+                compiled(asked.subscription_data)

@@ -16,6 +16,7 @@ from pyromq.wire import java_json
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import (
     DeleteGroupHeader,
+    GetAllGroupConfigResponseHeader,
     GroupForbiddenHeader,
     GroupHeader,
     ProducerGroupHeader,
@@ -72,8 +73,9 @@ class GroupHandler:
             raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
         return java_json.dumps(config)
 
-    def get_all(self, connection: Connection, request: Received[None]) -> bytes:
-        return self._groups.table.text()
+    def get_all(self, connection: Connection, request: Received[None]) -> tuple[GetAllGroupConfigResponseHeader, bytes]:
+        table = self._groups.table
+        return GetAllGroupConfigResponseHeader(total_group_num=len(table)), table.text()
 
     def delete(self, connection: Connection, request: Received[DeleteGroupHeader]) -> None:
         group = request.header.group_name
@@ -121,7 +123,7 @@ class GroupHandler:
             group: [
                 {
                     "clientId": member.client_id,
-                    "remoteIP": member.connection.remote.host,
+                    "remoteIP": f"/{member.connection.remote_text}",  # as Java writes the address of a socket
                     "language": member.language,
                     "version": member.version,
                     "lastUpdateTimestamp": self._members.seen_at_ms(member),

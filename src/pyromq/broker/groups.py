@@ -27,7 +27,7 @@ _READ = int(Perm.READ)
 
 
 class Groups:
-    """Owns the group table; every change is saved before it is used."""
+    """Owns the group table. What a person changes is saved first; what consumers bring about, soon after."""
 
     def __init__(self, table: GroupTable, settings: BrokerSettings, clock: Clock) -> None:
         self._table, self._settings, self._clock = table, settings, clock
@@ -50,7 +50,8 @@ class Groups:
         """The group, created if that is allowed; None when it does not exist and must not be created."""
         config = self._table.get(group)
         if config is None and self._settings.auto_create_groups:
-            config = self.update(GroupConfig(group_name=validate_group(group)))
+            config = GroupConfig(group_name=validate_group(group))
+            self._table.put(config, self._clock.now_ms())
         return config
 
     def require(self, group: str) -> GroupConfig:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyromq.broker.members import Members
 from pyromq.broker.refusals import RefusedError
 from pyromq.broker.subscriptions import tag_filter
@@ -15,6 +17,7 @@ from pyromq.wire.headers.admin import QueryConsumeQueueHeader
 from pyromq.wire.headers.consumer import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
 from pyromq.wire.received import Received
 
+_NOTHING: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}  # clients read both in any case
 _FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX, _ENTRIES_MAX = 64, 32, 1_000
 
 
@@ -39,7 +42,7 @@ class LookupHandler:
         )
         if not positions:
             text = f"no message of topic {header.topic} has the key {header.key} in that time"
-            raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text)
+            raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text, _NOTHING)
         body = b"".join([self._store.reader.bytes_of(position) for position in sorted(positions)])
         answer = QueryMessageResponseHeader(
             index_last_update_timestamp=self._store.last_stored_ms, index_last_update_phyoffset=self._store.log.end

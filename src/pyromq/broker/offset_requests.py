@@ -29,13 +29,13 @@ class OffsetHandler:
         self._store, self._topics, self._groups, self._progress = store, topics, groups, progress
 
     def query(self, connection: Connection, request: Received[QueryConsumerOffsetHeader]) -> OffsetResponseHeader:
-        """Where a group goes on. A new group starts at the beginning of a queue that has lost nothing yet."""
+        """Where a group goes on. A new group starts at the beginning of a queue that has messages and lost none yet."""
         header = request.header
         offset = self._progress.committed(header.consumer_group, header.topic, header.queue_id)
         if offset is not None:
             return OffsetResponseHeader(offset=offset)
         known = self._store.reader.range_of(header.topic, header.queue_id)
-        whole = known is None or (known.first <= 0 and self._is_hot(header.topic, header.queue_id))
+        whole = known is not None and known.first <= 0 and self._is_hot(header.topic, header.queue_id)
         if header.set_zero_if_not_found is not False and whole:
             return OffsetResponseHeader(offset=0)
         text = f"group {header.consumer_group} has no offset for queue {header.queue_id} of {header.topic}"
@@ -43,7 +43,7 @@ class OffsetHandler:
 
     def _is_hot(self, topic: str, queue_id: int) -> bool:
         entries = self._store.queues[topic, queue_id].entries(0, 1)
-        return not entries or entries[0].position >= self._store.log.end - self._store.settings.hot_bytes
+        return bool(entries) and entries[0].position >= self._store.log.end - self._store.settings.hot_bytes
 
     def update(self, connection: Connection, request: Received[UpdateConsumerOffsetHeader]) -> None:
         header = request.header

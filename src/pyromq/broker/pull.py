@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pyromq.broker.filters import Filters
 from pyromq.broker.groups import Groups
 from pyromq.broker.members import Members
 from pyromq.broker.progress import Progress
@@ -15,14 +16,24 @@ from pyromq.broker.pull_waiters import HeldPull, PullWaiters, QueueKey
 from pyromq.broker.refusals import RefusedError
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Counters
-from pyromq.broker.subscriptions import from_expression, tag_filter
+from pyromq.broker.subscriptions import (
+    Wanted,
+    compiled,
+    filter_of,
+    from_expression,
+    is_by_tags,
+    record_filter,
+    refuse_sql_unless,
+    retry_filter,
+    tag_filter,
+)
 from pyromq.broker.tallies import CALL, MESSAGE
 from pyromq.broker.topics import Topics
 from pyromq.clock import Clock
+from pyromq.model.names import retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.store.queue_reader import TagFilter
 from pyromq.store.reading import ReadResult, ReadStatus
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response_head
@@ -54,29 +65,30 @@ class PullHandler:
         groups: Groups,
         members: Members[Connection],
         progress: Progress,
+        filters: Filters,
         waiters: PullWaiters,
         counters: Counters,
         settings: BrokerSettings,
         clock: Clock,
     ) -> None:
-        self._counters = counters
+        self._filters, self._counters = filters, counters
         self._store, self._topics, self._groups, self._members = store, topics, groups, members
         self._progress, self._waiters, self._settings, self._clock = progress, waiters, settings, clock
 
     def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
         header = request.header
         group, topic = self._checked(header)
-        accept_tag = tag_filter(self._subscription(header, group))
+        wanted = self._wanted(header, group)
         if header.sys_flag & _COMMIT:
             self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         reset = self._progress.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
             self._answer_reset(connection, request, reset)
             return
-        result = self._read(header, header.queue_offset, accept_tag)
+        result = self._read(header, header.queue_offset, wanted)
         code = self._code(header, result)
         if code is _NOT_FOUND and header.sys_flag & _SUSPEND and not self._waiters.full:
-            self._hold(connection, request, result, accept_tag)
+            self._hold(connection, request, wanted)
             return
         self._answer(connection, request, code, result, topic, group)
 
@@ -123,12 +135,31 @@ class PullHandler:
             raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_LATEST, text)
         return subscription
 
+    def _wanted(self, header: PullHeader, group: GroupConfig) -> Wanted:
+        """Which messages the pull shall see; raises RefusedError when that is not known, or not possible."""
+        subscription = self._subscription(header, group)
+        if is_by_tags(subscription):
+            is_retries = self._settings.filter_retries and header.topic == retry_topic(header.consumer_group)
+            by_origin = retry_filter(self._filters, header.consumer_group) if is_retries else None
+            return Wanted(tag_filter(subscription), by_origin)
+        if header.sys_flag & _SUBSCRIPTION:
+            sql = compiled(subscription)
+        else:
+            sql = filter_of(self._filters, header.consumer_group, subscription, header.sub_version)
+        refuse_sql_unless(self._settings.property_filter)
+        return Wanted(accept_record=None if subscription.class_filter_mode else record_filter(sql))
+
     # --- reading and answering ---
 
-    def _read(self, header: PullHeader, offset: int, accept_tag: TagFilter | None) -> ReadResult:
+    def _read(self, header: PullHeader, offset: int, wanted: Wanted) -> ReadResult:
         self._progress.note_pull(header.consumer_group, header.topic, header.queue_id, offset)
         return self._store.reader.read(
-            header.topic, header.queue_id, offset, count_max=header.max_msg_nums, accept_tag=accept_tag
+            header.topic,
+            header.queue_id,
+            offset,
+            count_max=header.max_msg_nums,
+            accept_tag=wanted.accept_tag,
+            accept_record=wanted.accept_record,
         )
 
     def _code(self, header: PullHeader, result: ReadResult) -> ResponseCode:
@@ -185,22 +216,21 @@ class PullHandler:
 
     # --- long polling ---
 
-    def _hold(
-        self, connection: Connection, request: Received[PullHeader], result: ReadResult, accept_tag: TagFilter | None
-    ) -> None:
+    def _hold(self, connection: Connection, request: Received[PullHeader], wanted: Wanted) -> None:
         header = request.header
         patience_ms = header.suspend_timeout_millis if self._settings.long_polling else self._settings.short_polling_ms
         deadline_ms = self._clock.monotonic_ms() + max(0, patience_ms)
         queue = (header.topic, header.queue_id)
-        self._waiters.hold(HeldPull(connection, request, queue, header.queue_offset, deadline_ms, accept_tag))
+        self._waiters.hold(HeldPull(connection, request, queue, header.queue_offset, deadline_ms, wanted))
 
     def wake(self, queue: QueueKey) -> None:
         """Readers can see new messages of a queue: answer those who wait for one of them."""
         for held in self._waiters.of_queue(queue):
-            result = self._read(held.request.header, held.scanned, held.accept_tag)
-            if result.count:
+            result = self._read(held.request.header, held.scanned, held.wanted)
+            if result.count or result.next_offset < result.end:  # more arrived than one read looks at: it asks again
                 self._waiters.release(held)
-                self._answer(held.connection, held.request, ResponseCode.SUCCESS, result, None, None)
+                code = self._code(held.request.header, result)
+                self._answer(held.connection, held.request, code, result, None, None)
             elif result.status is not ReadStatus.OFFSET_OVERFLOW_ONE:
                 held.scanned = result.next_offset  # nothing for it so far: look only at what comes after
 
@@ -208,5 +238,5 @@ class PullHandler:
         """Those whose time is over get their final answer."""
         for held in self._waiters.due():
             header: Any = held.request.header
-            result = self._read(header, header.queue_offset, held.accept_tag)
+            result = self._read(header, held.scanned, held.wanted)  # what was passed over need not be read again
             self._answer(held.connection, held.request, self._code(header, result), result, None, None)

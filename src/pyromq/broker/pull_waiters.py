@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from pyromq.broker.subscriptions import Wanted
 from pyromq.clock import Clock
 from pyromq.net.connection import Connection
-from pyromq.store.queue_reader import TagFilter
 from pyromq.wire.received import Received
 
 QueueKey = tuple[str, int]
@@ -25,7 +25,7 @@ class HeldPull:
     queue: QueueKey
     scanned: int
     deadline_ms: int
-    accept_tag: TagFilter | None
+    wanted: Wanted
     answered: bool = field(default=False)
 
 

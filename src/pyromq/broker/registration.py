@@ -10,10 +10,11 @@ import msgspec
 
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.topics import Topics
-from pyromq.errors import MQError
+from pyromq.errors import ConnectFailedError, MQError
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm
 from pyromq.net.link import Link
+from pyromq.net.nameserver_list import NameServerList
 from pyromq.wire.codes import VERSION, RequestCode, ResponseCode
 from pyromq.wire.headers.nameserver import BrokerIdentityHeader, GetRouteHeader, RegisterBrokerHeader
 from pyromq.wire.registration import BrokerRegistration, RegisteredTopics, body_checksum, encode_registration
@@ -37,10 +38,13 @@ class Registrar:
         *,
         address: str,
         ha_address: str,
+        known: NameServerList,
     ) -> None:
-        self._topics, self._settings = topics, settings
+        self.topics, self._settings = topics, settings
         self._address, self._ha_address = address, ha_address
-        self._links = {name: open_link(name) for name in settings.nameservers}
+        self._known, self._open_link = known, open_link
+        self._links = {name: open_link(name) for name in known.addresses}
+        self._has_list = True  # of an address server; its failures are logged once
         self._changed = asyncio.Event()
         self._registered: dict[str, bool] = {}
 
@@ -51,21 +55,44 @@ class Registrar:
     def topics_changed(self) -> None:
         self._changed.set()
 
-    async def register_now(self) -> None:
-        """One round; a name server that cannot be reached is logged and tried again next time."""
+    async def register_now(self, *, everything: bool = True) -> None:
+        """One round, of what changed if not of everything; who cannot be reached is logged and tried again."""
         self._changed.clear()
-        await asyncio.gather(*(self._register(name, link) for name, link in self._links.items()))
+        await self._look_for_others()
+        changed = self.topics.take_changes()
+        if everything:
+            changed = None
+        if changed != frozenset():
+            await asyncio.gather(*(self._register(name, link, changed) for name, link in self._links.items()))
 
     async def run(self) -> None:
         """Until cancelled: a round every interval, at once after a change, and soon after a failure."""
+        everything = True
         while True:
-            await self.register_now()
-            failed = len(self.registered_with) < len(self._links)
+            await self.register_now(everything=everything)
+            failed = len(self.registered_with) < len(self._links) or not self._links
             wait_s = _FIRST_RETRY_S if failed else self._settings.register_interval_ms / 1000
             try:
                 await asyncio.wait_for(self._changed.wait(), wait_s)
+                everything = False
             except TimeoutError:
-                continue
+                everything = True
+
+    async def _look_for_others(self) -> None:
+        """Ask the address server, if there is one, and follow its list: brokers leave name servers that it drops."""
+        try:
+            if not await self._known.refresh():
+                return
+        except ConnectFailedError as error:
+            if self._has_list:
+                logger.warning("not registered, no list of name servers: error=%s", error)
+            self._has_list = False
+            return
+        self._has_list = True
+        wanted = self._known.addresses
+        for name in [name for name in self._links if name not in wanted]:
+            await self._leave(name, self._links.pop(name))
+        self._links |= {name: self._open_link(name) for name in wanted if name not in self._links}
 
     async def find_queues(self, topic: str) -> list[QueueId] | None:
         """The readable queues of a topic on all brokers, as the first name server that answers knows them.
@@ -86,8 +113,9 @@ class Registrar:
             raise lost
         return None
 
-    async def _register(self, name: str, link: Link) -> None:
-        body = self._body()
+    async def _register(self, name: str, link: Link, changed: frozenset[str] | None) -> None:
+        known = self._registered.get(name, False) and link.ready is not None
+        body = self._body(changed if known else None)
         header = RegisterBrokerHeader(
             broker_name=self._settings.name,
             broker_addr=self._address,
@@ -114,28 +142,33 @@ class Registrar:
                 logger.warning("not registered with name server: address=%s reason=%s", name, reason)
         self._registered[name] = registered
 
-    def _body(self) -> bytes:
-        table = self._topics.table.snapshot()
+    def _body(self, changed: frozenset[str] | None) -> bytes:
+        table = self.topics.table.snapshot()
+        configs = table.topic_config_table
+        if changed is not None:  # name servers put it beside what they have
+            configs = {name: configs[name] for name in changed if name in configs}
         permission = self._settings.permission | _INHERIT
         permitted = {
-            name: msgspec.structs.replace(config, perm=config.perm & permission)
-            for name, config in table.topic_config_table.items()
+            name: msgspec.structs.replace(config, perm=config.perm & permission) for name, config in configs.items()
         }
         topics = RegisteredTopics(data_version=table.data_version, topic_config_table=permitted)
         return encode_registration(BrokerRegistration(topics=topics), version=VERSION)
 
     async def close(self) -> None:
         """Leave every name server that can be reached."""
+        for name, link in self._links.items():
+            await self._leave(name, link)
+
+    async def _leave(self, name: str, link: Link) -> None:
         header = BrokerIdentityHeader(
             broker_name=self._settings.name,
             broker_addr=self._address,
             cluster_name=self._settings.cluster,
             broker_id=self._settings.broker_id,
         )
-        for name, link in self._links.items():
-            if self._registered.get(name):
-                try:
-                    await link.request(RequestCode.UNREGISTER_BROKER, header, timeout_ms=3_000)
-                except MQError as error:
-                    logger.info("could not unregister: address=%s reason=%s", name, error)
-            await link.close()
+        if self._registered.pop(name, False):
+            try:
+                await link.request(RequestCode.UNREGISTER_BROKER, header, timeout_ms=3_000)
+            except MQError as error:
+                logger.info("could not unregister: address=%s reason=%s", name, error)
+        await link.close()

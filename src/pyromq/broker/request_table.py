@@ -15,16 +15,19 @@ from pyromq.broker.cleaning_requests import CleaningHandler
 from pyromq.broker.client_questions import ClientQuestions
 from pyromq.broker.client_requests import ClientHandler
 from pyromq.broker.config_requests import ConfigHandler
+from pyromq.broker.delay_requests import DelayHandler
 from pyromq.broker.group_requests import GroupHandler
 from pyromq.broker.lookup_requests import LookupHandler
 from pyromq.broker.offset_requests import OffsetHandler
 from pyromq.broker.progress_requests import ProgressHandler
 from pyromq.broker.pull import PullHandler
+from pyromq.broker.recall import RecallHandler
 from pyromq.broker.reply import ReplyHandler
 from pyromq.broker.reset_requests import ResetHandler
 from pyromq.broker.send import SendHandler
 from pyromq.broker.send_back import SendBackHandler
 from pyromq.broker.topic_requests import TopicHandler
+from pyromq.broker.transactions import TransactionHandler
 from pyromq.wire.codes import RequestCode as Code
 
 
@@ -33,6 +36,7 @@ class Handlers:
     """Everything that answers requests."""
 
     sends: SendHandler
+    transactions: TransactionHandler
     returns: SendBackHandler
     replies: ReplyHandler
     pulls: PullHandler
@@ -48,6 +52,8 @@ class Handlers:
     config: ConfigHandler
     cleaning: CleaningHandler
     whole: BrokerHandler
+    recalls: RecallHandler
+    delays: DelayHandler
 
     def later(self) -> dict[int, Later]:
         return {
@@ -55,8 +61,11 @@ class Handlers:
             Code.SEND_MESSAGE_V2: self.sends.send,
             Code.SEND_BATCH_MESSAGE: self.sends.send_batch,
             Code.CONSUMER_SEND_MSG_BACK: self.returns.send_back,
+            Code.END_TRANSACTION: self.transactions.end,
+            Code.RESUME_CHECK_HALF_MESSAGE: self.transactions.resume,
             Code.SEND_REPLY_MESSAGE: self.replies.reply,
             Code.SEND_REPLY_MESSAGE_V2: self.replies.reply,
+            Code.RECALL_MESSAGE: self.recalls.recall,
             Code.PULL_MESSAGE: self.pulls.pull,
             Code.LITE_PULL_MESSAGE: self.pulls.pull,
             Code.GET_CONSUMER_RUNNING_INFO: self.questions.running_info,
@@ -127,7 +136,9 @@ class Handlers:
             Code.GET_BROKER_CONFIG: self.config.get,
             Code.GET_BROKER_RUNTIME_INFO: whole.runtime_info,
             Code.GET_ALL_CONSUMER_OFFSET: whole.all_offsets,
-            Code.GET_ALL_DELAY_OFFSET: whole.delay_offsets,
+            Code.GET_ALL_DELAY_OFFSET: self.delays.offsets,
+            Code.GET_TIMER_CHECK_POINT: self.delays.timer_check,
+            Code.GET_TIMER_METRICS: self.delays.timer_metrics,
             Code.VIEW_BROKER_STATS_DATA: whole.stats_data,
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: cleaning.clean_queues,
             Code.CLEAN_UNUSED_TOPIC: cleaning.clean_topics,

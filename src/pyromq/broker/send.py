@@ -13,6 +13,7 @@ from pyromq.broker.delays import Delays, Place, recall_handle
 from pyromq.broker.groups import Groups
 from pyromq.broker.locks import QueueLocks
 from pyromq.broker.refusals import RefusedError
+from pyromq.broker.send_gate import SendGate
 from pyromq.broker.session import Session
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Counters
@@ -65,6 +66,7 @@ class SendHandler:
         locks: QueueLocks,
         delays: Delays,
         prepare: Prepare,
+        gate: SendGate,
         turns: Turns,
         counters: Counters,
         settings: BrokerSettings,
@@ -75,7 +77,7 @@ class SendHandler:
         new_unique_key: Callable[[], str],
     ) -> None:
         self._store, self._topics, self._groups, self._locks = store, topics, groups, locks
-        self._delays, self._prepare = delays, prepare
+        self._delays, self._prepare, self._gate = delays, prepare, gate
         self._turns, self._settings, self._clock, self._rng = turns, settings, clock, rng
         self._counters = counters
         self._host_hex, self._new_unique_key = host_hex, new_unique_key
@@ -95,8 +97,8 @@ class SendHandler:
             self.send_batch(connection, request)
             return
         topic, text = header.topic, header.properties or ""
-        if self._turns.is_busy:
-            self._refuse_busy()
+        if self._gate.closed and not self._gate.passes(connection, request):
+            return
         config = self._topics.get(topic)
         if config is None or config.order or topic in self._reserved or topic[0] == "%":
             config, topic = self._checked_topic(header, request.version)
@@ -209,8 +211,8 @@ class SendHandler:
 
     def send_batch(self, connection: Connection, request: Received[SendHeader]) -> None:
         header = request.header
-        if self._turns.is_busy:
-            self._refuse_busy()
+        if self._gate.closed and not self._gate.passes(connection, request):
+            return
         if header.topic.startswith(RETRY_PREFIX):
             raise RefusedError(
                 ResponseCode.MESSAGE_ILLEGAL, f"batches to the retry topic {header.topic} are not allowed"
@@ -277,12 +279,3 @@ class SendHandler:
         return encode_response(
             ResponseCode.SUCCESS, request.correlation_id, header, serialize_type=request.serialize_type
         )
-
-    # --- flow control ---
-
-    def _refuse_busy(self) -> None:
-        self._counters.put_refused += 1
-        text = "[OVERLOAD]system busy, start flow control for a while"
-        if self._turns.stuck_ms() > self._settings.stuck_disk_ms:
-            text = "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
-        raise RefusedError(ResponseCode.SYSTEM_BUSY, text)

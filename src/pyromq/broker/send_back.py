@@ -15,6 +15,7 @@ from pyromq.broker.delays import Delays, Place
 from pyromq.broker.groups import Groups
 from pyromq.broker.refusals import RefusedError
 from pyromq.broker.retry_policy import retry_delay_ms
+from pyromq.broker.send_gate import SendGate
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Counters
 from pyromq.broker.tallies import ONE_MESSAGE
@@ -48,15 +49,17 @@ class SendBackHandler:
         topics: Topics,
         groups: Groups,
         delays: Delays,
+        gate: SendGate,
         turns: Turns,
         counters: Counters,
         settings: BrokerSettings,
         rng: Random,
     ) -> None:
         self._store, self._topics, self._groups, self._delays = store, topics, groups, delays
-        self._turns, self._counters, self._settings, self._rng = turns, counters, settings, rng
+        self._gate, self._turns, self._counters, self._settings, self._rng = gate, turns, counters, settings, rng
 
     def send_back(self, connection: Connection, request: Received[SendBackHeader]) -> None:
+        self._gate.check_stuck()
         header = request.header
         group = self._groups.require_known(header.group)
         if not self._settings.permission & _WRITE:

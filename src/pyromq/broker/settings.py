@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pyromq.errors import ConfigError
 from pyromq.model.names import validate_topic
+from pyromq.net.entrance import Entrance
+from pyromq.net.nameserver_list import check_nameservers
+from pyromq.net.settings import TlsMode
+from pyromq.net.tls import ServerTls, TlsSettings
 from pyromq.store.settings import StoreSettings
 
 VIP_PORT_DISTANCE = 2
@@ -23,11 +28,22 @@ class BrokerSettings:
     broker_id: int = 0
     host: str = "127.0.0.1"
     port: int = 10911
-    advertised_host: str = ""  # what clients are told; the listening host when empty
+    advertised_host: str = ""  # what clients are told; when empty the listening host, or the address of this machine
     vip_port: bool = True  # also listen on port - 2, for old clients
-    nameservers: tuple[str, ...] = ()
+    nameservers: tuple[str, ...] = ()  # addresses, or the URL of an address server
     region: str = "DefaultRegion"
     permission: int = 6
+
+    connections_max: int = 10_000
+    idle_ms: int = 120_000  # a connection that is silent for so long is closed; 0 means never
+    tls_mode: TlsMode = TlsMode.DISABLED
+    tls_certificate_file: Path | None = None
+    tls_key_file: Path | None = None  # None: it stands in the file of the certificate
+    tls_client_ca_file: Path | None = None  # clients must show a certificate of these authorities
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose PROXY protocol header is believed
+    nameserver_tls: bool = False  # to name servers, with the certificate above where they ask for one
+    nameserver_tls_ca_file: Path | None = None  # None: the system's authorities
+    nameserver_tls_check_hostname: bool = True
 
     auto_create_topics: bool = True
     auto_create_groups: bool = True
@@ -35,6 +51,9 @@ class BrokerSettings:
     trace_topic: bool = False
     store_replies: bool = True  # of request-reply, in the reply topic of the cluster
     server_side_reset: bool = True  # pulls are told the new offset; else clients are, who must all be connected
+
+    property_filter: bool = True  # SQL92 expressions
+    filter_retries: bool = False  # messages in retry topics by the expression for the topic that they come from
 
     long_polling: bool = True
     short_polling_ms: int = 1_000
@@ -45,10 +64,14 @@ class BrokerSettings:
     register_interval_ms: int = 30_000
     register_timeout_ms: int = 24_000
     sync_flush_timeout_ms: int = 5_000
-    unflushed_sends_max: int = 10_000  # more sends than this waiting for the disk: the broker is overloaded
+    unflushed_sends_max: int = 10_000  # when so many sends wait for the disk, the next ones wait for them
+    parked_sends_max: int = 10_000  # and when so many wait for those, the broker is overloaded
+    parked_bytes_max: int = 64 << 20
+    parked_ms_max: int = 200
     stuck_disk_ms: int = 1_000  # a flush that takes longer makes the broker refuse sends
 
     timer_delay_ms_max: int = 40 * 86_400_000
+    recall_messages: bool = True  # senders may cancel messages that wait for a time
     transactions: bool = True
     transaction_timeout_ms: int = 6_000  # a half message is checked no earlier than that
     transaction_check_interval_ms: int = 30_000
@@ -68,3 +91,32 @@ class BrokerSettings:
                 raise ConfigError(f"{name} must be at least 1")
         if self.broker_id < 0:
             raise ConfigError(f"broker id {self.broker_id} is negative")
+        check_nameservers(self.nameservers)
+        _ = self.entrance  # building it checks it
+
+    @property
+    def entrance(self) -> Entrance:
+        """What the listening side is told. Raises ConfigError."""
+        tls = ServerTls(
+            mode=self.tls_mode,
+            certificate_file=self.tls_certificate_file,
+            key_file=self.tls_key_file,
+            ca_file=self.tls_client_ca_file,
+        )
+        return Entrance(
+            tls=tls,
+            trusted_proxies=self.trusted_proxies,
+            connections_max=self.connections_max,
+            idle_ms=self.idle_ms,
+        )
+
+    @property
+    def tls_to_nameservers(self) -> TlsSettings | None:
+        if not self.nameserver_tls:
+            return None
+        return TlsSettings(
+            ca_file=self.nameserver_tls_ca_file,
+            certificate_file=self.tls_certificate_file,
+            key_file=self.tls_key_file,
+            check_hostname=self.nameserver_tls_check_hostname,
+        )

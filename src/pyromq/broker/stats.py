@@ -23,10 +23,20 @@ class Counters:
     put_messages: int = 0
     put_bytes: int = 0
     put_refused: int = 0
+    refused_at_door: int = 0  # the disk was stuck; RocketMQ's tags of these five are in ``send_gate``
+    refused_overload: int = 0
+    refused_from_queue_late: int = 0
+    refused_from_queue_stuck: int = 0
+    refused_stuck: int = 0
     pulls_found: int = 0
     pulls_missed: int = 0
     pulled_messages: int = 0
     pulled_bytes: int = 0
+    levels_delivered: int = 0  # due messages of delay levels
+    timers_taken: int = 0  # messages with a time of their own that began to wait
+    timers_delivered: int = 0
+    timers_cancelled: int = 0
+    delay_late_ms: int = 0  # the latest of all of them, against its time
     puts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))  # tallies by topic
     gets: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # by topic and group
     returns: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # sent back, likewise

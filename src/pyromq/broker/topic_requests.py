@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from pyromq.broker.members import Members
@@ -21,6 +23,10 @@ from pyromq.wire.headers.admin import CreateTopicHeader, GetAllTopicConfigRespon
 from pyromq.wire.headers.shared import TopicHeader
 from pyromq.wire.received import Received
 from pyromq.wire.route import TopicList, encode_topics
+
+_ATTRIBUTES: Final = frozenset(
+    ("queue.type", "cleanup.policy", "message.type", "reserve.time", "lite.topic.expiration")
+)
 
 
 class _TopicConfigs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -49,6 +55,7 @@ class TopicHandler:
 
     def create(self, connection: Connection, request: Received[CreateTopicHeader]) -> None:
         header = request.header
+        _refuse_unknown_attributes(header.attributes or "")
         known = self._topics.get(header.topic)
         config = TopicConfig(
             topic_name=header.topic,
@@ -120,6 +127,15 @@ class TopicHandler:
     def system_topics(self, connection: Connection, request: Received[None]) -> bytes:
         names = [name for name, _ in self._topics.items() if self._topics.is_system(name)]
         return encode_topics(TopicList(topic_list=sorted(names)))
+
+
+def _refuse_unknown_attributes(changes: str) -> None:
+    """Of ``+name=value,-name``: what no broker knows the meaning of is a mistake of the caller."""
+    for change in filter(None, changes.split(",")):
+        name = change[1:].partition("=")[0]
+        if name and name not in _ATTRIBUTES:
+            text = f"topics have no attribute {name!r}, only {', '.join(sorted(_ATTRIBUTES))}"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
 
 
 def _filter_type(text: str) -> TopicFilterType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView
+from collections.abc import Callable, ItemsView, Iterable
 
 import msgspec
 
@@ -39,13 +39,19 @@ def reply_topic(cluster: str) -> str:
 
 
 class Topics:
-    """Owns the topic table. Every change is saved before it is used, then ``on_change`` is told."""
+    """Owns the topic table; ``on_change`` is told of every change.
+
+    What a person changes is saved before it is used. What a send or a consumer brings about is saved soon after, by
+    whoever looks at ``table.unsaved``; should a crash come first, ``restore`` makes it again from the queues.
+    """
 
     def __init__(
         self, table: TopicTable, settings: BrokerSettings, clock: Clock, on_change: Callable[[], None]
     ) -> None:
         self._table, self._settings, self._clock, self._on_change = table, settings, clock, on_change
         self._system = frozenset(config.topic_name for config in system_topics(settings)) | _SEND_FORBIDDEN
+        self._changed: set[str] = set()
+        self._all_changed = False
         self.get: Callable[[str], TopicConfig | None] = table.get
 
     @property
@@ -62,7 +68,28 @@ class Topics:
             self._table.put(config, self._clock.now_ms())
         if missing:
             self._table.save()
-            self._on_change()
+            self._tell()
+
+    def restore(self, queues: Iterable[tuple[str, int]]) -> list[str]:
+        """After a crash: topics that have queues, but were not saved yet."""
+        counts: dict[str, int] = {}
+        for topic, queue_id in queues:
+            if self._table.get(topic) is None:
+                counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        for topic, count in counts.items():
+            self.create(topic, queues=count)
+        return sorted(counts)
+
+    def take_changes(self) -> frozenset[str] | None:
+        """The topics that changed since the last call; None when name servers should get everything."""
+        changed, self._changed = frozenset(self._changed), set()
+        everything, self._all_changed = self._all_changed, False
+        return None if everything else changed
+
+    def _tell(self, *topics: str) -> None:
+        self._changed.update(topics)
+        self._all_changed |= not topics
+        self._on_change()
 
     def is_system(self, topic: str) -> bool:
         return topic in self._system or topic.startswith(SYSTEM_PREFIX)
@@ -111,7 +138,7 @@ class Topics:
         if template_name == DEFAULT_TOPIC and not self._settings.auto_create_topics:
             return None
         count = max(0, min(queues, template.write_queue_nums))
-        return self.update(
+        return self._add(
             TopicConfig(
                 topic_name=topic,
                 read_queue_nums=count,
@@ -128,22 +155,28 @@ class Topics:
             return config
         validate_topic(topic)
         flag = int(TopicSysFlag.UNIT_SUBSCRIPTION) if unit else 0
-        return self.update(
+        return self._add(
             TopicConfig(
                 topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag
             )
         )
+
+    def _add(self, config: TopicConfig) -> TopicConfig:
+        """Used at once, saved soon."""
+        self._table.put(config, self._clock.now_ms())
+        self._tell(config.topic_name)
+        return config
 
     def update(self, config: TopicConfig) -> TopicConfig:
         """Create or replace; nothing happens when it is the same already. Raises StoreReadOnlyError."""
         known = self._table.get(config.topic_name)
         if known != config:
             self._table.put(config, self._clock.now_ms())
-            self._table.save_or_undo(lambda: self._restore(config.topic_name, known))
-            self._on_change()
+            self._table.save_or_undo(lambda: self._put_back(config.topic_name, known))
+            self._tell(config.topic_name)
         return config
 
-    def _restore(self, topic: str, config: TopicConfig | None) -> None:
+    def _put_back(self, topic: str, config: TopicConfig | None) -> None:
         if config is None:
             self._table.remove(topic, self._clock.now_ms())
         else:
@@ -153,13 +186,13 @@ class Topics:
         """What name servers must know has changed, though no topic has: they compare versions."""
         self._table.bump(self._clock.now_ms())
         self._table.save()
-        self._on_change()
+        self._tell()
 
     def delete(self, topic: str) -> bool:
         removed = self._table.remove(topic, self._clock.now_ms())
         if removed is not None:
-            self._table.save_or_undo(lambda: self._restore(topic, removed))
-            self._on_change()
+            self._table.save_or_undo(lambda: self._put_back(topic, removed))
+            self._tell()
         return removed is not None
 
     def with_attributes(self, config: TopicConfig, changes: str) -> TopicConfig:

@@ -70,12 +70,14 @@ class Turns:
     ) -> None:
         self._store, self._flusher, self._clock, self._on_visible = store, flusher, clock, on_visible
         self._flush_timeout_ms, self._stuck_disk_ms, self._waiting_max = flush_timeout_ms, stuck_disk_ms, waiting_max
-        self.is_busy = False  # the disk does not keep up: senders should wait; brought up to date by ``look``
+        self.is_busy = self.is_stuck = False  # senders should wait, or go away; brought up to date by ``look``
+        self.on_look: Callable[[], None] = _nothing
         self._sync = store.settings.flush is Flush.SYNC
         self._loop = asyncio.get_running_loop()
         self._staged: list[PendingSend] = []
         self._patient: list[PendingSend] = []  # staged, and not to be answered before they are on disk
         self._own: list[Then] = []  # staged by the broker itself
+        self._before_end: list[Callable[[], None]] = []  # want to stage something behind everything else
         self._own_waiting: deque[tuple[int, list[Then]]] = deque()  # safe once the log is flushed up to there
         self._touched: set[QueueKey] = set()
         self._unseen: set[QueueKey] = set()  # written queues whose readers cannot see it yet
@@ -100,7 +102,9 @@ class Turns:
 
     def look(self) -> None:
         """Decide whether the broker is busy; called whenever something changed, and from time to time."""
-        self.is_busy = self._waiting_sends >= self._waiting_max or self.stuck_ms() > self._stuck_disk_ms
+        self.is_stuck = self.stuck_ms() > self._stuck_disk_ms
+        self.is_busy = self.is_stuck or self._waiting_sends >= self._waiting_max
+        self.on_look()
 
     def oldest_wait_ms(self) -> int:
         """For how long the first of them has waited."""
@@ -127,6 +131,10 @@ class Turns:
             self._scheduled = True
             self._loop.call_soon(self._end)
 
+    def before_end(self, work: Callable[[], None]) -> None:
+        """``work`` runs once, when this turn ends; what it stages lies behind all else that was staged by then."""
+        self._before_end.append(work)
+
     @property
     def _open(self) -> bool:
         return bool(self._staged or self._patient or self._own)
@@ -140,6 +148,8 @@ class Turns:
         if self._scheduled and not self._open:  # ended before its time came
             self._scheduled = False
             return
+        if self._before_end:
+            self._run_before_end()
         self._scheduled = False
         self._alone_turns += 1
         staged, self._staged = self._staged, []
@@ -166,6 +176,12 @@ class Turns:
             self._waiting_sends += len(patient)
             self.look()
         self._flush()
+
+    def _run_before_end(self) -> None:
+        self._scheduled = True  # what they stage belongs to this turn
+        works, self._before_end = self._before_end, []
+        for work in works:
+            work()
 
     # --- group commit ---
 
@@ -269,6 +285,10 @@ def _answer(sends: list[PendingSend]) -> None:
     for connection, _, answer in sends:
         if answer:
             connection.send(answer)
+
+
+def _nothing() -> None:
+    """Nobody is interested."""
 
 
 def _tell(own: list[Then], error: MQError | None) -> None:

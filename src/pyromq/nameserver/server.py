@@ -39,7 +39,8 @@ class NameServer:
         settings = self._settings
         kv = KvConfig(KvFile(settings.kv_path) if settings.kv_path else None, limits=settings.limits)
         service = NameServerService(settings, clock=self._clock, kv=kv)
-        server = Server(_Requests(service), [Address(settings.host, settings.port)], clock=self._clock)
+        listen = [Address(settings.host, settings.port)]
+        server = settings.entrance.server(_Requests(service), listen, clock=self._clock)
         await server.start()
         self._running = _Running(service, server)
         logger.info("name server started: address=%s", self.address)

@@ -6,15 +6,17 @@ lasts until the process ends, and is all or nothing. What decides where the serv
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from pyromq.errors import ConfigError
+from pyromq.nameserver.config_keys import KEYS
 from pyromq.nameserver.errors import ProtectedSettingError, shown
-
-CONFIG_BYTES_MAX: Final = 65_536
+from pyromq.net.entrance import Entrance
+from pyromq.net.settings import TlsMode
+from pyromq.net.tls import ServerTls
+from pyromq.setting_keys import parse_lines, suggestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,13 @@ class NameServerSettings:
     topic_list_enable: bool = True
     wait_for_service: bool = False  # no routes at first, so that nobody sees half of the brokers
     wait_seconds_for_service: int = 45
+    connections_max: int = 10_000
+    idle_ms: int = 120_000  # a connection that is silent for so long is closed; 0 means never
+    tls_mode: TlsMode = TlsMode.DISABLED
+    tls_certificate_file: Path | None = None
+    tls_key_file: Path | None = None  # None: it stands in the file of the certificate
+    tls_client_ca_file: Path | None = None  # clients and brokers must show a certificate of these authorities
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose PROXY protocol header is believed
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -60,6 +69,23 @@ class NameServerSettings:
             f"the silence of a broker must lie between 1 and {silence_ms_max} ms",
         )
         _require(0 <= self.wait_seconds_for_service <= 3600, "waiting for service is limited to an hour")
+        _ = self.entrance  # building it checks it
+
+    @property
+    def entrance(self) -> Entrance:
+        """What the listening side is told. Raises ConfigError."""
+        tls = ServerTls(
+            mode=self.tls_mode,
+            certificate_file=self.tls_certificate_file,
+            key_file=self.tls_key_file,
+            ca_file=self.tls_client_ca_file,
+        )
+        return Entrance(
+            tls=tls,
+            trusted_proxies=self.trusted_proxies,
+            connections_max=self.connections_max,
+            idle_ms=self.idle_ms,
+        )
 
 
 def _require(condition: bool, reason: str) -> None:
@@ -67,86 +93,34 @@ def _require(condition: bool, reason: str) -> None:
         raise ConfigError(reason)
 
 
-# --- over the network ----------------------------------------------------------------------------------------------
+# --- in RocketMQ's words ------------------------------------------------------------------------------------------
 
-
-class _Key(NamedTuple):
-    """How one of RocketMQ's keys maps to a setting; ``parse`` is None when it is protected."""
-
-    attribute: str
-    parse: Callable[[str], int | bool] | None = None
-
-
-def _parse_bool(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ConfigError(f"{shown(text)} is neither true nor false")
-    return text.lower() == "true"
-
-
-def _parse_int(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise ConfigError(f"{shown(text)} is not a whole number of at most nine digits")
-    return int(text)
-
-
-_KEYS: Final[dict[str, _Key]] = {
-    "bindAddress": _Key("host"),
-    "enableAllTopicList": _Key("all_topic_list_enable", _parse_bool),
-    "enableTopicList": _Key("topic_list_enable", _parse_bool),
-    "kvConfigPath": _Key("kv_path"),
-    "listenPort": _Key("port"),
-    "needWaitForService": _Key("wait_for_service", _parse_bool),
-    "orderMessageEnable": _Key("order_message_enable", _parse_bool),
-    "returnOrderTopicConfigToBroker": _Key("return_order_topic_config", _parse_bool),
-    "scanNotActiveBrokerInterval": _Key("scan_interval_ms", _parse_int),
-    "supportActingMaster": _Key("support_acting_master", _parse_bool),
-    "waitSecondsForService": _Key("wait_seconds_for_service", _parse_int),
-}
 _PROTECTED: Final = frozenset(
-    {"configBlackList", "configStorePath", *(key for key, (_, parse) in _KEYS.items() if parse is None)}
+    {"configBlackList", "configStorePath", *(name for name, key in KEYS.items() if not key.changeable)}
 )
 
 
 def describe_settings(settings: NameServerSettings) -> bytes:
     """Lines ``key=value`` in the order of their keys."""
-    values = {key: getattr(settings, attribute) for key, (attribute, _) in _KEYS.items()}
+    values = {name: key.text_of(settings) for name, key in KEYS.items()}
     values["configBlackList"] = ";".join(sorted(_PROTECTED))
-    return "".join(f"{key}={_text(value)}\n" for key, value in sorted(values.items())).encode()
+    return "".join(f"{key}={value}\n" for key, value in sorted(values.items())).encode()
 
 
 def update_settings(settings: NameServerSettings, text: bytes) -> NameServerSettings:
     """The settings with lines ``key=value`` applied; raises ProtectedSettingError and other ConfigErrors."""
-    if len(text) > CONFIG_BYTES_MAX:
-        raise ConfigError(f"{len(text)} bytes of settings, at most {CONFIG_BYTES_MAX} are allowed")
+    pairs = parse_lines(text)
+    for name, _ in pairs:
+        if name in _PROTECTED:
+            raise ProtectedSettingError(name)
+    return replace(settings, **dict(_parsed(name, value) for name, value in pairs))
+
+
+def _parsed(name: str, value: str) -> tuple[str, Any]:
+    key = KEYS.get(name)
+    if key is None:
+        raise ConfigError(f"there is no setting {shown(name)}{suggestion(name, list(KEYS))}")
     try:
-        lines = [line.strip() for line in text.decode().splitlines()]
-    except UnicodeError as error:
-        raise ConfigError("the settings are not UTF-8") from error
-    pairs = [_pair(line) for line in lines if line and not line.startswith(("#", "!"))]
-    for key, _ in pairs:
-        if key in _PROTECTED:
-            raise ProtectedSettingError(key)
-    return replace(settings, **dict(_parsed(key, value) for key, value in pairs))  # type: ignore[arg-type]
-
-
-def _pair(line: str) -> tuple[str, str]:
-    key, equals, value = line.partition("=")
-    if not equals:
-        raise ConfigError(f"{shown(line)} is not of the form key=value")
-    return key.strip(), value.strip()
-
-
-def _parsed(key: str, value: str) -> tuple[str, int | bool]:
-    attribute, parse = _KEYS.get(key, _Key(""))
-    if parse is None:
-        raise ConfigError(f"there is no setting {shown(key)}")
-    try:
-        return attribute, parse(value)
+        return key.field, key.parse(value)
     except ConfigError as error:
-        raise ConfigError(f"setting {key}: {error}") from error
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "" if value is None else str(value)
+        raise ConfigError(f"setting {name}: {error}") from error

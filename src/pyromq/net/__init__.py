@@ -14,8 +14,10 @@ from pyromq.net.connection import Connection
 from pyromq.net.errors import PreambleError, TooManyRequestsError
 from pyromq.net.handler import Handler
 from pyromq.net.link import Link
+from pyromq.net.proxies import TrustedProxies
 from pyromq.net.server import Server
 from pyromq.net.settings import ConnectionSettings, TlsMode
+from pyromq.net.tls import ServerTls, TlsSettings
 
 __all__ = [
     "Address",
@@ -26,7 +28,10 @@ __all__ = [
     "Link",
     "PreambleError",
     "Server",
+    "ServerTls",
     "TlsMode",
+    "TlsSettings",
     "TooManyRequestsError",
+    "TrustedProxies",
     "open_connection",
 ]

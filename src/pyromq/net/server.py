@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Self
 
 from pyromq.clock import Clock
@@ -21,12 +22,14 @@ from pyromq.net.errors import PreambleError
 from pyromq.net.handler import Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.preamble import PEEK_BYTES, Preamble
+from pyromq.net.proxies import TrustedProxies
 from pyromq.net.settings import DEFAULT_SETTINGS, ConnectionSettings, TlsMode
 
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
 HANDSHAKE_S: Final = 10.0
+_ABORT_S: Final = 1.0  # an aborted connection ends in the next turn of the loop
 ACCEPT_PAUSE_S: Final = 0.1  # after accept() failed, out of descriptors perhaps
 
 
@@ -34,7 +37,8 @@ class Server:
     """``async with Server(handler, [Address("127.0.0.1", 0)], clock=clock) as server: …``: listens inside the block.
 
     ``handler`` serves every address; ``connection.local`` tells which one a peer came to. ``proxy_protocol`` lets peers
-    say who they are, so turn it on only behind a proxy that nobody can get around.
+    say who they are: those of ``proxies``, or all of them, so without that only behind a proxy that nobody can get
+    around.
     """
 
     def __init__(
@@ -48,16 +52,18 @@ class Server:
         tls_mode: TlsMode = TlsMode.DISABLED,
         tls_context: ssl.SSLContext | None = None,
         proxy_protocol: bool = False,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         if tls_mode is not TlsMode.DISABLED and tls_context is None:
             raise ConfigError(f"TLS mode {tls_mode.value} needs a certificate")
         self._handler, self._listen, self._clock, self._settings = handler, list(listen), clock, settings
         self._connections_max = connections_max
-        self._tls_mode, self._tls_context, self._proxy_protocol = tls_mode, tls_context, proxy_protocol
+        self._tls_mode, self._tls_context = tls_mode, tls_context
+        self._proxy_protocol, self._proxies = proxy_protocol, proxies
         self._watch = IdleWatch(clock, settings.idle_ms)
         self._listeners: list[socket.socket] = []
-        self._accepting: list[asyncio.Task[None]] = []
-        self._greeting: set[asyncio.Task[None]] = set()
+        self._greeting: set[asyncio.Task[bool]] = set()
+        self._handing_over: set[asyncio.Task[bool]] = set()  # of those, the ones whose transport is being made
         self._is_full = False
 
     @property
@@ -90,18 +96,19 @@ class Server:
         except ConfigError:
             self._close_listeners()
             raise
-        loop = asyncio.get_running_loop()
-        self._accepting = [loop.create_task(self._accept(listener)) for listener in self._listeners]
+        for listener in self._listeners:
+            self._accept_from(listener)
         logger.info("listening: addresses=%s", ",".join(map(str, self.addresses)))
 
     async def stop(self, *, grace_ms: int = 5_000) -> None:
         """Accepts no more, sends what is queued, closes; what is unsent after the grace time is dropped."""
-        tasks = [*self._accepting, *self._greeting]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._accepting.clear()
         self._close_listeners()
+        beginning = self._greeting - self._handing_over
+        for task in beginning:
+            task.cancel()
+        await asyncio.gather(*beginning, return_exceptions=True)
+        if self._handing_over:  # a transport that is cancelled while it is made never says that it is lost
+            await asyncio.wait(self._handing_over, timeout=grace_ms / 1000)
         connections = self.connections
         for connection in connections:
             connection.close("the server stops")
@@ -111,31 +118,48 @@ class Server:
             for connection in self.connections:
                 connection.abort("the server stops")
             if late:
-                await asyncio.wait(late)
+                await asyncio.wait(late, timeout=_ABORT_S)
+            for waiter in waiting:
+                waiter.cancel()
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
             listener.close()
         self._listeners.clear()
 
     # --- a new connection ------------------------------------------------------------------------------------------
 
-    async def _accept(self, listener: socket.socket) -> None:
+    def _accept_from(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Without a task, which could be cancelled between the arrival of a connection and our hearing of it."""
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                peer_socket, name = await loop.sock_accept(listener)
-            except OSError as error:
-                logger.error("accept failed: address=%s error=%s", listener.getsockname(), error)
-                await asyncio.sleep(ACCEPT_PAUSE_S)
-                continue
-            peer = Address(*name[:2])
-            if self._refuses(peer):
-                peer_socket.close()
-                continue
-            task = loop.create_task(self._greet(peer_socket, peer))
-            self._greeting.add(task)
-            task.add_done_callback(self._greeting.discard)
+        try:
+            peer_socket, name = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            logger.error("accept failed: address=%s error=%s", listener.getsockname(), error)
+            loop.remove_reader(listener)
+            loop.call_later(ACCEPT_PAUSE_S, self._accept_from, listener)
+            return
+        peer = Address(*name[:2])
+        if self._refuses(peer):
+            peer_socket.close()
+            return
+        task = loop.create_task(self._greet(peer_socket, peer))
+        self._greeting.add(task)
+        task.add_done_callback(partial(self._greeted, peer_socket))
+
+    def _greeted(self, peer_socket: socket.socket, task: asyncio.Task[bool]) -> None:
+        """Also when the task was cancelled before its first step."""
+        self._greeting.discard(task)
+        self._handing_over.discard(task)
+        if task.cancelled() or task.exception() is not None or not task.result():
+            peer_socket.close()
 
     def _refuses(self, peer: Address) -> bool:
         """Above the limit; the first refusal in a row is worth a warning, a flood of them is not."""
@@ -148,25 +172,29 @@ class Server:
     def _count(self) -> int:
         return len(self._watch.connections) + len(self._greeting)
 
-    async def _greet(self, peer_socket: socket.socket, peer: Address) -> None:
-        is_handed_over = False
+    async def _greet(self, peer_socket: socket.socket, peer: Address) -> bool:
+        """Whether a connection owns the socket now."""
         try:
             peer_socket.setblocking(False)
             async with asyncio.timeout(self._settings.idle_ms / 1000 or None):
-                preamble = await _read_preamble(peer_socket, Preamble(proxy_protocol=self._proxy_protocol))
+                preamble = await _read_preamble(peer_socket, Preamble(proxy_protocol=self._may_be_proxy(peer)))
             if preamble is None or not self._admits(preamble, peer):
-                return
-            is_handed_over = True
+                return False
+            task = asyncio.current_task()
+            assert task is not None
+            self._handing_over.add(task)
             await self._hand_over(peer_socket, preamble.source or peer, is_tls=preamble.is_tls)
+            return True
         except PreambleError as error:
             logger.warning("connection closed, bad preamble: peer=%s error=%s", peer, error)
         except TimeoutError:
             logger.info("connection closed, it never spoke: peer=%s", peer)
         except (OSError, ssl.SSLError) as error:
             logger.warning("connection failed while it began: peer=%s error=%s", peer, error)
-        finally:
-            if not is_handed_over:
-                peer_socket.close()
+        return False
+
+    def _may_be_proxy(self, peer: Address) -> bool:
+        return self._proxy_protocol and (self._proxies is None or peer.host in self._proxies)
 
     def _admits(self, preamble: Preamble, peer: Address) -> bool:
         if preamble.is_tls and self._tls_mode is TlsMode.DISABLED:

@@ -23,8 +23,9 @@ def value_of(text: str, name: str) -> str:
 
 def number_of(text: str, name: str) -> int | None:
     """The value as a whole number; None when it is missing or not one."""
+    value = value_of(text, name)
     try:
-        return int(value_of(text, name))
+        return int(value) if value else None
     except ValueError:
         return None
 

@@ -53,6 +53,7 @@ _WORD = 0x7FFFFFFF
 _TRANSACTION, _COMMIT = TRANSACTION_MASK, int(SysFlag.COMMIT)  # plain ints: IntFlag arithmetic is too slow per message
 _is_log_magic = re.compile(rb"\xda\xa3\x20[\xa7\xab]").finditer
 _SEARCH_BYTES = 1 << 20
+_V1 = MAGIC_V1 & 0xFF
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
 
 
@@ -337,6 +338,14 @@ def decode_record(data: memoryview | bytes, start: int = 0) -> Record:
         properties=found.properties,
         body=bytes(view[body_start : body_start + fields[14]]),
     )
+
+
+def stored_properties(record: memoryview) -> bytes:
+    """The properties of a whole record, for whoever looks at many: nothing else is read or checked."""
+    body_start = FIXED[record[39] >> 4 & 3].size
+    at = body_start + int.from_bytes(record[body_start - 4 : body_start], "big")
+    topic_bytes = record[at] + 1 if record[7] == _V1 else (record[at] << 8 | record[at + 1]) + 2
+    return bytes(record[at + topic_bytes + 2 :])
 
 
 def split_records(data: bytes) -> list[Record]:

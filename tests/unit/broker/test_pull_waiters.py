@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pyromq.broker.pull_waiters import HeldPull, PullWaiters
+from pyromq.broker.subscriptions import Wanted
 from pyromq.testing import ManualClock
 from tests.unit.broker.builders import Wire, request
 
@@ -15,7 +16,7 @@ class Rig:
 
     def hold(self, queue: tuple[str, int] = ORDERS, *, patience_ms: int = 1_000, wire: Wire | None = None) -> HeldPull:
         connection = (wire or self.wire).as_connection
-        held = HeldPull(connection, request(), queue, 0, self.clock.monotonic_ms() + patience_ms, None)
+        held = HeldPull(connection, request(), queue, 0, self.clock.monotonic_ms() + patience_ms, Wanted())
         self.waiters.hold(held)
         return held
 

@@ -11,6 +11,8 @@ from pyromq.errors import RequestTimeoutError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
 from pyromq.net.link import Link
+from pyromq.net.nameserver_list import REFRESH_MS, NameServerList
+from pyromq.testing import ManualClock
 from pyromq.wire.codes import VERSION, RequestCode, ResponseCode
 from pyromq.wire.headers.nameserver import RegisterBrokerHeader
 from pyromq.wire.received import Received
@@ -28,6 +30,7 @@ class NamesLink:
     silent: bool = False
     asked: list[tuple[int, Any, bytes]] = field(default_factory=list)
     closed: bool = False
+    ready: bool | None = True  # None while there is no connection
 
     async def request(self, code: int, header: Any = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
         self.asked.append((code, header, body))
@@ -39,11 +42,17 @@ class NamesLink:
         self.closed = True
 
 
-def registrar(settings: BrokerSettings, **links: NamesLink) -> Registrar:
-    settings.nameservers = tuple(links)
+def registrar(settings: BrokerSettings, known: NameServerList | None = None, **links: NamesLink) -> Registrar:
+    """Each link under its name, port 9876."""
+    settings.nameservers = tuple(f"{name}:9876" for name in links)
     table, _ = topics(settings)
     return Registrar(
-        table, settings, lambda name: cast(Link, links[name]), address="10.0.0.1:10911", ha_address="10.0.0.1:10912"
+        table,
+        settings,
+        lambda name: cast(Link, links[name.removesuffix(":9876")]),
+        address="10.0.0.1:10911",
+        ha_address="10.0.0.1:10912",
+        known=known or NameServerList(settings.nameservers, clock=ManualClock()),
     )
 
 
@@ -51,7 +60,7 @@ async def test_every_name_server_gets_everything_with_a_checksum() -> None:
     first, second = NamesLink(), NamesLink(code=ResponseCode.SYSTEM_ERROR)
     registration = registrar(BrokerSettings(), n1=first, n2=second)
     await registration.register_now()
-    assert registration.registered_with == ["n1"]
+    assert registration.registered_with == ["n1:9876"]
     for link in (first, second):
         ((code, header, body),) = link.asked
         assert code == RequestCode.REGISTER_BROKER and isinstance(header, RegisterBrokerHeader)
@@ -93,3 +102,56 @@ async def test_queues_of_all_brokers_come_from_the_first_name_server_that_answer
     assert await unknown.find_queues("orders") is None
     with pytest.raises(RequestTimeoutError):
         await registrar(BrokerSettings(), n1=NamesLink(silent=True)).find_queues("orders")
+
+
+async def test_the_list_of_an_address_server_is_followed() -> None:
+    clock, answers = ManualClock(), ["n1:9876;n2:9876", "n2:9876"]
+
+    async def fetch(url: str) -> str:
+        return answers.pop(0)
+
+    first, second = NamesLink(), NamesLink()
+    known = NameServerList(["http://list.example"], clock=clock, fetch=fetch)
+    registration = registrar(BrokerSettings(), known, n1=first, n2=second)
+    await registration.register_now()
+    assert registration.registered_with == ["n1:9876", "n2:9876"]
+    clock.advance_ms(REFRESH_MS)
+    await registration.register_now()
+    assert registration.registered_with == ["n2:9876"]
+    assert [code for code, _, _ in first.asked] == [RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER]
+    assert first.closed and len(second.asked) == 2
+
+
+async def test_a_broker_without_a_list_is_not_registered_and_goes_on_asking(caplog: pytest.LogCaptureFixture) -> None:
+    answers = ["", "", "n1:9876"]
+
+    async def fetch(url: str) -> str:
+        return answers.pop(0)
+
+    known = NameServerList(["http://list.example"], clock=ManualClock(), fetch=fetch)
+    registration = registrar(BrokerSettings(), known, n1=NamesLink())
+    await registration.register_now()
+    await registration.register_now()
+    assert registration.registered_with == []
+    assert [record.message for record in caplog.records if "knows no name server" in record.message] != []
+    assert caplog.text.count("not registered, no list") == 1
+    await registration.register_now()
+    assert registration.registered_with == ["n1:9876"]
+
+
+async def test_those_who_know_the_broker_get_what_changed_and_others_everything() -> None:
+    steady, lost, new = NamesLink(), NamesLink(), NamesLink(silent=True)
+    settings = BrokerSettings()
+    registration = registrar(settings, n1=steady, n2=lost, n3=new)
+    await registration.register_now()
+    registration.topics.create("orders", queues=1)
+    lost.ready, new.silent = None, False
+    await registration.register_now(everything=False)
+    sizes = []
+    for link in (steady, lost, new):
+        table = decode_registration(link.asked[-1][2], compressed=False, version=VERSION).topics
+        assert table is not None and "orders" in table.topic_config_table
+        sizes.append(len(table.topic_config_table))
+    assert sizes[0] == 1 and sizes[1] == sizes[2] > 10
+    await registration.register_now(everything=False)
+    assert len(steady.asked) == 2, "nothing changed, so nothing is said"

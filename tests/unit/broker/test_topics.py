@@ -133,3 +133,25 @@ def test_attribute_changes_that_say_nothing_are_refused(change: str) -> None:
     with pytest.raises(RefusedError) as refused:
         found.with_attributes(template(), change)
     assert refused.value.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_topics_that_a_crash_took_are_made_again_from_their_queues() -> None:
+    found, _ = topics()
+    found.create("known", queues=4)
+    assert found.restore([("orders", 0), ("orders", 5), ("known", 7), ("%RETRY%g", 0)]) == ["%RETRY%g", "orders"]
+    assert found.require("orders").write_queue_nums == 6
+    assert found.require("known").write_queue_nums == 4
+    assert found.restore([("orders", 0)]) == []
+
+
+def test_name_servers_learn_what_changed_and_everything_when_that_is_not_known() -> None:
+    found, _ = topics()
+    found.take_changes()
+    assert found.take_changes() == frozenset()
+    found.create("orders", queues=4)
+    found.update(TopicConfig(topic_name="payments"))
+    assert found.take_changes() == {"orders", "payments"}
+    for change in (found.announce, lambda: found.delete("orders")):
+        change()
+        found.create("others", queues=1)
+        assert found.take_changes() is None

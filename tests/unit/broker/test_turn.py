@@ -349,3 +349,22 @@ async def test_a_writer_that_fails_when_told_takes_nobody_with_it() -> None:
     put(rig, told)
     await turn()
     assert told == [None]
+
+
+async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_turn() -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    told: list[object] = []
+
+    def last_words() -> None:
+        rig.store.stage(Draft(topic="orders", queue_id=0, body=b"last"))
+        rig.turns.staged_by_broker(ORDERS, told.append)
+
+    rig.send(wire)
+    rig.turns.before_end(last_words)
+    rig.send(wire)
+    await turn()
+    assert (wire.codes, told, rig.visible()) == ([0, 0], [None], 3)
+    assert rig.store.reader.read(*ORDERS, 2).to_bytes().count(b"last") == 1
+    rig.send(wire)
+    await turn()
+    assert (told, rig.visible()) == ([None], 4), "it runs once"

@@ -1,0 +1,52 @@
+"""A wall clock that does not jump: what waits is released by the time that passes, not by whoever sets the clock."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from pyromq.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_JUMP_MS: Final = 1_000
+_NOTICED_MS: Final = 2  # the two clocks of a machine tick at different moments
+_ELAPSED_PER_CORRECTED_MS: Final = 10
+
+
+class SteadyClock:
+    """Starts at the wall time and goes on with the monotonic clock.
+
+    When the two part, because somebody set the clock or the machine corrects it, this one follows the wall clock by at
+    most a tenth of the time that passes. So it never goes back, and a delay is never off by more than 10 %.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._looked_ms = clock.monotonic_ms()
+        self._shift_ms = clock.now_ms() - self._looked_ms  # what is added to the monotonic clock
+        self._spare_ms = 0  # passed, and not yet used for a correction
+        self._jumped = False
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def now_ms(self) -> int:
+        monotonic_ms = self._clock.monotonic_ms()
+        off_ms = self._clock.now_ms() - monotonic_ms - self._shift_ms
+        if -_NOTICED_MS <= off_ms <= _NOTICED_MS:
+            self._looked_ms, self._spare_ms = monotonic_ms, 0
+            self._jumped = False
+        else:
+            self._correct(off_ms, monotonic_ms)
+        return monotonic_ms + self._shift_ms
+
+    def _correct(self, off_ms: int, monotonic_ms: int) -> None:
+        if abs(off_ms) > _JUMP_MS and not self._jumped:
+            logger.warning("wall clock was set: jump_ms=%d; followed at a tenth of the time that passes", off_ms)
+            self._jumped = True
+        self._spare_ms += monotonic_ms - self._looked_ms
+        self._looked_ms = monotonic_ms
+        step_ms = min(abs(off_ms), self._spare_ms // _ELAPSED_PER_CORRECTED_MS)
+        self._spare_ms -= step_ms * _ELAPSED_PER_CORRECTED_MS
+        self._shift_ms += step_ms if off_ms > 0 else -step_ms

@@ -1,0 +1,46 @@
+"""Who may come in, and how: what the listening side of every server is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyromq.clock import Clock
+from pyromq.errors import ConfigError
+from pyromq.net.address import Address
+from pyromq.net.handler import Handler
+from pyromq.net.proxies import TrustedProxies
+from pyromq.net.server import Server
+from pyromq.net.settings import ConnectionSettings
+from pyromq.net.tls import ServerTls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrance:
+    """Raises ConfigError for what cannot work."""
+
+    tls: ServerTls = field(default_factory=ServerTls)
+    trusted_proxies: tuple[str, ...] = ()  # may say in a PROXY header for whom they speak; the others may not
+    connections_max: int = 10_000
+    idle_ms: int = 120_000
+
+    def __post_init__(self) -> None:
+        TrustedProxies(self.trusted_proxies)
+        if self.connections_max < 1:
+            raise ConfigError("connections_max must be at least 1")
+        if self.idle_ms < 0:
+            raise ConfigError("idle_ms must not be negative; 0 means that silent connections stay")
+
+    def server(self, handler: Handler, listen: Sequence[Address], *, clock: Clock) -> Server:
+        """A server that is not started yet. Raises ConfigError when certificates cannot be used."""
+        return Server(
+            handler,
+            listen,
+            clock=clock,
+            settings=ConnectionSettings(idle_ms=self.idle_ms),
+            connections_max=self.connections_max,
+            tls_mode=self.tls.mode,
+            tls_context=self.tls.context(),
+            proxy_protocol=bool(self.trusted_proxies),
+            proxies=TrustedProxies(self.trusted_proxies),
+        )

@@ -1,0 +1,159 @@
+"""Half messages and op records: how a transaction lies in the log.
+
+    RMQ_SYS_TRANS_HALF_TOPIC     the message itself; where it belongs is in REAL_TOPIC and REAL_QID
+    RMQ_SYS_TRANS_OP_HALF_TOPIC  tag ``d``, body ``12,15,``: these offsets of the half topic need no decision any more
+
+A half message without an op record waits for its producer. Brokers before 5.0 wrote one offset without a comma.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from pyromq.wire.property_text import number_of, value_of, without
+from pyromq.wire.record import CHECKSUM_BYTES, FIXED, MAGIC_V1, Record, has_checksum
+
+PRODUCER_GROUP: Final = "PGROUP"
+TRANSACTION_ID: Final = "__transactionId__"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE: Final = "REAL_QID"
+CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+ORIGIN: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+ARRIVED: Final = "HALF_ARRIVED_MS"  # ours, in copies: when the first of them was stored
+ENDED_TAG: Final = "d"
+_home = re.compile(rb"\x02REAL_TOPIC\x01([^\x02]+)\x02REAL_QID\x01(\d+)\x02(?=__transactionId__\x01)").search
+_ITEM_END: Final = 2
+_OFFSETS_PER_RECORD: Final = 200  # RocketMQ keeps such a body below 4096 bytes; an offset has at most 19 digits
+
+
+class StoredHalf(msgspec.Struct, frozen=True, gc=False):
+    """A record of the half topic; its properties without the checksum, which was that of this record."""
+
+    offset: int
+    position: int
+    flag: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    stored_ms: int
+    store_host: bytes
+    delivery_attempt: int
+    body: bytes
+    properties: bytes
+
+    @property
+    def text(self) -> str:
+        return self.properties.decode(errors="surrogateescape")  # others may have stored anything
+
+
+def read_half(data: memoryview) -> StoredHalf:
+    """From the bytes of a record that are known to be one; ``decode_record`` is for all others, and takes longer."""
+    raw = bytes(data)
+    fixed = FIXED[raw[39] >> 4 & 3]
+    fields = fixed.unpack_from(raw)
+    body_start, body_end = fixed.size, fixed.size + fields[14]
+    start = body_end + (3 + raw[body_end] if fields[1] == MAGIC_V1 else 4 + (raw[body_end] << 8 | raw[body_end + 1]))
+    properties = raw[start:-CHECKSUM_BYTES] if has_checksum(raw) else raw[start:]
+    _, _, _, _, flag, offset, position, sys_flag, born_ms, born_host, stored_ms, store_host, attempt, _, _ = fields
+    return StoredHalf(
+        offset,
+        position,
+        flag,
+        sys_flag,
+        born_ms,
+        born_host,
+        stored_ms,
+        store_host,
+        attempt,
+        raw[body_start:body_end],
+        properties,
+    )
+
+
+def has_item(properties: bytes, item: bytes) -> bool:
+    """True when the stored properties have this item: name, 0x01, value, 0x02."""
+    start = properties.find(item)
+    while start > 0 and properties[start - 1] != _ITEM_END:
+        start = properties.find(item, start + 1)
+    return start >= 0
+
+
+def take_home(properties: bytes) -> tuple[str, int, bytes]:
+    """Topic and queue of a half message once it is committed, and its properties without them."""
+    found = _home(properties)
+    if found is None:  # somebody else wrote it, in another order
+        text = properties.decode(errors="surrogateescape")
+        rest = without(text, (REAL_TOPIC, REAL_QUEUE)).encode(errors="surrogateescape")
+        return value_of(text, REAL_TOPIC), number_of(text, REAL_QUEUE) or 0, rest
+    topic, queue_id = found.groups()
+    return topic.decode(), int(queue_id), properties[: found.start() + 1] + properties[found.end() :]
+
+
+class HalfFacts(Protocol):
+    """What is needed of a record to tell what it waits for."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def born_ms(self) -> int: ...
+    @property
+    def stored_ms(self) -> int: ...
+
+
+class PreparedMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A half message: it waits at ``offset`` and ``position``, it belongs to ``topic`` and ``queue_id``."""
+
+    offset: int
+    position: int
+    topic: str
+    queue_id: int
+    group: str
+    unique_key: str
+    arrived_ms: int  # by the clock of the broker; of copies that others made the producer's clock has to do
+    checks: int  # made before this copy of it was written
+    immunity_ms: int | None  # its own patience before the first check; None: as the broker likes
+    is_copy: bool  # of a half message that was written earlier
+
+
+def read_prepared(record: HalfFacts, text: str) -> PreparedMessage:
+    """``text`` are the properties of the record; what a half message should have and has not is empty."""
+    seconds, is_copy = number_of(text, IMMUNITY), f"{CHECK_TIMES}\x01" in text or f"{ORIGIN}\x01" in text
+    arrived_ms = min(record.born_ms, record.stored_ms) if is_copy else record.stored_ms
+    return PreparedMessage(
+        offset=record.offset,
+        position=record.position,
+        topic=value_of(text, REAL_TOPIC),
+        queue_id=number_of(text, REAL_QUEUE) or 0,
+        group=value_of(text, PRODUCER_GROUP),
+        unique_key=value_of(text, "UNIQ_KEY"),
+        arrived_ms=number_of(text, ARRIVED) or arrived_ms,
+        checks=max(0, number_of(text, CHECK_TIMES) or 0),
+        immunity_ms=None if seconds is None or seconds < 0 else seconds * 1_000,
+        is_copy=is_copy,
+    )
+
+
+def op_bodies(offsets: Sequence[int]) -> Iterator[tuple[Sequence[int], bytes]]:
+    """Bodies of op records for these half offsets, each with the offsets it holds."""
+    for start in range(0, len(offsets), _OFFSETS_PER_RECORD):
+        part = offsets[start : start + _OFFSETS_PER_RECORD]
+        yield part, "".join([f"{offset}," for offset in part]).encode()
+
+
+def op_offsets(body: bytes) -> list[int]:
+    """Half offsets in the body of an op record; what is not a number is passed over."""
+    return [int(word) for word in body.split(b",") if word.isdigit()]
+
+
+def unresolved(halves: Iterable[Record], ops: Iterable[Record]) -> list[PreparedMessage]:
+    """Half messages that no op record names, oldest first: what an operator wants to see."""
+    ended = {offset for record in ops for offset in op_offsets(record.body)}
+    waiting = [record for record in halves if record.offset not in ended]
+    return [read_prepared(record, record.properties.decode(errors="replace")) for record in waiting]

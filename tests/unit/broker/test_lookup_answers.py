@@ -1,0 +1,128 @@
+"""What the handlers of topics, offsets, keys and groups answer at the edges, as RocketMQ does."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from pyromq.broker.group_requests import GroupHandler
+from pyromq.broker.lookup_requests import LookupHandler
+from pyromq.broker.members import Members
+from pyromq.broker.offset_requests import OffsetHandler
+from pyromq.broker.refusals import RefusedError
+from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.stats import Stats
+from pyromq.broker.topic_requests import TopicHandler
+from pyromq.broker.turn import Turns
+from pyromq.net import Connection
+from pyromq.store.message_store import MessageStore
+from pyromq.store.settings import StoreSettings
+from pyromq.testing import FaultyDisk, ManualClock
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.admin import CreateTopicHeader
+from pyromq.wire.headers.consumer import QueryConsumerOffsetHeader, QueryMessageHeader
+from pyromq.wire.record import Draft
+from tests.unit.broker.builders import ROOT, Wire, groups, producer_heartbeat, progress, request, topics
+
+SMALL = StoreSettings(segment_bytes=65_536, queue_file_entries=100, index_slots=100, index_entries=400)
+
+
+@pytest.fixture
+def store() -> MessageStore:
+    return MessageStore.open(ROOT, SMALL, disk=FaultyDisk(), clock=ManualClock())
+
+
+def refused(call: Any, header: Any) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        call(Wire().as_connection, request(header=header))
+    return caught.value
+
+
+# --- offsets -------------------------------------------------------------------------------------------------------
+
+
+def offsets_of(store: MessageStore) -> OffsetHandler:
+    return OffsetHandler(store, topics()[0], groups(), progress())
+
+
+def test_a_new_group_starts_at_the_beginning_of_a_young_queue(store: MessageStore) -> None:
+    store.append([Draft(topic="orders", queue_id=0, body=b"x", properties=b"", born_ms=0)])
+    asked = QueryConsumerOffsetHeader(consumer_group="new", topic="orders", queue_id=0)
+    assert offsets_of(store).query(Wire().as_connection, request(header=asked)).offset == 0
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), [("orders", 1), ("unknown", 0)])
+def test_a_queue_without_messages_has_no_offset_for_a_new_group(store: MessageStore, topic: str, queue_id: int) -> None:
+    store.append([Draft(topic="orders", queue_id=0, body=b"x", properties=b"", born_ms=0)])
+    asked = QueryConsumerOffsetHeader(consumer_group="new", topic=topic, queue_id=queue_id)
+    assert refused(offsets_of(store).query, asked).code == ResponseCode.QUERY_NOT_FOUND
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_key_is_answered_with_the_fields_that_clients_read(store: MessageStore) -> None:
+    members: Members[Connection] = Members(ManualClock())
+    asked = QueryMessageHeader(topic="orders", key="k", max_num=32, begin_timestamp=0, end_timestamp=1)
+    error = refused(LookupHandler(store, topics()[0], members).query, asked)
+    assert error.code == ResponseCode.QUERY_NOT_FOUND
+    assert error.ext == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
+
+
+# --- topics --------------------------------------------------------------------------------------------------------
+
+
+def created(store: MessageStore, attributes: str) -> dict[str, str]:
+    settings, (known, _) = BrokerSettings(), topics()
+    handler = TopicHandler(
+        store, known, progress(), Members(ManualClock()), cast(Stats, None), cast(Turns, None), settings
+    )
+    header = CreateTopicHeader(
+        topic="orders",
+        default_topic="TBW102",
+        read_queue_nums=4,
+        write_queue_nums=4,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+        order=False,
+        attributes=attributes,
+    )
+    handler.create(Wire().as_connection, request(header=header))
+    config = known.get("orders")
+    assert config is not None
+    return config.attributes
+
+
+def test_known_attributes_of_a_topic_are_kept(store: MessageStore) -> None:
+    assert created(store, "+message.type=FIFO") == {"message.type": "FIFO"}
+
+
+@pytest.mark.parametrize("changes", ["+no.such=1", "+message.type=FIFO,+no.such=1", "-no.such"])
+def test_unknown_attributes_of_a_topic_are_refused(store: MessageStore, changes: str) -> None:
+    with pytest.raises(RefusedError, match=r"no\.such") as caught:
+        created(store, changes)
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+
+
+# --- groups --------------------------------------------------------------------------------------------------------
+
+
+class Socket:
+    remote_text = "127.0.0.1:5678"
+
+
+def test_all_producers_are_told_with_the_address_of_their_sockets() -> None:
+    members: Members[Any] = Members(ManualClock())
+    members.heard_from(Socket(), producer_heartbeat("p", "sellers"), "PYTHON", 1)
+    handler = GroupHandler(topics()[0], groups(), progress(), members)
+    (told,) = msgspec.json.decode(handler.all_producers(Wire().as_connection, request()))["data"]["sellers"]
+    assert told["remoteIP"] == "/127.0.0.1:5678"
+
+
+def test_all_groups_are_told_with_their_number() -> None:
+    known = groups()
+    handler = GroupHandler(topics()[0], known, progress(), Members(ManualClock()))
+    header, body = handler.get_all(Wire().as_connection, request())
+    assert header.total_group_num == len(msgspec.json.decode(body)["subscriptionGroupTable"])
