@@ -23,12 +23,16 @@ if TYPE_CHECKING:
         ConsumeFromWhere,
         ConsumeStatus,
         Credentials,
+        ExpressionRefusedError,
+        HeadOfLine,
+        Hold,
         Message,
         MessageModel,
         MQError,
         NameServersUnreachableError,
         NoReplyError,
         NoRouteError,
+        NotPreparedError,
         NoWritableQueueError,
         OrderlyResult,
         OrderlyStatus,
@@ -45,11 +49,15 @@ if TYPE_CHECKING:
         SendStatus,
         TlsSettings,
         TopicNotFoundError,
+        Transaction,
+        TransactionOutcome,
+        TransactionReceipt,
         at_random,
         by_sharding_key,
     )
     from pyromq.client.sync import Admin, Client, Producer
     from pyromq.client.sync_consumers import PullConsumer, PushConsumer
+    from pyromq.client.sync_transactions import TransactionProducer
 
 __all__ = [
     "EARLIEST",
@@ -62,6 +70,9 @@ __all__ = [
     "ConsumeFromWhere",
     "ConsumeStatus",
     "Credentials",
+    "ExpressionRefusedError",
+    "HeadOfLine",
+    "Hold",
     "MQError",
     "Message",
     "MessageModel",
@@ -69,6 +80,7 @@ __all__ = [
     "NoReplyError",
     "NoRouteError",
     "NoWritableQueueError",
+    "NotPreparedError",
     "OrderlyResult",
     "OrderlyStatus",
     "Producer",
@@ -87,6 +99,10 @@ __all__ = [
     "SendStatus",
     "TlsSettings",
     "TopicNotFoundError",
+    "Transaction",
+    "TransactionOutcome",
+    "TransactionProducer",
+    "TransactionReceipt",
     "at_random",
     "by_sharding_key",
 ]
@@ -94,6 +110,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Admin", "Client", "Producer"), "client.sync"),
     **dict.fromkeys(("PullConsumer", "PushConsumer"), "client.sync_consumers"),
+    "TransactionProducer": "client.sync_transactions",
     **{"Message": "model.message", "QueueId": "model.queue", "MQError": "errors"},
 }
 

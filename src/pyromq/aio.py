@@ -6,6 +6,7 @@ from pyromq.client.admin import EARLIEST, LATEST, Admin
 from pyromq.client.client import Client
 from pyromq.client.consumer_settings import PullConsumerSettings, PushConsumerSettings
 from pyromq.client.errors import (
+    ExpressionRefusedError,
     NameServersUnreachableError,
     NoReplyError,
     NoRouteError,
@@ -13,6 +14,7 @@ from pyromq.client.errors import (
     SendFailedError,
     TopicNotFoundError,
 )
+from pyromq.client.flow_control import Hold
 from pyromq.client.hooks import SendHook
 from pyromq.client.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.outcome import BatchResult, ConsumeStatus
@@ -20,12 +22,16 @@ from pyromq.client.producer import Producer
 from pyromq.client.pull_consumer import PullConsumer
 from pyromq.client.push_consumer import PushConsumer
 from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.running_info import HeadOfLine
 from pyromq.client.selectors import QueueSelector, at_random, by_sharding_key
-from pyromq.client.settings import ClientSettings, Compression, Credentials, ProducerSettings, TlsSettings
+from pyromq.client.settings import ClientSettings, Compression, Credentials, ProducerSettings
 from pyromq.client.start_offset import SeekTo
+from pyromq.client.transaction import NotPreparedError, Transaction, TransactionOutcome, TransactionReceipt
+from pyromq.client.transaction_producer import TransactionProducer
 from pyromq.errors import MQError
 from pyromq.model.message import Message, SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
+from pyromq.net.tls import TlsSettings
 from pyromq.wire.heartbeat import ConsumeFromWhere, MessageModel
 
 __all__ = [
@@ -39,6 +45,9 @@ __all__ = [
     "ConsumeFromWhere",
     "ConsumeStatus",
     "Credentials",
+    "ExpressionRefusedError",
+    "HeadOfLine",
+    "Hold",
     "MQError",
     "Message",
     "MessageModel",
@@ -46,6 +55,7 @@ __all__ = [
     "NoReplyError",
     "NoRouteError",
     "NoWritableQueueError",
+    "NotPreparedError",
     "OrderlyResult",
     "OrderlyStatus",
     "Producer",
@@ -64,6 +74,10 @@ __all__ = [
     "SendStatus",
     "TlsSettings",
     "TopicNotFoundError",
+    "Transaction",
+    "TransactionOutcome",
+    "TransactionProducer",
+    "TransactionReceipt",
     "at_random",
     "by_sharding_key",
 ]

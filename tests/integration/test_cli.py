@@ -42,12 +42,21 @@ def test_lines_are_sent_and_consumed_and_leave_no_lag(nameserver: str) -> None:
     assert {"group": "readers"} in rows(run(nameserver, "group", "ls"))
 
 
+def test_messages_are_consumed_by_an_sql_expression(nameserver: str) -> None:
+    for tag in ("old", "new"):
+        rows(run(nameserver, "send", "picked", tag, "--tags", tag))
+    words = ("consume", "picked", "--group", "pickers", "--count", "1", "--sql")
+    assert [row["body"] for row in rows(run(nameserver, *words, "TAGS = 'new'"))] == ["new"]
+    wrong = run(nameserver, *words, "TAGS LIKE 'new'")
+    assert (wrong.returncode, "'LIKE' at character 6 is not expected" in wrong.stderr) == (3, True)
+
+
 def test_a_topic_is_created_described_and_deleted(nameserver: str) -> None:
     assert run(nameserver, "topic", "create", "made", "--queues", "3").returncode == 0
     assert {"topic": "made"} in rows(run(nameserver, "topic", "ls"))
     assert [row["queue"] for row in rows(run(nameserver, "topic", "describe", "made"))] == [0, 1, 2]
     table = run(nameserver, "topic", "describe", "made", "-o", "table").stdout
-    assert table.splitlines()[0].split() == ["broker", "queue", "first", "end", "messages", "last", "stored", "(ms)"]
+    assert table.splitlines()[0].split() == ["broker", "queue", "first", "end", "messages", "last", "stored"]
     assert run(nameserver, "topic", "delete", "made", "--yes").returncode == 0
     gone = run(nameserver, "topic", "describe", "made")
     assert (gone.returncode, "made" in gone.stderr) == (2, True)

@@ -41,6 +41,10 @@ class UpProcess:
         assert found, f"not ready: {line!r}"
         self.nameserver, self._ports = f"{found[1]}:{found[2]}", (found[2], found[3])
 
+    @property
+    def broker_port(self) -> str:
+        return self._ports[1]
+
     async def kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGKILL)

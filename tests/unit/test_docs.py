@@ -15,11 +15,16 @@ from typing import Any
 
 import pytest
 
+from pyromq.broker.config_keys import CHANGEABLE
+from pyromq.broker.settings import BrokerSettings
+from pyromq.cli.server_settings import for_broker, for_nameserver
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers import REQUEST_HEADERS, RESPONSE_HEADERS, Header
+from tests.unit.settings_tables import broker_rows, nameserver_rows
 
 ROOT = Path(__file__).parents[2]
+CONFIGURE = "docs/how-to/configure-a-broker.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 RUNNABLE_PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/how-to/*.md")])
 
@@ -128,6 +133,33 @@ def test_the_documented_default_of_a_store_setting_is_its_default() -> None:
     rows = table_rows(ROOT / "docs/storage-format.md", first="setting")
     shown = {row[0].strip("`"): row[1] for row in rows}
     assert shown == {field.name: _shown(field.name) for field in fields(StoreSettings)}
+
+
+def test_every_setting_of_a_server_is_documented_with_its_names_and_default() -> None:
+    """A setting without its row: put it where the settings object has it, and say in a last cell what it means."""
+    documented = [row[:4] for row in table_rows(ROOT / CONFIGURE, first="in TOML")]
+    expected = [*broker_rows().values(), *nameserver_rows().values()]
+    missing = [f"| {' | '.join(row)} |" for row in expected if row not in documented]
+    assert not missing, "rows that docs/how-to/configure-a-broker.md lacks"
+    assert sorted(documented) == sorted(expected), "rows that are nobody's, or there twice"
+
+
+def test_every_setting_that_may_change_is_documented() -> None:
+    rows = table_rows(ROOT / CONFIGURE, first="key")
+    expected = [[f"`{name}`", f"`{key.field}`", key.text_of(BrokerSettings())] for name, key in CHANGEABLE.items()]
+    assert [row[:3] for row in rows] == sorted(expected)
+
+
+@pytest.mark.parametrize("suffix", ["toml", "properties"])
+def test_the_files_in_the_page_about_settings_can_be_used(suffix: str, tmp_path: Path) -> None:
+    blocks = [block for block in blocks_of((ROOT / CONFIGURE).read_text(encoding="utf-8")) if block.info == suffix]
+    assert blocks
+    for number, block in enumerate(blocks):
+        file = tmp_path / f"{number}.{suffix}"
+        file.write_text(block.code, encoding="utf-8")
+        for_broker([file], {}, []).broker()
+        if suffix == "toml":
+            for_nameserver([file], {}, []).nameserver()
 
 
 def test_every_header_is_in_the_table_of_codes() -> None:

@@ -16,7 +16,11 @@ T = TypeVar("T")
 NameServerOption = Annotated[
     str,
     typer.Option(
-        "--nameserver", "-n", envvar="PYROMQ_NAMESERVER", metavar="HOST:PORT[;…]", help="Name servers of the cluster."
+        "--nameserver",
+        "-n",
+        envvar=["PYROMQ_NAMESERVER", "NAMESRV_ADDR"],
+        metavar="HOST:PORT[;…]",
+        help="Name servers of the cluster, or the URL of an address server.",
     ),
 ]
 DEFAULT_NAMESERVER = "127.0.0.1:9876"

@@ -16,7 +16,8 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli import group, messages, servers, store, topic
+from pyromq.cli import clusters, delay, dlq, doctor, group, message, messages, servers, store, tail, topic, tx
+from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
 from pyromq.errors import (
     BrokerError,
     ConfigError,
@@ -67,12 +68,23 @@ app = typer.Typer(
 )
 servers.add_to(app)
 messages.add_to(app)
-for noun, commands in (("topic", topic.app), ("group", group.app), ("store", store.app)):
+tail.add_to(app)
+doctor.add_to(app)
+for noun, commands in (
+    ("topic", topic.app),
+    ("group", group.app),
+    ("message", message.app),
+    ("dlq", dlq.app),
+    ("delay", delay.app),
+    ("tx", tx.app),
+    ("cluster", clusters.app),
+    ("store", store.app),
+):
     app.add_typer(commands, name=noun)
 
 
-# Topic, offset or message, and group: what servers answer when there is no such thing.
-_NOT_FOUND_CODES = (17, 22, 26)
+# Topic, offset or message, group, message: what servers answer when there is no such thing.
+_NOT_FOUND_CODES = (17, 22, 26, 208)
 
 
 def exit_code_of(error: MQError) -> ExitCode:
@@ -110,8 +122,15 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
+    tls: TlsOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
     ] = False,
 ) -> None:
     """Apache RocketMQ's message system in Python."""
+    files = {"PYROMQ_TLS_CA": tls_ca, "PYROMQ_TLS_CERTIFICATE": tls_certificate, "PYROMQ_TLS_KEY": tls_key}
+    context.call_on_close(put_into_environment({"PYROMQ_TLS": tls, **files}))

@@ -48,6 +48,7 @@ def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     group: Annotated[str, typer.Option(help="Consumer group; its progress is kept.")] = "pyromq-cli",
     tags: Annotated[str, typer.Option(help="Such as 'TagA || TagB'.")] = "*",
+    sql: Annotated[str, typer.Option(help="Instead of tags: an SQL92 expression, such as 'price > 10'.")] = "",
     count: Annotated[int, typer.Option(min=0, help="Stop after so many messages; 0 means never.")] = 0,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
@@ -70,7 +71,7 @@ def consume(
                 done.set()
 
         consumer = PushConsumer(nameserver, group=group, listener=show)
-        consumer.subscribe(topic, tags)
+        consumer.subscribe(topic, sql or tags, sql=bool(sql))
         async with consumer:
             await done.wait()
 

@@ -7,9 +7,9 @@ characters escaped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, NamedTuple, TextIO
+from typing import Annotated, Any, Literal, NamedTuple, TextIO
 
 import typer
 
@@ -26,12 +26,16 @@ class Form(StrEnum):
 
 
 class Column(NamedTuple):
-    """One column: the key of its value in a row, what a table writes above it, and how it shows special values."""
+    """One column: the key of its value in a row, what a table writes above it, and how it shows values."""
 
     key: str
     title: str
     right: bool = False
     styles: Mapping[str, str] = {}  # rich styles by shown text
+    show: Callable[[Any], str] | None = None  # of a table alone: programs get the value itself
+    whole: bool = False  # a table never breaks it: a time, a number
+    optional: bool = False  # a table leaves it out when no row has it
+    only: Form | None = None  # the form it is for, if it is not for all
 
 
 FormOption = Annotated[
@@ -46,10 +50,12 @@ def form_for(asked: Form | None, out: TextIO) -> Form:
 
 
 def write_rows(out: TextIO, form: Form, columns: Sequence[Column], rows: Iterable[Row]) -> None:
-    """Write rows in the form; JSON gets every value of a row, tables and CSV the columns."""
+    """Write rows in the form; JSON gets every value of a row, tables and CSV the columns. No table without rows."""
+    columns = [column for column in columns if column.only in (None, form)]
     match form:
         case Form.TABLE:
-            _write_table(out, columns, rows)
+            if found := list(rows):
+                _write_table(out, columns, found)
         case Form.CSV:
             _write_csv(out, columns, rows)
         case Form.JSONL:
@@ -67,6 +73,28 @@ def write_json(out: TextIO, value: object, *, indent: int = 0) -> None:
     out.write((msgspec.json.format(text, indent=indent) if indent else text).decode() + "\n")
 
 
+def write_fields(out: TextIO, form: Form, columns: Sequence[Column], row: Row) -> None:
+    """One thing: a table has a line for each of its values that there is, JSON is an object."""
+    if form is Form.TABLE:
+        cells = [(each.title, _cell(row, each)) for each in columns]
+        lines = [{"name": name, "value": value} for name, value in cells if value]
+        _write_table(out, (Column("name", "", whole=True), Column("value", "")), lines, header=False)
+    elif form is Form.CSV:
+        _write_csv(out, columns, [row])
+    else:
+        write_json(out, row, indent=2 if form is Form.JSON else 0)
+
+
+def write_text(out: TextIO, text: str) -> None:
+    """A paragraph, broken at words where the terminal ends."""
+    from rich.console import Console
+
+    if out.isatty():
+        Console(file=out, highlight=False, markup=False).print(shown(text))
+    else:
+        out.write(shown(text) + "\n")
+
+
 def shown(value: object) -> str:
     """A value as text that a terminal only prints."""
     text = "" if value is None else str(value)
@@ -81,18 +109,26 @@ def _write_csv(out: TextIO, columns: Sequence[Column], rows: Iterable[Row]) -> N
     writer.writerows([["" if row.get(c.key) is None else row[c.key] for c in columns] for row in rows])
 
 
-def _write_table(out: TextIO, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+def _cell(row: Row, column: Column) -> str:
+    value = row.get(column.key)
+    return shown(column.show(value) if column.show and value is not None else value)
+
+
+def _write_table(out: TextIO, columns: Sequence[Column], rows: Sequence[Row], *, header: bool = True) -> None:
     from io import StringIO
 
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=header)
+    columns = [column for column in columns if not column.optional or any(_cell(row, column) for row in rows)]
     for column in columns:
-        table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        is_whole = column.right or column.whole
+        table.add_column(column.title, justify=justify, overflow="fold", no_wrap=is_whole)
     for row in rows:
-        cells = [(shown(row.get(column.key)), column.styles) for column in columns]
+        cells = [(_cell(row, column), column.styles) for column in columns]
         table.add_row(*(Text(text, styles.get(text, "")) for text, styles in cells))
     if out.isatty():
         Console(file=out, highlight=False).print(table)

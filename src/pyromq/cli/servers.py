@@ -1,4 +1,7 @@
-"""``pyromq up``, ``pyromq nameserver``, ``pyromq broker``: the servers."""
+"""``pyromq up``, ``pyromq nameserver``, ``pyromq broker``: the servers.
+
+Flags have no defaults of their own: what is not given comes from the environment, a file, or the settings' defaults.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import logging
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyromq.cli.output import FormOption
+
 if TYPE_CHECKING:
-    from pyromq.store.settings import StoreSettings
+    from pyromq.cli.output import Form
+    from pyromq.cli.server_settings import ServerSettings
 
 
 class FlushOption(StrEnum):
@@ -19,17 +25,49 @@ class FlushOption(StrEnum):
     async_ = "async"
 
 
-DataOption = Annotated[Path, typer.Option("--data", metavar="DIR", help="Where messages are kept.")]
-HostOption = Annotated[str, typer.Option(help="Address to listen on; others reach it only if you say so.")]
+ConfigOption = Annotated[
+    list[Path] | None,
+    typer.Option("--config", "-c", metavar="FILE", help="TOML, or RocketMQ's .conf; the last of several wins."),
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, as --print-config names it.")
+]
+PrintOption = Annotated[
+    bool, typer.Option("--print-config", help="Show all settings and where they come from, and stop.")
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", show_default="pyromq-data", help="Where messages are kept.")
+]
+HostOption = Annotated[
+    str | None,
+    typer.Option(show_default="127.0.0.1", help="Address to listen on; others reach it only if you say so."),
+]
+BrokerPortOption = Annotated[
+    int | None, typer.Option(min=0, max=65535, show_default="10911", help="0 picks a free one.")
+]
+NameServerPortOption = Annotated[
+    int | None, typer.Option(min=0, max=65535, show_default="9876", help="0 picks a free one.")
+]
+BrokerNameOption = Annotated[str | None, typer.Option(show_default="broker-a", help="Name of the broker.")]
 FlushModeOption = Annotated[
-    FlushOption, typer.Option("--flush", help="sync: a send is answered when it is on disk. async: when it is written.")
+    FlushOption | None,
+    typer.Option(
+        "--flush",
+        show_default="sync",
+        help="sync: a send is answered when it is on disk. async: when it is written.",
+    ),
 ]
 NameServersOption = Annotated[
-    str, typer.Option("--nameserver", metavar="HOST:PORT[;…]", help="Name servers to register with.")
+    str | None,
+    typer.Option(
+        "--nameserver",
+        "-n",
+        metavar="HOST:PORT[;…]",
+        show_default="127.0.0.1:9876",
+        help="Name servers to register with, or the URL of an address server.",
+    ),
 ]
 LogOption = Annotated[str, typer.Option("--log", metavar="LEVEL", help="debug, info, warning or error, to stderr.")]
-
-_DATA = Path("pyromq-data")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -40,66 +78,138 @@ def add_to(app: typer.Typer) -> None:
 
 
 def up(
-    data: DataOption = _DATA,
-    host: HostOption = "127.0.0.1",
-    nameserver_port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 9876,
-    broker_port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 10911,
-    broker_name: Annotated[str, typer.Option(help="Name of the broker.")] = "broker-a",
-    flush: FlushModeOption = FlushOption.sync,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    host: HostOption = None,
+    nameserver_port: NameServerPortOption = None,
+    broker_port: BrokerPortOption = None,
+    broker_name: BrokerNameOption = None,
+    flush: FlushModeOption = None,
     no_console: Annotated[bool, typer.Option("--no-console", help="Do not start the web console.")] = False,
+    assignments: SetOption = None,
+    print_config: PrintOption = False,
+    output: FormOption = None,
     log: LogOption = "warning",
 ) -> None:
     """Start a name server and a broker in one process, and keep messages in DIR."""
     _log_to_stderr(log)
-    from pyromq.broker.settings import BrokerSettings
-    from pyromq.nameserver.settings import NameServerSettings
+    from pyromq.cli.server_settings import for_up
     from pyromq.standalone import run_up
 
-    names = NameServerSettings(host=host, port=nameserver_port, kv_path=data / "namesrv" / "kvConfig.json")
-    settings = BrokerSettings(host=host, port=broker_port, name=broker_name, store=_store(flush))
-    run_up(names, settings, data)
+    flags = {
+        "nameserver": {"host": ("--host", host), "port": ("--nameserver-port", nameserver_port)},
+        "broker": {
+            "data": ("--data", data),
+            "host": ("--host", host),
+            "port": ("--broker-port", broker_port),
+            "name": ("--broker-name", broker_name),
+            "store.flush": ("--flush", _flush(flush)),
+        },
+    }
+    settings = for_up(config or [], flags, assignments or [])
+    names, broker_settings = settings.nameserver(), settings.broker()
+    if print_config:
+        _print(settings, output)
+    else:
+        run_up(names, broker_settings, settings.data())
 
 
 def nameserver(
-    host: HostOption = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 9876,
+    config: ConfigOption = None,
+    host: HostOption = None,
+    port: NameServerPortOption = None,
     data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Keeps key-value settings.")] = None,
+    assignments: SetOption = None,
+    print_config: PrintOption = False,
+    output: FormOption = None,
     log: LogOption = "warning",
 ) -> None:
     """Start a name server."""
     _log_to_stderr(log)
-    from pyromq.nameserver.settings import NameServerSettings
+    from pyromq.cli.server_settings import for_nameserver
     from pyromq.standalone import run_nameserver
 
-    run_nameserver(NameServerSettings(host=host, port=port, kv_path=data / "kvConfig.json" if data else None))
+    kv_path = data / "kvConfig.json" if data else None
+    flags: dict[str, Any] = {
+        "nameserver": {"host": ("--host", host), "port": ("--port", port), "kv_path": ("--data", kv_path)}
+    }
+    settings = for_nameserver(config or [], flags, assignments or [])
+    names = settings.nameserver()
+    if print_config:
+        _print(settings, output)
+    else:
+        run_nameserver(names)
 
 
 def broker(
-    data: DataOption = _DATA,
-    host: HostOption = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 10911,
-    name: Annotated[str, typer.Option(help="Name of the broker.")] = "broker-a",
-    cluster: Annotated[str, typer.Option(help="Name of the cluster.")] = "DefaultCluster",
-    nameservers: NameServersOption = "127.0.0.1:9876",
-    flush: FlushModeOption = FlushOption.sync,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    host: HostOption = None,
+    port: BrokerPortOption = None,
+    name: BrokerNameOption = None,
+    cluster: Annotated[str | None, typer.Option(show_default="DefaultCluster", help="Name of the cluster.")] = None,
+    nameservers: NameServersOption = None,
+    flush: FlushModeOption = None,
+    assignments: SetOption = None,
+    print_config: PrintOption = False,
+    output: FormOption = None,
     log: LogOption = "warning",
 ) -> None:
     """Start a broker that registers with name servers."""
     _log_to_stderr(log)
-    from pyromq.broker.settings import BrokerSettings
+    from pyromq.cli.server_settings import for_broker
+    from pyromq.net.nameserver_list import parse_nameservers
     from pyromq.standalone import run_broker
 
-    addresses = tuple(address.strip() for address in nameservers.split(";") if address.strip())
-    settings = BrokerSettings(
-        host=host, port=port, name=name, cluster=cluster, nameservers=addresses, store=_store(flush)
+    addresses = None if nameservers is None else parse_nameservers(nameservers)
+    flags: dict[str, Any] = {
+        "broker": {
+            "data": ("--data", data),
+            "host": ("--host", host),
+            "port": ("--port", port),
+            "name": ("--name", name),
+            "cluster": ("--cluster", cluster),
+            "nameservers": ("--nameserver", addresses),
+            "store.flush": ("--flush", _flush(flush)),
+        }
+    }
+    settings = for_broker(config or [], flags, assignments or [])
+    broker_settings = settings.broker()
+    if print_config:
+        _print(settings, output)
+    else:
+        run_broker(broker_settings, settings.data())
+
+
+def _flush(flush: FlushOption | None) -> Any:
+    from pyromq.store.settings import Flush
+
+    return None if flush is None else Flush(flush.value)
+
+
+def _print(settings: ServerSettings, output: Form | None) -> None:
+    from pyromq.cli.output import Column, Form, form_for, write_rows
+
+    form = form_for(output, sys.stdout)
+    rows = list(settings.rows())
+    if form in (Form.TABLE, Form.CSV):
+        rows = [{**row, "value": _text(row["value"])} for row in rows]
+    columns = (
+        Column("setting", "setting"),
+        Column("value", "value"),
+        Column("source", "source"),
+        Column("from", "from"),
     )
-    run_broker(settings, data)
+    write_rows(sys.stdout, form, columns, rows)
 
 
-def _store(flush: FlushOption) -> StoreSettings:
-    from pyromq.store.settings import Flush, StoreSettings
-
-    return StoreSettings(flush=Flush(flush.value))
+def _text(value: object) -> str:
+    """As it is written in the environment."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ";".join(map(str, value))
+    return "" if value is None else str(value)
 
 
 def _log_to_stderr(level: str) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyromq.cli.asking import YesOption, confirm
 from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.output import Column, FormOption, form_for, write_rows
+from pyromq.cli.times import show_time
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
@@ -62,7 +64,7 @@ def describe(
         Column("first", "first", right=True),
         Column("end", "end", right=True),
         Column("messages", "messages", right=True),
-        Column("last_stored_ms", "last stored (ms)", right=True),
+        Column("last_stored_ms", "last stored", show=show_time, whole=True),
     )
     write_rows(sys.stdout, form_for(output, sys.stdout), columns, with_admin(nameserver, look))
 
@@ -70,11 +72,10 @@ def describe(
 @app.command()
 def delete(
     topic: TopicArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Delete a topic with its messages and the progress of groups in it."""
-    if not yes:
-        typer.confirm(f"Delete topic {topic} and everything in it?", abort=True)
+    confirm(f"Delete topic {topic} and everything in it?", yes)
     with_admin(nameserver, lambda admin: admin.delete_topic(topic))
     typer.echo(f"topic {topic} is deleted", err=True)

@@ -106,7 +106,9 @@ class Callbacks(Handler):
     def _check_transaction(self, connection: Connection, request: Received[Any]) -> None:
         message = self._message(request, request.header.broker_name or "")
         group = message.get(names.PRODUCER_GROUP) or ""
-        self._role(ProducerRole, group).check_transaction(message, request.header, connection)
+        producers = [role for role in self._roles() if isinstance(role, ProducerRole) and role.group == group]
+        if not any(producer.check_transaction(message, request.header, connection) for producer in producers):
+            raise RemoteProtocolError(f"this client has nobody who answers for transactions of group {group!r}")
 
     def _reply_arrived(self, connection: Connection, request: Received[Any]) -> None:
         message = reply_message(request.header, request.body, self._clock.now_ms(), namespace=self._namespace)

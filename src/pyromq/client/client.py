@@ -25,7 +25,7 @@ from typing import Any, Final, Self
 from pyromq.client.brokers import Brokers
 from pyromq.client.callbacks import Callbacks
 from pyromq.client.errors import error_of
-from pyromq.client.identity import MessageIds, client_id, instance_name, own_ip
+from pyromq.client.identity import MessageIds, client_id, instance_name
 from pyromq.client.nameservers import NameServers
 from pyromq.client.namespaces import unwrap, wrap
 from pyromq.client.roles import ConsumerRole, ProducerRole, Role, heartbeat_of
@@ -38,6 +38,8 @@ from pyromq.errors import ClientClosedError, ConfigError, ConnectFailedError, MQ
 from pyromq.model.route import TopicRoute
 from pyromq.net import Address, Connection, Handler, Link, open_connection
 from pyromq.net.idle import IdleWatch
+from pyromq.net.nameserver_list import REFRESH_MS, NameServerList, host_of
+from pyromq.net.own_ip import own_ip
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
 from pyromq.wire.headers.consumer import UnregisterClientHeader
@@ -57,7 +59,7 @@ class Client:
     ) -> None:
         self.settings = settings or ClientSettings()
         self.clock, self.rng = clock or SystemClock(), rng or Random()
-        ip = self.settings.client_ip or own_ip(tuple(self.settings.nameservers))
+        ip = self.settings.client_ip or own_ip([host_of(text) for text in self.settings.nameservers])
         name = self.settings.instance_name or instance_name(os.getpid(), time.time_ns())
         self.id = client_id(ip, name, self.settings.unit_name)
         self.message_ids = MessageIds(ip, os.getpid(), self.rng.getrandbits(32))
@@ -83,19 +85,20 @@ class Client:
         if self._is_closed:
             raise ClientClosedError("a client cannot be opened twice; make a new one")
         settings = self.settings
-        self._tls_context = settings.tls.context() if settings.tls else None
+        self._tls_context = settings.tls_settings.context() if settings.tls_settings else None
         self._watch = IdleWatch(self.clock, settings.connection.idle_ms)
         self.tasks = TaskOwner(f"client {self.id}")
         self.callbacks = Callbacks(lambda: self._roles, self.tasks, self.clock, settings.namespace)
-        addresses = self.rng.sample(settings.nameservers, len(settings.nameservers))
-        links = [self._link(Address.parse(text), self._connect_to_nameserver) for text in addresses]
-        self.nameservers = NameServers(links, self.signer, self.clock)
+        known = NameServerList(tuple(settings.nameservers), clock=self.clock, unit_name=settings.unit_name)
+        self.nameservers = NameServers(known, self._link_to_nameserver, self.signer, self.clock, self.rng)
         self.brokers = Brokers(lambda text: self._link(Address.parse(text), self._connect_to_broker))
         ask = partial(self.nameservers.route, timeout_ms=settings.request_timeout_ms)
         self.routes = Routes(ask, self._route_changed, self.tasks)
         self._is_open = True
         self.tasks.start(self._poll_routes(), name="routes")
         self.tasks.start(self._beat(), name="heartbeats")
+        if known.url:
+            self.tasks.start(self._poll_nameservers(), name="name servers")
         logger.info("client opened: id=%s nameservers=%s", self.id, ";".join(settings.nameservers))
 
     async def close(self) -> None:
@@ -230,6 +233,14 @@ class Client:
 
     # --- routes ---
 
+    async def _poll_nameservers(self) -> None:
+        while True:
+            try:
+                await self.nameservers.refresh()
+            except ConnectFailedError as error:  # whoever asks a name server tries again, and is told
+                logger.warning("no list of name servers: error=%s", error)
+            await asyncio.sleep(REFRESH_MS / 1000)
+
     async def _poll_routes(self) -> None:
         while True:
             await asyncio.sleep(self.settings.route_poll_ms / 1000)
@@ -256,6 +267,9 @@ class Client:
             backoff=self.settings.backoff,
         )
 
+    def _link_to_nameserver(self, text: str) -> Link:
+        return self._link(Address.parse(text), self._connect_to_nameserver)
+
     async def _connect_to_nameserver(self, address: Address) -> Connection:
         return await self._connect(address, None)
 
@@ -273,7 +287,7 @@ class Client:
             settings=settings.connection,
             connect_timeout_ms=settings.connect_timeout_ms,
             tls_context=self._tls_context,
-            tls_hostname=(settings.tls.hostname or None) if settings.tls else None,
+            tls_hostname=(settings.tls_settings.hostname or None) if settings.tls_settings else None,
             watch=self._watch,
         )
 

@@ -1,8 +1,8 @@
 """Concurrent consuming: batches of any queue to any free listener, progress by the smallest unfinished offset.
 
     arrived ──▶ line of queues with messages ──▶ runner takes a batch when a listener is free ──▶ over
-                        ▲                                                                         │ success: finish
-                        └────── after five seconds, what no broker takes back ◀── give back ◀─────┘ failure
+                        ▲                                                                         │ success: consumed
+                        └── after five seconds, what no broker takes ◀── return line ◀────────────┘ failure, timeout
 
 Queues stand in a line and each gives one batch before the next has its turn, so a busy queue starves nobody.
 """
@@ -12,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from pyromq.client.consumer_settings import PushConsumerSettings
 from pyromq.client.listeners import Listener, checked
+from pyromq.client.onlookers import Onlookers
 from pyromq.client.outcome import TIMED_OUT_LEVEL, BatchResult, ConsumeStatus, Outcome, SendBack, decide
 from pyromq.client.owned_queue import OwnedQueue
 from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.return_line import ReturnLine
 from pyromq.client.returns import Returns
 from pyromq.client.runners import CoroutineRunner, ThreadRunner
 from pyromq.client.tasks import TaskOwner
@@ -40,12 +42,14 @@ class ConcurrentService:
         settings: PushConsumerSettings,
         tasks: TaskOwner,
         returns: Returns,
+        onlookers: Onlookers,
     ) -> None:
-        self._settings, self._tasks, self._returns = settings, tasks, returns
+        self._settings, self._onlookers = settings, onlookers
         self._batch_max, self._messages_max = settings.batch_max, settings.limits.messages_max
         self._line: deque[OwnedQueue] = deque()
-        self._giving_back: set[asyncio.Task[Any]] = set()
+        self._returning = ReturnLine(returns, tasks, self._returned)
         self._is_closed = self.is_paused = False
+        self._is_watched = bool(onlookers)
         runner: type[CoroutineRunner] | type[ThreadRunner] = CoroutineRunner if listener.is_coroutine else ThreadRunner
         self._runner = runner(listener, settings, tasks, self._next, self._over)
 
@@ -77,6 +81,8 @@ class ConcurrentService:
                 continue
             owned.batches_out += 1
             line.append(owned)
+            if self._is_watched:
+                self._onlookers.began(batch)
             return owned, batch
         return None
 
@@ -85,15 +91,13 @@ class ConcurrentService:
     def _over(
         self, owned: OwnedQueue, batch: list[ReceivedMessage], result: Any, error: Exception | None, seconds: float
     ) -> None:
+        if self._is_watched:
+            self._onlookers.ended(batch, result, error, seconds)
         if error is None and (result is None or result is _SUCCESS):
             owned.succeeded(batch, seconds, self._messages_max)
             return
         owned.batches_out -= 1
         self._failed(owned, batch, result, error, seconds)
-
-    def _finish(self, owned: OwnedQueue, messages: Iterable[ReceivedMessage]) -> None:
-        owned.buffer.finish(messages)
-        owned.made_room(self._messages_max)
 
     def _failed(
         self, owned: OwnedQueue, batch: list[ReceivedMessage], result: Any, error: Exception | None, seconds: float
@@ -106,57 +110,45 @@ class ConcurrentService:
         except Exception as cause:
             facts = (owned.queue, batch[0].offset, batch[0].message_id)
             logger.warning("listener failed: queue=%s offset=%d id=%s", *facts, exc_info=cause)
-        outcome = decide(batch, verdict, model=self._settings.model)
+        settings = self._settings
+        outcome = decide(batch, verdict, model=settings.model, ladder=settings.retry_levels)
         ok = len(outcome.finished)
         owned.counts.consumed(ok, len(batch) - ok, seconds)
-        for message in outcome.dropped:
-            logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
         self._settle(owned, outcome)
 
     def _settle(self, owned: OwnedQueue, outcome: Outcome[ReceivedMessage]) -> None:
-        out = {message.offset for message in owned.buffer.still_out([item.message for item in outcome.send_back])}
-        send_back = [item for item in outcome.send_back if item.message.offset in out]
-        self._finish(owned, [*outcome.finished, *outcome.dropped])
-        if send_back:
-            task = self._tasks.start(self._give_back(owned, send_back), name="give back")
-            self._giving_back.add(task)
-            task.add_done_callback(self._giving_back.discard)
+        """Verdicts on messages that were given up on, or put back meanwhile, are counted and passed over."""
+        for message in outcome.dropped:
+            logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
+        late = owned.buffer.consumed([*outcome.finished, *outcome.dropped])
+        leaving = owned.buffer.begin_leaving([item.message for item in outcome.send_back])
+        if not owned.buffer.dropped:
+            owned.counts.late += late + len(outcome.send_back) - len(leaving)
+        owned.made_room(self._messages_max)
+        offsets = {message.offset for message in leaving}
+        self._returning.add(owned, (item for item in outcome.send_back if item.message.offset in offsets))
 
-    async def _give_back(self, owned: OwnedQueue, items: list[SendBack[ReceivedMessage]]) -> None:
-        not_sent = set[int]()
-        for item in items:
-            attempt = owned.buffer.delivery_attempt(item.message)
-            try:
-                is_sent = await self._returns.give_back(item.message, item.delay_level, attempt)
-            except Exception:  # a mistake of ours must not cost a message
-                logger.exception("failed message kept here: id=%s", item.message.message_id)
-                is_sent = False
-            if not is_sent:
-                not_sent.add(item.message.offset)
-        settled = Outcome(send_back=items).settled(not_sent)
-        self._finish(owned, settled.finished)
-        if settled.put_back:
+    def _returned(self, owned: OwnedQueue, message: ReceivedMessage, is_sent: bool) -> None:
+        if is_sent:
+            owned.buffer.finish([message])
+            owned.made_room(self._messages_max)
+        elif not owned.buffer.dropped:
             delay_s = self._settings.retry_wait_ms / 1000
-            asyncio.get_running_loop().call_later(delay_s, self._again, owned, settled.put_back)
+            asyncio.get_running_loop().call_later(delay_s, self._again, owned, message)
 
-    def _again(self, owned: OwnedQueue, messages: Iterable[ReceivedMessage]) -> None:
+    def _again(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
         if not owned.buffer.dropped and not self._is_closed:
-            owned.buffer.put_back(messages)
+            owned.buffer.put_back([message])
             self.arrived(owned)
 
-    # --- listeners that take too long ---
-
-    async def watch(self, queues: Callable[[], Iterable[OwnedQueue]]) -> None:
-        """The task that gives back what a listener has had for too long; its late verdict counts for nothing."""
+    def give_up_on(self, owned: OwnedQueue, late: list[ReceivedMessage]) -> None:
+        """Listeners have had these for too long; what they say later counts for nothing."""
+        logger.warning("listener too slow: queue=%s offset=%d count=%d", owned.queue, late[0].offset, len(late))
+        owned.counts.timed_out += len(late)
         if self._settings.model is MessageModel.BROADCASTING:
-            return
-        timeout_ms = self._settings.consume_timeout_ms
-        while True:
-            await asyncio.sleep(timeout_ms / 1000)
-            for owned in list(queues()):
-                if late := owned.buffer.timed_out(timeout_ms):
-                    logger.warning("listener too slow, messages given back: queue=%s count=%d", owned.queue, len(late))
-                    self._settle(owned, Outcome(send_back=[SendBack(each, TIMED_OUT_LEVEL) for each in late]))
+            self._settle(owned, Outcome(dropped=late))
+        else:
+            self._settle(owned, Outcome(send_back=[SendBack(message, TIMED_OUT_LEVEL) for message in late]))
 
     # --- the end ---
 
@@ -169,6 +161,4 @@ class ConcurrentService:
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         if not await self._runner.close(timeout_ms):
             logger.warning("listeners still busy, not waiting longer: their messages will come again")
-        if self._giving_back:
-            left = max(0.0, deadline - asyncio.get_running_loop().time())
-            await asyncio.wait(self._giving_back, timeout=left)
+        await self._returning.drain(max(0, int((deadline - asyncio.get_running_loop().time()) * 1000)))

@@ -27,15 +27,17 @@ class Totals(NamedTuple):
     ok: int = 0
     failed: int = 0
     consume_s: float = 0.0  # of messages: a batch counts once for each
+    timed_out: int = 0  # given up on while a listener had them
+    late: int = 0  # verdicts that came after that and count for nothing
 
 
 class TopicCounts:
     """The counters of one topic."""
 
-    __slots__ = ("consume_s", "failed", "ok", "pull_s", "pulled", "pulls", "samples")
+    __slots__ = ("consume_s", "failed", "late", "ok", "pull_s", "pulled", "pulls", "samples", "timed_out")
 
     def __init__(self, now_ms: int) -> None:
-        self.pulls = self.pulled = self.ok = self.failed = 0
+        self.pulls = self.pulled = self.ok = self.failed = self.timed_out = self.late = 0
         self.pull_s = self.consume_s = 0.0
         self.samples: deque[tuple[int, Totals]] = deque([(now_ms, Totals())], maxlen=_HOUR_SAMPLES + 1)
 
@@ -51,7 +53,9 @@ class TopicCounts:
         self.consume_s += seconds * (ok + failed)
 
     def totals(self) -> Totals:
-        return Totals(self.pulls, self.pulled, self.pull_s, self.ok, self.failed, self.consume_s)
+        return Totals(
+            self.pulls, self.pulled, self.pull_s, self.ok, self.failed, self.consume_s, self.timed_out, self.late
+        )
 
 
 class ConsumeStats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -59,6 +60,7 @@ class PushConsumerSettings(MemberSettings):
     concurrency_max: int = 64  # for listeners that are coroutines: how many run at once
     pull_interval_ms: int = 0
     attempts_max: int = -1  # failures before a message is dead; −1: 16, or no limit when orderly
+    retry_levels: Mapping[int, int] = field(default_factory=dict, hash=False)  # failures → delay level; −1: dead
     consume_timeout_ms: int = 15 * 60_000  # a listener that takes longer has failed; not when orderly
     retry_wait_ms: int = SEND_BACK_AGAIN_MS  # before a message that no broker takes back is tried here again
     rest_ms: int = SUSPEND_MS  # orderly: how long a queue rests after a failure
@@ -73,6 +75,9 @@ class PushConsumerSettings(MemberSettings):
             require(getattr(self, name) > 0, f"{name} must be positive")
         require(self.pull_interval_ms >= 0, "pull_interval_ms must not be negative")
         require(self.attempts_max >= -1, "attempts_max must be −1 or more")
+        for failures, level in self.retry_levels.items():
+            require(failures >= 1, "retry_levels counts failures from 1")
+            require(level >= -1, "the levels of retry_levels must be −1 (dead), 0 (the broker chooses) or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,10 @@ class GroupNotFoundError(BrokerError):
     """Create the group, or let brokers create groups on their own."""
 
 
+class ExpressionRefusedError(BrokerError):
+    """The broker cannot use an SQL92 expression; its remark says what is wrong with it."""
+
+
 class GroupOfflineError(BrokerError):
     """No consumer of the group is connected."""
 
@@ -111,6 +115,7 @@ _ERRORS: Final[dict[int, type[BrokerError]]] = {
     ResponseCode.FLOW_CONTROL: SystemBusyError,
     ResponseCode.SERVICE_NOT_AVAILABLE: ServiceNotAvailableError,
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: GroupNotFoundError,
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: ExpressionRefusedError,
     ResponseCode.CONSUMER_NOT_ONLINE: GroupOfflineError,
     ResponseCode.QUERY_NOT_FOUND: NotFoundError,
     ResponseCode.NO_MESSAGE: NotFoundError,

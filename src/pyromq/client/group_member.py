@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from pyromq.client.client import Client
 from pyromq.client.consume_stats import SAMPLE_MS, ConsumeStats
 from pyromq.client.consumer_settings import MemberSettings
+from pyromq.client.expression_check import ExpressionCheck
 from pyromq.client.flow_control import FlowControl, FlowDecision, Hold, HoldOff
 from pyromq.client.group_calls import GroupCalls
 from pyromq.client.group_view import GroupView, Subscriptions
@@ -30,7 +31,7 @@ from pyromq.client.rebalancer import Rebalancer
 from pyromq.client.roles import ConsumerRole
 from pyromq.client.start_offset import StartPlan, Stored, default_consume_time, plan_start
 from pyromq.client.tasks import TaskOwner
-from pyromq.errors import ClientClosedError, MQError
+from pyromq.errors import BrokerError, ClientClosedError, MQError
 from pyromq.model.names import validate_topic
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import TopicRoute
@@ -68,7 +69,7 @@ class GroupMember(ConsumerRole, PullTarget):
             self._subscriptions.add_retries(self.group, self._clock.now_ms())
         self._is_open = False
         self._rebalancing: asyncio.Task[None] | None = None
-        self._calls = GroupCalls(client, self.group)
+        self._calls, self._check = GroupCalls(client, self.group), ExpressionCheck(client, self.group)
         self._keeper = self._offset_keeper()
         self._stats = ConsumeStats(self._clock)
         self._flow = FlowControl(settings.limits, orderly=orderly)
@@ -118,11 +119,20 @@ class GroupMember(ConsumerRole, PullTarget):
         await self.close()
 
     async def open(self) -> None:
-        """Connects to nobody yet; consuming begins in the background. Raises ConfigError, ClientClosedError."""
+        """Consuming begins in the background; only SQL expressions are asked about first.
+
+        Raises ConfigError, ClientClosedError; ExpressionRefusedError, or the BrokerError of one that knows no SQL.
+        """
         if self._share.tasks is not None:
             raise ClientClosedError("a consumer cannot be opened twice; make a new one")
         if self._owns_client:
             await self.client.open()
+        try:
+            await self._check.require(self._subscriptions.wanted.values())
+        except BaseException:
+            if self._owns_client:
+                await self.client.close()
+            raise
         self._tasks = self._share.tasks = TaskOwner(f"consumer {self.group}")
         self._join()
         self._every(self._common.persist_ms, self._persist)
@@ -183,9 +193,10 @@ class GroupMember(ConsumerRole, PullTarget):
         return self._keeper.table.read(owned.queue)
 
     async def _persist(self) -> None:
-        for owned in self._share.owned.values():
+        mine = [owned for owned in self._share.owned.values() if self._share.may_commit(owned)]
+        for owned in mine:
             self._note(owned)
-        await self._keeper.persist(self._share.owned)
+        await self._keeper.persist([owned.queue for owned in mine])
 
     async def _sample(self) -> None:
         self._stats.sample()
@@ -195,11 +206,26 @@ class GroupMember(ConsumerRole, PullTarget):
     def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
         """``"TagA || TagB"``, ``"*"`` for all messages; again for another expression. May be called at any time.
 
+        With ``sql`` the expression is SQL92 over properties: ``"price > 10 AND region IN ('eu', 'us')"``. Brokers are
+        asked about it when the consumer is opened; of an open one a refusal is logged (``poll`` raises it).
         Raises InvalidNameError, InvalidExpressionError.
         """
         name = self.client.wire_name(validate_topic(topic))
         self._subscriptions.add(name, expression, sql=sql, now_ms=self._clock.now_ms())
         self._rebalancer.wake()
+        if self._is_open and sql:
+            self._tasks.start(self._check_now(self._subscriptions.wanted[name]), name="check expression")
+
+    async def _check_now(self, subscription: Subscription) -> None:
+        try:
+            await self._check.require([subscription])
+        except BrokerError as error:
+            if self._subscriptions.wanted.get(subscription.topic) == subscription:
+                self._refused(subscription, error)
+
+    def _refused(self, subscription: Subscription, error: BrokerError) -> None:
+        """Brokers cannot use an expression of ours."""
+        logger.error("expression refused: topic=%s error=%s", subscription.topic, error)
 
     def unsubscribe(self, topic: str) -> None:
         """Gives the topic's queues up; does nothing for a topic that is not subscribed."""
@@ -235,9 +261,8 @@ class GroupMember(ConsumerRole, PullTarget):
 
     def reset_offsets(self, header: ResetOffsetHeader, offsets: Mapping[QueueId, int]) -> None:
         for queue, offset in offsets.items():
-            owned = self._share.owned.get(queue)
-            if owned is not None and queue.topic == header.topic and offset >= 0:
-                self._share.abandon_soon(owned, Offset(offset))
+            if queue.topic == header.topic and offset >= 0:
+                self._share.move(queue, Offset(offset))
 
     def offsets(self, topic: str) -> Mapping[QueueId, int]:
         for owned in self._share.owned.values():
@@ -255,7 +280,7 @@ class GroupMember(ConsumerRole, PullTarget):
         return self._subscriptions.effective.get(topic)
 
     def committable(self, owned: OwnedQueue) -> Offset | None:
-        return self._note(owned) if self._is_clustering else None
+        return self._note(owned) if self._is_clustering and self._share.may_commit(owned) else None
 
     def offset_moved(self, owned: OwnedQueue, offset: Offset) -> None:
         logger.warning("offset moved: queue=%s from=%d to=%d", owned.queue, owned.pull.offset, offset)

@@ -1,7 +1,10 @@
-"""Looking on while messages are sent: for tracing, metrics, policies."""
+"""Looking on while messages are sent and consumed: for tracing, metrics, policies."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pyromq.client.received_message import ReceivedMessage
 from pyromq.errors import MQError
 from pyromq.model.message import Message, SendReceipt
 
@@ -14,3 +17,14 @@ class SendHook:
 
     def after_send(self, message: Message, receipt: SendReceipt | None, error: MQError | None, elapsed_ms: int) -> None:
         """Either a receipt or an error. What it raises is logged and changes nothing."""
+
+
+class ConsumeHook:
+    """Looks on while listeners are called. Called on the consumer's loop, so it must not block, nor raise."""
+
+    def before_consume(self, messages: Sequence[ReceivedMessage]) -> object:
+        """A listener gets these; what is returned comes back in ``after_consume``."""
+        return None
+
+    def after_consume(self, messages: Sequence[ReceivedMessage], began: object, code: int, elapsed_ms: int) -> None:
+        """It ended, in one of the ways of ``wire.trace.ConsumeCode``."""

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Sequence
 from datetime import datetime
 from ipaddress import ip_address
-from typing import Final
 
 from pyromq.errors import ConfigError
-from pyromq.net import Address
 from pyromq.wire.message_id import UniqueIdGenerator
-
-_ELSEWHERE: Final = "192.0.2.1"  # an address of nobody (RFC 5737): no packet is sent, only the way to it looked up
 
 
 def client_id(ip: str, instance_name: str, unit_name: str = "") -> str:
@@ -23,21 +17,6 @@ def client_id(ip: str, instance_name: str, unit_name: str = "") -> str:
 def instance_name(pid: int, nanoseconds: int) -> str:
     """A name that no other client of this machine has."""
     return f"{pid}#{nanoseconds}"
-
-
-def own_ip(nameservers: Sequence[str]) -> str:
-    """The address of this machine on the way to a name server; a name is not looked up for it."""
-    hosts = [Address.parse(text).host for text in nameservers]
-    literal = [host for host in hosts if _is_literal(host)]
-    for host in (*literal, _ELSEWHERE):
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((host, 9))
-                return str(probe.getsockname()[0])
-        except OSError:
-            continue
-    return "127.0.0.1"
 
 
 class MessageIds:
@@ -66,11 +45,3 @@ def month_of(now_ms: int) -> tuple[int, int]:
 
 def _local(year: int, month: int) -> datetime:
     return datetime(year, month, 1).astimezone()
-
-
-def _is_literal(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn
 
 from pyromq.client.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.outcome import BatchResult, ConsumeStatus
 from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.stacks import task_text, thread_text
 from pyromq.errors import ConfigError
 
 Verdict = ConsumeStatus | BatchResult | OrderlyStatus | OrderlyResult | None
@@ -29,7 +31,11 @@ class ListenerCancelledError(Exception):
 
 
 class Listener:
-    """``call(batch)`` gives a result, or an awaitable of one if ``is_coroutine``."""
+    """``call(batch)`` gives a result, or an awaitable of one if ``is_coroutine``.
+
+    ``runs`` says what is with a listener right now: whoever calls ``function`` enters its batch under its thread's
+    ident or its task, and takes it out again.
+    """
 
     def __init__(self, one: MessageListener | None, many: BatchListener | None, *, threads: int, name: str) -> None:
         if (one is None) == (many is None):
@@ -39,6 +45,7 @@ class Listener:
             raise ConfigError(f"a listener is a function or a coroutine function, not {type(function).__name__}")
         self.function, self.takes_one = function, one is not None
         self.is_coroutine = is_coroutine_function(function)
+        self.runs: dict[int | asyncio.Task[Any], list[ReceivedMessage]] = {}
         self.call: Callable[[list[ReceivedMessage]], Any] = (
             function if one is None else lambda batch: function(batch[0])
         )
@@ -63,17 +70,33 @@ class Listener:
             if failure is not None:
                 raise failure
             return result
+        task = asyncio.current_task()
+        assert task is not None
+        self.runs[task] = batch
         try:
             return await self.call(batch)
         except asyncio.CancelledError as error:
             raise_unless_ours(error)
+        finally:
+            del self.runs[task]
 
     def _outcome(self, batch: list[ReceivedMessage]) -> tuple[Any, Exception | None]:
         """On a thread of the pool; some exceptions (StopIteration) could not travel through a future."""
+        ident = threading.get_ident()
+        self.runs[ident] = batch
         try:
             return self.call(batch), None
         except BaseException as error:
             return None, as_failure(error)
+        finally:
+            del self.runs[ident]
+
+    def stack_of(self, message: ReceivedMessage) -> str | None:
+        """Where the listener is that has this message; None when none has."""
+        for runner, batch in list(self.runs.items()):
+            if any(message is each for each in batch):
+                return thread_text(runner) if isinstance(runner, int) else task_text(runner)
+        return None
 
 
 def as_failure(error: BaseException) -> Exception:
@@ -83,7 +106,7 @@ def as_failure(error: BaseException) -> Exception:
     return RuntimeError(f"the listener raised {error!r}")
 
 
-def raise_unless_ours(error: asyncio.CancelledError) -> None:
+def raise_unless_ours(error: asyncio.CancelledError) -> NoReturn:
     """Raises the cancellation of this task again, and that of something the listener waited for as an Exception."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():

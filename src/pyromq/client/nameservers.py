@@ -1,17 +1,22 @@
-"""The name servers of a client: one is asked until it fails, then the next."""
+"""The name servers of a client: one is asked until it fails, then the next.
+
+Which ones there are may change while the client runs, if an address server says so.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from pyromq.client.errors import NameServersUnreachableError, TopicNotFoundError, error_of
 from pyromq.client.signing import Signer
 from pyromq.clock import Clock
-from pyromq.errors import MQError, TransportError
+from pyromq.errors import ClientClosedError, ConnectFailedError, MQError, TransportError
 from pyromq.model.route import TopicRoute
 from pyromq.net import Link
+from pyromq.net.nameserver_list import NameServerList
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
 from pyromq.wire.headers.nameserver import GetRouteHeader
@@ -22,16 +27,34 @@ logger = logging.getLogger(__name__)
 
 
 class NameServers:
-    """All of them know the same, sooner or later, so any one will do. ``links`` come in the order to try."""
+    """All of them know the same, sooner or later, so any one will do. ``links`` stand in the order to try."""
 
-    def __init__(self, links: Sequence[Link], signer: Signer, clock: Clock) -> None:
-        self.links = tuple(links)
-        self._signer, self._clock = signer, clock
+    def __init__(
+        self, known: NameServerList, open_link: Callable[[str], Link], signer: Signer, clock: Clock, rng: Random
+    ) -> None:
+        self._known, self._open_link = known, open_link
+        self._signer, self._clock, self._rng = signer, clock, rng
+        self.links: tuple[Link, ...] = ()
         self._current = 0
+        self._adopt()
 
     async def close(self) -> None:
         for link in self.links:
             await link.close()
+
+    async def refresh(self) -> None:
+        """Ask the address server, if there is one and it is time. Raises ConnectFailedError if no address is known."""
+        if await self._known.refresh():
+            for link in self._adopt():
+                await link.close()
+
+    def _adopt(self) -> list[Link]:
+        """Use the addresses that are known now, links to those that stay included; close the links returned."""
+        before = {str(link.address): link for link in self.links}
+        addresses = self._rng.sample(self._known.addresses, len(self._known.addresses))
+        self.links = tuple(before.get(text) or self._open_link(text) for text in addresses)
+        self._current = 0
+        return [link for link in before.values() if link not in self.links]
 
     async def ask(self, code: RequestCode, header: Ext = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
         """The answer of the first that gives one, whatever its code.
@@ -41,17 +64,37 @@ class NameServers:
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         failures: list[tuple[str, MQError]] = []
-        ext, count = self._signer.signed(header, body), len(self.links)
-        for left in range(count, 0, -1):
-            link = self.links[self._current]
-            share_ms = max(1, (deadline_ms - self._clock.monotonic_ms()) // left)
+        if not self.links:
+            await self._find_some()
+        ext = self._signer.signed(header, body)
+        tried: set[Link] = set()
+        while untried := self._untried(tried):
+            link = untried[0]
+            share_ms = max(1, (deadline_ms - self._clock.monotonic_ms()) // len(untried))
+            tried.add(link)
             try:
                 return await link.request(code, ext, body, timeout_ms=share_ms)
+            except ClientClosedError:
+                if link in self.links:
+                    raise
+                logger.debug("name server left the list while it was asked: address=%s", link.address)
             except TransportError as error:
                 failures.append((str(link.address), error))
-                self._current = (self._current + 1) % count
                 logger.info("name server failed: address=%s error=%s", link.address, error)
+                if link in self.links:
+                    self._current = (self.links.index(link) + 1) % len(self.links)
         raise NameServersUnreachableError(failures)
+
+    def _untried(self, tried: set[Link]) -> list[Link]:
+        """The others, from the current one on; links may have come and gone while one was asked."""
+        in_turn = (*self.links[self._current :], *self.links[: self._current])
+        return [link for link in in_turn if link not in tried]
+
+    async def _find_some(self) -> None:
+        try:
+            await self.refresh()
+        except ConnectFailedError as error:
+            raise NameServersUnreachableError([(self._known.url, error)]) from error
 
     async def route(self, topic: str, *, timeout_ms: int) -> TopicRoute:
         """Raises NameServersUnreachableError, TopicNotFoundError, BrokerError, RemoteProtocolError."""

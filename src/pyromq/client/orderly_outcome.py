@@ -16,7 +16,7 @@ message is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Generic
@@ -27,9 +27,6 @@ from pyromq.wire.heartbeat import MessageModel
 SUSPEND_MS: Final = 1_000
 SUSPEND_MS_MIN: Final = 10
 SUSPEND_MS_MAX: Final = 30_000
-TURN_MS_MAX: Final = 60_000
-NEXT_TURN_MS: Final = 10
-LOCK_AGAIN_MS: Final = 3_000
 
 
 class OrderlyStatus(Enum):
@@ -90,7 +87,6 @@ def decide_orderly(
     *,
     auto_commit: bool = True,
     attempts_max: int | None = None,
-    attempt_of: Callable[[PulledT], int] = lambda message: message.delivery_attempt,
     suspend_ms: int = SUSPEND_MS,
     model: MessageModel = MessageModel.CLUSTERING,
 ) -> OrderlyOutcome[PulledT]:
@@ -99,7 +95,7 @@ def decide_orderly(
     rest = rest_ms(details.suspend_ms, suspend_ms)
     match details.status:
         case OrderlyStatus.SUSPEND:
-            return _suspend(messages, auto_commit, attempts_max, attempt_of, rest, model)
+            return _suspend(messages, auto_commit, attempts_max, rest, model)
         case OrderlyStatus.ROLLBACK if not auto_commit:
             return OrderlyOutcome(Step.ROLL_BACK, rest)
         case OrderlyStatus.SUCCESS if not auto_commit:
@@ -127,11 +123,10 @@ def _suspend(
     messages: Sequence[PulledT],
     auto_commit: bool,
     attempts_max: int | None,
-    attempt_of: Callable[[PulledT], int],
     rest: int,
     model: MessageModel,
 ) -> OrderlyOutcome[PulledT]:
-    spent = [message for message in messages if attempts_max is not None and attempt_of(message) >= attempts_max]
+    spent = [message for message in messages if attempts_max is not None and message.delivery_attempt >= attempts_max]
     gone = {message.offset for message in spent}
     again = [message for message in messages if message.offset not in gone]
     bury, drop = ((), spent) if model is MessageModel.BROADCASTING else (spent, ())

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pyromq.client.consumer_settings import PushConsumerSettings
 from pyromq.client.listeners import Listener, checked
+from pyromq.client.onlookers import Onlookers
 from pyromq.client.orderly_outcome import OrderlyOutcome, OrderlyResult, OrderlyStatus, Step, decide_orderly
 from pyromq.client.outcome import attempts_max
 from pyromq.client.owned_queue import OwnedQueue
@@ -40,10 +41,11 @@ class OrderlyService:
         settings: PushConsumerSettings,
         tasks: TaskOwner,
         returns: Returns,
+        onlookers: Onlookers,
         lost: Callable[[OwnedQueue], None] | None,
     ) -> None:
         self._listener, self._settings, self._tasks, self._returns = listener, settings, tasks, returns
-        self._lost = lost
+        self._onlookers, self._lost = onlookers, lost
         self._slots = asyncio.Semaphore(settings.concurrency_max if listener.is_coroutine else settings.threads)
         self._attempts_max = attempts_max(settings.attempts_max, orderly=True)
         self._turns: set[asyncio.Task[None]] = set()
@@ -79,8 +81,7 @@ class OrderlyService:
         async with self._slots:
             if not self._may_go_on(owned):
                 return False
-            if self._lost is not None and not owned.buffer.lock.held:
-                self._lost(owned)
+            if not self._is_ours(owned):
                 return False
             batch = owned.buffer.take(self._settings.batch_max)
             if not batch:
@@ -90,8 +91,10 @@ class OrderlyService:
                 verdict = await self._verdict(owned, batch)
             finally:
                 owned.batches_out = 0
-        outcome = await self._buried(owned, self._decide(owned, batch, verdict))
-        if owned.buffer.dropped:
+        if not self._is_ours(owned):
+            return False
+        outcome = await self._buried(owned, self._decide(batch, verdict))
+        if not self._is_ours(owned):
             return False
         self._conclude(owned, outcome)
         owned.made_room(self._settings.limits.messages_max)
@@ -100,30 +103,43 @@ class OrderlyService:
             asyncio.get_running_loop().call_later(outcome.rest_ms / 1000, self._rested, owned)
         return outcome.goes_on
 
+    def _is_ours(self, owned: OwnedQueue) -> bool:
+        """Whether a verdict on its messages counts; a queue whose lock has run out is given up."""
+        if owned.abandoned or owned.buffer.dropped:
+            return False
+        if self._lost is not None and not owned.buffer.lock.held:
+            self._lost(owned)
+            return False
+        return True
+
     async def _verdict(self, owned: OwnedQueue, batch: list[ReceivedMessage]) -> OrderlyStatus | OrderlyResult | None:
         """What the listener says; None when it raised."""
-        began, verdict = time.perf_counter(), None
+        began, verdict, failure = time.perf_counter(), None, None
+        if self._onlookers:
+            self._onlookers.began(batch)
         try:
             result: Any = await self._listener.invoke(batch)
             verdict = OrderlyStatus.SUCCESS if result is None else checked(result, _KINDS)
         except Exception as error:
+            failure = error
             facts = (owned.queue, batch[0].offset, batch[0].message_id)
             logger.warning("listener failed, queue rests: queue=%s offset=%d id=%s", *facts, exc_info=error)
         status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
         count, seconds = len(batch), time.perf_counter() - began
         owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
+        if self._onlookers:
+            self._onlookers.ended(batch, verdict, failure, seconds)
         return verdict
 
     def _decide(
-        self, owned: OwnedQueue, batch: list[ReceivedMessage], verdict: OrderlyStatus | OrderlyResult | None
+        self, batch: list[ReceivedMessage], verdict: OrderlyStatus | OrderlyResult | None
     ) -> OrderlyOutcome[ReceivedMessage]:
         return decide_orderly(
             batch,
             verdict,
             auto_commit=self._settings.auto_commit,
             attempts_max=self._attempts_max,
-            attempt_of=owned.buffer.delivery_attempt,
             suspend_ms=self._settings.rest_ms,
             model=self._settings.model,
         )
@@ -137,7 +153,7 @@ class OrderlyService:
             logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
         not_buried = set[int]()
         for message in outcome.bury:
-            if not await self._returns.bury(message, owned.buffer.delivery_attempt(message)):
+            if not await self._returns.bury(message):
                 not_buried.add(message.offset)
         return outcome.settled(not_buried) if outcome.bury else outcome
 
@@ -157,9 +173,6 @@ class OrderlyService:
     def _rested(self, owned: OwnedQueue) -> None:
         owned.is_resting = False
         self.arrived(owned)
-
-    async def watch(self, queues: Callable[[], Iterable[OwnedQueue]]) -> None:
-        """A slow listener holds its queue: giving its message back would let others pass it."""
 
     # --- the end ---
 

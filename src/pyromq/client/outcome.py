@@ -4,7 +4,8 @@
     RETRY, None, exception         all fail
 
     a failed message               clustering                              broadcasting
-      delay level > 0, = 0         sent back with it, 0: broker chooses    dropped: there is nobody to send it to
+      delay level > 0              sent back with it                       dropped: there is nobody to send it to
+      delay level = 0              the group's ladder; else broker chooses dropped
       delay level < 0              sent back as dead letter                dropped
 
 A message that was sent back is finished; one that could not be sent back is tried here again after five seconds, with
@@ -13,9 +14,9 @@ one attempt more. ``orderly_outcome`` tells about orderly consumers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Final, Generic
 
 import msgspec
@@ -41,7 +42,8 @@ class ConsumeStatus(Enum):
 class BatchResult:
     """A status with details: ``SUCCESS`` up to an index, and when failed messages shall come again.
 
-    Indexes count within the batch. Levels are RocketMQ's delay levels: 0 lets the broker choose, −1 gives up.
+    Indexes count within the batch. Levels are RocketMQ's delay levels: 0 leaves it to the consumer's ladder and the
+    broker, −1 gives up.
     """
 
     status: ConsumeStatus = ConsumeStatus.SUCCESS
@@ -51,16 +53,8 @@ class BatchResult:
 
 
 ListenerResult = ConsumeStatus | BatchResult | None
-
-
-class ReturnKind(IntEnum):
-    """How a listener ended, for statistics; the numbers travel in traces."""
-
-    SUCCESS = 0
-    TIME_OUT = 1
-    EXCEPTION = 2
-    RETURN_NULL = 3
-    FAILED = 4
+Ladder = Mapping[int, int]  # failures → delay level, which holds until the next entry
+NO_LADDER: Final[Ladder] = {}
 
 
 class SendBack(msgspec.Struct, Generic[PulledT], frozen=True):
@@ -81,26 +75,13 @@ class Outcome(msgspec.Struct, Generic[PulledT], frozen=True):
     dropped: Sequence[PulledT] = ()  # finished too, but worth a warning
     send_back: Sequence[SendBack[PulledT]] = ()
 
-    def settled(self, not_sent: Collection[int]) -> Settled[PulledT]:
-        """After the sending: ``not_sent`` are the offsets of messages that no broker took."""
-        if not self.send_back:
-            return Settled([*self.finished, *self.dropped] if self.dropped else self.finished)
-        messages = [item.message for item in self.send_back]
-        sent = [message for message in messages if message.offset not in not_sent]
-        again = [message for message in messages if message.offset in not_sent]
-        return Settled(finished=[*self.finished, *self.dropped, *sent], put_back=again)
-
-
-class Settled(msgspec.Struct, Generic[PulledT], frozen=True):
-    """What to tell the buffer: finish some now, put others back after a while."""
-
-    finished: Sequence[PulledT] = ()
-    put_back: Sequence[PulledT] = ()
-    put_back_in_ms: int = SEND_BACK_AGAIN_MS
-
 
 def decide(
-    messages: Sequence[PulledT], result: ListenerResult, *, model: MessageModel = MessageModel.CLUSTERING
+    messages: Sequence[PulledT],
+    result: ListenerResult,
+    *,
+    model: MessageModel = MessageModel.CLUSTERING,
+    ladder: Ladder = NO_LADDER,
 ) -> Outcome[PulledT]:
     """The fate of a batch; an exception counts as None."""
     if result is ConsumeStatus.SUCCESS:
@@ -111,20 +92,16 @@ def decide(
     if model is MessageModel.BROADCASTING:
         return Outcome(finished=finished, dropped=failed)
     levels, default = details.delay_levels, details.delay_level
-    send_back = [SendBack(message, levels.get(index, default)) for index, message in enumerate(failed, start=done)]
+    send_back = [
+        SendBack(message, levels.get(index, default) or rung(ladder, message.delivery_attempt + 1))
+        for index, message in enumerate(failed, start=done)
+    ]
     return Outcome(finished=finished, send_back=send_back)
 
 
-def return_kind(result: ListenerResult, *, raised: bool, spent_ms: int, timeout_ms: int) -> ReturnKind:
-    """How to count a listener's end."""
-    if raised:
-        return ReturnKind.EXCEPTION
-    if result is None:
-        return ReturnKind.RETURN_NULL
-    if spent_ms >= timeout_ms:
-        return ReturnKind.TIME_OUT
-    status = result.status if isinstance(result, BatchResult) else result
-    return ReturnKind.SUCCESS if status is ConsumeStatus.SUCCESS else ReturnKind.FAILED
+def rung(ladder: Ladder, failures: int) -> int:
+    """The level of a message that failed that often: that of the largest number which is not larger."""
+    return ladder[max(reached)] if (reached := [count for count in ladder if count <= failures]) else BROKER_CHOOSES
 
 
 def attempts_max(configured: int, *, orderly: bool) -> int | None:

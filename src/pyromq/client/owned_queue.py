@@ -51,7 +51,9 @@ class OwnedQueue:
         """Up to date whenever it is looked at."""
         if self._finished:
             finished, self._finished = self._finished, []
-            self._buffer.finish(finished)
+            if late := self._buffer.consumed(finished):
+                self.counts.ok -= late
+                self.counts.late += late
         return self._buffer
 
     def succeeded(self, messages: list[ReceivedMessage], seconds: float, messages_max: int) -> None:

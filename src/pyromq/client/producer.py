@@ -15,7 +15,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Self
+from itertools import zip_longest
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -42,7 +43,8 @@ from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.replies import Replies, reply_of, request_properties
 from pyromq.client.roles import ProducerRole
 from pyromq.client.selectors import QueueSelector, by_sharding_key
-from pyromq.client.settings import ClientSettings, ProducerSettings, parse_nameservers
+from pyromq.client.settings import ClientSettings, ProducerSettings
+from pyromq.client.trace import ProducerTrace, TraceDispatcher, trace_topic_of, tracing_settings
 from pyromq.errors import (
     ClientClosedError,
     MessageRefusedError,
@@ -55,6 +57,7 @@ from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.net import Connection, TooManyRequestsError
+from pyromq.net.nameserver_list import parse_nameservers
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -70,9 +73,12 @@ class Producer(ProducerRole):
     """Sends messages in the name of a group.
 
     ``client`` is what it shares with other producers and consumers; without one it has its own, made from
-    ``nameservers`` or ``client_settings``. Every way of sending raises InvalidNameError or MessageRefusedError for what
+    ``nameservers`` or ``client_settings``. ``trace`` writes what was sent to RocketMQ's trace topic, or to the topic
+    it names. Every way of sending raises InvalidNameError or MessageRefusedError for what
     no broker takes, NoRouteError when it is not known where to send, ClientClosedError.
     """
+
+    _sends_halves: ClassVar = False  # all its messages are prepared ones
 
     def __init__(
         self,
@@ -84,6 +90,7 @@ class Producer(ProducerRole):
         client: Client | None = None,
         hooks: Sequence[SendHook] = (),
         latency_table: LatencyTable = TABLE_5,
+        trace: bool | str = False,
     ) -> None:
         settings = settings or ProducerSettings()
         self.settings = settings if not group else _with_group(settings, group)
@@ -91,6 +98,8 @@ class Producer(ProducerRole):
         self.client = client or Client(client_settings_of(nameservers, client_settings))
         super().__init__(self.client.wire_name(self.settings.group))
         self._clock, self._hooks = self.client.clock, tuple(hooks)
+        self.tracer: ProducerTrace | None = None
+        self._tracing = self._trace_to(topic) if (topic := trace_topic_of(trace)) else None
         self._publications = Publications(self.client, self.settings)
         self._delivery = Delivery(self.client, self.settings, self._publications, self.group, latency_table)
         self._replies = Replies(self.client.rng)
@@ -122,7 +131,15 @@ class Producer(ProducerRole):
         if self._owns_client:
             await self.client.open()
         self.client.join(self)
+        if self._tracing is not None:
+            await self._tracing.open()
         self._is_open, self._takes_short_way = True, self._is_plain
+
+    def _trace_to(self, topic: str) -> TraceDispatcher:
+        dispatcher = trace_dispatcher(self.client, self.settings.group, topic)
+        self.tracer = ProducerTrace(dispatcher, self.client, self.settings.group, sends_halves=self._sends_halves)
+        self._hooks = (*self._hooks, self.tracer)
+        return dispatcher
 
     async def close(self) -> None:
         """Waits a while for sends that were begun with ``send_nowait``, then leaves."""
@@ -133,6 +150,8 @@ class Producer(ProducerRole):
         for future in list(self._under_way):
             if not future.done():
                 future.set_exception(ClientClosedError("the producer was closed before the answer came"))
+        if self._tracing is not None:
+            await self._tracing.close()
         if self.client.is_open:
             await self.client.leave(self)
         if self._owns_client:
@@ -208,8 +227,9 @@ class Producer(ProducerRole):
         check_batch(messages)
         if len(messages) == 1:  # an ordinary message may be compressed, an item of a batch may not
             return [await self.send(messages[0], queue=queue, timeout_ms=timeout_ms)]
-        timeout_ms = timeout_ms or self.settings.timeout_ms
-        now_ms, deadline_ms = self._clock.now_ms(), self._clock.monotonic_ms() + timeout_ms
+        self._ask_hooks(messages)
+        timeout_ms, started_ms = timeout_ms or self.settings.timeout_ms, self._clock.monotonic_ms()
+        now_ms, deadline_ms = self._clock.now_ms(), started_ms + timeout_ms
         ids = [self._next_id(now_ms) for _ in messages]
         wait = "" if messages[0].wait_stored else system_text([(names.WAIT, "false")])
         topic, receipts = self.client.wire_name(messages[0].topic), list[SendReceipt]()
@@ -220,9 +240,25 @@ class Producer(ProducerRole):
             try:
                 receipt = await self._delivery.deliver(letter, messages[0].topic, pinned)
             except SendFailedError as error:
+                self._tell_hooks(messages, receipts, error, started_ms)
                 raise SendFailedError(topic, error.attempts, sent=receipts) from error
             receipts += _receipts_of_batch(receipt, part.unique_ids)
+        self._tell_hooks(messages, receipts, None, started_ms)
         return receipts
+
+    def _ask_hooks(self, messages: Sequence[Message]) -> None:
+        for hook in self._hooks:
+            for message in messages:
+                hook.before_send(message)
+
+    def _tell_hooks(
+        self, messages: Sequence[Message], receipts: Sequence[SendReceipt], error: MQError | None, started_ms: int
+    ) -> None:
+        """Of a batch: those without receipt failed."""
+        elapsed_ms = self._clock.monotonic_ms() - started_ms
+        for hook in self._hooks:
+            for message, receipt in zip_longest(messages, receipts):
+                _call_after(hook, message, receipt, None if receipt else error, elapsed_ms)
 
     # --- request and reply ---
 
@@ -353,6 +389,7 @@ class Producer(ProducerRole):
         timeout_ms: int,
         system: str = "",
         code: int = SEND,
+        sys_flag: int = 0,
     ) -> SendReceipt:
         for hook in self._hooks:
             hook.before_send(message)
@@ -360,7 +397,7 @@ class Producer(ProducerRole):
         receipt: SendReceipt | None = None
         error: MQError | None = None
         try:
-            letter = await self._letter(message, timeout_ms, system, code)
+            letter = await self._letter(message, timeout_ms, system, code, sys_flag)
             publication = await self._publications.find(message.topic, letter.deadline_ms - self._clock.monotonic_ms())
             pinned = self._pinned(message, publication, queue, selector)
             receipt = await self._delivery.deliver(letter, message.topic, pinned)
@@ -372,20 +409,22 @@ class Producer(ProducerRole):
             for hook in self._hooks:
                 _call_after(hook, message, receipt, error, self._clock.monotonic_ms() - started_ms)
 
-    async def _letter(self, message: Message, timeout_ms: int, system: str = "", code: int = SEND) -> Letter:
+    async def _letter(
+        self, message: Message, timeout_ms: int, system: str = "", code: int = SEND, sys_flag: int = 0
+    ) -> Letter:
         now_ms = self._clock.now_ms()
         deadline_ms = self._clock.monotonic_ms() + (timeout_ms or self.settings.timeout_ms)
         unique_id = self._next_id(now_ms)
         text = properties_text(message, unique_id, self._system + system)
-        body, sys_flag = message.body, 0
+        body, packing = message.body, 0
         if len(body) >= self.settings.compress_from_bytes:
             if len(body) > _LONG_COMPRESSION_BYTES:
-                body, sys_flag = await asyncio.to_thread(pack_body, body, self.settings)
+                body, packing = await asyncio.to_thread(pack_body, body, self.settings)
             else:
-                body, sys_flag = pack_body(body, self.settings)
+                body, packing = pack_body(body, self.settings)
         check_body(body, self.settings.body_bytes_max)
         topic = message.topic if code == SEND_REPLY else self.client.wire_name(message.topic)
-        return Letter(code, topic, body, text, unique_id, now_ms, deadline_ms, message.flag, sys_flag)
+        return Letter(code, topic, body, text, unique_id, now_ms, deadline_ms, message.flag, sys_flag | packing)
 
     # --- where to ---
 
@@ -447,6 +486,11 @@ def _bytes_max_uncompressed(settings: ProducerSettings) -> int:
 
 def _with_group(settings: ProducerSettings, group: str) -> ProducerSettings:
     return replace(settings, group=group)
+
+
+def trace_dispatcher(client: Client, group: str, topic: str) -> TraceDispatcher:
+    """Sends the traces of a group through a producer of its own."""
+    return TraceDispatcher(Producer(client=client, settings=tracing_settings(group)), client, topic)
 
 
 def client_settings_of(nameservers: str | Sequence[str], given: ClientSettings | None) -> ClientSettings:

@@ -31,10 +31,10 @@ from pyromq.client.pull_state import PullSettings
 from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.settings import ClientSettings
 from pyromq.client.start_offset import SeekTo, Stored
-from pyromq.client.subscription import subscribe_tags
-from pyromq.errors import ConfigError, OffsetOutOfRangeError
+from pyromq.client.subscription import subscribe_sql, subscribe_tags
+from pyromq.errors import BrokerError, ConfigError, OffsetOutOfRangeError
 from pyromq.model.queue import Offset, QueueId
-from pyromq.wire.heartbeat import ConsumeType
+from pyromq.wire.heartbeat import ConsumeType, Subscription
 
 POLL_MS: Final = 5_000
 _ASSIGN_AGAIN_MS: Final = 1_000
@@ -70,6 +70,7 @@ class PullConsumer(GroupMember):
         self._assigned: frozenset[QueueId] | None = None
         self._hand_out = HandOut(settings.limits.messages_max)
         self._yielded = 0.0  # when others had their turn on the loop
+        self._refusals: dict[Subscription, BrokerError] = {}  # expressions that brokers cannot use
 
     # --- life ---
 
@@ -100,16 +101,30 @@ class PullConsumer(GroupMember):
         if self._is_open:
             self._join()
 
-    async def assign(self, queues: Iterable[QueueId], expression: str = "*") -> None:
-        """Takes exactly these queues, whoever else reads them; again for others. Raises ConfigError, NoRouteError."""
+    def _refused(self, subscription: Subscription, error: BrokerError) -> None:
+        self._refusals[subscription] = error
+        self._hand_out.news.set()
+
+    def _require_usable(self) -> None:
+        for subscription in self._subscriptions.wanted.values() if self._refusals else ():
+            if subscription in self._refusals:
+                raise self._refusals[subscription]
+
+    async def assign(self, queues: Iterable[QueueId], expression: str = "*", *, sql: bool = False) -> None:
+        """Takes exactly these queues, whoever else reads them; again for others.
+
+        Raises ConfigError, NoRouteError, InvalidExpressionError, ExpressionRefusedError.
+        """
         self._require_open()
         if self._rebalancing is not None or (self._subscriptions.wanted and self._assigned is None):
             raise ConfigError("this consumer has its queues by subscribe(); a consumer does either that or assign()")
         wanted = frozenset(queues)
         for topic in sorted({queue.topic for queue in wanted}):
             await self.client.routes.get(topic, timeout_ms=self.client.settings.request_timeout_ms)
+        subscribe = subscribe_sql if sql else subscribe_tags
+        filters = {topic: subscribe(topic, expression, 0) for topic in sorted({queue.topic for queue in wanted})}
+        await self._check.require(filters.values())
         is_first, self._assigned = self._assigned is None, wanted
-        filters = {queue.topic: subscribe_tags(queue.topic, expression, 0) for queue in wanted}
         self._subscriptions.wanted = self._subscriptions.effective = filters
         await self._share.release(self._share.owned.keys() - wanted)
         await self._take_missing()
@@ -130,8 +145,12 @@ class PullConsumer(GroupMember):
     # --- messages ---
 
     async def poll(self, timeout_ms: int = POLL_MS, *, count_max: int = 0) -> list[ReceivedMessage]:
-        """The next messages, all of one queue; empty when none came in time. Those before count as dealt with."""
+        """The next messages, all of one queue; empty when none came in time. Those before count as dealt with.
+
+        Raises ExpressionRefusedError when brokers cannot use the SQL expression of a subscription.
+        """
         self._require_open()
+        self._require_usable()
         self._settle()
         if time.monotonic() - self._yielded > _TURN_S:
             await asyncio.sleep(0)
@@ -144,6 +163,7 @@ class PullConsumer(GroupMember):
                 while not batch and self._is_open:
                     self._hand_out.news.clear()
                     await self._hand_out.news.wait()
+                    self._require_usable()
                     batch = self._hand_out.next(count_max or self.settings.poll_batch)
         return batch
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 
 class Pulled(Protocol):
@@ -20,6 +20,9 @@ class Pulled(Protocol):
     @property
     def delivery_attempt(self) -> int:
         """How often it was delivered before; 0 the first time (RocketMQ: reconsumeTimes)."""
+
+    def after_failure(self) -> Self:
+        """The same message with one attempt more."""
 
     @property
     def tags(self) -> str | None:

@@ -13,40 +13,54 @@ A message counts as consumed when its listener returned; what it raises makes it
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from pyromq.client.buffer_state import Stage
 from pyromq.client.client import Client
 from pyromq.client.concurrent_service import ConcurrentService
 from pyromq.client.consume_stats import Totals
+from pyromq.client.consume_timeouts import ConsumeTimeouts
 from pyromq.client.consumer_settings import PushConsumerSettings, require
+from pyromq.client.direct_consume import consume_directly
+from pyromq.client.flow_control import Hold
 from pyromq.client.group_member import GroupMember
+from pyromq.client.hooks import ConsumeHook
 from pyromq.client.listeners import BatchListener, Listener, MessageListener
-from pyromq.client.orderly_outcome import OrderlyResult, OrderlyStatus
+from pyromq.client.onlookers import Onlookers
 from pyromq.client.orderly_service import OrderlyService
-from pyromq.client.outcome import BatchResult, ConsumeStatus, attempts_max
+from pyromq.client.outcome import attempts_max
 from pyromq.client.owned_queue import OwnedQueue
-from pyromq.client.producer import client_settings_of
+from pyromq.client.producer import client_settings_of, trace_dispatcher
 from pyromq.client.pull_state import PullSettings
 from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.returns import Returns
-from pyromq.client.running_info import QueueInfo, RunningInfo, dump_stacks, encode_running_info, queue_info
+from pyromq.client.running_info import (
+    HeadOfLine,
+    QueueInfo,
+    RunningInfo,
+    encode_running_info,
+    head_of_line,
+    queue_info,
+)
 from pyromq.client.settings import ClientSettings
+from pyromq.client.stacks import dump_stacks
+from pyromq.client.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
 from pyromq.model.queue import Offset, QueueId
-from pyromq.wire import java_json
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader
 from pyromq.wire.heartbeat import ConsumeType
 
 _VERSION_NAME: Final = "V5_3_3"  # what wire.codes.VERSION stands for
+_STACKS_MAX: Final = 32  # of listeners, in an answer to an operator; those that run longest are told
 
 
 class PushConsumer(GroupMember):
     """Consumes as a member of a group: with ``listener`` message by message, with ``batch_listener`` several at once.
 
     ``client`` is what it shares with producers and consumers of other groups; without one it has its own, made from
-    ``nameservers`` or ``client_settings``. Raises ConfigError, InvalidNameError.
+    ``nameservers`` or ``client_settings``. ``hooks`` look on; ``trace`` writes what listeners do to
+    RocketMQ's trace topic, or to the topic it names. Raises ConfigError, InvalidNameError.
     """
 
     def __init__(
@@ -59,6 +73,8 @@ class PushConsumer(GroupMember):
         settings: PushConsumerSettings | None = None,
         client_settings: ClientSettings | None = None,
         client: Client | None = None,
+        hooks: Sequence[ConsumeHook] = (),
+        trace: bool | str = False,
     ) -> None:
         settings = settings or PushConsumerSettings()
         self.settings = settings = replace(settings, group=group) if group else settings
@@ -73,7 +89,14 @@ class PushConsumer(GroupMember):
             retries=True,
             orderly=settings.orderly,
         )
+        self._consume_timeout_ms = settings.consume_timeout_ms
+        self._timeouts: ConsumeTimeouts | None = None  # while a concurrent consumer is open
         self._listener = Listener(listener, batch_listener, threads=settings.threads, name=settings.group)
+        self._tracing: TraceDispatcher | None = None
+        if topic := trace_topic_of(trace):
+            self._tracing = trace_dispatcher(self.client, settings.group, topic)
+            hooks = (*hooks, ConsumerTrace(self._tracing, self.client, settings.group))
+        self._onlookers = Onlookers(hooks, lambda: self._consume_timeout_ms)
         self._started_ms = 0
 
     # --- life ---
@@ -81,16 +104,22 @@ class PushConsumer(GroupMember):
     async def open(self) -> None:
         """Connects to nobody yet; consuming begins in the background. Raises ConfigError, ClientClosedError."""
         await super().open()
+        if self._tracing is not None:
+            await self._tracing.open()
         self._started_ms = self._clock.now_ms()
         self._service = self._make_service()
-        self._tasks.start(self._service.watch(self._share.owned.values), name="consume timeouts")
+        if isinstance(
+            self._service, ConcurrentService
+        ):  # a slow orderly listener holds its queue: others must not pass
+            self._timeouts = ConsumeTimeouts(self._clock, self._consume_timeout_ms, self._service.give_up_on)
+            self._tasks.start(self._timeouts.run(self._share.owned.values), name="consume timeouts")
         if self._uses_locks:
             self._every(self.settings.lock_ms, self._share.renew_locks)
 
     def _make_service(self) -> ConcurrentService | OrderlyService:
         limit = attempts_max(self.settings.attempts_max, orderly=self.settings.orderly)
         returns = Returns(self.client, self._calls, self.group, limit)
-        parts = (self._listener, self.settings, self._tasks, returns)
+        parts = (self._listener, self.settings, self._tasks, returns, self._onlookers)
         if self.settings.orderly:
             return OrderlyService(*parts, self._share.abandon_soon if self._uses_locks else None)
         return ConcurrentService(*parts)
@@ -98,9 +127,25 @@ class PushConsumer(GroupMember):
     async def _finish(self) -> None:
         await self._service.close(self.settings.close_timeout_ms)
         self._listener.close()
+        if self._tracing is not None:
+            await self._tracing.close()
 
     async def _quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
         await self._service.quiesce(queues, timeout_ms)
+
+    # --- settings that may change while it runs ---
+
+    @property
+    def consume_timeout_ms(self) -> int:
+        """How long a listener may take before its message is given back; a change counts for those that run, too."""
+        return self._consume_timeout_ms
+
+    @consume_timeout_ms.setter
+    def consume_timeout_ms(self, timeout_ms: int) -> None:
+        require(timeout_ms > 0, "consume_timeout_ms must be positive")
+        self._consume_timeout_ms = timeout_ms
+        if self._timeouts is not None:
+            self._timeouts.timeout_ms = timeout_ms
 
     # --- pausing ---
 
@@ -147,21 +192,35 @@ class PushConsumer(GroupMember):
         """What was pulled, consumed and failed since the consumer was made."""
         return self._stats.totals()
 
+    @property
+    def flow_counts(self) -> Mapping[Hold, int]:
+        """How often each rule of flow control held a pull back since the consumer was made."""
+        return self._flow.counts
+
+    @property
+    def heads(self) -> list[HeadOfLine]:
+        """For each of our queues with messages the one that holds up its offset, and what its listener does."""
+        found = [(owned.queue, head) for owned in self._share.owned.values() if (head := owned.buffer.head())]
+        running = [head for _, head in found if head.stage is Stage.CONSUMING]
+        told = {id(head.message) for head in sorted(running, key=lambda head: head.taken_ms)[:_STACKS_MAX]}
+        now_ms = self._clock.now_ms()
+        return [
+            head_of_line(
+                queue,
+                head,
+                now_ms=now_ms,
+                wall_minus_monotonic_ms=now_ms - self._clock.monotonic_ms(),
+                stack=self._listener.stack_of(head.message) if id(head.message) in told else None,
+            )
+            for queue, head in found
+        ]
+
     async def consume_directly(self, header: ConsumeDirectlyHeader, message: ReceivedMessage) -> bytes:
         """An operator wants to see what the listener makes of a message; no offset changes."""
-        began, remark = time.perf_counter(), None
-        try:
-            verdict = _word(await self._listener.invoke([message]))
-        except Exception as error:
-            verdict, remark = "CR_THROW_EXCEPTION", f"{type(error).__name__}: {error}"
-        answer = {
-            "autoCommit": self.settings.auto_commit,
-            "consumeResult": verdict,
-            "order": self.settings.orderly,
-            "remark": remark,
-            "spentTimeMills": int((time.perf_counter() - began) * 1000),
-        }
-        return java_json.dumps(answer)
+        settings = self.settings
+        return await consume_directly(
+            self._listener, message, orderly=settings.orderly, auto_commit=settings.auto_commit
+        )
 
     def running_info(self, header: ConsumerRunningInfoHeader) -> bytes:
         settings = self.settings
@@ -172,7 +231,10 @@ class PushConsumer(GroupMember):
             "maxReconsumeTimes": settings.attempts_max,
             "messageModel": settings.model.name,
             "consumeFromWhere": settings.from_where.name,
-            "consumeTimeout": settings.consume_timeout_ms // 60_000,
+            "consumeTimeout": self._consume_timeout_ms // 60_000,
+            "pyromq.consumeTimeoutMs": self._consume_timeout_ms,
+            "pyromq.timedOut": self.counts.timed_out,
+            "pyromq.lateVerdicts": self.counts.late,
         }
         info = RunningInfo(
             name_servers=";".join(self.client.settings.nameservers),
@@ -185,6 +247,8 @@ class PushConsumer(GroupMember):
             queues={queue: self._queue_info(owned) for queue, owned in self._share.owned.items()},
             rates=self._stats.rates(),
             options={name: str(value) for name, value in options.items()},
+            heads=self.heads,
+            flow=self.flow_counts,
             stacks=dump_stacks() if header.jstack_enable else None,
         )
         return encode_running_info(info)
@@ -203,18 +267,3 @@ class PushConsumer(GroupMember):
             consumed_ms=buffer.last_consumed_ms,
             wall_minus_monotonic_ms=self._clock.now_ms() - self._clock.monotonic_ms(),
         )
-
-
-def _word(result: object) -> str:
-    """A listener's result as RocketMQ's tools call it."""
-    match result:
-        case BatchResult(status) | OrderlyResult(status):
-            return _word(status)
-        case None | ConsumeStatus.SUCCESS | OrderlyStatus.SUCCESS:
-            return "CR_SUCCESS"
-        case OrderlyStatus.COMMIT:
-            return "CR_COMMIT"
-        case OrderlyStatus.ROLLBACK:
-            return "CR_ROLLBACK"
-        case _:
-            return "CR_LATER"

@@ -1,11 +1,15 @@
 """QueueBuffer: messages of one queue between pull answer and finished listener (RocketMQ: ProcessQueue).
 
-    add ──▶ waiting ──take──▶ taken ──finish / commit_taken──▶ gone
-               ▲                 │
-               └─── put_back ────┘
+    add ──▶ waiting ──take──▶ taken ──consumed / commit_taken──▶ gone
+               ▲                │                                 ▲
+               ├── put_back ────┤                                 │
+               └── put_back ── leaving (failed or too late) ── finish
 
 Invariant: the offset given out for committing never passes a message that is not gone. When all are gone, it is the
 largest offset ever added, plus one.
+
+A verdict counts as long as its message is taken, and the same object as when it was taken: a listener that was given up
+on says nothing any more, even if the message was put back meanwhile and somebody else has it.
 
 Owner. The event loop owns a buffer: every method is called from the loop's thread and none of them waits. Listeners on
 worker threads get the list that ``take`` made and nothing else; what they return goes back to the loop first.
@@ -19,31 +23,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from operator import attrgetter, lt
-from typing import Final, Generic, NamedTuple
+from typing import Final, Generic
 
+from pyromq.client.buffer_state import BufferState, Head, Stage
 from pyromq.client.pulled import PulledT
 from pyromq.client.queue_lock import QueueLock
 from pyromq.clock import Clock
 from pyromq.model.queue import Offset
 
 BATCH_MAX: Final = 1024
-TIMED_OUT_MAX: Final = 16
 
 _offset_of = attrgetter("offset")
 _size_of = attrgetter("size_bytes")
-
-
-class BufferState(NamedTuple):
-    """A snapshot for reports; offsets are 0 where there is no message, as RocketMQ reports them."""
-
-    message_count: int
-    size_bytes: int
-    first_offset: int
-    last_offset: int
-    taken_count: int
-    taken_first_offset: int
-    taken_last_offset: int
 
 
 class QueueBuffer(Generic[PulledT]):
@@ -54,8 +47,8 @@ class QueueBuffer(Generic[PulledT]):
         self._messages: dict[int, PulledT] = {}  # everything that is not gone, by offset
         self._offsets: deque[int] = deque()  # ascending; those that are gone leave when they reach the front
         self._waiting: deque[PulledT] = deque()  # ascending; may hold messages that went without being taken
-        self._taken: dict[int, int] = {}  # offset → when
-        self._more_attempts: dict[int, int] = {}  # offset → failures here, beyond what the broker counted
+        self._taken: dict[int, int] = {}  # offset → when; the oldest first
+        self._leaving: set[int] = set()  # on their way back to a broker, or resting before they wait again
         self._last_offset = -1
         self._size_bytes = 0
         self._in_turn = False
@@ -85,7 +78,7 @@ class QueueBuffer(Generic[PulledT]):
         fresh = {message.offset: message for message in messages if message.offset not in self._messages}
         self._messages.update(fresh)
         self._offsets = deque(sorted(self._messages))
-        self._waiting = deque(self._messages[offset] for offset in self._offsets if offset not in self._taken)
+        self._waiting = deque(self._messages[offset] for offset in self._offsets if self._is_waiting(offset))
         self._last_offset = max(self._last_offset, self._offsets[-1])
         return list(fresh.values())
 
@@ -122,29 +115,59 @@ class QueueBuffer(Generic[PulledT]):
 
     def put_back(self, messages: Iterable[PulledT], *, failed: bool = True) -> None:
         """Taken messages wait again, before all that follow them; ``failed`` counts one more attempt for each."""
-        again = [message for message in messages if self._taken.pop(message.offset, None) is not None]
+        again = [message for message in messages if self._take_back(message.offset)]
         if failed:
-            for message in again:
-                self._more_attempts[message.offset] = self._more_attempts.get(message.offset, 0) + 1
+            again = [message.after_failure() for message in again]
+            self._messages.update((message.offset, message) for message in again)
         again.sort(key=_offset_of)
         if again and self._waiting and self._waiting[0].offset < again[-1].offset:
             self._waiting = deque(sorted((*again, *self._waiting), key=_offset_of))
         else:
             self._waiting.extendleft(reversed(again))
 
-    def delivery_attempt(self, message: PulledT) -> int:
-        """How often the message was delivered before, counting the failures that only this member knows."""
-        return message.delivery_attempt + self._more_attempts.get(message.offset, 0)
+    def _take_back(self, offset: int) -> bool:
+        if offset in self._leaving:
+            self._leaving.discard(offset)
+            return True
+        return self._taken.pop(offset, None) is not None
+
+    def begin_leaving(self, messages: Iterable[PulledT]) -> list[PulledT]:
+        """A listener failed or is given up on; returns those whose verdict counted until now.
+
+        They hold up the commit offset until ``finish`` (somebody else has them) or ``put_back``.
+        """
+        leaving = [] if self.dropped else [message for message in messages if self._counts(message)]
+        for message in leaving:
+            del self._taken[message.offset]
+            self._leaving.add(message.offset)
+        return leaving
+
+    def _counts(self, message: PulledT) -> bool:
+        return message.offset in self._taken and self._messages.get(message.offset) is message
 
     # --- finishing -------------------------------------------------------------------------------------------------
 
+    def consumed(self, messages: Iterable[PulledT]) -> int:
+        """Listeners did their work; returns how many of them came too late, so that their word counts for nothing."""
+        unfinished, taken = self._messages, self._taken
+        freed = late = 0
+        for message in messages:
+            offset = message.offset
+            if unfinished.get(offset) is message and taken.pop(offset, None) is not None:
+                del unfinished[offset]
+                freed += message.size_bytes
+            else:
+                late += 1
+        self._size_bytes -= freed
+        return late
+
     def finish(self, messages: Iterable[PulledT]) -> Offset | None:
-        """The messages are done with, here or because the broker has them again.
+        """The messages are done with, whoever has them.
 
         Returns the offset to commit; None when the buffer was empty already, or the queue was dropped. Unknown messages
-        are passed over: a listener may return after its message timed out and was sent back.
+        are passed over.
         """
-        unfinished, taken, more_attempts = self._messages, self._taken, self._more_attempts
+        unfinished, taken, leaving = self._messages, self._taken, self._leaving
         if not unfinished:
             return None
         freed = 0
@@ -153,8 +176,8 @@ class QueueBuffer(Generic[PulledT]):
             if unfinished.pop(offset, None) is not None:
                 taken.pop(offset, None)
                 freed += message.size_bytes
-                if more_attempts:
-                    more_attempts.pop(offset, None)
+                if leaving:
+                    leaving.discard(offset)
         self._size_bytes -= freed
         return self.commit_offset()
 
@@ -179,7 +202,7 @@ class QueueBuffer(Generic[PulledT]):
         self._offsets.clear()
         self._waiting.clear()
         self._taken.clear()
-        self._more_attempts.clear()
+        self._leaving.clear()
         self._size_bytes, self._last_offset, self._in_turn = 0, -1, False
 
     # --- looking ---------------------------------------------------------------------------------------------------
@@ -205,7 +228,10 @@ class QueueBuffer(Generic[PulledT]):
 
     @property
     def waiting_count(self) -> int:
-        return len(self._messages) - len(self._taken)
+        return len(self._messages) - len(self._taken) - len(self._leaving)
+
+    def _is_waiting(self, offset: int) -> bool:
+        return offset not in self._taken and offset not in self._leaving
 
     @property
     def has_taken(self) -> bool:
@@ -217,26 +243,26 @@ class QueueBuffer(Generic[PulledT]):
         first = self._first_offset()
         return 0 if first is None else self._last_unfinished() - first
 
-    def still_out(self, batch: Sequence[PulledT]) -> list[PulledT]:
-        """Those whose listener's verdict still counts: none of a dropped queue, none that timed out meanwhile."""
-        return [] if self.dropped else [message for message in batch if message.offset in self._taken]
+    @property
+    def oldest_taken_ms(self) -> int | None:
+        """When the listener began that runs longest; None when none does."""
+        return next(iter(self._taken.values()), None)
 
-    def timed_out(self, timeout_ms: int, count_max: int = TIMED_OUT_MAX) -> list[PulledT]:
-        """The messages that hold up the commit offset because a listener has had them for too long.
+    def timed_out(self, timeout_ms: int) -> list[PulledT]:
+        """The messages that listeners have had for that long, the oldest first."""
+        taken_until_ms = self._clock.monotonic_ms() - timeout_ms
+        late = takewhile(lambda taken: taken[1] <= taken_until_ms, self._taken.items())
+        return [self._messages[offset] for offset, _ in late]
 
-        Only the first ones count, up to the first message that is in time. Each should be sent back, then finished.
-        """
-        late: list[PulledT] = []
-        taken_before_ms = self._clock.monotonic_ms() - timeout_ms
-        self._first_offset()
-        for offset in self._offsets:
-            if offset not in self._messages:
-                continue
-            taken_ms = self._taken.get(offset)
-            if taken_ms is None or taken_ms >= taken_before_ms or len(late) == count_max:
-                break
-            late.append(self._messages[offset])
-        return late
+    def head(self) -> Head[PulledT] | None:
+        """The first unfinished message; None when there is none."""
+        first = self._first_offset()
+        if first is None:
+            return None
+        if first in self._leaving:
+            return Head(self._messages[first], Stage.LEAVING, 0)
+        taken_ms = self._taken.get(first)
+        return Head(self._messages[first], Stage.WAITING if taken_ms is None else Stage.CONSUMING, taken_ms or 0)
 
     def state(self) -> BufferState:
         first, taken = self._first_offset(), self._taken

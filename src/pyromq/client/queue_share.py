@@ -60,6 +60,7 @@ class QueueShare:
         self._stats, self._uses_locks, self._plan, self._pull = stats, uses_locks, plan, pull
         self._quiesce, self._note, self._lost = quiesce, note, lost
         self.owned: dict[QueueId, OwnedQueue] = {}
+        self._moved: dict[QueueId, Offset | None] = {}  # being taken → where an operator wants it to start, if he does
         self.tasks: TaskOwner | None = None  # set while the consumer is open
 
     # --- rounds of the rebalancer ---
@@ -95,13 +96,18 @@ class QueueShare:
     async def take(self, queues: Iterable[QueueId]) -> list[QueueId]:
         """Returns those that are ours now."""
         wanted = sorted(queues)
+        self._moved.update(dict.fromkeys(wanted))
         try:
             granted = sorted((await self._calls.lock(wanted))[0]) if self._uses_locks else wanted
             for queue, start in zip(granted, await asyncio.gather(*map(self._start_of, granted)), strict=True):
+                moved = self._moved[queue]  # looked at last: what the broker said may be older
+                start = start if moved is None else moved
                 if start is not None and queue not in self.owned:
                     self.begin(queue, start)
             return [queue for queue in granted if queue in self.owned]
         finally:
+            for queue in wanted:
+                del self._moved[queue]
             if self._uses_locks:  # what could not be used must be free for others; those of others stay theirs
                 self._calls.unlock(queue for queue in wanted if queue not in self.owned)
 
@@ -141,28 +147,44 @@ class QueueShare:
 
     # --- between rounds ---
 
-    def abandon_soon(self, owned: OwnedQueue, offset: Offset | None = None) -> None:
-        """Gone without a round; ``offset`` is where the group shall go on, if not where it is."""
-        assert self.tasks is not None
-        if not owned.abandoned or offset is not None:
-            owned.abandoned = True
-            self.tasks.start(self._abandon(owned, offset), name="abandon")
+    def move(self, queue: QueueId, offset: Offset) -> None:
+        """An operator, or the broker, says where the group goes on; nothing, for a queue that is not ours."""
+        if owned := self.owned.get(queue):
+            self.abandon_soon(owned, offset)
+        elif queue in self._moved:
+            self._moved[queue] = offset
 
-    async def _abandon(self, owned: OwnedQueue, offset: Offset | None) -> None:
-        while owned.turn is not None:  # two members must not have it at once, however long the listener takes
-            await self._quiesce([owned], _ABANDON_WAIT_MS)
-        if self.owned.get(owned.queue) is not owned:
-            return
-        self._note(owned)
+    def abandon_soon(self, owned: OwnedQueue, offset: Offset | None = None) -> None:
+        """Gone without a round; ``offset`` is where the group shall go on, if not where it is.
+
+        From now on, whatever listeners still say of the queue's messages, that offset is the one that is committed.
+        """
+        assert self.tasks is not None
         if offset is not None:
             self._keeper.table.freeze(owned.queue, offset)
-        self._let_go(owned)
-        self._lost(owned.queue)
+        if not owned.abandoned:
+            owned.abandoned = True
+            self.tasks.start(self._abandon(owned), name="abandon")
+
+    async def _abandon(self, owned: OwnedQueue) -> None:
+        while owned.turn is not None:  # two members must not have it at once, however long the listener takes
+            await self._quiesce([owned], _ABANDON_WAIT_MS)
+        if self.owned.get(owned.queue) is owned:
+            self._note(owned)
+            self._let_go(owned)
+            self._lost(owned.queue)
+
+    def may_commit(self, owned: OwnedQueue) -> bool:
+        """Whether nobody else can have the queue: who lost its lock must not set back what the next owner did."""
+        return not self._uses_locks or owned.buffer.lock.held
 
     def _let_go(self, owned: OwnedQueue) -> None:
         owned.drop()
         del self.owned[owned.queue]
-        self._keeper.give_up(owned.queue)
+        if self.may_commit(owned):
+            self._keeper.give_up(owned.queue)
+        else:
+            self._keeper.table.forget(owned.queue)
         if self._uses_locks:
             owned.buffer.lock.lost()
             self._calls.unlock([owned.queue])
@@ -173,9 +195,11 @@ class QueueShare:
         granted, refused = await self._calls.lock(self.owned)
         for queue in granted:
             if owned := self.owned.get(queue):
-                if owned.buffer.lock.expired:  # too late: who knows who had it meanwhile
+                if owned.buffer.lock.held:
+                    owned.buffer.lock.granted()
+                else:  # too late: who knows who had it meanwhile
+                    owned.buffer.lock.lost()
                     self.abandon_soon(owned)
-                owned.buffer.lock.granted()
         self._calls.unlock(queue for queue in granted if queue not in self.owned)  # released meanwhile
         for queue in refused:
             if owned := self.owned.get(queue):

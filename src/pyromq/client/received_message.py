@@ -8,7 +8,7 @@ read from that piece on access. Most of them, most of the time, never are.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -42,6 +42,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     position: int
     sys_flag: int
     namespace: str = ""
+    failures_here: int = 0  # of this member alone: failures that no broker could be told of
     _properties: dict[str, str] | None = None
     _body: bytes | None = None
 
@@ -60,6 +61,11 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
             msgspec.structs.force_setattr(self, "_body", decompress(self.record[start:end], self.sys_flag))
         assert self._body is not None
         return self._body
+
+    @property
+    def packed_body(self) -> bytes:
+        """As it is stored: compressed if ``sys_flag`` says so."""
+        return self.record[slice(*self._body_range())]
 
     @property
     def properties(self) -> dict[str, str]:
@@ -120,13 +126,27 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
         return encode_offset_id(self.store_host, self.position)
 
     @property
+    def origin_message_id(self) -> str:
+        """``offset_message_id`` of the first copy: a message that comes again was stored anew each time."""
+        return self.get(names.ORIGIN_MESSAGE_ID) or self.offset_message_id
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether it comes from the group's retry topic (``stored_topic``)."""
+        return self.stored_topic.startswith(RETRY_PREFIX)
+
+    @property
     def transaction_id(self) -> str:
         return self.get(names.TRANSACTION_ID) or self.get(names.UNIQUE_KEY) or ""
 
     @property
     def delivery_attempt(self) -> int:
-        """How often it was given back before: 0 at first."""
-        return self._i32(self._store_host_end())
+        """How often it was delivered before and failed: 0 at first."""
+        return self._i32(self._store_host_end()) + self.failures_here
+
+    def after_failure(self) -> Self:
+        """The same message with one attempt more, to be tried here again."""
+        return msgspec.structs.replace(self, failures_here=self.failures_here + 1)
 
     @property
     def prepared_position(self) -> int:

@@ -21,18 +21,19 @@ _LEFT_OUT: Final = (names.PREPARED, "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_T
 
 
 def resend_properties(
-    message: Pulled, *, stored_topic: str, message_id: str, attempt: int, attempts_max: int | None, counts: bool = True
+    message: Pulled, *, stored_topic: str, message_id: str, attempts_max: int | None, delay_level: int = 0
 ) -> dict[str, str]:
     """Properties of the copy; ``stored_topic`` is the topic of the original as servers know it.
 
-    ``attempt`` is how often the message was delivered before. ``counts`` adds this failure to it; an orderly consumer,
-    whose attempts are spent already, buries without counting once more. A message that was retried before keeps the
-    topic and the id of its first copy.
+    This failure is added to those before; more than ``attempts_max`` make it a dead letter. ``delay_level`` 0 stands
+    for the level that a broker would choose. A message that was retried before keeps the topic and the id of its first
+    copy.
     """
+    attempt = message.delivery_attempt
     properties = {name: value for name, value in message.properties.items() if name not in _LEFT_OUT}
     properties.setdefault(names.RETRY_TOPIC, stored_topic)
     properties.setdefault(names.ORIGIN_MESSAGE_ID, message_id)
-    properties[ATTEMPT] = str(attempt + counts)
+    properties[ATTEMPT] = str(attempt + 1)
     properties[ATTEMPTS_MAX] = str(UNLIMITED if attempts_max is None else attempts_max)
-    properties[names.DELAY] = str(FIRST_RETRY_LEVEL + attempt)
+    properties[names.DELAY] = str(delay_level if delay_level > 0 else FIRST_RETRY_LEVEL + attempt)
     return properties

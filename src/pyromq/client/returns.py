@@ -16,13 +16,16 @@ from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.resend import ATTEMPT, ATTEMPTS_MAX, UNLIMITED, resend_properties
 from pyromq.errors import MQError
 from pyromq.model.names import DEFAULT_TOPIC, retry_topic
+from pyromq.model.queue import QueueId
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 from pyromq.wire.headers.consumer import SendBackHeader
 
 logger = logging.getLogger(__name__)
 
 INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
 _TRIES_MAX: Final = 3
+_BODY_FLAGS: Final = SysFlag.COMPRESSED | COMPRESSION_MASK
 _STORED: Final = frozenset(
     (
         ResponseCode.SUCCESS,
@@ -34,12 +37,12 @@ _STORED: Final = frozenset(
 
 
 class Returns:
-    """``attempt`` is how often a message was delivered before, as this member counts; nothing here raises MQError."""
+    """For one group; ``attempts_max`` None means no limit. Nothing here raises MQError."""
 
     def __init__(self, client: Client, calls: GroupCalls, group: str, attempts_max: int | None) -> None:
         self._client, self._calls, self._group, self._attempts_max = client, calls, group, attempts_max
 
-    async def give_back(self, message: ReceivedMessage, delay_level: int, attempt: int) -> bool:
+    async def give_back(self, message: ReceivedMessage, delay_level: int) -> bool:
         """To be delivered again, or buried when the level is below 0; False when no broker took it."""
         header = SendBackHeader(
             position=message.position,
@@ -54,54 +57,58 @@ class Returns:
             return True
         except MQError as error:
             logger.info("not sent back, sending a copy: id=%s error=%s", message.message_id, error)
-        is_dead = delay_level < 0
-        return await self._send_copy(message, attempt, attempt if is_dead else self._attempts_max, counts=True)
+        limit = message.delivery_attempt if delay_level < 0 else self._attempts_max
+        return await self._send_copy(message, limit, delay_level)
 
-    async def bury(self, message: ReceivedMessage, attempt: int) -> bool:
+    async def bury(self, message: ReceivedMessage) -> bool:
         """An orderly consumer gives a message up; False when no broker took it."""
-        return await self._send_copy(message, attempt, self._attempts_max, counts=False)
+        return await self._send_copy(message, self._attempts_max, 0)
 
-    async def _send_copy(
-        self, message: ReceivedMessage, attempt: int, attempts_max: int | None, *, counts: bool
-    ) -> bool:
+    async def _send_copy(self, message: ReceivedMessage, attempts_max: int | None, delay_level: int) -> bool:
+        """The copy counts this failure; one that has more than ``attempts_max`` then is a dead letter."""
         topic = retry_topic(self._group)
-        timeout_ms = self._client.settings.request_timeout_ms
         try:
             properties = resend_properties(
                 message,
                 stored_topic=message.stored_topic,
                 message_id=message.offset_message_id,
-                attempt=attempt,
                 attempts_max=attempts_max,
-                counts=counts,
+                delay_level=delay_level,
             )
-            attempts, limit = properties.pop(ATTEMPT), properties.pop(ATTEMPTS_MAX)
-            letter = Letter(
-                code=SEND,
-                topic=topic,
-                body=message.body,
-                properties=system_text(properties.items()),
-                unique_ids="",
-                born_ms=self._client.clock.now_ms(),
-                deadline_ms=0,
-                flag=message.flag,
-            )
-            route = await self._client.routes.get(topic, timeout_ms=timeout_ms)
+            counts = {"j": properties.pop(ATTEMPT), "l": properties.pop(ATTEMPTS_MAX)}
+            letter = self._letter(topic, message, system_text(properties.items()))
+            route = await self._client.routes.get(topic, timeout_ms=self._client.settings.request_timeout_ms)
             queues = route.publishable_queues(topic)
         except MQError as error:
             logger.warning("failed message kept here: id=%s error=%s", message.message_id, error)
             return False
         self._client.rng.shuffle(queues)
         for queue in queues[:_TRIES_MAX]:
-            fields = header_fields(letter, queue, INNER_PRODUCER, DEFAULT_TOPIC, "1")
-            fields["j"], fields["l"] = attempts, limit
             try:
-                link = self._client.master_link(queue.broker)
-                signed = self._client.signer.signed(fields, letter.body)
-                answer = await link.request(SEND, signed, letter.body, timeout_ms=SEND_BACK_MS)
-                if answer.code in _STORED:
-                    return True
-                raise error_of(answer)
+                await self._send(letter, queue, counts)
+                return True
             except MQError as error:
                 logger.warning("copy not taken: id=%s broker=%s error=%s", message.message_id, queue.broker, error)
         return False
+
+    def _letter(self, topic: str, message: ReceivedMessage, properties: str) -> Letter:
+        """The body travels as it was stored: unpacked it might be larger than a broker takes."""
+        return Letter(
+            code=SEND,
+            topic=topic,
+            body=message.packed_body,
+            properties=properties,
+            unique_ids="",
+            born_ms=self._client.clock.now_ms(),
+            deadline_ms=0,
+            flag=message.flag,
+            sys_flag=message.sys_flag & _BODY_FLAGS,
+        )
+
+    async def _send(self, letter: Letter, queue: QueueId, counts: dict[str, str]) -> None:
+        fields = {**header_fields(letter, queue, INNER_PRODUCER, DEFAULT_TOPIC, "1"), **counts}
+        link = self._client.master_link(queue.broker)
+        signed = self._client.signer.signed(fields, letter.body)
+        answer = await link.request(SEND, signed, letter.body, timeout_ms=SEND_BACK_MS)
+        if answer.code not in _STORED:
+            raise error_of(answer)

@@ -4,7 +4,7 @@ A role tells the client what belongs into heartbeats and which topics' routes to
 ask of its group:
 
     code  method of the role                         of
-    39    check_transaction(message, header, link)   the producer whose group is the message's PGROUP
+    39    check_transaction(message, header, link)   producers of the message's PGROUP, until one says that it answers
     326   reply_arrived(message)                     every producer, until one says that it waited for it
     40    members_changed()                          the consumer of that group
     220   reset_offsets(header, offsets)             the consumer of that group
@@ -54,8 +54,9 @@ class ProducerRole(Role):
 
     def check_transaction(
         self, message: ReceivedMessage, header: CheckTransactionHeader, connection: Connection
-    ) -> None:
-        """A broker asks how a transaction ended; the answer is an END_TRANSACTION request to it."""
+    ) -> bool:
+        """A broker asks how a transaction ended; the answer is an END_TRANSACTION request. False: none will come."""
+        return False
 
     def reply_arrived(self, message: ReceivedMessage) -> bool:
         """A reply to a request; False if it was not asked here."""

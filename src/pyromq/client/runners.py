@@ -7,6 +7,7 @@ Both are called on the loop only.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -53,13 +54,21 @@ class CoroutineRunner:
 
     async def _work(self) -> None:
         self._is_coming = False
+        try:
+            await self._consume()
+        finally:
+            self._listener.runs.pop(_this_task(), None)
+
+    async def _consume(self) -> None:
         function, takes_one = self._listener.function, self._listener.takes_one
         over, clock = self._over, time.perf_counter
+        runs, me = self._listener.runs, _this_task()
         began = turn_began = clock()
         while (work := self._next_batch()) is not None:
             owned, batch = work
             if not self._is_coming:
                 self.wake()
+            runs[me] = batch
             result: Any = None
             failure: Exception | None = None
             try:
@@ -130,8 +139,15 @@ class ThreadRunner:
     def _work(self) -> None:
         """On a thread of the pool."""
         self._is_coming = False  # first: whoever still sees True has added its work already
+        ident = threading.get_ident()
+        try:
+            self._consume(ident)
+        finally:
+            self._listener.runs.pop(ident, None)
+
+    def _consume(self, ident: int) -> None:
         function, takes_one = self._listener.function, self._listener.takes_one
-        ready, clock = self._ready, time.perf_counter
+        ready, runs, clock = self._ready, self._listener.runs, time.perf_counter
         while ready:
             try:
                 owned, batch = ready.popleft()
@@ -139,6 +155,7 @@ class ThreadRunner:
                 return
             if ready:
                 self._call_thread()
+            runs[ident] = batch
             began, result, failure = clock(), None, None
             try:
                 result = function(batch[0] if takes_one else batch)
@@ -172,3 +189,9 @@ class ThreadRunner:
                 async with asyncio.timeout(timeout_ms / 1000):
                     await self._idle.wait()
         return not self._busy
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None, "coroutines are run by tasks"
+    return task

@@ -3,30 +3,34 @@
 Everything comes in as plain values, taken on the loop; the answer is RocketMQ's ConsumerRunningInfo, word for word (its
 ``droped`` too). Java's ``jstack`` becomes a text with the stacks of all threads and tasks. Options are shown as they
 are handed in, so credentials must not be among them.
+
+What RocketMQ has no field for stands among the properties, where its tools show it and pass on:
+
+    pyromq.head.<topic>@<broker>@<queue>   JSON: the message that holds up the offset of a queue (``HeadOfLine``)
+    pyromq.flow.<rule>                     how often flow control held a pull back by that rule (``Hold``)
+
+``heads_of_line`` and ``flow_counts`` read them from an answer.
 """
 
 from __future__ import annotations
 
-import asyncio
-import io
-import sys
-import threading
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Final
 
 import msgspec
 
-from pyromq.client.queue_buffer import BufferState
+from pyromq.client.buffer_state import BufferState, Head, Stage
+from pyromq.client.flow_control import Hold
+from pyromq.client.received_message import ReceivedMessage
+from pyromq.errors import RemoteProtocolError
 from pyromq.model.queue import QueueId
 from pyromq.wire import java_json
 from pyromq.wire.heartbeat import ConsumeType, Subscription
 
 MIB: Final = 1 << 20
-STACK_DEPTH_MAX: Final = 64
-TASKS_MAX: Final = 1_000
+_HEAD_PREFIX: Final = "pyromq.head."
+_FLOW_PREFIX: Final = "pyromq.flow."
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -65,6 +69,22 @@ class TopicRates(msgspec.Struct, frozen=True, kw_only=True):
     consume_failed_messages: int = msgspec.field(name="consumeFailedMsgs", default=0)
 
 
+class HeadOfLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The first unfinished message of a queue: nothing behind it is committed before it is finished."""
+
+    topic: str  # of the queue, so a retry topic for messages that come again
+    broker_name: str
+    queue_id: int
+    offset: int
+    message_id: str
+    keys: tuple[str, ...] = ()
+    age_ms: int = 0  # since a broker stored it
+    attempt: int = 0  # failed deliveries before this one
+    stage: Stage = Stage.WAITING
+    since_ms: int = 0  # when its listener began, by the wall clock; 0 when none has it
+    stack: str | None = None  # where that listener is
+
+
 @dataclass(frozen=True, slots=True)
 class RunningInfo:
     """The whole answer, before it is written."""
@@ -81,6 +101,8 @@ class RunningInfo:
     rates: Mapping[str, TopicRates] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     user_info: Mapping[str, str] = field(default_factory=dict)
+    heads: Iterable[HeadOfLine] = ()
+    flow: Mapping[Hold, int] = field(default_factory=dict)
     stacks: str | None = None
 
 
@@ -88,6 +110,8 @@ def encode_running_info(info: RunningInfo) -> bytes:
     """The body of the answer, as Java writes it."""
     properties = {
         **info.options,
+        **{f"{_FLOW_PREFIX}{reason.name}": str(count) for reason, count in info.flow.items()},
+        **{_head_name(head): msgspec.json.encode(head).decode() for head in info.heads},
         "PROP_NAMESERVER_ADDR": info.name_servers,
         "PROP_CONSUME_TYPE": info.consume_type.name,
         "PROP_CONSUMEORDERLY": "true" if info.orderly else "false",
@@ -142,27 +166,64 @@ def queue_info(
     )
 
 
-def dump_stacks(loop: asyncio.AbstractEventLoop | None = None) -> str:
-    """Where every thread is, and every task of a loop; call it on the loop's thread.
+def head_of_line(
+    queue: QueueId,
+    head: Head[ReceivedMessage],
+    *,
+    now_ms: int,
+    wall_minus_monotonic_ms: int,
+    stack: str | None,
+) -> HeadOfLine:
+    """The first message of a buffer, in words for an operator."""
+    message = head.message
+    return HeadOfLine(
+        topic=queue.topic,
+        broker_name=queue.broker,
+        queue_id=queue.number,
+        offset=message.offset,
+        message_id=message.message_id,
+        keys=message.keys,
+        age_ms=max(0, now_ms - message.stored_ms),
+        attempt=message.delivery_attempt,
+        stage=head.stage,
+        since_ms=head.taken_ms + wall_minus_monotonic_ms if head.stage is Stage.CONSUMING else 0,
+        stack=stack,
+    )
 
-    The text is for people: a name and a state per thread, then its calls, the innermost last.
+
+def _head_name(head: HeadOfLine) -> str:
+    return f"{_HEAD_PREFIX}{head.topic}@{head.broker_name}@{head.queue_id}"
+
+
+# --- reading an answer ---------------------------------------------------------------------------------------------
+
+
+def heads_of_line(body: bytes) -> list[HeadOfLine]:
+    """Which messages hold up a consumer, longest-running listener first; none for clients that do not tell.
+
+    Raises RemoteProtocolError for a body that is no running info.
     """
-    threads = {thread.ident: thread for thread in threading.enumerate()}
-    parts = [_thread_text(threads.get(ident), ident, frame) for ident, frame in sys._current_frames().items()]
-    tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name()) if loop else []
-    parts += [_task_text(task) for task in tasks[:TASKS_MAX]]
-    if len(tasks) > TASKS_MAX:
-        parts.append(f"… {len(tasks) - TASKS_MAX} more tasks\n")
-    return "\n".join(parts)
+    found = [_read_head(text) for name, text in _properties(body).items() if name.startswith(_HEAD_PREFIX)]
+    return sorted(found, key=lambda head: (head.since_ms or 1 << 62, head.topic, head.broker_name, head.queue_id))
 
 
-def _thread_text(thread: threading.Thread | None, ident: int, frame: FrameType) -> str:
-    name, kind = (thread.name, " daemon" if thread.daemon else "") if thread else ("unknown", "")
-    stack = traceback.format_stack(frame)[-STACK_DEPTH_MAX:]
-    return f'thread "{name}" id={ident}{kind}\n' + "".join(stack)
+def flow_counts(body: bytes) -> dict[Hold, int]:
+    """How often each rule of flow control applied; empty for clients that do not tell. Raises RemoteProtocolError."""
+    told, rules = _properties(body), Hold.__members__
+    names = {name.removeprefix(_FLOW_PREFIX): text for name, text in told.items() if name.startswith(_FLOW_PREFIX)}
+    return {rules[name]: int(text) for name, text in names.items() if name in rules and text.isdecimal()}
 
 
-def _task_text(task: asyncio.Task[object]) -> str:
-    text = io.StringIO()
-    task.print_stack(limit=STACK_DEPTH_MAX, file=text)
-    return f'task "{task.get_name()}"\n{text.getvalue()}'
+def _read_head(text: str) -> HeadOfLine:
+    try:
+        return msgspec.json.decode(text, type=HeadOfLine)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"the head of a queue cannot be read: {error}") from error
+
+
+def _properties(body: bytes) -> dict[str, str]:
+    found = java_json.parse(body)
+    properties = found.get("properties", {}) if isinstance(found, dict) else None
+    if not isinstance(properties, dict) or not all(isinstance(text, str) for text in properties.values()):
+        raise RemoteProtocolError("a running info without a table of properties")
+    return properties

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Final
 
 from pyromq.errors import ConfigError
 from pyromq.model.names import DEFAULT_TOPIC, validate_group, validate_topic
-from pyromq.net import Address, Backoff, ConnectionSettings
+from pyromq.net import Backoff, ConnectionSettings, TlsSettings
+from pyromq.net.nameserver_list import check_nameservers, parse_nameservers
 from pyromq.wire.flags import SysFlag
 
 NAMESERVER_VARIABLES: Final = ("PYROMQ_NAMESERVER", "NAMESRV_ADDR")
@@ -38,33 +38,12 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsSettings:
-    """TLS to name servers and brokers; the system's authorities unless ``ca_file`` names others."""
-
-    ca_file: Path | None = None
-    certificate_file: Path | None = None  # ours, where servers ask for one
-    key_file: Path | None = None
-    verify: bool = True  # False: encrypted, but with whomever
-    hostname: str = ""  # what the servers' certificates say; the host we connect to when empty
-
-    def context(self) -> ssl.SSLContext:
-        """Raises ConfigError."""
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.certificate_file:
-                context.load_cert_chain(self.certificate_file, self.key_file)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"certificates cannot be used: {error}") from error
-        if not self.verify:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return context
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """What all clients share. ``nameservers`` may be given as text (``a:9876;b:9876``) or as several texts.
 
-    Without them the environment decides (PYROMQ_NAMESERVER, then NAMESRV_ADDR), and then 127.0.0.1:9876.
+    Without them the environment decides (PYROMQ_NAMESERVER, then NAMESRV_ADDR), and then 127.0.0.1:9876. A URL such as
+    ``http://host:8080/rocketmq/nsaddr`` is asked for the addresses, again and again. ``tls``: True or TlsSettings for
+    TLS, False for none; without it the environment decides (PYROMQ_TLS, PYROMQ_TLS_CA, …).
     Raises ConfigError for what cannot work.
     """
 
@@ -80,13 +59,15 @@ class ClientSettings:
     close_timeout_ms: int = 3_000
     backoff: Backoff = field(default_factory=lambda: Backoff(first_ms=100, ceiling_ms=3_000))
     credentials: Credentials | None = None
-    tls: TlsSettings | None = None
+    tls: TlsSettings | bool | None = None
     connection: ConnectionSettings = field(default_factory=ConnectionSettings)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nameservers", parse_nameservers(self.nameservers) or nameservers_from(os.environ))
-        for address in self.nameservers:
-            Address.parse(address)
+        check_nameservers(tuple(self.nameservers))
+        if not isinstance(self.tls, TlsSettings):
+            chosen = tls_from(os.environ) if self.tls is None else TlsSettings() if self.tls else None
+            object.__setattr__(self, "tls", chosen or False)
         for name in ("request_timeout_ms", "connect_timeout_ms", "route_poll_ms", "heartbeat_ms", "close_timeout_ms"):
             _require(getattr(self, name) > 0, f"{name} must be positive")
         for part in (self.instance_name, self.unit_name):
@@ -94,6 +75,11 @@ class ClientSettings:
         if self.namespace:
             validate_topic(self.namespace)
             _require("%" not in self.namespace, f"namespace {self.namespace!r}: % separates it from names")
+
+    @property
+    def tls_settings(self) -> TlsSettings | None:
+        """What ``tls`` came to mean."""
+        return self.tls if isinstance(self.tls, TlsSettings) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,17 +109,36 @@ class ProducerSettings:
             _require(getattr(self, name) >= 0, f"{name} must not be negative")
 
 
-def parse_nameservers(given: str | Iterable[str]) -> tuple[str, ...]:
-    """``a:9876;b:9876``, or several such texts, as addresses."""
-    texts = [given] if isinstance(given, str) else given
-    return tuple(address.strip() for text in texts for address in text.split(";") if address.strip())
-
-
 def nameservers_from(environment: Mapping[str, str]) -> tuple[str, ...]:
     for variable in NAMESERVER_VARIABLES:
         if found := parse_nameservers(environment.get(variable, "")):
             return found
     return (DEFAULT_NAMESERVER,)
+
+
+def tls_from(environment: Mapping[str, str]) -> TlsSettings | None:
+    """TLS if PYROMQ_TLS says so, or if PYROMQ_TLS_CA or PYROMQ_TLS_CERTIFICATE names a file. Raises ConfigError."""
+    files = {name: environment.get(f"PYROMQ_TLS_{name}", "") for name in ("CA", "CERTIFICATE", "KEY")}
+    if not _switch(environment, "PYROMQ_TLS", default=bool(files["CA"] or files["CERTIFICATE"])):
+        return None
+    return TlsSettings(
+        ca_file=_path(files["CA"]),
+        certificate_file=_path(files["CERTIFICATE"]),
+        key_file=_path(files["KEY"]),
+        verify=_switch(environment, "PYROMQ_TLS_VERIFY", default=True),
+        check_hostname=_switch(environment, "PYROMQ_TLS_CHECK_HOSTNAME", default=True),
+        hostname=environment.get("PYROMQ_TLS_HOSTNAME", ""),
+    )
+
+
+def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = environment.get(name, "").strip().lower()
+    _require(text in ("", "1", "true", "0", "false"), f"{name}={text}: write true or false")
+    return text in ("1", "true") if text else default
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
 
 
 def _require(holds: bool, text: str) -> None:

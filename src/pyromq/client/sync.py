@@ -41,12 +41,13 @@ class Inner(Protocol):
 
 
 InnerT = TypeVar("InnerT", bound=Inner)
+InnerT_co = TypeVar("InnerT_co", bound=Inner, covariant=True)  # a method of a base class is one of the class itself
 
 
-class Face(Generic[InnerT]):
+class Face(Generic[InnerT_co]):
     """A sync client: its asyncio client, and the thread whose loop that lives on. ``with``, or open() and close()."""
 
-    def __init__(self, inner: InnerT) -> None:
+    def __init__(self, inner: InnerT_co) -> None:
         self.inner = inner  # touch it on the loop's thread only
         self._thread: LoopThread | None = None
         self._pid = os.getpid()
@@ -135,6 +136,7 @@ class Producer(Face[aio_producer.Producer]):
         client: Client | None = None,
         hooks: Sequence[SendHook] = (),
         latency_table: LatencyTable = TABLE_5,
+        trace: bool | str = False,
     ) -> None:
         inner = aio_producer.Producer(
             nameservers,
@@ -144,6 +146,7 @@ class Producer(Face[aio_producer.Producer]):
             client=client.inner if client else None,
             hooks=hooks,
             latency_table=latency_table,
+            trace=trace,
         )
         super().__init__(inner)
 
@@ -252,14 +255,34 @@ class Admin(Face[aio_admin.Admin]):
     groups = blocking(aio_admin.Admin.groups)
     create_group = blocking(aio_admin.Admin.create_group)
     delete_group = blocking(aio_admin.Admin.delete_group)
+    require_group = blocking(aio_admin.Admin.require_group)
     group_config = blocking(aio_admin.Admin.group_config)
     group_connections = blocking(aio_admin.Admin.group_connections)
     producer_connections = blocking(aio_admin.Admin.producer_connections)
+    client_states = blocking(aio_admin.Admin.client_states)
+    group_heads = blocking(aio_admin.Admin.group_heads)
+    plan_park = blocking(aio_admin.Admin.plan_park)
+    park = blocking(aio_admin.Admin.park)
     lag = blocking(aio_admin.Admin.lag)
+    committed = blocking(aio_admin.Admin.committed)
+    queue_range = blocking(aio_admin.Admin.queue_range)
     reset_offset = blocking(aio_admin.Admin.reset_offset)
+    plan_reset = blocking(aio_admin.Admin.plan_reset)
+    carry_out = blocking(aio_admin.Admin.carry_out)
     offset_at = blocking(aio_admin.Admin.offset_at)
     message = blocking(aio_admin.Admin.message)
     message_by_offset_id = blocking(aio_admin.Admin.message_by_offset_id)
     message_by_unique_key = blocking(aio_admin.Admin.message_by_unique_key)
     messages_by_key = blocking(aio_admin.Admin.messages_by_key)
     message_at = blocking(aio_admin.Admin.message_at)
+    read = blocking(aio_admin.Admin.read)
+    newest = blocking(aio_admin.Admin.newest)
+    trace = blocking(aio_admin.Admin.trace)
+    explain = blocking(aio_admin.Admin.explain)
+    dead_letters = blocking(aio_admin.Admin.dead_letters)
+    redrive = blocking(aio_admin.Admin.redrive)
+    delayed = blocking(aio_admin.Admin.delayed)
+    recall = blocking(aio_admin.Admin.recall)
+    cancel_delayed = blocking(aio_admin.Admin.cancel_delayed)
+    open_transactions = blocking(aio_admin.Admin.open_transactions)
+    examine = blocking(aio_admin.Admin.examine)

@@ -10,16 +10,19 @@ Listeners are functions here and run on threads of their own, so a slow one hold
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pyromq.client import pull_consumer as aio_pull
 from pyromq.client import push_consumer as aio_push
 from pyromq.client.consume_stats import Totals
 from pyromq.client.consumer_settings import PullConsumerSettings, PushConsumerSettings, require
+from pyromq.client.flow_control import Hold
 from pyromq.client.group_member import GroupMember
+from pyromq.client.hooks import ConsumeHook
 from pyromq.client.listeners import BatchListener, MessageListener, is_coroutine_function
 from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.running_info import HeadOfLine
 from pyromq.client.settings import ClientSettings
 from pyromq.client.sync import Client, Face, blocking
 from pyromq.model.queue import QueueId
@@ -67,6 +70,8 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
         settings: PushConsumerSettings | None = None,
         client_settings: ClientSettings | None = None,
         client: Client | None = None,
+        hooks: Sequence[ConsumeHook] = (),
+        trace: bool | str = False,
     ) -> None:
         for given in (listener, batch_listener):
             text = "listeners of this consumer are functions; pyromq.aio.PushConsumer runs coroutines"
@@ -79,6 +84,8 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
             settings=settings,
             client_settings=client_settings,
             client=client.inner if client else None,
+            hooks=hooks,
+            trace=trace,
         )
         super().__init__(inner)
 
@@ -86,6 +93,25 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
     def counts(self) -> Totals:
         """What was pulled, consumed and failed since the consumer was made."""
         return self._on_loop(lambda: self.inner.counts)
+
+    @property
+    def flow_counts(self) -> Mapping[Hold, int]:
+        """How often each rule of flow control held a pull back since the consumer was made."""
+        return self._on_loop(lambda: self.inner.flow_counts)
+
+    @property
+    def heads(self) -> list[HeadOfLine]:
+        """For each of our queues with messages the one that holds up its offset, and what its listener does."""
+        return self._on_loop(lambda: self.inner.heads)
+
+    @property
+    def consume_timeout_ms(self) -> int:
+        """How long a listener may take before its message is given back; a change counts for those that run, too."""
+        return self._on_loop(lambda: self.inner.consume_timeout_ms)
+
+    @consume_timeout_ms.setter
+    def consume_timeout_ms(self, timeout_ms: int) -> None:
+        self._on_loop(lambda: setattr(self.inner, "consume_timeout_ms", timeout_ms))
 
     def pause(self, queues: Iterable[QueueId] | None = None) -> None:
         """No listener is called any more, for all queues or for some of ours; those that run go on."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,9 @@ class FakeMessage:
     delivery_attempt: int = 0
     tags: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def after_failure(self) -> Self:
+        return replace(self, delivery_attempt=self.delivery_attempt + 1)
 
 
 def messages(*offsets: int) -> list[FakeMessage]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,20 +15,22 @@ import pytest
 from pyromq.client.brokers import Brokers
 from pyromq.client.callbacks import Callbacks, reply_message
 from pyromq.client.errors import NameServersUnreachableError, TopicNotFoundError
-from pyromq.client.identity import MessageIds, client_id, month_of, own_ip
+from pyromq.client.identity import MessageIds, client_id, month_of
 from pyromq.client.nameservers import NameServers
 from pyromq.client.namespaces import unwrap, wrap
 from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.replies import Replies
 from pyromq.client.roles import ConsumerRole, ProducerRole, Role, heartbeat_of
 from pyromq.client.routes import Routes
-from pyromq.client.settings import ClientSettings, Credentials, ProducerSettings, nameservers_from
+from pyromq.client.settings import ClientSettings, Credentials, ProducerSettings, nameservers_from, tls_from
 from pyromq.client.signing import Signer
 from pyromq.client.tasks import TaskOwner
 from pyromq.errors import ClientClosedError, ConfigError, ConnectFailedError, MQError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
-from pyromq.net import Address
+from pyromq.net import Address, TlsSettings
+from pyromq.net.nameserver_list import REFRESH_MS, NameServerList
+from pyromq.net.own_ip import own_ip
 from pyromq.testing import ManualClock
 from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode as Code
@@ -68,6 +72,8 @@ def test_name_servers_come_as_text_or_several_or_from_the_environment(monkeypatc
     [
         {"nameservers": "nowhere"},
         {"nameservers": "a:99999"},
+        {"nameservers": "ftp://a/b"},
+        {"nameservers": "a:1;http://b"},
         {"instance_name": "a@b"},
         {"heartbeat_ms": 0},
         {"namespace": "a%b"},
@@ -76,6 +82,28 @@ def test_name_servers_come_as_text_or_several_or_from_the_environment(monkeypatc
 def test_settings_that_cannot_work_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         ClientSettings(**fields)
+
+
+def test_tls_comes_from_the_settings_or_else_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tls_from({}) is None and tls_from({"PYROMQ_TLS": "1"}) == TlsSettings()
+    files = {"PYROMQ_TLS_CA": "ca.pem", "PYROMQ_TLS_CERTIFICATE": "c.pem", "PYROMQ_TLS_KEY": "k.pem"}
+    switches = {"PYROMQ_TLS_CHECK_HOSTNAME": "false", "PYROMQ_TLS_HOSTNAME": "mq.example", "PYROMQ_TLS_VERIFY": "true"}
+    assert tls_from(files | switches) == TlsSettings(
+        ca_file=Path("ca.pem"),
+        certificate_file=Path("c.pem"),
+        key_file=Path("k.pem"),
+        check_hostname=False,
+        hostname="mq.example",
+    )
+    assert tls_from({**files, "PYROMQ_TLS": "false"}) is None
+    with pytest.raises(ConfigError, match="PYROMQ_TLS=on: write true or false"):
+        tls_from({"PYROMQ_TLS": "on"})
+    assert ClientSettings().tls_settings is None
+    monkeypatch.setenv("PYROMQ_TLS_CA", "ca.pem")
+    assert ClientSettings().tls_settings == TlsSettings(ca_file=Path("ca.pem"))
+    assert ClientSettings(tls=True).tls_settings == TlsSettings()
+    without = ClientSettings(tls=False)
+    assert without.tls_settings is None and replace(without, nameservers="a:1").tls_settings is None
 
 
 def test_producer_settings_that_cannot_work_are_refused() -> None:
@@ -119,7 +147,7 @@ def test_namespaces_are_put_on_and_taken_off(name: str, wrapped: str) -> None:
 def test_a_client_id_names_address_instance_and_unit() -> None:
     assert client_id("10.0.0.1", "7#9") == "10.0.0.1@7#9"
     assert client_id("10.0.0.1", "7#9", "u") == "10.0.0.1@7#9@u"
-    assert own_ip(["127.0.0.1:9876"]) == "127.0.0.1"
+    assert own_ip(["nowhere.example", "127.0.0.1"]) == "127.0.0.1"
 
 
 def test_message_ids_are_distinct_and_restart_their_time_with_the_month() -> None:
@@ -366,6 +394,10 @@ class FakeLink:
     def __init__(self, address: str, *, fails: bool = False) -> None:
         self.address, self.fails, self.asked = Address.parse(address), fails, 0
         self.timeouts: list[int] = []
+        self.is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
 
     async def request(self, code: int, header: Any, body: bytes, *, timeout_ms: int) -> Received[Any]:
         self.asked += 1
@@ -375,10 +407,22 @@ class FakeLink:
         return Received(0, {}, body=encode_route(route(a="1:1"), strict=True))
 
 
+class Unshuffled(Random):
+    def sample(self, population: Any, k: int, **options: Any) -> list[Any]:  # type: ignore[override]
+        return list(population)[:k]
+
+
+def nameservers_of(links: list[FakeLink], known: NameServerList | None = None) -> NameServers:
+    clock = ManualClock()
+    known = known or NameServerList([str(link.address) for link in links], clock=clock)
+    by_address = {str(link.address): link for link in links}
+    return NameServers(known, lambda text: by_address[text], Signer(None), clock, Unshuffled())  # type: ignore[arg-type, return-value]
+
+
 def test_the_next_name_server_is_asked_when_one_fails_and_kept_from_then_on() -> None:
     async def main() -> None:
         links = [FakeLink("a:1", fails=True), FakeLink("b:2"), FakeLink("c:3")]
-        servers = NameServers(links, Signer(None), ManualClock())  # type: ignore[arg-type]
+        servers = nameservers_of(links)
         for _ in range(3):
             assert (await servers.route("t", timeout_ms=3_000)).broker_datas
         assert [link.asked for link in links] == [1, 3, 0]
@@ -388,6 +432,58 @@ def test_the_next_name_server_is_asked_when_one_fails_and_kept_from_then_on() ->
         with pytest.raises(NameServersUnreachableError) as caught:
             await servers.route("t", timeout_ms=3_000)
         assert [address for address, _ in caught.value.failures] == ["b:2", "c:3", "a:1"]
+
+    asyncio.run(main())
+
+
+def test_a_changed_list_of_name_servers_is_used_by_the_client_that_runs() -> None:
+    async def main() -> None:
+        clock, answers = ManualClock(), ["a:1;b:2", "b:2;c:3"]
+
+        async def fetch(url: str) -> str:
+            if not answers:
+                raise ConnectFailedError("down", peer=url)
+            return answers.pop(0)
+
+        links = [FakeLink("a:1"), FakeLink("b:2"), FakeLink("c:3", fails=True)]
+        servers = nameservers_of(links, NameServerList(["http://list.example"], clock=clock, fetch=fetch))
+        assert servers.links == ()
+        assert (await servers.route("t", timeout_ms=3_000)).broker_datas, "the list is asked for when it is needed"
+        assert [link.asked for link in links] == [1, 0, 0]
+        clock.advance_ms(REFRESH_MS)
+        await servers.refresh()
+        assert [str(link.address) for link in servers.links] == ["b:2", "c:3"]
+        assert servers.links[0] is links[1] and [link.is_closed for link in links] == [True, False, False]  # type: ignore[comparison-overlap]
+        links[1].fails = True
+        with pytest.raises(NameServersUnreachableError) as caught:
+            await servers.route("t", timeout_ms=3_000)
+        assert [address for address, _ in caught.value.failures] == ["b:2", "c:3"]
+
+        nobody = nameservers_of([], NameServerList(["http://list.example"], clock=clock, fetch=fetch))
+        with pytest.raises(NameServersUnreachableError, match=r"http://list\.example:8080/rocketmq/nsaddr: down"):
+            await nobody.route("t", timeout_ms=3_000)
+
+    asyncio.run(main())
+
+
+def test_a_name_server_that_leaves_the_list_while_it_is_asked_is_no_failure() -> None:
+    async def main() -> None:
+        clock, answers = ManualClock(), ["a:1", "b:2"]
+
+        async def fetch(url: str) -> str:
+            return answers.pop(0)
+
+        leaving, staying = FakeLink("a:1"), FakeLink("b:2")
+        servers = nameservers_of([leaving, staying], NameServerList(["http://l"], clock=clock, fetch=fetch))
+
+        async def end(*_: Any, **__: Any) -> Received[Any]:
+            clock.advance_ms(REFRESH_MS)
+            await servers.refresh()
+            raise ClientClosedError("the link to a:1 was closed")
+
+        leaving.request = end  # type: ignore[method-assign]
+        assert (await servers.route("t", timeout_ms=3_000)).broker_datas
+        assert staying.asked == 1
 
     asyncio.run(main())
 

@@ -90,7 +90,7 @@ def test_failures_in_a_row_use_up_the_attempts_that_only_the_buffer_counts() -> 
     buffer.add(messages(5))
     steps = []
     for _ in range(3):
-        outcome = decide_orderly(buffer.take(1), SUSPEND, attempts_max=2, attempt_of=buffer.delivery_attempt)
+        outcome = decide_orderly(buffer.take(1), SUSPEND, attempts_max=2)
         steps.append(outcome.step)
         buffer.put_back(outcome.put_back)
     assert steps == [Step.PUT_BACK, Step.PUT_BACK, Step.COMMIT]

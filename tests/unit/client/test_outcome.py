@@ -11,11 +11,10 @@ from pyromq.client.outcome import (
     ConsumeStatus,
     ListenerResult,
     Outcome,
-    ReturnKind,
     SendBack,
     attempts_max,
     decide,
-    return_kind,
+    rung,
 )
 from pyromq.client.resend import resend_properties
 from pyromq.wire.heartbeat import MessageModel
@@ -53,19 +52,11 @@ def test_messages_behind_the_last_success_are_sent_back(
 def test_broadcasting_drops_what_failed() -> None:
     outcome = decide(BATCH, BatchResult(ack_index=0), model=MessageModel.BROADCASTING)
     assert outcome == Outcome(finished=BATCH[:1], dropped=BATCH[1:])
-    assert offsets_of(outcome.settled([]).finished) == [0, 1, 2]
 
 
 def test_a_level_below_zero_makes_a_dead_letter() -> None:
     assert SendBack(BATCH[0], -1).is_dead
     assert not SendBack(BATCH[0], 0).is_dead
-
-
-def test_what_the_broker_did_not_take_is_tried_here_again_after_five_seconds() -> None:
-    settled = decide(BATCH, BatchResult(ack_index=0)).settled(not_sent={2})
-    assert offsets_of(settled.finished) == [0, 1]
-    assert offsets_of(settled.put_back) == [2]
-    assert settled.put_back_in_ms == 5_000
 
 
 @given(
@@ -79,36 +70,12 @@ def test_what_the_broker_did_not_take_is_tried_here_again_after_five_seconds() -
     | st.sampled_from([None, SUCCESS, RETRY]),
     st.integers(1, 32),
     st.sampled_from(MessageModel),
-    st.sets(st.integers(0, 32)),
 )
 @settings(max_examples=200, derandomize=True, deadline=None)
-def test_every_message_has_exactly_one_fate(
-    result: ListenerResult, count: int, model: MessageModel, not_sent: set[int]
-) -> None:
+def test_every_message_has_exactly_one_fate(result: ListenerResult, count: int, model: MessageModel) -> None:
     outcome = decide(messages(*range(count)), result, model=model)
     fates = [*outcome.finished, *outcome.dropped, *(item.message for item in outcome.send_back)]
     assert sorted(offsets_of(fates)) == list(range(count))
-    settled = outcome.settled(not_sent)
-    assert sorted(offsets_of([*settled.finished, *settled.put_back])) == list(range(count))
-    assert {message.offset for message in settled.put_back} <= not_sent
-
-
-@pytest.mark.parametrize(
-    ("result", "raised", "spent_ms", "kind"),
-    [
-        (SUCCESS, False, 5, ReturnKind.SUCCESS),
-        (RETRY, False, 5, ReturnKind.FAILED),
-        (BatchResult(RETRY), False, 5, ReturnKind.FAILED),
-        (BatchResult(ack_index=0), False, 5, ReturnKind.SUCCESS),
-        (SUCCESS, False, 1_000, ReturnKind.TIME_OUT),
-        (None, False, 1_000, ReturnKind.RETURN_NULL),
-        (None, True, 5, ReturnKind.EXCEPTION),
-    ],
-)
-def test_the_end_of_a_listener_has_a_kind(
-    result: ListenerResult, raised: bool, spent_ms: int, kind: ReturnKind
-) -> None:
-    assert return_kind(result, raised=raised, spent_ms=spent_ms, timeout_ms=1_000) is kind
 
 
 def test_the_default_limit_of_attempts_is_sixteen_or_none_in_order() -> None:
@@ -118,8 +85,9 @@ def test_the_default_limit_of_attempts_is_sixteen_or_none_in_order() -> None:
 
 
 def test_a_copy_for_the_retry_topic_tells_where_it_comes_from() -> None:
-    message = FakeMessage(1, properties={"KEYS": "k", "TRAN_MSG": "true", "MAX_OFFSET": "9"})
-    found = resend_properties(message, stored_topic="orders", message_id="ID", attempt=2, attempts_max=16)
+    properties = {"KEYS": "k", "TRAN_MSG": "true", "MAX_OFFSET": "9"}
+    message = FakeMessage(1, delivery_attempt=2, properties=properties)
+    found = resend_properties(message, stored_topic="orders", message_id="ID", attempts_max=16)
     assert found == {
         "KEYS": "k",
         "RETRY_TOPIC": "orders",
@@ -131,9 +99,29 @@ def test_a_copy_for_the_retry_topic_tells_where_it_comes_from() -> None:
 
 
 def test_a_copy_of_a_retried_message_keeps_topic_and_id_of_the_first() -> None:
-    message = FakeMessage(1, properties={"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "FIRST"})
-    found = resend_properties(
-        message, stored_topic="%RETRY%g", message_id="ID", attempt=16, attempts_max=None, counts=False
-    )
+    properties = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "FIRST"}
+    message = FakeMessage(1, delivery_attempt=16, properties=properties)
+    found = resend_properties(message, stored_topic="%RETRY%g", message_id="ID", attempts_max=None)
     assert (found["RETRY_TOPIC"], found["ORIGIN_MESSAGE_ID"]) == ("orders", "FIRST")
-    assert (found["RECONSUME_TIME"], found["MAX_RECONSUME_TIMES"], found["DELAY"]) == ("16", "2147483647", "19")
+    assert (found["RECONSUME_TIME"], found["MAX_RECONSUME_TIMES"], found["DELAY"]) == ("17", "2147483647", "19")
+
+
+def test_a_copy_waits_as_long_as_the_listener_chose() -> None:
+    message = FakeMessage(1, delivery_attempt=2)
+    found = resend_properties(message, stored_topic="orders", message_id="ID", attempts_max=16, delay_level=9)
+    assert found["DELAY"] == "9"
+
+
+@pytest.mark.parametrize(("failures", "level"), [(1, 1), (2, 1), (3, 1), (4, 7), (5, 7), (6, 0), (7, -1), (1_000, -1)])
+def test_a_rung_of_the_ladder_holds_until_the_next(failures: int, level: int) -> None:
+    assert rung({7: -1, 1: 1, 4: 7, 6: 0}, failures) == level
+
+
+def test_below_the_first_rung_and_without_a_ladder_the_broker_chooses() -> None:
+    assert rung({3: 5}, 2) == rung({}, 9) == 0
+
+
+def test_the_ladder_counts_for_messages_whose_level_the_listener_left_open() -> None:
+    batch = [FakeMessage(offset, delivery_attempt=offset) for offset in range(4)]
+    outcome = decide(batch, BatchResult(RETRY, delay_levels={1: 9, 2: -1}), ladder={1: 2, 4: 6})
+    assert [item.delay_level for item in outcome.send_back] == [2, 9, -1, 6]

@@ -100,3 +100,25 @@ def test_whatever_byte_changes_reading_gives_a_value_or_our_error(at: int, value
                 getattr(message, name)
     except MQError:
         pass
+
+
+def test_a_message_that_comes_again_knows_its_topic_and_the_id_of_its_first_copy() -> None:
+    first = only(record())
+    origin = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": first.offset_message_id, "UNIQ_KEY": "ID"}
+    again = only(record("%RETRY%billing", properties=origin))
+    assert (first.is_retry, again.is_retry) == (False, True)
+    assert first.topic == again.topic == "orders"
+    assert first.origin_message_id == again.origin_message_id == first.offset_message_id
+
+
+def test_a_failure_that_only_this_member_knows_counts_as_an_attempt() -> None:
+    message = only(record(), namespace="eu")
+    again = message.after_failure().after_failure()
+    assert (message.delivery_attempt, again.delivery_attempt) == (2, 4)
+    assert (again.record, again.namespace, again.offset) == (message.record, "eu", 7)
+
+
+def test_the_packed_body_is_the_stored_one() -> None:
+    packed = compress(b"hello" * 100, SysFlag.ZLIB)
+    message = only(record(body=packed, sys_flag=compressed_flag(0, SysFlag.ZLIB)))
+    assert (message.packed_body, message.body) == (packed, b"hello" * 100)

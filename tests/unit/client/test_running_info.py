@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
+import pytest
+
+from pyromq.client.buffer_state import Stage
+from pyromq.client.flow_control import Hold
 from pyromq.client.queue_buffer import QueueBuffer
 from pyromq.client.running_info import (
+    HeadOfLine,
     PopQueueInfo,
     QueueInfo,
     RunningInfo,
     TopicRates,
-    dump_stacks,
     encode_running_info,
+    flow_counts,
+    heads_of_line,
     queue_info,
 )
+from pyromq.client.stacks import dump_stacks, task_text, thread_text
 from pyromq.client.subscription import subscribe_tags
+from pyromq.errors import RemoteProtocolError
 from pyromq.model.queue import QueueId
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire import java_json
@@ -149,3 +158,55 @@ def test_stacks_of_all_threads_and_tasks_are_told_by_name() -> None:
 
 def test_stacks_can_be_told_without_a_loop() -> None:
     assert 'thread "MainThread"' in dump_stacks()
+
+
+# --- head of line ---------------------------------------------------------------------------------------------------
+
+
+def head(queue: int, **more: Any) -> HeadOfLine:
+    return HeadOfLine(topic="orders", broker_name="room@b", queue_id=queue, offset=7, message_id="ID", **more)
+
+
+def test_heads_and_flow_counts_travel_as_properties_that_java_can_read() -> None:
+    waiting = head(0, keys=("k1", "k2"), age_ms=5, attempt=3)
+    running = head(1, stage=Stage.CONSUMING, since_ms=1_700_000_000_000, stack='line "1"\nline 2 \u00e9')
+    flow = {Hold.SPAN: 3, Hold.MESSAGES: 0}
+    encoded = encode_running_info(info(heads=[waiting, running], flow=flow))
+    properties = java_json.parse(encoded)["properties"]
+    assert all(isinstance(text, str) for text in properties.values())
+    assert '"keys":["k1","k2"]' in properties["pyromq.head.orders@room@b@0"]
+    assert properties["pyromq.flow.SPAN"] == "3"
+    assert heads_of_line(encoded) == [running, waiting], "the longest running listener first"
+    assert flow_counts(encoded) == flow
+
+
+def test_what_is_no_running_info_is_refused() -> None:
+    for body in (b"[]", b'{"properties":[]}', b'{"properties":{"pyromq.head.x":"{}"}}', b'{"properties":{"a":1}}'):
+        with pytest.raises(RemoteProtocolError):
+            heads_of_line(body)
+
+
+def test_a_task_is_shown_through_everything_that_it_awaits() -> None:
+    async def innermost() -> None:
+        await asyncio.Event().wait()
+
+    async def outer() -> None:
+        await innermost()
+
+    async def main() -> str:
+        task = asyncio.create_task(outer(), name="listener")
+        await asyncio.sleep(0)
+        text = task_text(task)
+        task.cancel()
+        return text
+
+    text = asyncio.run(main())
+    assert text.index("in outer") < text.index("in innermost") < text.index("in wait")
+
+
+def test_a_thread_that_has_ended_has_no_stack() -> None:
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    assert thread.ident is not None and thread_text(thread.ident) is None
+    assert "test_a_thread_that_has_ended" in (thread_text(threading.get_ident()) or "")

@@ -1,0 +1,22 @@
+"""Administration on asyncio: topics, groups, messages, brokers.
+
+    async with Admin("10.0.0.1:9876") as admin:
+        await admin.create_topic("orders", queues=8)
+        lag = await admin.lag("billing")
+
+What concerns a cluster is asked of the masters of all its brokers, and their answers are put together. Names are plain;
+the namespace of the client, if it has one, is added. One module per noun; ``Admin`` is all of them.
+"""
+
+from __future__ import annotations
+
+from pyromq.client.admin.examining import ExamineAdmin
+from pyromq.client.admin.explaining import ExplainAdmin
+from pyromq.client.admin.heads import HeadAdmin
+from pyromq.client.admin.offsets import EARLIEST, LATEST
+
+__all__ = ["EARLIEST", "LATEST", "Admin"]
+
+
+class Admin(ExplainAdmin, ExamineAdmin, HeadAdmin):
+    """Everything an operator may ask or do; these three lean on all the others."""

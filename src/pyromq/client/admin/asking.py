@@ -1,0 +1,144 @@
+"""How administration asks: one server, all masters of a cluster, the brokers of a topic; answers are put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, Final, Self, TypeVar
+
+from pyromq.client.client import Client
+from pyromq.client.errors import NotFoundError, error_of
+from pyromq.client.producer import client_settings_of
+from pyromq.client.received_message import ReceivedMessage, split_messages
+from pyromq.client.settings import ClientSettings
+from pyromq.errors import BrokerError
+from pyromq.model.route import TopicRoute
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.command import Ext
+from pyromq.wire.received import Received
+from pyromq.wire.route import ClusterInfo, decode_cluster
+
+T = TypeVar("T")
+
+TOOL_GROUP: Final = "TOOLS_CONSUMER"
+TIME_MAX: Final = (1 << 63) - 1
+_RECENT_MS: Final = 2_000
+
+
+class AdminBase:
+    """``client`` is shared with producers and consumers; without one it has its own.
+
+    Methods raise TransportError when a server cannot be reached, BrokerError when it refuses.
+    """
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+    ) -> None:
+        self._owns_client = client is None
+        self._addresses: tuple[int, ClusterInfo] | None = None  # when it was asked for, and the answer
+        self.client = client or Client(client_settings_of(nameservers, client_settings))
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        if self._owns_client:
+            await self.client.open()
+        self.client.require_open()
+
+    async def close(self) -> None:
+        if self._owns_client:
+            await self.client.close()
+
+    # --- what every noun needs ---
+
+    async def cluster(self) -> ClusterInfo:
+        """Every broker with its addresses, and the brokers of each cluster."""
+        return decode_cluster((await self._ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Where a topic lives, as name servers say now. Raises TopicNotFoundError."""
+        name = self.client.wire_name(topic)
+        return await self.client.routes.refresh(name, timeout_ms=self.client.settings.request_timeout_ms)
+
+    # --- asking ---
+
+    async def _ask_nameserver(self, code: RequestCode, header: Ext = None) -> Received[Any]:
+        self.client.require_open()
+        answer = await self.client.nameservers.ask(code, header, timeout_ms=self.client.settings.request_timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_of(answer)
+        return answer
+
+    async def _ask(self, address: str, code: RequestCode, header: Ext = None, body: bytes = b"") -> Received[Any]:
+        return await self.client.ask(self.client.brokers.link(address), code, header, body)
+
+    async def _ask_all(
+        self, addresses: Iterable[str], code: RequestCode, header: Ext = None, body: bytes = b""
+    ) -> list[Received[Any]]:
+        return await gather([self._ask(address, code, header, body) for address in addresses])
+
+    async def _ask_brokers_of(self, topic: str, code: RequestCode, header: Ext) -> list[Received[Any]]:
+        brokers = (await self.route(topic)).broker_datas
+        return await self._ask_all([address for broker in brokers if (address := broker.readable_addr())], code, header)
+
+    async def _masters(self, cluster: str = "", broker: str = "") -> list[str]:
+        """Addresses of masters: of one broker, of a cluster, of all. Raises BrokerError if there are none."""
+        if broker:
+            return [await self._address(broker)]
+        info = await self.cluster()
+        names = info.cluster_addr_table.get(cluster, []) if cluster else list(info.broker_addr_table)
+        found = sorted(
+            address
+            for name in names
+            if name in info.broker_addr_table and (address := info.broker_addr_table[name].master_addr)
+        )
+        if not found:
+            where = f"in cluster {cluster}" if cluster else "anywhere"
+            raise BrokerError(code=ResponseCode.BROKER_NOT_EXIST, remark=f"no broker with a master {where}")
+        return found
+
+    async def _named_masters(self) -> dict[str, str]:
+        """Addresses of all masters by the names of their brokers."""
+        table = (await self._recent_cluster()).broker_addr_table
+        return {name: address for name in sorted(table) if (address := table[name].master_addr)}
+
+    async def _recent_cluster(self) -> ClusterInfo:
+        """What name servers said a moment ago: whoever reads a queue needs it for every step."""
+        now_ms = self.client.clock.monotonic_ms()
+        if self._addresses is None or now_ms - self._addresses[0] > _RECENT_MS:
+            self._addresses = now_ms, await self.cluster()
+        return self._addresses[1]
+
+    async def _address(self, broker: str) -> str:
+        """Of a broker's master by its name; an address stays what it is. Raises BrokerError."""
+        if ":" in broker:
+            return broker
+        data = (await self._recent_cluster()).broker_addr_table.get(broker)
+        if data is None or not (address := data.readable_addr()):
+            raise BrokerError(code=ResponseCode.BROKER_NOT_EXIST, remark=f"name servers know no broker {broker}")
+        return address
+
+    def _messages(self, answer: Received[Any], broker: str) -> list[ReceivedMessage]:
+        return split_messages(answer.body, broker, namespace=self.client.settings.namespace)
+
+
+async def gather(work: list[Coroutine[Any, Any, T]]) -> list[T]:
+    """All together; the first failure is raised when all are over."""
+    outcomes = await asyncio.gather(*work, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+
+
+def no_message(text: str) -> NotFoundError:
+    return NotFoundError(code=ResponseCode.NO_MESSAGE, remark=text)

@@ -1,0 +1,238 @@
+"""Dead letters: what a group gave up on, and sending it on its way again.
+
+A redriven letter is a new message with an id that follows from the letter alone. So whoever redrives twice, or goes on
+after a failure, finds what was sent before and does not send it again. How far the letters of a queue are redriven
+without a gap is kept as the offset of a group of its own, so that a later run begins there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Collection
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from pyromq.client.admin.groups import GroupAdmin
+from pyromq.client.admin.lookup import LookupAdmin
+from pyromq.client.admin.offsets import OffsetAdmin
+from pyromq.client.errors import GroupNotFoundError, TopicNotFoundError
+from pyromq.client.letters import SEND, Letter, header_fields, system_text
+from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.selectors import hashed_index
+from pyromq.errors import MQError
+from pyromq.model import property_names as names
+from pyromq.model.names import DEFAULT_TOPIC, GROUP_CHARACTERS_MAX, dead_letter_topic, retry_topic
+from pyromq.model.queue import QueueId
+from pyromq.wire.codes import RequestCode
+
+_PRODUCER: Final = "PYROMQ_REDRIVE"
+_COMPRESSION_FLAGS: Final = 0x1 | 0x700
+_KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.INSTANCE_ID)
+REDRIVEN_FROM: Final = "REDRIVEN_FROM"
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a group gave up on. ``topic`` is where it was sent first; empty if it does not say."""
+
+    group: str
+    topic: str
+    message_id: str
+    broker: str
+    queue: int
+    offset: int
+    born_ms: int
+    dead_ms: int
+    attempts: int
+    keys: str = ""
+    tags: str = ""
+    body_bytes: int = 0
+    offset_message_id: str = ""
+    is_redriven: bool = False
+
+
+class RedriveStatus(StrEnum):
+    SENT = "sent"
+    WOULD_SEND = "would send"
+    SENT_BEFORE = "sent before"
+    FAILED = "failed"
+
+
+class Redriven(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one letter."""
+
+    letter: DeadLetter
+    status: RedriveStatus
+    to_topic: str = ""
+    message_id: str = ""
+    error: str = ""
+
+
+class DeadLetterAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
+    """Of ``Admin``: dead letters."""
+
+    async def dead_letters(self, group: str, *, count_max: int = 1_000) -> list[DeadLetter]:
+        """The newest, oldest first; none if the group never gave up on a message."""
+        found: list[DeadLetter] = []
+        for queue in await self._dead_queues(group):
+            held, done = await self.queue_range(queue), await self._redriven_to(group, queue)
+            async for message in self.walk(queue, max(held.min_offset, held.max_offset - count_max), held.max_offset):
+                letter = self._letter_of(group, message)
+                is_redriven = message.offset < done or await self._was_sent(letter)
+                found.append(msgspec.structs.replace(letter, is_redriven=is_redriven))
+        return sorted(found, key=lambda letter: letter.dead_ms)[-count_max:]
+
+    async def redrive(
+        self,
+        group: str,
+        *,
+        keys: Collection[str] = (),
+        tags: Collection[str] = (),
+        dry_run: bool = False,
+        count_max: int = 0,
+        only_group: bool = False,
+    ) -> list[Redriven]:
+        """All of ``redriving`` at once."""
+        chosen = {"keys": keys, "tags": tags}
+        found = self.redriving(group, dry_run=dry_run, count_max=count_max, only_group=only_group, **chosen)
+        return [each async for each in found]
+
+    async def redriving(
+        self,
+        group: str,
+        *,
+        keys: Collection[str] = (),
+        tags: Collection[str] = (),
+        dry_run: bool = False,
+        count_max: int = 0,
+        only_group: bool = False,
+    ) -> AsyncIterator[Redriven]:
+        """Sends dead letters to their first topic again, and tells of each; ``count_max`` 0 means all.
+
+        Every group of the topic gets them; with ``only_group`` this one alone. ``keys`` and ``tags`` choose some.
+        """
+        sent = 0
+        for queue in await self._dead_queues(group):
+            begin, end = await self._redriven_to(group, queue), (await self.queue_range(queue)).max_offset
+            has_gap = dry_run
+            async for message in self.walk(queue, begin, end):
+                letter = self._letter_of(group, message)
+                if (keys and not set(keys) & set(message.keys)) or (tags and message.tags not in tags):
+                    has_gap = True
+                    continue
+                if count_max and sent >= count_max:
+                    return
+                outcome = await self._redrive_one(letter, message, dry_run, only_group)
+                sent += outcome.status in (RedriveStatus.SENT, RedriveStatus.WOULD_SEND)
+                has_gap = has_gap or outcome.status is RedriveStatus.FAILED
+                if not has_gap:
+                    await self._remember_redriven(group, queue, message.offset + 1)
+                yield outcome
+
+    async def _redrive_one(
+        self, letter: DeadLetter, message: ReceivedMessage, dry_run: bool, only_group: bool
+    ) -> Redriven:
+        message_id = redriven_id(letter.offset_message_id)
+        target = retry_topic(letter.group) if only_group else letter.topic
+        outcome = Redriven(letter=letter, status=RedriveStatus.SENT, to_topic=target, message_id=message_id)
+        try:
+            if not letter.topic:
+                error = "it does not say which topic it was sent to"
+                return msgspec.structs.replace(outcome, status=RedriveStatus.FAILED, error=error)
+            if await self._was_sent(letter):
+                return msgspec.structs.replace(outcome, status=RedriveStatus.SENT_BEFORE)
+            if dry_run:
+                return msgspec.structs.replace(outcome, status=RedriveStatus.WOULD_SEND)
+            await self._send_again(message, letter, target, message_id)
+        except MQError as error:
+            return msgspec.structs.replace(outcome, status=RedriveStatus.FAILED, error=str(error))
+        return outcome
+
+    async def _send_again(self, message: ReceivedMessage, letter: DeadLetter, target: str, message_id: str) -> None:
+        queues = (await self.route(target)).publishable_queues(self.client.wire_name(target))
+        if not queues:
+            raise TopicNotFoundError(target, f"topic {target} has no queue to write to")
+        key = message.sharding_key
+        queue = queues[hashed_index(key, len(queues)) if key else self.client.rng.randrange(len(queues))]
+        body, properties = message.packed_body, self._properties(message, letter, target, message_id)
+        flags = message.sys_flag & _COMPRESSION_FLAGS
+        ready = Letter(
+            SEND, queue.topic, body, properties, message_id, self.client.clock.now_ms(), 0, message.flag, flags
+        )
+        ext = header_fields(ready, queue, _PRODUCER, DEFAULT_TOPIC, "4")
+        await self._ask(await self._address(queue.broker), RequestCode.SEND_MESSAGE_V2, ext, body)
+
+    def _properties(self, message: ReceivedMessage, letter: DeadLetter, target: str, message_id: str) -> str:
+        """Those of the application; what the retries left behind is gone."""
+        given = message.properties
+        kept = [(name, value) for name, value in given.items() if name in _KEPT or name not in names.RESERVED]
+        own = [(names.UNIQUE_KEY, message_id), (REDRIVEN_FROM, letter.offset_message_id)]
+        if target != letter.topic:
+            own.append((names.RETRY_TOPIC, self.client.wire_name(letter.topic)))
+        return system_text([*own, *((name, value) for name, value in kept if name != REDRIVEN_FROM)])
+
+    # --- what was done before ---
+
+    async def _was_sent(self, letter: DeadLetter) -> bool:
+        """To its topic, or to this group alone."""
+        if not letter.topic:
+            return False
+        message_id = redriven_id(letter.offset_message_id)
+        for topic in (letter.topic, retry_topic(letter.group)):
+            if await self._copies(self.client.wire_name(topic), message_id):
+                return True
+        return False
+
+    async def _redriven_to(self, group: str, queue: QueueId) -> int:
+        try:
+            return await self.committed(_offset_group(group), queue) or 0
+        except GroupNotFoundError:
+            return 0
+
+    async def _remember_redriven(self, group: str, queue: QueueId, offset: int) -> None:
+        try:
+            await self._commit(_offset_group(group), queue, offset)
+        except GroupNotFoundError:
+            await self.create_group(_offset_group(group))
+            await self._commit(_offset_group(group), queue, offset)
+
+    # --- letters ---
+
+    async def _dead_queues(self, group: str) -> list[QueueId]:
+        topic = dead_letter_topic(group)
+        try:
+            return sorted((await self.route(topic)).readable_queues(self.client.wire_name(topic)))
+        except TopicNotFoundError:
+            await self.require_group(group)  # a group that does not exist is another thing than one without letters
+            return []
+
+    def _letter_of(self, group: str, message: ReceivedMessage) -> DeadLetter:
+        topic = message.get(names.RETRY_TOPIC) or message.get(names.DLQ_ORIGIN_TOPIC) or ""
+        return DeadLetter(
+            group=group,
+            topic=self.client.plain_name(topic),
+            message_id=message.message_id,
+            broker=message.broker,
+            queue=message.queue_id,
+            offset=message.offset,
+            born_ms=message.born_ms,
+            dead_ms=message.stored_ms,
+            attempts=message.delivery_attempt,
+            keys=" ".join(message.keys),
+            tags=message.tags,
+            body_bytes=len(message.packed_body),
+            offset_message_id=message.offset_message_id,
+        )
+
+
+def redriven_id(offset_message_id: str) -> str:
+    """The id of the message that a dead letter becomes: always the same, and nobody else's."""
+    return hashlib.blake2b(offset_message_id.encode(), digest_size=16, person=b"redriven").hexdigest().upper()
+
+
+def _offset_group(group: str) -> str:
+    name = f"{_PRODUCER}_{group}"
+    if len(name) <= GROUP_CHARACTERS_MAX:
+        return name
+    return f"{_PRODUCER}_{hashlib.blake2b(group.encode(), digest_size=16).hexdigest()}"

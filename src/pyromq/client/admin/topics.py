@@ -1,0 +1,91 @@
+"""Topics: what there are, making and deleting them, what they hold and who consumes them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pyromq.client.admin.asking import AdminBase
+from pyromq.model.names import DEFAULT_TOPIC, validate_topic
+from pyromq.model.queue import QueueId
+from pyromq.model.topic import Perm, TopicConfig
+from pyromq.wire import bodies, java_json
+from pyromq.wire.bodies import QueueRange, TopicStats
+from pyromq.wire.codes import RequestCode
+from pyromq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader
+from pyromq.wire.headers.nameserver import DeleteTopicInNameServerHeader
+from pyromq.wire.headers.shared import TopicHeader
+from pyromq.wire.route import decode_topics
+
+
+class _GroupNames(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    group_list: list[str] = []
+
+
+class TopicAdmin(AdminBase):
+    """Of ``Admin``: topics."""
+
+    async def topics(self) -> list[str]:
+        """All names that name servers know, those of the system included."""
+        answer = await self._ask_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted({self.client.plain_name(name) for name in decode_topics(answer.body).topic_list})
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = 8,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: Perm = Perm.READ_WRITE,
+        ordered: bool = False,
+        attributes: dict[str, str] | None = None,
+        cluster: str = "",
+        broker: str = "",
+    ) -> None:
+        """Creates or changes a topic on one broker, on those of a cluster, or on all. Raises InvalidNameError."""
+        header = CreateTopicHeader(
+            topic=self.client.wire_name(validate_topic(topic)),
+            default_topic=DEFAULT_TOPIC,
+            read_queue_nums=queues if read_queues is None else read_queues,
+            write_queue_nums=queues if write_queues is None else write_queues,
+            perm=int(perm),
+            topic_filter_type="SINGLE_TAG",
+            topic_sys_flag=0,
+            order=ordered,
+            attributes=",".join(f"+{key}={value}" for key, value in (attributes or {}).items()) or None,
+        )
+        await self._ask_all(await self._masters(cluster, broker), RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def delete_topic(self, topic: str, *, cluster: str = "") -> None:
+        """Deletes a topic with its messages on every broker, then its route. Raises TopicNotFoundError."""
+        name = self.client.wire_name(topic)
+        await self.route(topic)
+        await self._ask_all(await self._masters(cluster), RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic=name))
+        header = DeleteTopicInNameServerHeader(topic=name, cluster_name=cluster or None)
+        for link in self.client.nameservers.links:
+            await self.client.ask(link, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        self.client.routes.forget(name)
+
+    async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
+        """The configuration of a topic on each broker that has it. Raises TopicNotFoundError."""
+        header = GetTopicConfigHeader(topic=self.client.wire_name(topic), logical=False)
+        route = await self.route(topic)
+        found = {}
+        for broker in route.broker_datas:
+            answer = await self._ask(broker.readable_addr() or "", RequestCode.GET_TOPIC_CONFIG, header)
+            found[broker.broker_name] = java_json.decode(answer.body, TopicConfig)
+        return found
+
+    async def topic_stats(self, topic: str) -> dict[QueueId, QueueRange]:
+        """What each queue of a topic holds. Raises TopicNotFoundError."""
+        header = TopicHeader(topic=self.client.wire_name(topic))
+        answers = await self._ask_brokers_of(topic, RequestCode.GET_TOPIC_STATS_INFO, header)
+        tables = [bodies.decode(answer.body, TopicStats).offset_table for answer in answers]
+        return dict(sorted((queue, held) for table in tables for queue, held in table.items()))
+
+    async def topic_groups(self, topic: str) -> list[str]:
+        """The groups that consume a topic, or did."""
+        header = TopicHeader(topic=self.client.wire_name(topic))
+        answers = await self._ask_brokers_of(topic, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+        names = {name for answer in answers for name in java_json.decode(answer.body, _GroupNames).group_list}
+        return sorted(map(self.client.plain_name, names))

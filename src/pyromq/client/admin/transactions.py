@@ -1,0 +1,95 @@
+"""Transactions that nobody has ended: prepared messages without a word about what becomes of them.
+
+half topic   prepared messages, from where the checker of the broker stands
+op topic     offsets in the half topic that were committed or rolled back: ``12,15,``
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+
+from pyromq.client.admin.lookup import LookupAdmin
+from pyromq.client.admin.offsets import OffsetAdmin
+from pyromq.client.received_message import ReceivedMessage
+from pyromq.errors import BrokerError
+from pyromq.model import property_names as names
+from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
+from pyromq.model.queue import QueueId
+
+CHECKER_GROUP = "CID_RMQ_SYS_TRANS"
+_CHECKS = "TRANSACTION_CHECK_TIMES"
+
+
+class PreparedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A half message that is neither committed nor rolled back."""
+
+    topic: str
+    message_id: str
+    producer_group: str
+    broker: str
+    offset: int  # in the half topic
+    born_ms: int
+    stored_ms: int
+    checks: int = 0
+    keys: str = ""
+    tags: str = ""
+
+
+class TransactionAdmin(OffsetAdmin, LookupAdmin):
+    """Of ``Admin``: transactions."""
+
+    async def open_transactions(self, topic: str = "") -> list[PreparedMessage]:
+        """Those without an end, oldest first; all topics, or one."""
+        wanted, found = self.client.wire_name(topic) if topic else "", list[ReceivedMessage]()
+        for broker in await self._named_masters():
+            found += await self._open_halves(broker)
+        halves = [half for half in latest_of_each(found) if not wanted or half.get(names.REAL_TOPIC) == wanted]
+        return sorted(map(self._prepared, halves), key=lambda half: half.born_ms)
+
+    async def _open_halves(self, broker: str) -> list[ReceivedMessage]:
+        ended, found = set[int](), list[ReceivedMessage]()
+        async for message in self._from_checker(QueueId(OP_HALF_TOPIC, broker, 0)):
+            ended |= ended_offsets(message.body)
+        async for message in self._from_checker(QueueId(HALF_TOPIC, broker, 0)):
+            if message.offset not in ended:
+                found.append(message)
+        return found
+
+    async def _from_checker(self, queue: QueueId) -> AsyncIterator[ReceivedMessage]:
+        try:
+            held = await self.queue_range(queue)
+        except BrokerError:  # a broker that has never seen a transaction has no such topic
+            return
+        begin = await self.committed(CHECKER_GROUP, queue)
+        async for message in self.walk(queue, max(begin or 0, held.min_offset), held.max_offset):
+            yield message
+
+    def _prepared(self, half: ReceivedMessage) -> PreparedMessage:
+        checks = half.get(_CHECKS) or "0"
+        return PreparedMessage(
+            topic=self.client.plain_name(half.get(names.REAL_TOPIC) or ""),
+            message_id=half.message_id,
+            producer_group=self.client.plain_name(half.get(names.PRODUCER_GROUP) or ""),
+            broker=half.broker,
+            offset=half.offset,
+            born_ms=half.born_ms,
+            stored_ms=half.stored_ms,
+            checks=int(checks) if checks.isdecimal() else 0,
+            keys=" ".join(half.keys),
+            tags=half.tags,
+        )
+
+
+def ended_offsets(body: bytes) -> set[int]:
+    """The offsets that an op record names: ``12,15,``, or one number alone from old brokers."""
+    return {int(word) for word in body.decode("ascii", "replace").split(",") if word.strip().isdecimal()}
+
+
+def latest_of_each(halves: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
+    """A checker appends a message again for every check: only its last copy counts."""
+    found: dict[tuple[str, str], ReceivedMessage] = {}
+    for half in halves:
+        found[half.broker, half.message_id] = half
+    return list(found.values())

@@ -1,0 +1,57 @@
+"""What is known of a message: its copies in the logs of brokers, the groups of its topic, its trace."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.trace import TraceRecord
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """One record of the message in the log of a broker. ``topic`` is that of the queue it lies in.
+
+    ``committed`` is where the group that the queue is for stands in it; ``due_ms`` is when a delayed one is delivered.
+    """
+
+    topic: str
+    broker: str
+    queue: int
+    offset: int
+    stored_ms: int
+    offset_message_id: str = ""
+    attempt: int = 0
+    real_topic: str = ""
+    due_ms: int = 0
+    is_pending: bool = False
+    committed: int | None = None
+
+
+class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of the topic: where it stands in the queue of the message, what it subscribes, copies of its own."""
+
+    group: str
+    committed: int | None = None
+    is_online: bool = False
+    subscription: Subscription | None = None
+    retries: tuple[Copy, ...] = ()  # in its retry topic
+    waiting: tuple[Copy, ...] = ()  # in a delay topic, on the way to its retry topic
+    dead: tuple[Copy, ...] = ()
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a message."""
+
+    topic: str
+    message_id: str
+    now_ms: int
+    tags: str = ""
+    keys: str = ""
+    properties: bytes = b""  # as stored, for filters
+    born_ms: int = 0
+    visible: tuple[Copy, ...] = ()  # in its topic
+    delayed: tuple[Copy, ...] = ()  # in a delay topic, on the way to its topic
+    prepared: tuple[Copy, ...] = ()  # in the half topic; pending while nobody has ended the transaction
+    discarded: tuple[Copy, ...] = ()  # checked too often
+    groups: tuple[GroupFacts, ...] = ()
+    trace: tuple[TraceRecord, ...] = ()

@@ -1,0 +1,125 @@
+"""Transactions for code without asyncio.
+
+    with producer.transaction(Message("orders", b"42")) as transaction:
+        write_to_database(transaction.id)
+
+``execute`` and the block run on the calling thread, where its database connection is at home; ``check`` runs on a
+thread for checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from pyromq.client import transaction_producer as aio_transactions
+from pyromq.client.hooks import SendHook
+from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.selectors import QueueSelector
+from pyromq.client.settings import ClientSettings, ProducerSettings
+from pyromq.client.sync import Client, Face
+from pyromq.client.transaction import Transaction, TransactionOutcome, TransactionReceipt
+from pyromq.client.transaction_producer import CHECKS_MAX, failed, require_function
+from pyromq.errors import ClientClosedError
+from pyromq.model.message import Message
+from pyromq.model.queue import QueueId
+
+
+class TransactionProducer(Face[aio_transactions.TransactionProducer]):
+    """``pyromq.aio.TransactionProducer`` without asyncio: the same arguments, methods and errors."""
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str,
+        topics: str | Sequence[str],
+        check: Callable[[ReceivedMessage], TransactionOutcome | None],
+        check_workers: int = 1,
+        checks_max: int = CHECKS_MAX,
+        confirm: bool = False,
+        settings: ProducerSettings | None = None,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+        hooks: Sequence[SendHook] = (),
+        trace: bool | str = False,
+    ) -> None:
+        require_function("check", check)
+        inner = aio_transactions.TransactionProducer(
+            nameservers,
+            group=group,
+            topics=topics,
+            check=check,
+            check_workers=check_workers,
+            checks_max=checks_max,
+            confirm=confirm,
+            settings=settings,
+            client_settings=client_settings,
+            client=client.inner if client else None,
+            hooks=hooks,
+            trace=trace,
+        )
+        super().__init__(inner)
+
+    def send(
+        self,
+        message: Message,
+        execute: Callable[[Transaction], TransactionOutcome | None],
+        argument: Any = None,
+        *,
+        check_after_ms: int = 0,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int = 0,
+    ) -> TransactionReceipt:
+        """Prepares, executes, tells the outcome; see ``pyromq.aio.TransactionProducer.send``."""
+        require_function("execute", execute)
+        named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
+        transaction = self._run(self.inner.prepare(message, argument, **named, timeout_ms=timeout_ms))
+        error: Exception | None = None
+        try:
+            transaction.executed(execute(transaction))
+        except Exception as caught:
+            error = failed(transaction, caught)
+        except BaseException:
+            self._abandon(transaction)
+            raise
+        return self._finish(transaction, error)
+
+    @contextmanager
+    def transaction(
+        self,
+        message: Message,
+        *,
+        check_after_ms: int = 0,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int = 0,
+    ) -> Iterator[Transaction]:
+        """A block of local work; see ``pyromq.aio.TransactionProducer.transaction``."""
+        named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
+        transaction = self._run(self.inner.prepare(message, **named, timeout_ms=timeout_ms))
+        try:
+            yield transaction
+        except BaseException as error:
+            transaction.left(error)
+            if isinstance(error, Exception):
+                self._finish(transaction)
+            else:
+                self._abandon(transaction)
+            raise
+        transaction.left(None)
+        self._finish(transaction)
+
+    def _finish(self, transaction: Transaction, error: Exception | None = None) -> TransactionReceipt:
+        try:
+            return self._run(self.inner.finish(transaction, error))
+        except ClientClosedError as closed:  # meanwhile: somebody else of the group will be asked
+            outcome = transaction.decided or TransactionOutcome.UNKNOWN
+            transaction.receipt = TransactionReceipt(outcome, transaction.prepared, error, closed)
+            return transaction.receipt
+
+    def _abandon(self, transaction: Transaction) -> None:
+        with suppress(ClientClosedError):
+            self._open_thread().soon(self.inner.abandon, transaction)

@@ -1,0 +1,169 @@
+"""A message whose fate depends on something else: prepared at a broker, seen by nobody before its outcome is COMMIT.
+
+    prepare ──▶ half message at the broker ──▶ local work ──▶ END_TRANSACTION (outcome) ──▶ visible, or forgotten
+                     └─ no outcome for a while ──▶ CHECK_TRANSACTION_STATE to any producer of the group ──▶ outcome
+
+A broker that asks first appends a copy of the half message, and only the newest copy counts from then on: its ``Half``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+
+from pyromq.errors import ConfigError, MessageRefusedError, MQError
+from pyromq.model import property_names as names
+from pyromq.model.message import Message, SendReceipt
+from pyromq.wire.headers.callback import CheckTransactionHeader
+from pyromq.wire.headers.producer import EndTransactionHeader
+from pyromq.wire.message_id import decode_offset_id
+
+CHECK_IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+
+
+class TransactionOutcome(Enum):
+    """How a transaction ended; the numbers travel."""
+
+    COMMIT = 8
+    ROLLBACK = 12
+    UNKNOWN = 0  # not known here and now: the broker will ask
+
+
+class Half(msgspec.Struct, frozen=True):
+    """Where the broker has the half message."""
+
+    topic: str  # of the message itself, as servers know it
+    offset: int
+    position: int
+    message_id: str
+    transaction_id: str
+    is_from_check: bool = False
+
+
+def half_of_receipt(topic: str, receipt: SendReceipt) -> Half:
+    """Raises MalformedMessageIdError for an answer whose id leads nowhere."""
+    position = decode_offset_id(receipt.offset_message_id)[1]
+    return Half(topic, receipt.offset, position, receipt.message_id, receipt.transaction_id or receipt.message_id)
+
+
+def half_of_check(topic: str, message_id: str, header: CheckTransactionHeader) -> Half:
+    offset, position = header.tran_state_table_offset, header.commit_log_offset
+    return Half(topic, offset, position, message_id, header.transaction_id or message_id, is_from_check=True)
+
+
+def end_header(group: str, half: Half, outcome: TransactionOutcome) -> EndTransactionHeader:
+    return EndTransactionHeader(
+        topic=half.topic,
+        producer_group=group,
+        tran_state_table_offset=half.offset,
+        commit_log_offset=half.position,
+        commit_or_rollback=outcome.value,
+        from_transaction_check=half.is_from_check,
+        msg_id=half.message_id,
+        transaction_id=half.transaction_id,
+    )
+
+
+class Transaction:
+    """One that is under way. ``id`` is what its check will be asked about; write it down with your own data.
+
+    ``commit``, ``rollback`` and ``unknown`` decide; the broker is told when the block or ``execute`` ends.
+    """
+
+    def __init__(self, message: Message, prepared: SendReceipt, half: Half, argument: Any = None) -> None:
+        self.message, self.prepared, self.argument = message, prepared, argument
+        self.half = half  # the newest that is known
+        self.decided: TransactionOutcome | None = None
+        self.outcome_if_failed = TransactionOutcome.ROLLBACK  # when the block raises before anything was decided
+        self.receipt: TransactionReceipt | None = None  # once it is over
+
+    @property
+    def id(self) -> str:
+        return self.prepared.message_id
+
+    def commit(self) -> None:
+        self.decided = TransactionOutcome.COMMIT
+
+    def rollback(self) -> None:
+        self.decided = TransactionOutcome.ROLLBACK
+
+    def unknown(self) -> None:
+        """Leave it to the check."""
+        self.decided = TransactionOutcome.UNKNOWN
+
+    def left(self, error: BaseException | None) -> None:
+        """The block ended: normally is COMMIT, with an error ROLLBACK; an interrupt may have come at any point."""
+        if self.decided is None and error is None:
+            self.decided = TransactionOutcome.COMMIT
+        elif self.decided is None:
+            is_sure = isinstance(error, Exception)
+            self.decided = self.outcome_if_failed if is_sure else TransactionOutcome.UNKNOWN
+
+    def executed(self, result: Any) -> None:
+        """What ``execute`` returned, or else decided, or else UNKNOWN. Raises TypeError for what is no outcome."""
+        if result is not None or self.decided is None:
+            self.decided = outcome_of(result)
+
+
+class TransactionReceipt(msgspec.Struct, frozen=True):
+    """How a transaction ended here.
+
+    ``error`` is what ``execute`` raised; the outcome is UNKNOWN then. ``untold`` is why the broker has not heard the
+    outcome: it will ask. ``confirmed`` says that the broker has acted on it, if that was waited for.
+    """
+
+    outcome: TransactionOutcome
+    prepared: SendReceipt
+    error: Exception | None = None
+    untold: MQError | None = None
+    confirmed: bool = False
+
+    @property
+    def message_id(self) -> str:
+        return self.prepared.message_id
+
+    @property
+    def transaction_id(self) -> str:
+        return self.prepared.message_id
+
+
+def outcome_of(result: Any) -> TransactionOutcome:
+    """None is UNKNOWN. Raises TypeError for what is no outcome."""
+    if result is None:
+        return TransactionOutcome.UNKNOWN
+    if isinstance(result, TransactionOutcome):
+        return result
+    raise TypeError(f"a TransactionOutcome was expected, not {type(result).__name__}")
+
+
+def prepared_properties(group: str, check_after_ms: int) -> list[tuple[str, str]]:
+    """What makes a message a half one. Raises ConfigError."""
+    if check_after_ms < 0:
+        raise ConfigError(f"check_after_ms must not be negative: {check_after_ms}")
+    properties = [(names.PREPARED, "true"), (names.PRODUCER_GROUP, group)]
+    if check_after_ms:
+        properties.append((CHECK_IMMUNITY, str(-(-check_after_ms // 1000))))  # whole seconds, not fewer than asked
+    return properties
+
+
+def check_preparable(message: Message, topics: frozenset[str]) -> None:
+    """Raises MessageRefusedError for what cannot be sent in a transaction."""
+    if message.topic not in topics:
+        text = f"topic {message.topic} is not among topics={sorted(topics)} of this producer"
+        raise MessageRefusedError(f"{text}; name it there, so that its brokers know whom to ask after a restart")
+    if message.delay_level or message.delay_ms or message.deliver_at_ms:
+        text = "a message cannot be both delayed and in a transaction"
+        raise MessageRefusedError(f"{text}: its commit makes it visible. Send it delayed when the first is consumed")
+    if not message.wait_stored:
+        text = "a message in a transaction must be on disk before the local work begins"
+        raise MessageRefusedError(f"{text}: leave wait_stored as it is")
+
+
+class NotPreparedError(MQError):
+    """The broker has the message, but not as safely as its settings demand: rolled back, nothing was executed."""
+
+    def __init__(self, receipt: SendReceipt) -> None:
+        super().__init__(f"half message rolled back, nothing was executed: its broker answered {receipt.status.value}")
+        self.receipt = receipt

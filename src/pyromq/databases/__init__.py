@@ -1,0 +1,12 @@
+"""The application's own database, for what has to be written together with its data: outboxes and marks.
+
+A SQLite file through the standard library, or whatever SQLAlchemy 2 reaches (``pip install 'pyromq[sqlalchemy]'``).
+Statements are the same text for both, with ``:name`` for values.
+"""
+
+from __future__ import annotations
+
+from pyromq.databases.database import Database, Table, database_of
+from pyromq.databases.statements import Result, conflicts, execute
+
+__all__ = ["Database", "Result", "Table", "conflicts", "database_of", "execute"]

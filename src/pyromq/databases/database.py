@@ -1,0 +1,65 @@
+"""A database that we open connections to ourselves, beside those that the application hands us."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyromq.databases.statements import checked_name
+from pyromq.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``columns`` are texts of at most so many characters, or 64-bit numbers (0 characters)."""
+
+    name: str
+    key: str
+    columns: tuple[tuple[str, int], ...]
+    index: str  # another column that is searched
+
+    def __post_init__(self) -> None:
+        checked_name(self.name)
+
+
+class Database(ABC):
+    """Safe for threads; a forked child opens its own connections."""
+
+    @abstractmethod
+    def begin(self, *, durable: bool = True) -> AbstractContextManager[Any]:
+        """A connection in a transaction for writing: committed at the end of the block, rolled back if it raises.
+
+        ``durable=False``: the end of the block need not wait for the disk, if the database can be told so.
+        """
+
+    @abstractmethod
+    def create(self, table: Table) -> None:
+        """Unless it is there."""
+
+    @abstractmethod
+    def quoted(self, name: str) -> str:
+        """A table's name as it stands in statements."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes connections that we opened."""
+
+
+def database_of(given: Any) -> Database:
+    """Of a path, a SQLAlchemy ``Engine`` or a ``Database``. Raises ConfigError."""
+    from pyromq.databases.sqlite_file import SqliteFile
+
+    if isinstance(given, Database):
+        return given
+    if isinstance(given, str | Path):
+        return SqliteFile(given)
+    if hasattr(given, "sync_engine"):
+        given = given.sync_engine
+    if hasattr(given, "dialect") and hasattr(given, "begin"):
+        from pyromq.databases.engine import EngineDatabase
+
+        return EngineDatabase(given)
+    raise ConfigError(f"the path of a SQLite file or a SQLAlchemy Engine was expected, not {type(given).__name__}")

@@ -1,0 +1,124 @@
+"""A transaction producer and an outbox, put together for the usual case.
+
+half message ──▶ BEGIN ──▶ outbox row, your rows ──▶ COMMIT ──▶ outcome to the broker
+crash here:   no row       no row                 row       row       → what every later check reads
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Self
+
+from pyromq.client.hooks import SendHook
+from pyromq.client.settings import ClientSettings, ProducerSettings
+from pyromq.client.sync import Client
+from pyromq.client.sync_transactions import TransactionProducer
+from pyromq.client.transaction import Transaction, TransactionOutcome
+from pyromq.clock import Clock, SystemClock
+from pyromq.model.message import Message
+from pyromq.outbox.outbox import Outbox
+
+logger = logging.getLogger(__name__)
+
+_PRUNE_MS: Final = 3_600_000
+
+
+class OutboxProducer:
+    """``with OutboxProducer(…) as producer``; arguments as those of ``TransactionProducer``, with an outbox as check.
+
+    Creates the table when it is opened, and prunes it then and every hour that it is used.
+    """
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str,
+        topics: str | Sequence[str],
+        outbox: Outbox,
+        confirm: bool = False,
+        settings: ProducerSettings | None = None,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+        hooks: Sequence[SendHook] = (),
+        trace: bool | str = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.outbox = outbox
+        self.producer = TransactionProducer(
+            nameservers,
+            group=group,
+            topics=topics,
+            check=outbox.check,
+            confirm=confirm,
+            settings=settings,
+            client_settings=client_settings,
+            client=client,
+            hooks=hooks,
+            trace=trace,
+        )
+        self._clock, self._pruned_ms = clock or SystemClock(), 0
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Raises what the database and ``TransactionProducer.open`` raise."""
+        self.outbox.create()
+        self._prune()
+        self.producer.open()
+
+    def close(self) -> None:
+        self.producer.close()
+
+    @contextmanager
+    def transaction(self, message: Message, connection: Any = None, *, check_after_ms: int = 0) -> Iterator[Any]:
+        """A database transaction whose end is also the message's: yields the connection to use.
+
+        Without ``connection`` it is one of the outbox's own. Yours is committed at the end of the block and rolled back
+        if that raises; it must be fresh, for all that it has not committed yet belongs to the transaction. Raises
+        OverdueError, and before the block begins what ``TransactionProducer.send`` raises.
+        """
+        if self._clock.monotonic_ms() - self._pruned_ms > _PRUNE_MS:
+            self._prune()
+        with self.producer.transaction(message, check_after_ms=check_after_ms) as transaction:
+            try:
+                with self.outbox.database.begin() if connection is None else _ended(connection) as used:
+                    self.outbox.record(used, transaction)
+                    yield used
+            except Exception:
+                transaction.decided = self._settled(transaction)
+                raise
+
+    def _settled(self, transaction: Transaction) -> TransactionOutcome:
+        """After a failure the table is asked: a commit that raised may have happened all the same."""
+        try:
+            return self.outbox.settle(transaction.id, transaction.message.topic)
+        except Exception:
+            logger.exception("outbox not readable, left to the check: transaction=%s", transaction.id)
+            return TransactionOutcome.UNKNOWN
+
+    def _prune(self) -> None:
+        self._pruned_ms = self._clock.monotonic_ms()
+        self.outbox.prune()
+
+
+def _ended(connection: Any) -> AbstractContextManager[Any]:
+    """Commits the application's own connection at the end, or rolls it back."""
+
+    @contextmanager
+    def block() -> Iterator[Any]:
+        try:
+            yield connection
+            connection.commit()
+        except BaseException:
+            connection.rollback()
+            raise
+
+    return block()

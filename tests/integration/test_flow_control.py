@@ -1,0 +1,126 @@
+"""A broker whose disk is held back: each refusal of RocketMQ's flow control, and the way back to normal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from pyromq.broker.broker import Broker
+from pyromq.store.disk import RealDisk, RealFile
+from pyromq.wire import bodies
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.received import Received
+from tests.integration.test_broker import TIMEOUT_MS, Client, send, send_header, settings, until
+
+pytestmark = pytest.mark.integration
+
+
+class HeldDisk(RealDisk):
+    """fsync of the commit log waits for ``free``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = Event()
+        self.free.set()
+
+    def open(self, path: Path, *, writable: bool = True) -> RealFile:
+        return self._held(super().open(path, writable=writable), path)
+
+    def create(self, path: Path, size: int, *, reserve_bytes: int = 0, sync_folders: bool = True) -> RealFile:
+        return self._held(super().create(path, size, reserve_bytes=reserve_bytes, sync_folders=sync_folders), path)
+
+    def _held(self, file: RealFile, path: Path) -> RealFile:
+        if path.parent.name != "commitlog":
+            return file
+        sync, free = file.sync, self.free
+
+        def held_sync() -> None:
+            free.wait(20)
+            sync()
+
+        file.sync = held_sync  # type: ignore[method-assign]
+        return file
+
+
+@asynccontextmanager
+async def held_broker(folder: Path, **changes: Any) -> AsyncIterator[tuple[Broker, Client, HeldDisk]]:
+    disk = HeldDisk()
+    limits = {"unflushed_sends_max": 2, "stuck_disk_ms": 60_000, "parked_ms_max": 60_000}
+    async with Broker(settings(**limits | changes), folder / "store", disk=disk) as broker:
+        client = Client()
+        await client.connect(broker)
+        await send(client, b"first")
+        disk.free.clear()
+        yield broker, client, disk
+        disk.free.set()
+        client.connection.close()
+
+
+def start_send(client: Client) -> asyncio.Future[Received[Any]]:
+    code = RequestCode.SEND_MESSAGE_V2
+    return client.connection.request_nowait(code, send_header(), b"x", timeout_ms=TIMEOUT_MS)
+
+
+async def fill(broker: Broker, client: Client) -> list[asyncio.Future[Received[Any]]]:
+    """Two sends wait for the disk; more than that may not."""
+    sends = [start_send(client), start_send(client)]
+    await until(lambda: broker.turns.is_busy)
+    return sends
+
+
+async def numbers(client: Client) -> dict[str, str]:
+    answer = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+    return dict(bodies.decode(answer.body, bodies.KeyValues).table)
+
+
+async def back_to_normal(client: Client, disk: HeldDisk, sends: list[asyncio.Future[Received[Any]]]) -> None:
+    disk.free.set()
+    assert {(await each).code for each in sends} == {ResponseCode.SUCCESS}
+    await send(client, b"after")
+
+
+async def test_sends_wait_and_are_taken_when_the_disk_goes_on(tmp_path: Path) -> None:
+    async with held_broker(tmp_path) as (broker, client, disk):
+        sends = await fill(broker, client)
+        sends += [start_send(client) for _ in range(5)]
+        await until(lambda: len(broker.gate) == 5)
+        await back_to_normal(client, disk, sends)
+        assert broker.stats.counters.put_refused == 0
+
+
+async def test_timeout_clean_queue(tmp_path: Path) -> None:
+    async with held_broker(tmp_path, parked_ms_max=1) as (broker, client, disk):
+        sends = await fill(broker, client)
+        answer = await start_send(client)
+        assert (answer.code, (answer.remark or "")[:21]) == (ResponseCode.SYSTEM_BUSY, "[TIMEOUT_CLEAN_QUEUE]")
+        assert (await numbers(client))["flowControlTimeoutCleanQueue"] == "1"
+        await back_to_normal(client, disk, sends)
+
+
+async def test_overload(tmp_path: Path) -> None:
+    async with held_broker(tmp_path, parked_sends_max=1) as (broker, client, disk):
+        sends = await fill(broker, client)
+        sends.append(start_send(client))
+        answer = await start_send(client)
+        assert (answer.code, (answer.remark or "")[:10]) == (ResponseCode.SYSTEM_BUSY, "[OVERLOAD]")
+        assert (await numbers(client))["flowControlOverload"] == "1"
+        await back_to_normal(client, disk, sends)
+
+
+async def test_a_stuck_disk(tmp_path: Path) -> None:
+    async with held_broker(tmp_path, stuck_disk_ms=300) as (broker, client, disk):
+        sends = await fill(broker, client)
+        parked = start_send(client)
+        answer = await parked
+        assert (answer.code, (answer.remark or "")[:20]) == (ResponseCode.SYSTEM_BUSY, "[PCBUSY_CLEAN_QUEUE]")
+        answer = await start_send(client)
+        assert (answer.code, (answer.remark or "")[:15]) == (ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]")
+        seen = await numbers(client)
+        assert (seen["flowControlPcBusyCleanQueue"], seen["flowControlRejectRequest"]) == ("1", "1")
+        await back_to_normal(client, disk, sends)
