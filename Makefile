@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test check format bench bench-broker crash interop clean
+.PHONY: help setup demo test check format bench bench-broker compare crash interop clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,11 +42,14 @@ bench: $(READY)  ## rates and CPU per operation of codec, store, recovery and in
 bench-broker: $(READY)  ## the broker under load of a C program: CPU per message, latencies
 	$(BIN)/python -m benchmarks.end_to_end
 
+compare: $(READY)  ## our broker and Apache RocketMQ's under the same load, in one run: needs Java 17, Maven, a C compiler
+	$(BIN)/python -m benchmarks.compare $(ARGUMENTS)
+
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
 	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 PYROMQ_LIVES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
 
-interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, 15 minutes; writes docs/compatibility.md
-	$(BIN)/python -m pytest interop/tests -p no:cacheprovider --basetemp=$${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/run --compatibility docs/compatibility.md
+interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, Go, 15 minutes; writes docs/compatibility.md
+	$(BIN)/python -m pytest interop/tests -n 3 --dist loadgroup -p no:cacheprovider --basetemp=$${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/run --compatibility docs/compatibility.md
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -7,7 +7,10 @@ import sys
 
 from benchmarks.measure import machine, print_rows
 
-ALL = ("frames", "net", "records", "append", "read", "index", "recovery", "producer", "consumer", "consume")
+ALL = (
+    *("frames", "net", "records", "append", "read", "filters"),
+    *("index", "recovery", "producer", "consumer", "consume", "transactions"),
+)
 
 
 def main() -> None:

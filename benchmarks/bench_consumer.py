@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from benchmarks.measure import Row, measure
 from pyromq.client.assign import Assign, assign_by_hash, assign_evenly
@@ -40,6 +41,9 @@ class BenchMessage:
     def size_bytes(self) -> int:
         return len(self.record)
 
+    def after_failure(self) -> Self:
+        return replace(self, delivery_attempt=self.delivery_attempt + 1)
+
 
 def rows() -> list[Row]:
     record = bytes(1024)
@@ -65,7 +69,8 @@ def _consume(messages: list[BenchMessage], subscription: Subscription, batch_max
             buffer.add(wanted_messages(subscription, messages[at : at + PULLED]))
         while batch := buffer.take(batch_max):
             outcome = decide(batch, ConsumeStatus.SUCCESS)
-            buffer.finish(outcome.settled(()).finished)
+            buffer.consumed(outcome.finished)
+            buffer.commit_offset()
     assert buffer.commit_offset() == len(messages)
     return len(messages)
 
@@ -87,7 +92,8 @@ def _finish_at_random(messages: list[BenchMessage]) -> int:
         buffer.take(1024)
         rng.shuffle(held)
         for message in held:
-            buffer.finish((message,))
+            buffer.consumed((message,))
+            buffer.commit_offset()
     assert buffer.commit_offset() == len(messages)
     return len(messages)
 

@@ -7,32 +7,18 @@ Broker and generator are pinned to one core each where ``taskset`` exists. Loopb
 
 from __future__ import annotations
 
-import os
+import asyncio
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+import time
+from dataclasses import replace
 
+from benchmarks.generator import Scenario, build, cpu_s, pinned, resident_mb, run
 from benchmarks.measure import machine
-
-SOURCE = Path(__file__).parent / "load" / "load.c"
-GENERATOR = Path(".cache") / "pyromq-load"
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    name: str
-    mode: str
-    connections: int
-    outstanding: int
-    body_bytes: int = 1024
-    batch: int = 1
-    seconds: float = 3
-
+from pyromq.aio import Admin
 
 SCENARIOS = (
     Scenario("warm-up", "send", 4, 16, seconds=1),
@@ -41,23 +27,10 @@ SCENARIOS = (
     Scenario("send, pipelined 4 × 64", "send", 4, 64),
     Scenario("send, batches of 32", "batch", 4, 8, batch=32),
     Scenario("pull of 32, 4 × 4", "pull", 4, 4, batch=32),
+    Scenario("from a send to the pull that waits for it", "trip", 1, 1, topic="trip"),
 )
-
-
-class Outcome(NamedTuple):
-    cpu_us: float
-    rate: float
-    p50_us: int
-    p99_us: int
-    errors: int
-
-
-def build() -> None:
-    """Compile the generator if it is older than its source."""
-    if GENERATOR.exists() and GENERATOR.stat().st_mtime > SOURCE.stat().st_mtime:
-        return
-    GENERATOR.parent.mkdir(exist_ok=True)
-    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", str(GENERATOR), str(SOURCE)], check=True)
+MANY = Scenario("warm-up, 1 024 topics are made", "send", 4, 64, seconds=6, topic="many#1024")
+IDLE = Scenario("consumers that wait", "hold", 1_000, 1, batch=32, seconds=12, topic="idle")
 
 
 def main() -> None:
@@ -66,44 +39,61 @@ def main() -> None:
     for flush in sys.argv[1:] or ("async", "sync"):
         folder = tempfile.mkdtemp(prefix="pyromq-bench-")
         command = [sys.executable, "-m", "pyromq", "up", "--data", folder, "--flush", flush, "--no-console"]
+        started = time.perf_counter()
         broker = subprocess.Popen(
-            [*_pinned(0), *command, "--nameserver-port", "0", "--broker-port", "0"], stdout=subprocess.PIPE, text=True
+            [*pinned(0), *command, "--nameserver-port", "0", "--broker-port", "0"], stdout=subprocess.PIPE, text=True
         )
         try:
             assert broker.stdout is not None
-            found = re.search(r"broker=127\.0\.0\.1:(\d+)", broker.stdout.readline())
+            found = re.search(r"nameserver=(\S+) broker=127\.0\.0\.1:(\d+)", broker.stdout.readline())
             assert found, "the broker did not start"
-            print(f"\n{flush} flush{'':38} {'CPU µs':>8} {'per second':>12} {'p50 µs':>8} {'p99 µs':>8}")
+            ready_s = time.perf_counter() - started
+            print(f"\n{flush} flush: ready after {ready_s:.2f} s, {resident_mb(broker.pid):.0f} MB")
+            print(f"{'':48} {'CPU µs':>8} {'per second':>12} {'p50 µs':>8} {'p99 µs':>8}")
             for scenario in SCENARIOS:
-                outcome = _run(scenario, broker.pid, found[1])
-                failed = f"  {outcome.errors} refused" if outcome.errors else ""
-                print(
-                    f"  {scenario.name:46} {outcome.cpu_us:8.2f} {outcome.rate:12,.0f}"
-                    f" {outcome.p50_us:8,} {outcome.p99_us:8,}{failed}",
-                    flush=True,
-                )
+                _print(scenario, broker.pid, found[2])
+            if flush == "async":
+                _print_many_topics(broker.pid, found[2])
+                _print_idle(broker.pid, found[1], found[2])
         finally:
             broker.terminate()
             broker.wait(30)
             shutil.rmtree(folder)
 
 
-def _run(scenario: Scenario, pid: int, port: str) -> Outcome:
-    before = _cpu_s(pid)
-    words = (scenario.mode, scenario.connections, scenario.outstanding, scenario.seconds, scenario.body_bytes)
-    command = [*_pinned(1), str(GENERATOR), "127.0.0.1", port, *map(str, (*words, scenario.batch, "load", 4))]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.split()
-    _, messages, _, rate, p50, p99, _, errors = answer
-    return Outcome((_cpu_s(pid) - before) / int(messages) * 1e6, float(rate), int(p50), int(p99), int(errors))
+def _print(scenario: Scenario, pid: int, port: str) -> float:
+    outcome = run(scenario, [pid], port)
+    failed = f"  {outcome.errors} refused" if outcome.errors else ""
+    print(
+        f"  {scenario.name:46} {outcome.cpu_us:8.2f} {outcome.rate:12,.0f}"
+        f" {outcome.p50_us:8,} {outcome.p99_us:8,}{failed}",
+        flush=True,
+    )
+    return outcome.cpu_us
 
 
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def _print_many_topics(pid: int, port: str) -> None:
+    """The same load on one topic and on 1 024, in turns."""
+    _print(MANY, pid, port)
+    one, many = [], []
+    for _ in range(3):
+        one.append(_print(replace(MANY, name="1 topic", topic="load", seconds=3), pid, port))
+        many.append(_print(replace(MANY, name="1 024 topics", seconds=3), pid, port))
+    print(f"  1 → 1 024 topics costs {min(many) / min(one) - 1:+.0%} CPU per message")
 
 
-def _pinned(core: int) -> list[str]:
-    return ["taskset", "-c", str(core)] if shutil.which("taskset") and (os.cpu_count() or 1) > 1 else []
+def _print_idle(pid: int, nameserver: str, port: str) -> None:
+    asyncio.run(_make_topic(nameserver, IDLE.topic))
+    run(IDLE, [pid], port)  # their groups are made
+    before, started = cpu_s(pid), time.perf_counter()
+    run(replace(IDLE, seconds=40), [pid], port)
+    share = (cpu_s(pid) - before) / (time.perf_counter() - started)
+    print(f"  {IDLE.connections:,} idle consumers (heartbeats, offsets and long polls): {share:.1%} of a core")
+
+
+async def _make_topic(nameserver: str, topic: str) -> None:
+    async with Admin(nameserver) as admin:
+        await admin.create_topic(topic, queues=4)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,209 @@
+"""Our broker and Apache RocketMQ's, side by side in one run, under the same load: how many times better, row by row.
+
+    make compare                     (needs Java 17, Maven and a C compiler; ARGUMENTS="sync 5": flush mode, rounds)
+
+Both run with RocketMQ's defaults for files and the same flush mode; Apache's broker has a heap of 1 GiB, G1 and its
+usual compilers, and 15 seconds of load before anything counts, so that they have done their work. The generator is
+pinned to one core, the brokers take what they get. Scenarios alternate between the two; medians of the rounds count.
+A ratio above 1 means that ours is faster, smaller or sooner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from interop.jars import Jars, prepare_jars
+from interop.process import free_port
+
+from benchmarks.generator import Outcome, Scenario, build, resident_mb, run
+from benchmarks.measure import machine
+from pyromq.aio import Admin
+
+ROWS = (
+    Scenario("send, 1 sender waiting for each answer", "send", 1, 1),
+    Scenario("send, 16 such senders", "send", 16, 1),
+    Scenario("send, 64 such senders", "send", 64, 1),
+    Scenario("send, pipelined 4 × 64", "send", 4, 64),
+    Scenario("send, batches of 32", "batch", 4, 8, batch=32),
+    Scenario("pull of 32, 4 × 4", "pull", 4, 4, batch=32),
+    Scenario("from a send to the pull that waits for it", "trip", 1, 1, topic="trip"),
+)
+WARM_UP = (
+    Scenario("warm-up", "send", 16, 4, seconds=8),
+    Scenario("warm-up", "batch", 4, 8, batch=32, seconds=2),
+    Scenario("warm-up", "pull", 4, 4, batch=32, seconds=3),
+    Scenario("warm-up", "trip", 1, 1, topic="trip", seconds=2),
+)
+_JVM = (
+    "-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseG1GC",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+)  # fmt: skip
+
+
+@dataclass
+class Server:
+    """A running broker with its name server."""
+
+    name: str
+    port: int
+    pids: list[int]  # of the broker, for its CPU
+    all_pids: list[int]  # for memory
+    ready_s: float
+    idle_mb: float = 0.0
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+
+
+def main(flush: str = "async", rounds: str = "3") -> None:
+    build()
+    print(machine())
+    jars = prepare_jars()
+    print(f"{flush} flush, Apache RocketMQ {jars.version}, medians of {rounds} rounds")
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="pyromq-compare-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        servers = [
+            stack.enter_context(_pyromq(folder / "ours", flush)),
+            stack.enter_context(_apache(folder / "apache", flush, jars)),
+        ]
+        time.sleep(12)  # Apache's broker registers ten seconds after its start
+        for server in servers:
+            server.idle_mb = sum(map(resident_mb, server.all_pids))
+            for scenario in WARM_UP:
+                run(scenario, server.pids, server.port)
+        for _ in range(int(rounds)):
+            for scenario in ROWS:
+                for server in servers:
+                    server.outcomes.setdefault(scenario.name, []).append(run(scenario, server.pids, server.port))
+        _report(*servers)
+
+
+@contextmanager
+def _pyromq(folder: Path, flush: str) -> Iterator[Server]:
+    command = [sys.executable, "-m", "pyromq", "up", "--data", str(folder), "--flush", flush, "--no-console"]
+    started = time.perf_counter()
+    with subprocess.Popen(
+        [*command, "--nameserver-port", "0", "--broker-port", "0"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"nameserver=(\S+) broker=127\.0\.0\.1:(\d+)", process.stdout.readline())
+            assert found, "our broker did not start"
+            asyncio.run(_until_a_topic_is_made(found[1]))
+            yield Server("PyroMQ", int(found[2]), [process.pid], [process.pid], time.perf_counter() - started)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@contextmanager
+def _apache(folder: Path, flush: str, jars: Jars) -> Iterator[Server]:
+    folder.mkdir()
+    names_port, port = free_port(), free_port(neighbours=(-2, 1))
+    values = {
+        "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerIP1": "127.0.0.1",
+        "listenPort": port, "namesrvAddr": f"127.0.0.1:{names_port}", "storePathRootDir": folder / "store",
+        "flushDiskType": "SYNC_FLUSH" if flush == "sync" else "ASYNC_FLUSH",
+    }  # fmt: skip
+    (folder / "names.conf").write_text(f"listenPort={names_port}\n")
+    (folder / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    started = time.perf_counter()
+    with (folder / "log").open("w") as log:
+        processes = [
+            subprocess.Popen(_java(jars, folder, main_class, config), stdout=log, stderr=log)
+            for main_class, config in (
+                ("org.apache.rocketmq.namesrv.NamesrvStartup", "names.conf"),
+                ("org.apache.rocketmq.broker.BrokerStartup", "broker.conf"),
+            )
+        ]
+    try:
+        asyncio.run(_until_a_topic_is_made(f"127.0.0.1:{names_port}"))
+        ready_s = time.perf_counter() - started
+        pids = [process.pid for process in processes]
+        yield Server("Apache", port, pids[1:], pids, ready_s)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(60)
+
+
+def _java(jars: Jars, folder: Path, main_class: str, config: str) -> list[str]:
+    where = [f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}"]
+    return ["java", *_JVM, *where, "-cp", jars.class_path, main_class, "-c", str(folder / config)]
+
+
+async def _until_a_topic_is_made(nameserver: str) -> None:
+    """Started means: a client that knows only the name server can make a topic."""
+    deadline = time.monotonic() + 120
+    host, _, port = nameserver.partition(":")
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            async with Admin(nameserver) as admin:
+                for topic in ("load", "trip"):
+                    await admin.create_topic(topic, queues=4)
+                return
+        except Exception:
+            await asyncio.sleep(0.02)
+    raise SystemExit(f"no broker was ready at {nameserver} within two minutes")
+
+
+def _report(ours: Server, apache: Server) -> None:
+    print(f"\n{'':44} {ours.name:>12} {apache.name:>12} {'ratio':>8}")
+    lines = [
+        ("start-up to the first topic, s", ours.ready_s, apache.ready_s, apache.ready_s / ours.ready_s),
+        ("idle memory with name server, MB", ours.idle_mb, apache.idle_mb, apache.idle_mb / ours.idle_mb),
+    ]
+    for scenario in ROWS:
+        mine, theirs = (_median(server.outcomes[scenario.name]) for server in (ours, apache))
+        if scenario.mode == "trip":
+            lines += [
+                (f"{scenario.name}, p50 µs", mine.p50_us, theirs.p50_us, theirs.p50_us / max(1, mine.p50_us)),
+                (
+                    "                                    … p99 µs",
+                    mine.p99_us,
+                    theirs.p99_us,
+                    theirs.p99_us / mine.p99_us,
+                ),
+            ]
+            continue
+        lines += [
+            (f"{scenario.name}, /s", mine.rate, theirs.rate, mine.rate / theirs.rate),
+            ("        … CPU µs per message", mine.cpu_us, theirs.cpu_us, theirs.cpu_us / mine.cpu_us),
+            ("        … p99 µs", mine.p99_us, theirs.p99_us, theirs.p99_us / max(1, mine.p99_us)),
+        ]
+        for server, outcome in ((ours, mine), (apache, theirs)):
+            if outcome.errors:
+                lines.append((f"        … refused by {server.name}", outcome.errors, 0, 0.0))
+    below = [name.strip(" …") for name, _, _, ratio in lines if ratio < 1]
+    print(f"below 1: {', '.join(below) or 'nothing'}\n")
+    for name, mine_value, theirs_value, ratio in lines:
+        print(f"{name:44} {_shown(mine_value):>12} {_shown(theirs_value):>12} {ratio:7.2f}×")
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def _median(outcomes: list[Outcome]) -> Outcome:
+    columns = zip(*outcomes, strict=True)
+    cpu, rate, p50, p99, errors, share = (median(column) for column in columns)
+    return Outcome(cpu, rate, int(p50), int(p99), int(errors), share)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
