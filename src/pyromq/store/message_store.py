@@ -266,6 +266,11 @@ class MessageStore:
     # --- durability ---
 
     @property
+    def dirty_files(self) -> int:
+        """Queue files that the next seal has to sync."""
+        return sum([len(queue.dirty) for queue in self._queues.values()])
+
+    @property
     def sealed_position(self) -> int:
         return self._durability.sealed_position
 

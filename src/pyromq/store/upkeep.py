@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _DISK_LOOK_MS = 1_000
 _QUEUES_AT_ONCE = 256
+_FILES_PER_SEAL = 512
 _RETENTION_MS = 10_000
 _FREE_BYTES_MIN = 16 << 20  # less free space than this does not count as "space has returned"
 
@@ -79,7 +80,9 @@ class Upkeep:
 
     def _seal_if_due(self, now: int) -> None:
         settings, new_bytes = self._store.settings, self._store.log.end - self._store.sealed_position
-        due = now - self._sealed_at >= settings.seal_interval_ms or new_bytes >= settings.seal_bytes
+        due = now - self._sealed_at >= settings.seal_interval_ms
+        if not due and new_bytes >= settings.seal_bytes:  # thousands of files are not synced every few seconds
+            due = new_bytes >= settings.seal_bytes * self._store.dirty_files / _FILES_PER_SEAL
         if new_bytes and due:
             self._seal()
             self._sealed_at = now
