@@ -156,6 +156,8 @@ class RealFile:
             write(target, at + 4 * number, word)
 
     def sync(self) -> None:
+        if self._fd < 0:
+            raise OSError(errno.EBADF, "the file is closed")
         os.fdatasync(self._fd)
 
     def zero_from(self, at: int) -> None:

@@ -9,6 +9,7 @@ as far as the seal says.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import threading
 from collections.abc import Mapping
@@ -36,15 +37,17 @@ class SealFile:
     def __init__(self, disk: Disk, layout: Layout) -> None:
         self._disk, self._layout = disk, layout
         self._lock = threading.Lock()
+        self._position = 0
         self.generation = 0
 
     def save(self, seal: Seal, checkpoint: Checkpoint, generation: int) -> bool:
         """False when the seal is out of date. Raises OSError."""
         with self._lock:
-            if generation != self.generation:
+            if generation != self.generation or seal.position < self._position:
                 return False
             save_seal(self._disk, self._layout.root, seal)
             save_checkpoint(self._disk, self._layout.checkpoint, checkpoint)
+            self._position = seal.position
             return True
 
     def save_deletion(self, seal: Seal) -> None:
@@ -57,18 +60,29 @@ class SealJob:
     """One seal on its way: ``sync``, then ``save`` once the log is flushed up to ``seal.position``; on any thread."""
 
     def __init__(self, file: SealFile, seal: Seal, files: list[DiskFile], disk: Disk, folders: set[Path]) -> None:
-        self._file, self.seal, self._files = file, seal, files
-        self._disk, self._folders = disk, folders
+        self._file, self.seal, self.files = file, seal, files
+        self._disk, self.folders = disk, folders
         self._generation = file.generation
+        self.is_synced = False
         ms, end = seal.stored_ms, seal.position
         self._checkpoint = Checkpoint(ms, ms, ms, end, end)
 
+    @property
+    def is_outdated(self) -> bool:
+        """True when a topic was deleted since it was decided."""
+        return self._generation != self._file.generation
+
     def sync(self) -> None:
-        for file in self._files:
-            file.sync()
-        for folder in sorted(self._folders):
+        for file in self.files:
+            try:
+                file.sync()
+            except OSError as error:
+                if error.errno != errno.EBADF:  # else it was removed meanwhile, with its topic or by retention
+                    raise
+        for folder in sorted(self.folders):
             with contextlib.suppress(FileNotFoundError):  # its topic was deleted: the seal is worthless
                 self._disk.sync_folder(folder)
+        self.is_synced = True
 
     def save(self) -> bool:
         return self._file.save(self.seal, self._checkpoint, self._generation)
@@ -92,6 +106,7 @@ class Durability:
         self._file = SealFile(disk, layout)
         self._running: FlushJob | None = None
         self._sealed = Seal(position=0, index_position=0, clean=False)
+        self._last_job: SealJob | None = None
         self._noted = 0
         self._checkpoint_file: DiskFile | None = None
 
@@ -180,7 +195,11 @@ class Durability:
             queues={f"{topic}/{queue_id}": queue.seals() for (topic, queue_id), queue in self._queues.items()},
             index=self._index.seals(closing=clean),
         )
-        return SealJob(self._file, seal, files, self._disk, folders)
+        if self._last_job is not None and not self._last_job.is_synced:  # this seal speaks for those files too
+            files += self._last_job.files
+            folders |= self._last_job.folders
+        self._last_job = SealJob(self._file, seal, files, self._disk, folders)
+        return self._last_job
 
     def seal_now(self, job: SealJob) -> bool:
         """Both steps on this thread, while no flush is under way; False when the disk refuses."""
@@ -200,8 +219,10 @@ class Durability:
         return saved and self.seal_saved(job)
 
     def seal_saved(self, job: SealJob) -> bool:
-        self._sealed, self._noted = job.seal, max(self._noted, job.seal.position)
         self._close_checkpoint()  # a new file took its name
+        if job.is_outdated:  # saved, but a deletion was faster: what that has recorded is on disk
+            return False
+        self._sealed, self._noted = job.seal, max(self._noted, job.seal.position)
         return True
 
     def seal_not_synced(self, error: OSError) -> None:

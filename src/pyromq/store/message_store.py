@@ -184,7 +184,30 @@ class MessageStore:
             self.log.reserve(drafts, self._topics.get(topic) or self._topic_bytes(topic))
         except OSError as error:
             raise self.health.failed_write("a commit log file", error) from error
-        return [self.stage(draft) for draft in drafts]
+        if any(draft.queue_id != drafts[0].queue_id or draft.sys_flag & TRANSACTION_MASK for draft in drafts):
+            return [self.stage(draft) for draft in drafts]
+        return self._stage_side_by_side(drafts)
+
+    def _stage_side_by_side(self, drafts: Sequence[Draft]) -> list[Placed]:
+        """``stage`` for messages of one queue that the log has room for: what they share is looked up once."""
+        topic, queue_id = drafts[0].topic, drafts[0].queue_id
+        queue = self._queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
+        topic_bytes = self._topics.get(topic) or self._topic_bytes(topic)
+        self._turn_ms = stored_ms = self._turn_ms or self._clock.now_ms()
+        ladder_ms, prefix, keys = self._ladder_ms, topic_bytes.key_prefix, self._indexer.staged
+        stage_record, stage_entry, offset = self.log.stage, queue.stage, queue.next_offset
+        placed = []
+        for draft in drafts:
+            position, size = stage_record(draft, topic_bytes, offset, stored_ms)
+            properties = draft.properties
+            stage_entry(position, size, entry_tag(topic, properties, stored_ms, ladder_ms) if properties else 0)
+            keys.append((prefix, properties, position, stored_ms))
+            placed.append(Placed(position, offset, size))
+            offset += 1
+        self._queues[topic, queue_id] = queue
+        self._touched.add(queue)
+        self._entries_owed += len(placed)
+        return placed
 
     def commit(self) -> None:
         """Write what is staged. Raises DiskFullError or UntrustedDiskError, and then nothing of it is stored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -10,7 +11,8 @@ from pyromq.wire.record import BLANK_BYTES
 
 DELAY_LADDER = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _TIMER_LOG_BYTES_MIN = 68  # a unit and the mark at the end
-_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_STEP = re.compile(r"([0-9]+)(ms|[smhd])")
 
 
 class Flush(Enum):
@@ -22,10 +24,10 @@ class Flush(Enum):
 
 def parse_ladder(text: str) -> tuple[int, ...]:
     """Delays in milliseconds of levels 1, 2, … from a text such as ``1s 5s 1m``."""
-    try:
-        return tuple(int(word[:-1]) * _UNIT_MS[word[-1]] for word in text.split())
-    except (KeyError, ValueError) as error:
-        raise ConfigError(f"delay ladder {text!r}: each step is a number with s, m, h or d behind it") from error
+    steps = [_STEP.fullmatch(word) for word in text.split()]
+    if not all(steps):
+        raise ConfigError(f"delay ladder {text!r}: each step is a number with s, m, h or d behind it (or ms)")
+    return tuple(int(step[1]) * _UNIT_MS[step[2]] for step in steps if step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
