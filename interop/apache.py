@@ -12,7 +12,7 @@ from interop.jars import Jars
 from interop.process import Child, free_port
 from pyromq.wire.codes import RequestCode
 
-_READY_TIMEOUT_S: Final = 90
+_READY_TIMEOUT_S: Final = 240  # a second on a free machine, minutes on a crowded one
 _JVM_FLAGS: Final = (
     "-Xms128m",
     "-Xmx512m",

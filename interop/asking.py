@@ -10,6 +10,7 @@ from pyromq.clock import SystemClock
 from pyromq.errors import MQError
 from pyromq.net import Address, Connection, ConnectionSettings, Handler, open_connection
 from pyromq.wire.codes import RequestCode
+from pyromq.wire.command import Ext
 from pyromq.wire.frame import SerializeType
 
 
@@ -28,12 +29,12 @@ async def connected(
         await connection.wait_closed()
 
 
-def answers(address: str, code: RequestCode, expected: bytes = b"") -> bool:
+def answers(address: str, code: RequestCode, expected: bytes = b"", *, header: Ext = None) -> bool:
     """Whether the server there answers a request with success, and ``expected`` in its body."""
 
     async def ask() -> bool:
         async with connected(address) as connection:
-            answer = await connection.request(code, timeout_ms=2_000)
+            answer = await connection.request(code, header, timeout_ms=2_000)
             return answer.code == 0 and expected in answer.body
 
     try:

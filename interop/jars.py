@@ -1,16 +1,18 @@
 """What comes from outside: RocketMQ's jars through Maven, and our Java driver compiled against them.
 
     ${XDG_CACHE_HOME:-~/.cache}/pyromq-interop/5.5.0/lib/*.jar        copied there by Maven, once
-                                              5.5.0/classes/…         the driver, compiled anew when its source changes
+                                              5.5.0/driver-…/         the driver, compiled anew when its source changes
 
 Nothing of it is in git. ``PYROMQ_INTEROP_VERSION`` chooses another version than that of ``pom.xml``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +29,23 @@ class Jars:
 
     @property
     def class_path(self) -> str:
-        return f"{self.folder / 'classes'}:{self.folder / 'lib'}/*"
+        return f"{self.classes}:{self.folder / 'lib'}/*"
+
+    @property
+    def classes(self) -> Path:
+        """Of the driver as its source is now."""
+        digest = hashlib.sha256(b"".join(source.read_bytes() for source in _sources())).hexdigest()
+        return self.folder / f"driver-{digest[:16]}"
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyromq-interop"
 
 
 def prepare_jars() -> Jars:
     """Fetches and compiles what is missing. Raises CalledProcessError, TimeoutExpired."""
     version = os.environ.get("PYROMQ_INTEROP_VERSION") or _version_of_pom()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyromq-interop"
-    jars = Jars(version, cache / version)
+    jars = Jars(version, cache_folder() / version)
     _fetch(jars)
     _compile(jars)
     return jars
@@ -57,11 +68,15 @@ def _fetch(jars: Jars) -> None:
 
 
 def _compile(jars: Jars) -> None:
-    sources = sorted((HERE / "java").rglob("*.java"))
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-    mark = jars.folder / "compiled"
-    if mark.exists() and mark.read_text() == digest:
+    if jars.classes.exists():
         return
-    command = ["javac", "-nowarn", "-d", str(jars.folder / "classes"), "-cp", f"{jars.folder / 'lib'}/*"]
-    subprocess.run([*command, *map(str, sources)], check=True, timeout=_COMPILE_TIMEOUT_S)
-    mark.write_text(digest)
+    unfinished = jars.folder / f"unfinished-{os.getpid()}"  # several test processes may compile at once
+    command = ["javac", "-nowarn", "-d", str(unfinished), "-cp", f"{jars.folder / 'lib'}/*"]
+    subprocess.run([*command, *map(str, _sources())], check=True, timeout=_COMPILE_TIMEOUT_S)
+    with contextlib.suppress(OSError):
+        unfinished.rename(jars.classes)
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _sources() -> list[Path]:
+    return sorted((HERE / "java").rglob("*.java"))

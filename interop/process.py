@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +17,8 @@ from typing import Final
 
 _STOP_TIMEOUT_S: Final = 30
 _POLL_S: Final = 0.2
+_PR_SET_PDEATHSIG: Final = 1
+_PORTS: Final = (12_000, 32_000)
 
 
 class StartFailedError(Exception):
@@ -28,7 +33,13 @@ class Child:
         self.name, self._log_path = name, folder / f"{name}.log"
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=folder, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command,
+                cwd=folder,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_end_with_parent,
             )
 
     @property
@@ -36,7 +47,8 @@ class Child:
         return self._process.poll() is None
 
     def log_tail(self, bytes_max: int = 3_000) -> str:
-        return self._log_path.read_text(errors="replace")[-bytes_max:]
+        lines = self._log_path.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines if " |-" not in line)[-bytes_max:]  # not what logging says of itself
 
     def wait_ready(self, is_ready: Callable[[], bool], timeout_s: float) -> None:
         """Asks until the answer is yes. Raises StartFailedError."""
@@ -63,13 +75,25 @@ class Child:
         self._process.wait()
 
 
+def _end_with_parent() -> None:
+    """Linux kills the child when its parent is gone, even if that was killed itself."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def python_path() -> str:
+    """For children that import this package."""
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parent.parent)]))
+
+
 def free_port(*, neighbours: Sequence[int] = ()) -> int:
-    """A port that nobody listens on, nor on those at the given distances from it."""
+    """A port that nobody listens on, nor on those at the given distances from it.
+
+    Below the range that systems take for outgoing connections: one of those could have it before the server starts.
+    """
     while True:
-        with contextlib.ExitStack() as held, contextlib.suppress(OSError, OverflowError):
-            first = held.enter_context(socket.socket())
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            for distance in neighbours:
+        port = random.randrange(*_PORTS)
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            for distance in (0, *neighbours):
                 held.enter_context(socket.socket()).bind(("127.0.0.1", port + distance))
             return port

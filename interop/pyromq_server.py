@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from interop import apache
 from interop.asking import answers
-from interop.process import Child, free_port
+from interop.process import Child, free_port, python_path
 from pyromq.broker.settings import BrokerSettings
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.standalone import run_up
-from pyromq.store.settings import Flush, StoreSettings
+from pyromq.store.settings import Flush, StoreSettings, parse_ladder
 from pyromq.wire.codes import RequestCode
 
-_READY_TIMEOUT_S: Final = 20
+_READY_TIMEOUT_S: Final = 90
 
 SMALL_STORE: Final = StoreSettings(
     segment_bytes=apache.SEGMENT_BYTES,
@@ -37,6 +36,7 @@ class PyroMQServer:
     folder: Path
     port: int = field(default_factory=lambda: free_port(neighbours=(-2, 1)))
     nameserver_port: int = field(default_factory=free_port)
+    ladder: str = ""
 
     @property
     def nameserver(self) -> str:
@@ -52,9 +52,8 @@ class PyroMQServer:
 
     def __enter__(self) -> Self:
         ports = [str(self.nameserver_port), str(self.port)]
-        command = [sys.executable, "-m", "interop.pyromq_server", *ports, str(self.store_folder)]
-        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).parent.parent)]))
-        self._child = Child("pyromq", command, self.folder, env={"PYTHONPATH": path})
+        command = [sys.executable, "-m", "interop.pyromq_server", *ports, str(self.store_folder), self.ladder]
+        self._child = Child("pyromq", command, self.folder, env={"PYTHONPATH": python_path()})
         self._child.wait_ready(self._is_ready, _READY_TIMEOUT_S)
         return self
 
@@ -67,9 +66,17 @@ class PyroMQServer:
         self._child.stop()
 
 
-def main(nameserver_port: str, port: str, folder: str) -> None:
+def main(nameserver_port: str, port: str, folder: str, ladder: str) -> None:
     names = NameServerSettings(port=int(nameserver_port))
-    run_up(names, BrokerSettings(port=int(port), store=SMALL_STORE), Path(folder))
+    store = replace(SMALL_STORE, delay_ladder_ms=parse_ladder(ladder)) if ladder else SMALL_STORE
+    broker = BrokerSettings(
+        port=int(port),
+        store=store,
+        trace_topic=bool(ladder),
+        transaction_timeout_ms=2_000,
+        transaction_check_interval_ms=2_000,
+    )
+    run_up(names, broker, Path(folder))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -11,50 +11,78 @@ _HEAD: Final = """# Compatibility
 
 Written by `make interop`, which runs the real Apache RocketMQ {version} beside PyroMQ on one machine; do not edit.
 
-*ok*: as expected. *differs*: works, but not the same; the reason follows. *fails*: does not work today.
-*expected*: known and deliberate, or not there yet, see the note.
+*ok*: as expected. *differs*: works, but not the same. *lacks*: not there yet. *deliberate*: decided otherwise.
+*fails*: went wrong in this run. –: this client offers no such thing. Numbers lead to the reasons below a table.
 """
+COLUMNS: Final = (
+    *("Java → Apache", "Java → PyroMQ", "Go → Apache", "Go → PyroMQ", "PyroMQ → Apache", "PyroMQ → PyroMQ"),
+    *("Apache", "PyroMQ", "result"),
+)
+_NAMES: Final = {"java": "Java", "go": "Go", "pyromq": "PyroMQ", "apache": "Apache", "": "result"}
 
 
-@dataclass(slots=True)
+def column(client: str, server: str) -> str:
+    """The column of a pairing; some cases are about a server alone."""
+    return f"{_NAMES[client]} → {_NAMES[server]}" if client else _NAMES[server]
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
-    """One row's cell."""
+    """One row's cell; ``order`` is where the row stands."""
 
     section: str
     name: str
-    pairing: str
+    column: str
     outcome: str = "ok"
-    notes: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    order: tuple[int, int] = (0, 0)
 
 
 class Report:
-    """Collects cases in the order of the run."""
+    """Collects cases, in any order."""
 
     def __init__(self) -> None:
-        self.cases: list[Case] = []
+        self._cells: dict[tuple[str, str, str], Case] = {}
+
+    def __len__(self) -> int:
+        return len(self._cells)
 
     def add(self, case: Case) -> None:
-        self.cases.append(case)
+        self._cells[case.section, case.name, case.column] = case
 
     def write(self, path: Path, version: str) -> None:
-        lines = [_HEAD.format(version=version)]
-        for section in dict.fromkeys(case.section for case in self.cases):
-            lines += self._section(section, [case for case in self.cases if case.section == section])
+        cases = sorted(self._cells.values(), key=lambda case: case.order)
+        lines = [_HEAD.format(version=version), *_totals(cases)]
+        for section in dict.fromkeys(case.section for case in cases):
+            lines += self._section(section, [case for case in cases if case.section == section])
         path.write_text("\n".join(lines).rstrip() + "\n")
 
-    @staticmethod
-    def _section(section: str, cases: Sequence[Case]) -> list[str]:
-        pairings = sorted({case.pairing for case in cases})
-        cells = {(case.name, case.pairing): case for case in cases}
-        lines = [f"## {section}", "", f"| case | {' | '.join(pairings)} |", "|---" * (len(pairings) + 1) + "|"]
+    def _section(self, section: str, cases: Sequence[Case]) -> list[str]:
+        columns = [each for each in COLUMNS if any(case.column == each for case in cases)]
+        numbers: dict[str, int] = {}
+        for case in cases:
+            for reason in case.reasons:
+                numbers.setdefault(_flat(reason), len(numbers) + 1)
+        lines = [f"## {section}", "", f"| case | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
         for name in dict.fromkeys(case.name for case in cases):
-            row = [_cell(cells.get((name, pairing))) for pairing in pairings]
+            row = [_cell(self._cells.get((section, name, each)), numbers) for each in columns]
             lines.append(f"| {name} | {' | '.join(row)} |")
-        return [*lines, ""]
+        return [*lines, "", *(f"{number}. {reason}" for reason, number in numbers.items()), ""]
 
 
-def _cell(case: Case | None) -> str:
+def _totals(cases: Iterable[Case]) -> list[str]:
+    counts: dict[str, int] = {}
+    for case in cases:
+        counts[case.outcome] = counts.get(case.outcome, 0) + 1
+    return ["In this run: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) + ".", ""]
+
+
+def _cell(case: Case | None, numbers: dict[str, int]) -> str:
     if case is None:
         return ""
-    notes = "; ".join(note.replace("|", "\\|").replace("\n", " ") for note in case.notes)
-    return f"{case.outcome}: {notes}" if notes else case.outcome
+    notes = ", ".join(str(numbers[_flat(reason)]) for reason in case.reasons)
+    return f"{case.outcome} ({notes})" if notes else case.outcome
+
+
+def _flat(reason: str) -> str:
+    return " ".join(reason.replace("|", "\\|").split())

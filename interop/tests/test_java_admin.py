@@ -9,23 +9,25 @@ from typing import Any
 
 import pytest
 
+from interop.driver import DriverError
+from interop.drivers import Drivers
 from interop.jars import Jars
-from interop.java_client import JavaClient, JavaError, run_mqadmin
-from interop.tests.conftest import Cluster
-from interop.tests.test_java_client import World
+from interop.mqadmin import run_mqadmin
+from interop.tests import conftest
+from interop.world import Cluster, Member, World
 
 SECTION = "Java admin tools × servers"
 
 
 def case(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.case(SECTION, name)
+    return conftest.case(name, SECTION)
 
 
 class AdminWorld(World):
     """With an admin client, a topic and ten messages in it."""
 
-    def __init__(self, java: JavaClient, cluster: Cluster) -> None:
-        super().__init__(java, cluster)
+    def __init__(self, drivers: Drivers, cluster: Cluster) -> None:
+        super().__init__(drivers.get("java"), cluster, drivers)
         self.create_topic()
         self.admin = self.start("admin")
         self.producer = self.start("producer")
@@ -35,17 +37,17 @@ class AdminWorld(World):
 
     def ask(self, call: str, **arguments: Any) -> Any:
         arguments = {"broker": self.cluster.broker, "topic": self.topic, "group": self.group} | arguments
-        return self.java.call(f"admin.{call}", name=self.admin, **arguments)
+        return self.admin.call(call, **arguments)
 
-    def consume(self) -> str:
-        consumer = self.start("push", topic=self.topic)
-        assert len(self.wait(consumer, 10)) == 10
+    def consume(self) -> Member:
+        consumer = self.push()
+        assert len(consumer.wait(10)) == 10
         return consumer
 
 
 @pytest.fixture
-def world(java: JavaClient, cluster: Cluster) -> Iterator[AdminWorld]:
-    each = AdminWorld(java, cluster)
+def world(drivers: Drivers, cluster: Cluster) -> Iterator[AdminWorld]:
+    each = AdminWorld(drivers, cluster)
     yield each
     each.close()
 
@@ -77,7 +79,7 @@ def test_topic_stats(world: AdminWorld) -> None:
 def test_delete_topic(world: AdminWorld) -> None:
     world.ask("deleteTopic", nameserver=world.cluster.nameserver)
     assert world.topic not in world.ask("topics")
-    with pytest.raises(JavaError):
+    with pytest.raises(DriverError):
         world.ask("topic")
 
 
@@ -113,9 +115,9 @@ def test_progress(world: AdminWorld) -> None:
     deadline = time.monotonic() + 25  # a client commits for the first time after ten seconds
     while True:
         progress = {name: queue for name, queue in world.ask("progress").items() if name.startswith(world.topic)}
-        assert sum(queue["broker"] for queue in progress.values()) == 10
-        if all(queue["broker"] == queue["consumer"] for queue in progress.values()):
-            break
+        ends = [(queue["broker"], queue["consumer"]) for queue in progress.values()]
+        if sum(end for end, _ in ends) == 10 and all(end == committed for end, committed in ends):
+            break  # Apache tells of queues with a committed offset only
         assert time.monotonic() < deadline, progress
         time.sleep(0.5)
     connections = world.ask("consumers")
@@ -139,7 +141,7 @@ def test_reset(world: AdminWorld) -> None:
     time.sleep(2)
     offsets = world.ask("resetOffset", timestamp=1)
     assert set(offsets.values()) == {0}
-    assert len(world.wait(consumer, 20, timeout_s=40)) >= 20
+    assert len(consumer.wait(20, timeout_s=40)) >= 20
 
 
 @case("broker: runtime info and config")
@@ -176,8 +178,8 @@ MQADMIN: list[tuple[str, list[str], str]] = [
 
 
 @pytest.fixture(scope="module")
-def used_world(java: JavaClient, cluster: Cluster) -> Iterator[AdminWorld]:
-    each = AdminWorld(java, cluster)
+def used_world(drivers: Drivers, cluster: Cluster) -> Iterator[AdminWorld]:
+    each = AdminWorld(drivers, cluster)
     each.consume()
     time.sleep(2.5)
     yield each

@@ -32,6 +32,7 @@ public final class Driver {
         ops.put("producer.start", producers::start);
         ops.put("producer.send", producers::send);
         ops.put("producer.transaction", producers::transaction);
+        ops.put("producer.checks", producers::checks);
         ops.put("producer.request", producers::request);
         ops.put("producer.stop", producers::stop);
         ops.put("push.start", pushes::start);

@@ -51,7 +51,11 @@ final class LitePullConsumers {
         DefaultLitePullConsumer consumer = running.get(a.getString("name"));
         Collection<MessageQueue> queues = consumer.fetchMessageQueues(a.getString("topic"));
         for (MessageQueue queue : queues) {
-            consumer.seekToBegin(queue);
+            if (!a.containsKey("queueId")) {
+                consumer.seekToBegin(queue);
+            } else if (queue.getQueueId() == a.getIntValue("queueId")) {
+                consumer.seek(queue, a.getLongValue("offset"));
+            }
         }
         return queues.size();
     }

@@ -26,6 +26,12 @@ final class Messages {
         if (fields.containsKey("delayLevel")) {
             message.setDelayTimeLevel(fields.getIntValue("delayLevel"));
         }
+        if (fields.containsKey("delayMs")) {
+            message.setDelayTimeMs(fields.getLongValue("delayMs"));
+        }
+        if (fields.containsKey("deliverAtMs")) {
+            message.setDeliverTimeMs(fields.getLongValue("deliverAtMs"));
+        }
         if (fields.containsKey("properties")) {
             fields.getJSONObject("properties").forEach((name, value) -> message.putUserProperty(name, value.toString()));
         }

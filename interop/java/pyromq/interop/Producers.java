@@ -27,6 +27,7 @@ final class Producers {
         String name = a.getString("name");
         DefaultMQProducer producer = a.getBooleanValue("transactional")
             ? transactional(name, a) : new DefaultMQProducer(a.getString("group"));
+        producer.setEnableTrace(a.getBooleanValue("trace"));
         producer.setNamesrvAddr(a.getString("nameserver"));
         producer.setInstanceName(name);
         producer.setVipChannelEnabled(a.getBooleanValue("vip"));
@@ -53,7 +54,7 @@ final class Producers {
 
             @Override
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                checked.add(message.getTransactionId());
+                checked.add(new String(message.getBody(), java.nio.charset.StandardCharsets.UTF_8));
                 return LocalTransactionState.valueOf(message.getUserProperty("checked"));
             }
         });
@@ -132,10 +133,14 @@ final class Producers {
 
     Object transaction(JSONObject a) throws Exception {
         TransactionMQProducer producer = (TransactionMQProducer) running.get(a.getString("name"));
-        if (a.containsKey("message")) {
-            return Messages.describe(producer.sendMessageInTransaction(Messages.of(a.getJSONObject("message")), null));
+        return Messages.describe(producer.sendMessageInTransaction(Messages.of(a.getJSONObject("message")), null));
+    }
+
+    Object checks(JSONObject a) {
+        List<String> checked = checks.get(a.getString("name"));
+        synchronized (checked) {
+            return new ArrayList<>(checked);
         }
-        return checks.get(a.getString("name"));
     }
 
     /** Request and reply: the consumer's side is a push consumer started with "reply". */

@@ -24,6 +24,7 @@ final class PushConsumers {
         DefaultMQProducer replier;
         final List<Map<String, Object>> seen = new ArrayList<>();
         int failTimes;
+        long workMs;
 
         /** Notes a message; true when the listener shall take it. */
         boolean note(MessageExt message) {
@@ -33,7 +34,16 @@ final class PushConsumers {
                 seen.add(fields);
                 seen.notifyAll();
             }
+            work();
             return message.getReconsumeTimes() >= failTimes;
+        }
+
+        private void work() {
+            try {
+                Thread.sleep(workMs);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
     }
 
@@ -42,7 +52,9 @@ final class PushConsumers {
     Object start(JSONObject a) throws Exception {
         Running each = new Running();
         each.failTimes = a.getIntValue("failTimes");
+        each.workMs = a.getLongValue("workMs");
         DefaultMQPushConsumer consumer = each.consumer = new DefaultMQPushConsumer(a.getString("group"));
+        consumer.setEnableTrace(a.getBooleanValue("trace"));
         consumer.setNamesrvAddr(a.getString("nameserver"));
         consumer.setInstanceName(a.getString("name"));
         consumer.setVipChannelEnabled(a.getBooleanValue("vip"));
@@ -51,6 +63,9 @@ final class PushConsumers {
         consumer.setMessageModel(a.getBooleanValue("broadcasting")
             ? MessageModel.BROADCASTING : MessageModel.CLUSTERING);
         consumer.setPersistConsumerOffsetInterval(1000);
+        // A rebalance that meets the first heartbeat of the timer leaves the broker with an outdated subscription
+        // until the next one, which would be after 30 seconds.
+        consumer.setHeartbeatBrokerInterval(3000);
         if (a.containsKey("maxAttempts")) {
             consumer.setMaxReconsumeTimes(a.getIntValue("maxAttempts"));
         }
