@@ -50,11 +50,12 @@ def main() -> None:
             ready_s = time.perf_counter() - started
             print(f"\n{flush} flush: ready after {ready_s:.2f} s, {resident_mb(broker.pid):.0f} MB")
             print(f"{'':48} {'CPU µs':>8} {'per second':>12} {'p50 µs':>8} {'p99 µs':>8}")
+            if flush == "async":
+                _print_idle(broker.pid, found[1], found[2])
             for scenario in SCENARIOS:
                 _print(scenario, broker.pid, found[2])
             if flush == "async":
                 _print_many_topics(broker.pid, found[2])
-                _print_idle(broker.pid, found[1], found[2])
         finally:
             broker.terminate()
             broker.wait(30)

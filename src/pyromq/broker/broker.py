@@ -168,6 +168,7 @@ class Broker(Handler):
             logger.warning("topics restored from their queues: topics=%s", ", ".join(restored))
         self.groups.create_preset_groups()
         self._tables = TableKeeper([self.topics.table, self.groups.table], self._worker, clock)
+        self._offsets = TableKeeper([self.progress.table], self._worker, clock, interval_ms=0)
         self.members: Members[Connection] = Members(clock, settings.client_expiry_ms)
         self.locks = QueueLocks(clock, settings.lock_expiry_ms)
         self.waiters = PullWaiters(clock, settings.held_pulls_max)
@@ -273,7 +274,7 @@ class Broker(Handler):
             await self._releases.close()
         await self._server.stop()
         if hasattr(self, "store"):
-            self._save_offsets()
+            self._offsets.save_now()
             self._tables.save_now()
             self.filters.save()
             self.store.close()
@@ -352,13 +353,7 @@ class Broker(Handler):
             self.filters.tick(self.members.subscription)
         if now - self._offsets_saved_ms >= self.settings.offsets_save_ms:
             self._offsets_saved_ms = now
-            self._save_offsets()
-
-    def _save_offsets(self) -> None:
-        try:
-            self.progress.save()
-        except OSError as error:
-            logger.error("consumer offsets not saved: reason=%s", error)
+            self._offsets.tick()
 
     # --- helpers ---
 

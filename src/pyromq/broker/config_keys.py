@@ -29,7 +29,7 @@ from pyromq.store.settings import Flush, parse_ladder
 
 _HOUR_MS: Final = 3_600_000
 _PAGE_BYTES: Final = 4_096
-_LADDER_UNITS: Final = (("d", 86_400_000), ("h", _HOUR_MS), ("m", 60_000), ("s", 1_000))
+_LADDER_UNITS: Final = (("d", 86_400_000), ("h", _HOUR_MS), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
 
 def _parse_hours(text: str) -> tuple[int, ...]:

@@ -42,6 +42,9 @@ class HalfReader:
 
     def _load(self, offset: int) -> None:
         queue = self._store.queues.get(HALF_QUEUE)
-        if queue is not None:
-            self._first = max(queue.first, offset - _ENTRIES_BEFORE)
-            self._entries = list(queue.raw_entries(self._first, _ENTRIES))
+        if queue is None:
+            return
+        for first in (max(queue.first, offset - _ENTRIES_BEFORE), offset):
+            self._first, self._entries = first, list(queue.raw_entries(first, _ENTRIES))
+            if offset < first + len(self._entries):  # else they end with a file, and the offset lies in the next one
+                return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView
+from collections.abc import Collection, ItemsView
 
 from pyromq.clock import Clock
 from pyromq.store.offsets import OffsetTable
@@ -11,12 +11,11 @@ _COMMITS_PER_VERSION = 500
 
 
 class Progress:
-    """Owns the offset table. Commits go to memory; ``save`` makes them durable, at most some seconds later."""
+    """Owns the offset table. Commits go to memory; whoever saves it makes them durable, some seconds later at most."""
 
     def __init__(self, table: OffsetTable, clock: Clock) -> None:
         self._table, self._clock = table, clock
         self._commits = 0
-        self._dirty = False
         self._pulled: dict[tuple[str, str, int], int] = {}
         self._resets: dict[tuple[str, str, int], int] = {}
 
@@ -34,7 +33,6 @@ class Progress:
         if offset < 0 or (topic, group, queue_id) in self._resets:
             return
         self._table.put(topic, group, queue_id, offset)
-        self._dirty = True
         self._commits += 1
         if self._commits % _COMMITS_PER_VERSION == 0:
             self._table.bump(self._clock.now_ms())
@@ -49,7 +47,6 @@ class Progress:
         """The next pull is told to go on there."""
         self._resets[topic, group, queue_id] = offset
         self._table.put(topic, group, queue_id, offset)
-        self._dirty = True
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         return self._resets.pop((topic, group, queue_id), None) if self._resets else None
@@ -67,6 +64,12 @@ class Progress:
         for group in self.groups_of(topic):
             self._forget(topic, group)
 
+    def begin_anew(self, topic: str, readers: Collection[str]) -> None:
+        """The topic was deleted; if it comes back, groups that still read it begin at 0, not where they were before."""
+        read = [key for key in self._pulled if key[0] == topic and key[1] in readers]
+        self.forget_topic(topic)
+        self._resets.update(dict.fromkeys(read, 0))
+
     def forget_group(self, group: str) -> None:
         for topic in self.topics_of(group):
             self._forget(topic, group)
@@ -77,7 +80,6 @@ class Progress:
         for known in (self._pulled, self._resets):
             for key in [key for key in known if key[:2] == (topic, group)]:
                 del known[key]
-        self._dirty = True
 
     def clone(self, source: str, target: str, topic: str | None) -> None:
         """Let a group stand where another one stands."""
@@ -87,10 +89,3 @@ class Progress:
                     if (known, group) == (name, source):
                         for queue_id, offset in queues.items():
                             self._table.put(name, target, queue_id, offset)
-        self._dirty = True
-
-    def save(self) -> None:
-        """Write the table if anything changed; raises OSError and keeps it marked."""
-        if self._dirty:
-            self._table.save()
-            self._dirty = False

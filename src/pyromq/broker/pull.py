@@ -226,6 +226,11 @@ class PullHandler:
     def wake(self, queue: QueueKey) -> None:
         """Readers can see new messages of a queue: answer those who wait for one of them."""
         for held in self._waiters.of_queue(queue):
+            reset = self._progress.take_reset(held.request.header.consumer_group, *queue)
+            if reset is not None:
+                self._waiters.release(held)
+                self._answer_reset(held.connection, held.request, reset)
+                continue
             result = self._read(held.request.header, held.scanned, held.wanted)
             if result.count or result.next_offset < result.end:  # more arrived than one read looks at: it asks again
                 self._waiters.release(held)

@@ -1,4 +1,4 @@
-"""Saves tables that changed by the way: a topic made by its first send, a group made by its first consumer."""
+"""Saves tables that change by the way: offsets, a topic made by its first send, a group made by its first consumer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class TableKeeper:
     def _saved(self, table: ConfigTable, future: asyncio.Future[None]) -> None:
         self._busy -= 1
         if (error := future.exception()) is not None:
-            table.unsaved = True
             logger.error("table not saved, tried again: file=%s reason=%s", table.file_name, error)
 
     def save_now(self) -> None:

@@ -95,7 +95,11 @@ class TopicHandler:
         self._turns.end_now()  # messages of it may be staged
         self._store.delete_topic(topic)
         self._topics.delete(topic)
-        self._progress.forget_topic(topic)
+        self._progress.begin_anew(topic, self._readers_of(topic))
+
+    def _readers_of(self, topic: str) -> set[str]:
+        """Groups whose members are connected and subscribe to it."""
+        return {group.name for group in self._members.consumer_groups() if topic in group.subscriptions}
 
     def get(self, connection: Connection, request: Received[GetTopicConfigHeader]) -> bytes:
         return java_json.dumps(self._topics.require(request.header.topic))
@@ -120,8 +124,7 @@ class TopicHandler:
 
     def who_consumes(self, connection: Connection, request: Received[TopicHeader]) -> bytes:
         topic = request.header.topic
-        groups = set(self._progress.groups_of(topic))
-        groups |= {group.name for group in self._members.consumer_groups() if topic in group.subscriptions}
+        groups = set(self._progress.groups_of(topic)) | self._readers_of(topic)
         return java_json.dumps(_GroupNames(group_list=sorted(groups)))
 
     def system_topics(self, connection: Connection, request: Received[None]) -> bytes:

@@ -57,7 +57,7 @@ class ConfigTable(ABC):
         self._save(self._next_save(), self._stored())
 
     def save_job(self) -> Callable[[], None]:
-        """``save`` of the table as it is now, for a worker thread; whoever runs it notes a failure in ``unsaved``."""
+        """``save`` of the table as it is now, for a worker thread."""
         return partial(self._save, self._next_save(), self._stored())
 
     def _next_save(self) -> int:
@@ -66,10 +66,14 @@ class ConfigTable(ABC):
         return self._saves
 
     def _save(self, number: int, stored: msgspec.Struct) -> None:
-        with self._writing:
-            if number > self._written:  # else a later one was faster
-                self._file.save(java_json.dumps_pretty(stored))
-                self._written = number
+        try:
+            with self._writing:
+                if number > self._written:  # else a later one was faster
+                    self._file.save(java_json.dumps_pretty(stored))
+                    self._written = number
+        except OSError:
+            self.unsaved = True
+            raise
 
     def save_or_undo(self, undo: Callable[[], object]) -> None:
         """``save``, or take the last change back in memory too and raise StoreReadOnlyError."""

@@ -58,9 +58,11 @@ class OffsetTable(ConfigTable):
 
     def put(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         self._offsets.setdefault((topic, group), {})[queue_id] = offset
+        self.unsaved = True
 
     def remove(self, topic: str, group: str) -> dict[int, int]:
         """Forget a group's way through a topic; what was known of it."""
+        self.unsaved = True
         return self._offsets.pop((topic, group), {})
 
     def _read(self) -> None:
@@ -74,7 +76,7 @@ class OffsetTable(ConfigTable):
                 logger.warning("offsets of nobody dropped: file=%s key=%r", self._file.path, key)
 
     def _stored(self) -> _StoredOffsets:
-        table = {f"{topic}{_SEPARATOR}{group}": queues for (topic, group), queues in self._offsets.items()}
+        table = {f"{topic}{_SEPARATOR}{group}": dict(queues) for (topic, group), queues in self._offsets.items()}
         return _StoredOffsets(data_version=self.version, offset_table=table)
 
 
@@ -107,4 +109,4 @@ class DelayOffsets(ConfigTable):
         self.version, self._offsets = stored.data_version, dict(stored.offset_table)
 
     def _stored(self) -> _StoredDelays:
-        return _StoredDelays(data_version=self.version, offset_table=self._offsets)
+        return _StoredDelays(data_version=self.version, offset_table=dict(self._offsets))

@@ -76,15 +76,27 @@ def test_a_forgotten_topic_takes_pending_resets_along() -> None:
     assert found.topics_of("readers") == []
 
 
+def test_who_reads_a_topic_that_is_deleted_begins_anew_when_it_comes_back() -> None:
+    found = progress()
+    for group in ("readers", "gone"):
+        found.commit(group, "orders", 0, 57)
+        found.note_pull(group, "orders", 0, 57)
+    found.begin_anew("orders", {"readers"})
+    found.commit("readers", "orders", 0, 57)  # it has not noticed yet
+    assert found.committed("readers", "orders", 0) is None
+    assert found.take_reset("readers", "orders", 0) == 0
+    assert found.take_reset("gone", "orders", 0) is None and found.committed("gone", "orders", 0) is None
+
+
 def test_progress_is_saved_when_it_changed_and_tried_again_when_the_disk_refused() -> None:
     disk = FaultyDisk()
     found = progress(disk=disk)
     found.commit("readers", "orders", 0, 10)
     disk.fail_at(disk.operations + 1, errno.ENOSPC)
     with pytest.raises(OSError, match="simulated"):
-        found.save()
-    found.save()
+        found.table.save()
+    found.table.save()
     operations = disk.operations
-    found.save()
+    found.table.save()
     assert disk.operations == operations, "nothing changed since"
     assert progress(disk=disk.after_crash()).committed("readers", "orders", 0) == 10

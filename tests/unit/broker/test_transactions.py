@@ -7,7 +7,7 @@ import pytest
 from pyromq.broker.refusals import RefusedError
 from pyromq.broker.topics import DISCARD_TOPIC
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from pyromq.store.settings import Flush
+from pyromq.store.settings import Flush, StoreSettings
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.record import Draft
@@ -289,3 +289,12 @@ async def test_only_half_messages_can_be_resumed() -> None:
     rig.store.flush()
     assert await rig.resume(0) == REFUSED
     assert await rig.resume(5) == REFUSED
+
+
+async def test_transactions_end_in_any_order_around_the_end_of_a_queue_file() -> None:
+    store = StoreSettings(segment_bytes=1 << 14, queue_file_entries=8, index_slots=10, index_entries=50)
+    rig = Rig(store=store)
+    halves = [await rig.half(f"U{number}") for number in range(12)]
+    for half in (halves[11], halves[8], halves[3], halves[9]):
+        assert await rig.end(half) == ResponseCode.SUCCESS
+    assert rig.bodies() == ["body of U11", "body of U8", "body of U3", "body of U9"]
