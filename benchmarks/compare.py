@@ -3,8 +3,9 @@
     make compare                     (needs Java 17, Maven and a C compiler; ARGUMENTS="sync 5": flush mode, rounds)
 
 Both run with RocketMQ's defaults for files and the same flush mode; Apache's broker has a heap of 1 GiB, G1 and its
-usual compilers, and 15 seconds of load before anything counts, so that they have done their work. The generator is
-pinned to one core, the brokers take what they get. Scenarios alternate between the two; medians of the rounds count.
+usual compilers, and 15 seconds of load before anything counts, so that they have done their work. Scenarios alternate
+between the two; medians of the rounds count. Apache's broker has many threads, ours has one: where both cores are free,
+rates say more about cores, and CPU per message about work.
 A ratio above 1 means that ours is faster, smaller or sooner.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +46,7 @@ def run(scenario: Scenario, pids: list[int], port: int | str) -> Outcome:
     before = sum(map(cpu_s, pids))
     words = (scenario.mode, scenario.connections, scenario.outstanding, scenario.seconds, scenario.body_bytes)
     where = (scenario.batch, scenario.topic, scenario.queues)
-    command = [*pinned(1), str(GENERATOR), "127.0.0.1", str(port), *map(str, (*words, *where))]
+    command = [str(GENERATOR), "127.0.0.1", str(port), *map(str, (*words, *where))]
     answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=180).stdout.split()
     _, messages, seconds, rate, p50, p99, _, errors = answer
     cpu = sum(map(cpu_s, pids)) - before
@@ -64,7 +63,3 @@ def cpu_s(pid: int) -> float:
 def resident_mb(pid: int) -> float:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def pinned(core: int) -> list[str]:
-    return ["taskset", "-c", str(core)] if shutil.which("taskset") and (os.cpu_count() or 1) > 1 else []

@@ -60,7 +60,7 @@ async def live(rig: Rig, ledger: Ledger) -> None:
         ledger.ended |= {name for name, wire in wires if wire.codes == [0]}
         if step % 5 == 4:
             await rig.round()
-            rig.progress.save()
+            rig.progress.table.save()
     assert producer.questions or rig.disk.operations < 20
 
 

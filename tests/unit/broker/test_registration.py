@@ -155,3 +155,15 @@ async def test_those_who_know_the_broker_get_what_changed_and_others_everything(
     assert sizes[0] == 1 and sizes[1] == sizes[2] > 10
     await registration.register_now(everything=False)
     assert len(steady.asked) == 2, "nothing changed, so nothing is said"
+
+
+async def test_a_name_server_that_was_started_anew_gets_everything_though_there_is_a_connection() -> None:
+    """Somebody else asked it for a route, so the link is up again; it knows nothing of the broker."""
+    link = NamesLink()
+    registration = registrar(BrokerSettings(), n1=link)
+    await registration.register_now()
+    link.ready = False  # another connection than before
+    registration.topics.create("orders", queues=1)
+    await registration.register_now(everything=False)
+    table = decode_registration(link.asked[-1][2], compressed=False, version=VERSION).topics
+    assert table is not None and {"orders", "TBW102"} <= table.topic_config_table.keys()

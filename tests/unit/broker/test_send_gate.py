@@ -20,7 +20,7 @@ from tests.unit.net.fakes import turn
 class Door:
     """A gate before turns of which two sends may wait for the disk."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, **limits: Any) -> None:
         self.rig = Rig(waiting_max=2, stuck_disk_ms=1_000)
         self.counters = Counters()
         self.handled: list[int] = []

@@ -368,3 +368,13 @@ async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_tur
     rig.send(wire)
     await turn()
     assert (told, rig.visible()) == ([None], 4), "it runs once"
+
+
+async def test_what_fails_at_the_end_of_a_turn_keeps_nobody_from_being_answered() -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    rig.turns.before_end(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    rig.send(wire)
+    await turn()
+    rig.send(wire)
+    await turn()
+    assert wire.codes == [0, 0]
