@@ -103,8 +103,8 @@ def lateness_ms(folder: str, topic: str) -> list[int]:
             if name == "SCHEDULE_TOPIC_XXXX":
                 for offset in range(queue.end):
                     entry = queue.entry(offset)
-                    record = store.log.verify(entry.position)
-                    waited[find_property(record.properties, b"UNIQ_KEY") or b""] = entry.tag_hash
+                    waiting = store.log.verify(entry.position)
+                    waited[find_property(waiting.properties, b"UNIQ_KEY") or b""] = entry.tag_hash
         for (name, _), queue in store.queues.items():
             for offset in range(queue.end if name == topic else 0):
                 entry = queue.entry(offset)
