@@ -403,3 +403,17 @@ def test_new_messages_are_followed(nameserver: str, admin: Admin) -> None:
 def test_nobody_there_is_exit_code_four(typed: Typed) -> None:
     typed("cluster", "ls", "-n", "127.0.0.1:1", expect=4)
     typed("message", "explain", "X", "--topic", "t", "-n", "127.0.0.1:1", expect=4)
+
+
+def test_a_group_is_created_and_changed_bit_by_bit(admin: Admin, typed: Typed) -> None:
+    made = json.loads(typed("group", "create", "shippers", "--retries", "3", "--delays", "1s 10s 1m", "-o", "json"))
+    assert made[0] | {"retries": 3, "delays": "1 s, 10 s, 1 min"} == made[0]
+    changed = json.loads(typed("group", "create", "shippers", "--no-enabled", "-o", "json"))
+    assert (changed[0]["retries"], changed[0]["delays"], changed[0]["enabled"]) == (3, "1 s, 10 s, 1 min", False)
+    config = admin.group_config("shippers")
+    policy = {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1_000, 10_000, 60_000]}}
+    assert (config.retry_max_times, config.group_retry_policy, config.consume_enable) == (3, policy, False)
+    back = json.loads(typed("group", "create", "shippers", "--delays", "", "--enabled", "-o", "json"))
+    assert back[0]["delays"] == "the broker's"
+    assert "each step is a number" in (typed("group", "create", "shippers", "--delays", "soon", expect=1) or typed.err)
+    typed("group", "create", "ship pers", expect=1)

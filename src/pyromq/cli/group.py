@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyromq.client.admin.heads import Parked
     from pyromq.client.admin.offsets import OffsetMove
 
-app = typer.Typer(help="Consumer groups: list, lag, describe, reset, park, delete.", no_args_is_help=True)
+app = typer.Typer(help="Consumer groups: list, create, lag, describe, reset, park, delete.", no_args_is_help=True)
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
 QueueOption = Annotated[str, typer.Option(metavar="BROKER:ID", help="Only this queue.")]
 
@@ -30,6 +30,62 @@ def list_groups(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormO
     names = with_admin(nameserver, lambda admin: admin.groups())
     rows = [{"group": name} for name in sorted(names)]
     write_rows(sys.stdout, form_for(output, sys.stdout), (Column("group", "group"),), rows)
+
+
+@app.command()
+def create(
+    group: GroupArgument,
+    retries: Annotated[int | None, typer.Option(min=0, help="Failures before a message is a dead letter.")] = None,
+    delays: Annotated[str | None, typer.Option(help="Before each retry, the last one goes on: '1s 10s 1m'.")] = None,
+    retry_queues: Annotated[int | None, typer.Option(min=0, help="Queues of the retry topic; 0: no retries.")] = None,
+    broadcast: Annotated[bool | None, typer.Option(help="May its members consume everything each?")] = None,
+    enabled: Annotated[bool | None, typer.Option(help="May it consume at all?")] = None,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Create a group on every master, or change what is said about it; the rest stays as it is."""
+    import msgspec
+
+    from pyromq.errors import ConfigError
+    from pyromq.model.topic import GroupConfig
+    from pyromq.store.settings import parse_ladder
+
+    said = {
+        "retry_max_times": retries,
+        "retry_queue_nums": retry_queues,
+        "consume_broadcast_enable": broadcast,
+        "consume_enable": enabled,
+    }
+    changes: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    if delays is not None:
+        try:
+            ladder = {"customizedRetryPolicy": {"next": list(parse_ladder(delays))}} if delays else {}
+        except ConfigError as error:
+            raise typer.BadParameter(str(error)) from error
+        changes["group_retry_policy"] = {"type": "CUSTOMIZED", **ladder}
+
+    async def put(admin: Admin) -> GroupConfig:
+        known = await admin.group_config(group) if group in await admin.groups() else GroupConfig(group_name=group)
+        config = msgspec.structs.replace(known, group_name=group, **changes)
+        await admin.create_group(config)
+        return config
+
+    config = with_admin(nameserver, put)
+    row = {
+        "group": group,
+        "retries": config.retry_max_times,
+        "delays": _shown_ladder(config.group_retry_policy),
+        "retry_queues": config.retry_queue_nums,
+        "broadcast": config.consume_broadcast_enable,
+        "enabled": config.consume_enable,
+    }
+    columns = tuple(Column(name, name.replace("_", " ")) for name in row)
+    write_rows(sys.stdout, form_for(output, sys.stdout), columns, [row])
+
+
+def _shown_ladder(policy: dict[str, Any]) -> str:
+    steps = (policy.get("customizedRetryPolicy") or {}).get("next") or []
+    return ", ".join(show_span(step) for step in steps) or "the broker's"
 
 
 @app.command()
