@@ -378,3 +378,13 @@ async def test_a_java_client_is_shown_as_one(tmp_path: Path) -> None:
         answer = await client.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         (member,) = decode_consumer_connections(answer.body).connection_set
         assert member.language == "JAVA"
+
+
+async def test_a_duty_that_fails_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as (broker, client):
+        monkeypatch.setattr(broker.upkeep, "tick", lambda: 1 / 0)
+        await until(lambda: "upkeep failed" in caplog.text)
+        code, _, _ = await pull(client, pull_header(topic="BenchmarkTest", wait_ms=10))
+        assert code == ResponseCode.PULL_NOT_FOUND, "nobody but the clock ends a pull that is held"

@@ -20,6 +20,7 @@ from pyromq.aio import (
     ReceivedMessage,
 )
 from pyromq.client.client import Client
+from pyromq.client.flow_control import FlowLimits
 from pyromq.client.queue_lock import TRUSTED_MS
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode as Code
@@ -249,3 +250,32 @@ async def test_a_crashed_member_is_followed_by_another_when_its_lock_has_run_out
             await until(lambda: seen[1:] == [("second", 1)])
         await first.client.close()
         assert overlaps == 0
+
+
+async def test_messages_of_a_queue_that_stays_after_all_are_consumed_though_none_can_be_pulled() -> None:
+    """Another member comes and goes while a listener is busy: the buffer is full, so no pull will ever bring news."""
+    release, began = asyncio.Event(), asyncio.Event()
+    seen: list[int] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        began.set()
+        await release.wait()
+        seen.append(message.offset)
+
+    async with scripted_queues(GROUP) as broker:
+        for number in range(8):
+            broker.put(b"%d" % number)
+        async with consumer(broker, handle, limits=FlowLimits(messages_max=2)) as member:
+            await asyncio.wait_for(began.wait(), 10)
+            owned = member._share.owned[QUEUE]
+            for other in ("0", "1", "2"):  # whoever comes first gets the first queue
+                broker.members[other] = broker.members[member.client.id]
+            member.members_changed()
+            await until(lambda: owned.buffer.lock.unlocks_tried == 1, "a round has waited for the listener in vain")
+            for other in ("0", "1", "2"):
+                del broker.members[other]
+            release.set()
+            await until(lambda: owned.turn is None)
+            member.members_changed()
+            await until(lambda: seen == list(range(8)))
+            assert member._share.owned[QUEUE] is owned

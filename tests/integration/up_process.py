@@ -12,10 +12,10 @@ READY = re.compile(r"ready nameserver=(\S+):(\d+) broker=\S+:(\d+)")
 
 
 class UpProcess:
-    """``async with UpProcess(folder) as server``; the first start chooses the ports."""
+    """``async with UpProcess(folder) as server``; the first start chooses the ports. ``flags`` are those of ``up``."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self._folder, self._flags = folder, flags
         self._ports = ("0", "0")
         self._process: asyncio.subprocess.Process | None = None
         self.nameserver = ""
@@ -31,7 +31,7 @@ class UpProcess:
         names, broker = self._ports
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(self._folder)),
-            *("--nameserver-port", names, "--broker-port", broker),
+            *("--nameserver-port", names, "--broker-port", broker, *self._flags),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
         )

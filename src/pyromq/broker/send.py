@@ -161,14 +161,14 @@ class SendHandler:
         self, header: SendHeader, topic: str, queue_id: int, text: str, unique_key: str
     ) -> tuple[str, int, str, int, str | None]:
         """Messages that are not for their topic yet: half messages and delayed ones, and where these wait instead."""
-        if number_of(text, "INNER_NUM"):
+        if "INNER_NUM" in text and number_of(text, "INNER_NUM"):
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "messages that hold several others are not taken")
         if "POP_CK\x01" in text:
             text = without(text, ("POP_CK",))
         if topic is not header.topic:  # a dead letter is not delayed any more
             text = with_values(text, {"DELAY": "-1"})
-        resent = bool(header.reconsume_times) and (number_of(text, "DELAY") or 0) > 0
-        if value_of(text, "TRAN_MSG").lower() == "true" and not resent:
+        resent = header.reconsume_times and (number_of(text, "DELAY") or 0) > 0
+        if "TRAN_MSG" in text and value_of(text, "TRAN_MSG").lower() == "true" and not resent:
             half = self._prepare(topic, queue_id, text, unique_key)
             return half.topic, half.queue_id, half.properties, header.sys_flag & ~_TRANSACTION, None
         if header.sys_flag & _TRANSACTION:  # no message of its topic: nobody would ever see it

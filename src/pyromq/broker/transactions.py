@@ -87,6 +87,7 @@ class TransactionHandler:
         self._store, self._topics, self._turns, self._writes, self._log = store, topics, turns, writes, log
         self._delays, self._counters, self._settings, self._clock = delays, counters, settings, clock
         self._halves = HalfReader(store)
+        self._last_group, self._last_item = "", b""  # of the producers that end one transaction after the other
         number = 123_454_321
         self._success = encode_response(ResponseCode.SUCCESS, number)[8:].replace(b"%d" % number, b"%d")
 
@@ -125,11 +126,10 @@ class TransactionHandler:
         is_special = b"CHECK_" in half.properties  # it has its own patience, or was written again: both are rare
         if is_special and not header.from_transaction_check:
             self._check_age(half)
-        group = header.producer_group.encode()
-        if (
-            not has_item(half.properties, b"PGROUP\x01%b\x02" % group)
-            and find_property(half.properties, _GROUP) != group
-        ):
+        group = header.producer_group
+        if group != self._last_group:
+            self._last_group, self._last_item = group, f"PGROUP\x01{group}\x02".encode()
+        if not has_item(half.properties, self._last_item) and find_property(half.properties, _GROUP) != group.encode():
             problem = f"group {header.producer_group} did not begin the transaction of half message {half.offset}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
         queue, offset = _OP_QUEUE, half.offset

@@ -171,7 +171,7 @@ class Rig:
         self.checks.tick()
         await self.settled()
         self.checks.tick()
-        self.progress.save()
+        self.progress.table.save()
         self.store.close()
 
     async def reopen(self, **changes: Any) -> Rig:

@@ -1,0 +1,62 @@
+"""Brokers that take nothing back, and retry topics that vanish: failed messages stay where somebody finds them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyromq.aio import Admin
+from pyromq.model.topic import Perm
+from tests.integration.ledger import report
+from tests.integration.ledger_rig import FAIL_PERCENT, GROUP, TOPIC, Clerk, expected_dead, fill, running, settled
+from tests.integration.ledger_worker import Plan, WorkerProcess
+from tests.integration.waiting import until
+
+pytestmark = pytest.mark.integration
+
+Property = Callable[[str, object], None]
+RETRIES = f"%RETRY%{GROUP}"
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+
+async def test_what_is_refused_stays_with_the_consumer_and_survives_its_death(
+    tmp_path: Path, record_property: Property
+) -> None:
+    files = [tmp_path / "killed", tmp_path / "next"]
+    async with running(tmp_path) as (server, ledger), Admin(server.nameserver) as admin:
+        await admin.create_group(GROUP)
+        await admin.create_topic(RETRIES, queues=1, perm=Perm.READ)
+        await fill(server, ledger, 300)
+        plan = Plan(nameserver=server.nameserver, topic=TOPIC, group=GROUP, fail_percent=FAIL_PERCENT)
+        async with WorkerProcess(plan, files[0]):
+            await until(lambda: len(ledger.read(files)) == 300 - expected_dead(ledger), "all that can succeed")
+        after = await ledger.account()  # it was killed: what it held must be behind the group's progress
+        assert not after.lost and after.counts["queued"] == expected_dead(ledger) > 0, str(after)
+        await admin.create_topic(RETRIES, queues=1)
+        async with WorkerProcess(plan, files[1]):
+            found = await settled(ledger, files)
+        assert found.is_settled and found.counts["dead"] == expected_dead(ledger), str(found)
+    record_property("processes killed", 1)
+    report(found, record_property)
+
+
+async def test_a_retry_topic_that_is_deleted_is_made_anew_and_read_from_its_beginning(
+    tmp_path: Path, record_property: Property
+) -> None:
+    async with running(tmp_path) as (server, ledger), Admin(server.nameserver) as admin:
+        async with Clerk(ledger).member(server):
+            await fill(server, ledger, 300)
+            before = await ledger.settled()
+            assert before.is_settled, str(before)
+            await admin.delete_topic(RETRIES)  # nothing is in it that anybody waits for
+            await fill(server, ledger, 200)  # some fail: the topic comes back, and its queues begin at 0 again
+            found = await ledger.settled(10)
+        assert found.is_settled and found.counts["dead"] == expected_dead(ledger), str(found)
+    report(found, record_property)
