@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from interop.jars import Jars, prepare_jars
 from interop.process import free_port
@@ -163,37 +164,40 @@ async def _until_a_topic_is_made(nameserver: str) -> None:
     raise SystemExit(f"no broker was ready at {nameserver} within two minutes")
 
 
+class Line(NamedTuple):
+    scenario: str
+    unit: str
+    ours: float
+    theirs: float
+    ratio: float
+
+
 def _report(ours: Server, apache: Server) -> None:
-    print(f"\n{'':44} {ours.name:>12} {apache.name:>12} {'ratio':>8}")
     lines = [
-        ("start-up to the first topic, s", ours.ready_s, apache.ready_s, apache.ready_s / ours.ready_s),
-        ("idle memory with name server, MB", ours.idle_mb, apache.idle_mb, apache.idle_mb / ours.idle_mb),
+        Line("start-up to the first topic", "s", ours.ready_s, apache.ready_s, apache.ready_s / ours.ready_s),
+        Line("idle memory with name server", "MB", ours.idle_mb, apache.idle_mb, apache.idle_mb / ours.idle_mb),
     ]
     for scenario in ROWS:
-        mine, theirs = (_median(server.outcomes[scenario.name]) for server in (ours, apache))
+        name, (mine, theirs) = scenario.name, (_median(each.outcomes[scenario.name]) for each in (ours, apache))
+        p99 = Line(name, "p99 µs", mine.p99_us, theirs.p99_us, theirs.p99_us / max(1, mine.p99_us))
         if scenario.mode == "trip":
-            lines += [
-                (f"{scenario.name}, p50 µs", mine.p50_us, theirs.p50_us, theirs.p50_us / max(1, mine.p50_us)),
-                (
-                    "                                    … p99 µs",
-                    mine.p99_us,
-                    theirs.p99_us,
-                    theirs.p99_us / mine.p99_us,
-                ),
-            ]
+            lines += [Line(name, "p50 µs", mine.p50_us, theirs.p50_us, theirs.p50_us / max(1, mine.p50_us)), p99]
             continue
         lines += [
-            (f"{scenario.name}, /s", mine.rate, theirs.rate, mine.rate / theirs.rate),
-            ("        … CPU µs per message", mine.cpu_us, theirs.cpu_us, theirs.cpu_us / mine.cpu_us),
-            ("        … p99 µs", mine.p99_us, theirs.p99_us, theirs.p99_us / max(1, mine.p99_us)),
+            Line(name, "per second", mine.rate, theirs.rate, mine.rate / theirs.rate),
+            Line(name, "CPU µs each", mine.cpu_us, theirs.cpu_us, theirs.cpu_us / mine.cpu_us),
+            p99,
         ]
         for server, outcome in ((ours, mine), (apache, theirs)):
             if outcome.errors:
-                lines.append((f"        … refused by {server.name}", outcome.errors, 0, 0.0))
-    below = [name.strip(" …") for name, _, _, ratio in lines if ratio < 1]
-    print(f"below 1: {', '.join(below) or 'nothing'}\n")
-    for name, mine_value, theirs_value, ratio in lines:
-        print(f"{name:44} {_shown(mine_value):>12} {_shown(theirs_value):>12} {ratio:7.2f}×")
+                print(f"{server.name} refused {outcome.errors} of {name}")
+    below = [f"{line.scenario}, {line.unit} ({line.ratio:.2f})" for line in lines if line.ratio < 1]
+    print("\nours is behind in: " + ("; ".join(below) or "nothing"))
+    print(f"\n{'':44} {'':12} {ours.name:>10} {apache.name:>10} {'ratio':>8}")
+    before = ""
+    for line in lines:
+        shown, before = "" if line.scenario == before else line.scenario, line.scenario
+        print(f"{shown:44} {line.unit:12} {_shown(line.ours):>10} {_shown(line.theirs):>10} {line.ratio:7.2f}×")
 
 
 def _shown(value: float) -> str:
