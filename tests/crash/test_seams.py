@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import errno
 import logging
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from pyromq.broker.turn import Turns
-from pyromq.errors import MQError, StoreReadOnlyError, UntrustedDiskError
+from pyromq.errors import MQError, StoreError, StoreReadOnlyError, UntrustedDiskError
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.store.upkeep import Upkeep
@@ -383,6 +384,23 @@ def test_a_deleted_topic_does_not_come_back_when_another_queue_has_to_be_rebuilt
     with open_store(disk, clock) as store:
         assert body_at(store, 0, topic="other") == b"kept"
         assert body_at(store, 0) is None
+
+
+def test_a_folder_whose_name_could_not_be_made_durable_is_made_again(clock: ManualClock) -> None:
+    """Else everything in it is lost with its name, however well it is synced itself."""
+    for number in range(1, 60):
+        disk = FaultyDisk()
+        store = open_store(disk, clock)
+        disk.fail_at(disk.operations + number, errno.ENOSPC)
+        with contextlib.suppress(StoreError):
+            store.append([message(b"refused, perhaps")])
+        if not store.health.trusted:
+            continue
+        if not store.health.writable and store.write_entries():
+            store.health.space_returned()
+        with contextlib.suppress(StoreError):  # it may be this one that fails
+            (offset,) = put(store, b"acknowledged")
+            assert body_at(open_store(disk.after_crash(CrashMode.FORGET), clock), offset) == b"acknowledged"
 
 
 # --- recovery ---

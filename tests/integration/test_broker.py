@@ -154,7 +154,9 @@ async def test_a_message_is_sent_and_pulled(tmp_path: Path) -> None:
 async def test_a_batch_becomes_messages_of_one_queue(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, client):
         body = encode_batch([BatchItem(b"%d" % n, b"KEYS\x01k%d\x02" % n) for n in range(5)])
-        answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, send_header(batch=True), body)
+        properties = "UNIQ_KEY\x01whole\x02"
+        answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, send_header(batch=True, properties=properties), body)
+        assert answer.header_as(SendResponseHeader).transaction_id == "whole"
         sent = answer.header_as(SendResponseHeader)
         assert len(sent.msg_id.split(",")) == 5
         _, records, _ = await pull(client, pull_header())

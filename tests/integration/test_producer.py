@@ -653,6 +653,24 @@ def test_closing_waits_for_what_was_begun(run: Run) -> None:
     run(main())
 
 
+def test_who_closes_a_client_ends_the_sends_of_all_who_share_it(run: Run) -> None:
+    async def main() -> None:
+        async with scripted(ScriptedBroker("a", lambda *_: None)) as cluster:
+            client = aio.Client(aio.ClientSettings(nameservers=cluster.nameserver))
+            await client.open()
+            producer = aio.Producer(client=client, group="g")
+            await producer.open()
+            begun = [producer.send_nowait(Message("T", b"x"), timeout_ms=60_000)]
+            await eventually(lambda: cluster.sends == 1)
+            begun.append(producer.send_nowait(Message("T", b"x"), timeout_ms=60_000))
+            begun.append(producer.send_nowait(Message("T2", b"x"), timeout_ms=60_000))  # its task has not begun
+            await client.close()
+            for outcome in await asyncio.wait_for(asyncio.gather(*begun, return_exceptions=True), 10):
+                assert isinstance(outcome, ClientClosedError | aio.SendFailedError)
+
+    run(main())
+
+
 def test_a_dead_broker_costs_the_time_of_the_send_and_nothing_was_stored(run: Run) -> None:
     async def main() -> None:
         async with scripted(ScriptedBroker("a")) as cluster:

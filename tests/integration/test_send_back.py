@@ -117,6 +117,16 @@ async def test_a_group_without_retries_is_answered_and_nothing_is_stored(tmp_pat
         assert broker.store.log.end == end
 
 
+async def test_who_wants_no_answer_gets_none(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, client):
+        with_group(broker, retry_queue_nums=0)
+        position, heard = await sent_position(client), client.connection.frames_in
+        header = SendBackHeader(position=position, group="readers", delay_level=0)
+        client.connection.request_oneway(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        await sent_position(client)
+        assert client.connection.frames_in == heard + 1, "the answer to the send"
+
+
 async def test_send_backs_that_cannot_be(tmp_path: Path) -> None:
     async with running(tmp_path, auto_create_groups=True) as (broker, client):
         position = await sent_position(client)

@@ -108,7 +108,8 @@ class Broker(Handler):
         self.settings, self._folder = replace(settings), folder  # a copy, which may change while it runs
         self._clock, self._disk, self._rng = SteadyClock(clock or SystemClock()), disk or RealDisk(), rng or Random()
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="pyromq-flush")
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="pyromq-seal")
+        self._seal_worker = ThreadPoolExecutor(1, thread_name_prefix="pyromq-seal")
+        self._saver = ThreadPoolExecutor(1, thread_name_prefix="pyromq-save")  # a seal of many queues takes minutes
         self._tasks: list[asyncio.Task[None]] = []
         self._answering: dict[int, Answering] = {}
         self._later: dict[int, Later] = {}
@@ -161,14 +162,16 @@ class Broker(Handler):
         self.stats = Stats(clock)
         self.topics = Topics(TopicTable.load(self._disk, root), settings, clock, self._on_topics_changed)
         self.groups = Groups(GroupTable.load(self._disk, root), settings, clock)
-        self.progress = Progress(OffsetTable.load(self._disk, root), clock)
+        self.progress = Progress(OffsetTable.load(self._disk, root, clock.now_ms()), clock)
         self.filters = Filters(FilterTable.load(self._disk, root), clock)
         self.topics.create_system_topics()
         if not self.store.recovered.clean and (restored := self.topics.restore(self.store.queues)):
             logger.warning("topics restored from their queues: topics=%s", ", ".join(restored))
+        if not self.store.recovered.clean and (ahead := self.progress.bring_back(self._end_of)):
+            logger.warning("groups were ahead of queues that lost their end, brought back to it: queues=%d", ahead)
         self.groups.create_preset_groups()
-        self._tables = TableKeeper([self.topics.table, self.groups.table], self._worker, clock)
-        self._offsets = TableKeeper([self.progress.table], self._worker, clock, interval_ms=0)
+        self._tables = TableKeeper([self.topics.table, self.groups.table], self._saver, clock)
+        self._offsets = TableKeeper([self.progress.table], self._saver, clock, interval_ms=0)
         self.members: Members[Connection] = Members(clock, settings.client_expiry_ms)
         self.locks = QueueLocks(clock, settings.lock_expiry_ms)
         self.waiters = PullWaiters(clock, settings.held_pulls_max)
@@ -182,7 +185,7 @@ class Broker(Handler):
             waiting_max=settings.unflushed_sends_max,
         )
         self.gate = SendGate(self.turns, self.stats.counters, settings, clock, self.on_requests)
-        self._sealer = Sealer(self.store, self._worker, self.turns.flush_soon)
+        self._sealer = Sealer(self.store, self._seal_worker, self.turns.flush_soon)
         self.upkeep = Upkeep(self.store, self._disk, clock, flush=self.turns.flush_soon, seal=self._sealer.start)
         self._registrar = Registrar(
             self.topics,
@@ -204,7 +207,7 @@ class Broker(Handler):
         find_queues = self._registrar.find_queues if settings.nameservers else None
         writes = OwnWrites(store, turns)
         self._releases = self._build_releases(writes)
-        waits = DelayHandler(store, self._releases, stats, self._disk)
+        waits = DelayHandler(store, self._releases, stats, self._disk, clock.now_ms())
         transaction_log = TransactionLog(store, writes, turns, progress, clock)
         transactions = TransactionHandler(
             store, topics, turns, writes, transaction_log, delays, stats.counters, settings, clock
@@ -225,11 +228,11 @@ class Broker(Handler):
             questions=ClientQuestions(store, topics, groups, members, settings),
             assignments=AssignmentHandler(topics, members, modes, settings, find_queues),
             offsets=OffsetHandler(store, topics, groups, progress),
-            lookups=LookupHandler(store, topics, members),
+            lookups=LookupHandler(store, topics, members, self.filters),
             topics=TopicHandler(store, topics, progress, members, stats, turns, settings),
-            groups=GroupHandler(topics, groups, progress, members),
+            groups=GroupHandler(topics, groups, progress, members, str(self._advertised)),
             progress=ProgressHandler(
-                store, topics, groups, progress, members, stats, settings, str(self._advertised)
+                store, topics, groups, progress, members, stats, settings, clock, str(self._advertised)
             ),
             resets=ResetHandler(store, topics, groups, progress, members, settings),
             config=ConfigHandler(settings, store, topics, clock, self._advertised),
@@ -239,20 +242,25 @@ class Broker(Handler):
             delays=waits,
         )  # fmt: skip
 
+    def _end_of(self, topic: str, queue_id: int) -> int:
+        known = self.store.reader.range_of(topic, queue_id)
+        return known.end if known else 0
+
     def _build_releases(self, writes: OwnWrites) -> Releases:
         """What lets delayed messages go."""
         store, clock, disk, counters = self.store, self._clock, self._disk, self.stats.counters
         root, due = store.layout.root, DueMessages(store.log, self.topics)
-        offsets, metrics = DelayOffsets.load(disk, root), TimerMetrics.load(disk, root)
+        now_ms = clock.now_ms()
+        offsets, metrics = DelayOffsets.load(disk, root, now_ms), TimerMetrics.load(disk, root, now_ms)
         waiting = store.reader.range_of(TIMER_TOPIC, 0) or QueueRange(0, 0)
-        files = TimerFiles.open(disk, root, store.settings, store.log, waiting, clock.now_ms())
+        files = TimerFiles.open(disk, root, store.settings, store.log, waiting, now_ms)
         return Releases(
             store,
             Schedule(store, offsets, due, writes.put, counters, clock),
             Timers(store, files, due, writes.put, counters, clock, metrics),
             offsets,
             files,
-            self._worker,
+            self._saver,
             self.turns.flush_soon,
             clock,
         )
@@ -279,7 +287,8 @@ class Broker(Handler):
             self.filters.save()
             self.store.close()
         self._flusher.shutdown()
-        self._worker.shutdown()
+        self._seal_worker.shutdown()
+        self._saver.shutdown()
         logger.info("broker stopped: name=%s", self.settings.name)
 
     # --- requests ---
@@ -333,6 +342,8 @@ class Broker(Handler):
                 self._tick()
             except (MQError, OSError) as error:  # the store has said so already, and says no to senders
                 logger.error("upkeep failed: reason=%s", error)
+            except Exception:  # a defect of one duty must not end flushes, seals and long polls for good
+                logger.exception("upkeep failed")
 
     def _tick(self) -> None:
         now = self._clock.monotonic_ms()

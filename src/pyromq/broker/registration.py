@@ -13,6 +13,7 @@ from pyromq.broker.topics import Topics
 from pyromq.errors import ConnectFailedError, MQError
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm
+from pyromq.net.connection import Connection
 from pyromq.net.link import Link
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.wire.codes import VERSION, RequestCode, ResponseCode
@@ -47,6 +48,7 @@ class Registrar:
         self._has_list = True  # of an address server; its failures are logged once
         self._changed = asyncio.Event()
         self._registered: dict[str, bool] = {}
+        self._told_all: dict[str, Connection | None] = {}  # the connection over which a name server got everything
 
     @property
     def registered_with(self) -> list[str]:
@@ -114,8 +116,10 @@ class Registrar:
         return None
 
     async def _register(self, name: str, link: Link, changed: frozenset[str] | None) -> None:
-        known = self._registered.get(name, False) and link.ready is not None
-        body = self._body(changed if known else None)
+        told = self._told_all.pop(name, None)
+        if told is None or told is not link.ready:  # it may have been started anew since, and know nothing
+            changed = None
+        body = self._body(changed)
         header = RegisterBrokerHeader(
             broker_name=self._settings.name,
             broker_addr=self._address,
@@ -131,6 +135,8 @@ class Registrar:
         except MQError as error:
             self._note(name, False, str(error))
             return
+        if answer.code == ResponseCode.SUCCESS:
+            self._told_all[name] = told if changed is not None else link.ready
         self._note(name, answer.code == ResponseCode.SUCCESS, answer.remark or f"code {answer.code}")
 
     def _note(self, name: str, registered: bool, reason: str) -> None:

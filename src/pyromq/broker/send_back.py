@@ -65,9 +65,13 @@ class SendBackHandler:
         if not self._settings.permission & _WRITE:
             text = f"broker {self._settings.name} takes no messages at the moment"
             raise RefusedError(ResponseCode.NO_PERMISSION, text)
-        success = encode_response(ResponseCode.SUCCESS, request.correlation_id, serialize_type=request.serialize_type)
+        answer = b""
+        if not request.is_oneway:
+            code, number = ResponseCode.SUCCESS, request.correlation_id
+            answer = encode_response(code, number, serialize_type=request.serialize_type)
         if group.retry_queue_nums <= 0:  # a group that wants no retries
-            connection.send(success)
+            if answer:
+                connection.send(answer)
             return
         retry = self._writable_retry_topic(group, unit=bool(header.unit_mode))
         failed = self._failed(header)
@@ -89,7 +93,6 @@ class SendBackHandler:
         counters.returns[topic, header.group] += ONE_MESSAGE + placed.size
         if is_dead:
             counters.dead[topic, header.group] += ONE_MESSAGE + placed.size
-        answer = b"" if request.is_oneway else success
         self._turns.staged((connection, request, answer), (place.topic, place.queue_id))
 
     def _writable_retry_topic(self, group: GroupConfig, *, unit: bool) -> TopicConfig:

@@ -136,7 +136,9 @@ class TransactionHandler:
         if not self._log.is_waiting(offset):
             offset = self._waits_elsewhere(half, ending)
         if offset >= 0:
-            if ending is Ending.COMMIT and not (is_special and self._was_committed(half)):
+            is_asked = header.from_transaction_check
+            is_new = not (is_special or is_asked)  # else that has to be looked at
+            if ending is Ending.COMMIT and (is_new or not self._was_committed(half, is_asked=is_asked)):
                 queue = self._stage_final(half)
             self._log.end(offset, ending)
         self._turns.staged((connection, request, self._answer(request)), queue)
@@ -182,10 +184,14 @@ class TransactionHandler:
             raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
         return Ending.COMMIT if self._is_committed(half, prepared) else Ending.ROLLBACK
 
-    def _was_committed(self, half: StoredHalf) -> bool:
-        """Other brokers go on asking about copies of half messages that are committed."""
+    def _was_committed(self, half: StoredHalf, *, is_asked: bool) -> bool:
+        """Whether it is there although nobody knows of its end.
+
+        Its producer may have sent the half message twice and ended one; the op record may be lost, with the end of the
+        log; other brokers go on asking about copies of half messages that are committed.
+        """
         prepared = read_prepared(half, half.text)
-        return prepared.is_copy and self._is_committed(half, prepared)
+        return (is_asked or prepared.is_copy) and self._is_committed(half, prepared)
 
     def _is_committed(self, half: StoredHalf | Record, prepared: PreparedMessage) -> bool:
         """Compares more than the key: a message must not be missing because another one has its key."""

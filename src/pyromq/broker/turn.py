@@ -102,7 +102,7 @@ class Turns:
 
     def look(self) -> None:
         """Decide whether the broker is busy; called whenever something changed, and from time to time."""
-        self.is_stuck = self.stuck_ms() > self._stuck_disk_ms
+        self.is_stuck = self._sync and self.stuck_ms() > self._stuck_disk_ms  # without sync flush nobody waits for it
         self.is_busy = self.is_stuck or self._waiting_sends >= self._waiting_max
         self.on_look()
 
@@ -165,8 +165,8 @@ class Turns:
             return
         _answer(staged)
         if not self._sync:
-            self._on_visible(touched)
             _tell(own, None)
+            self._show(touched)
             return
         self._unseen |= touched
         if own:
@@ -181,7 +181,10 @@ class Turns:
         self._scheduled = True  # what they stage belongs to this turn
         works, self._before_end = self._before_end, []
         for work in works:
-            work()
+            try:
+                work()
+            except Exception:  # a defect of one must not keep this turn, and all that follow, from ending
+                logger.exception("what should be staged at the end of a turn failed")
 
     # --- group commit ---
 
@@ -211,9 +214,16 @@ class Turns:
         while self._waiting and self._waiting[0].end <= job.end:
             _answer(self._next_waiting())
         self.look()
-        self._on_visible(seen)
+        self._show(seen)
         self._tell_own(job.end, None)
         self._flush()
+
+    def _show(self, queues: set[QueueKey]) -> None:
+        """Their new messages can be read."""
+        try:
+            self._on_visible(queues)
+        except Exception:  # a defect on the side of readers must not keep writers from hearing how it ended
+            logger.exception("readers not told of new messages: queues=%d", len(queues))
 
     def _tell_own(self, end: int, error: MQError | None) -> None:
         while self._own_waiting and (error is not None or self._own_waiting[0][0] <= end):
@@ -231,7 +241,7 @@ class Turns:
         while self._waiting and self._waiting[0].end <= self._store.log.flushed:
             _answer(self._next_waiting())
         seen, self._unseen = self._unseen, set()
-        self._on_visible(seen)
+        self._show(seen)
         self._tell_own(self._store.log.flushed, None)
 
     def flush_soon(self) -> None:

@@ -90,6 +90,7 @@ class GroupMember(ConsumerRole, PullTarget):
             pull=Puller(client, self._calls, self, choices).run,
             quiesce=self._quiesce,
             note=self._note,
+            kept=self._kept,
             lost=lambda queue: self._rebalancer.lost(queue),
         )
         view = GroupView(client, self._calls, self._subscriptions, self._share, self._flow)
@@ -170,6 +171,9 @@ class GroupMember(ConsumerRole, PullTarget):
 
     async def _quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
         """Wait until nobody works on these queues, where that matters."""
+
+    def _kept(self, owned: OwnedQueue) -> None:
+        """Its messages may be handed out again."""
 
     def _require_open(self) -> None:
         if not self._is_open:

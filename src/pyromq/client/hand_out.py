@@ -22,6 +22,7 @@ class HandOut:
         self._messages_max = messages_max
         self._line: deque[OwnedQueue] = deque()  # queues with messages
         self._out: set[OwnedQueue] = set()  # queues whose messages the application works on
+        self._repeated: set[OwnedQueue] = set()  # some of what was handed out last is not done, nor ever will be
         self.news = asyncio.Event()
 
     def listed(self, owned: OwnedQueue) -> None:
@@ -44,6 +45,7 @@ class HandOut:
             owned.position = batch[-1].offset + 1 if len(owned.buffer) else owned.pull.offset
             owned.made_room(self._messages_max)
             self._out.add(owned)
+            self._repeated.discard(owned)
             return batch
         return []
 
@@ -55,16 +57,26 @@ class HandOut:
         return {owned.queue: owned.done for owned in settled if not owned.buffer.dropped}
 
     def reached(self, owned: OwnedQueue, offset: Offset) -> bool:
-        """All before was filtered out, or is not in the queue any more; True when nobody works on what came before."""
+        """All before was filtered out, or is not in the queue any more; True when what came before is dealt with."""
+        if owned in self._repeated:
+            return False
         owned.position = offset
         if owned in self._out:
             return False
         owned.done = offset
         return True
 
-    def forget(self, owned: OwnedQueue | None = None) -> None:
-        """What was handed out (of one queue, or of all) counts neither as dealt with nor as under way."""
-        if owned is None:
-            self._out.clear()
-        else:
-            self._out.discard(owned)
+    def repeat(self, owned: OwnedQueue, offset: int) -> None:
+        """From this offset on, what was handed out of a queue is not dealt with, whatever is filtered out behind it."""
+        owned.position = offset
+        self._repeated.add(owned)
+
+    def repeat_all(self) -> None:
+        """Nothing of what was handed out last is dealt with."""
+        self._repeated |= self._out
+        self._out.clear()
+
+    def forget(self, owned: OwnedQueue) -> None:
+        """The queue goes on elsewhere."""
+        self._out.discard(owned)
+        self._repeated.discard(owned)

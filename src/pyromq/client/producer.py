@@ -368,6 +368,7 @@ class Producer(ProducerRole):
             outcome.set_exception(error)
         else:
             outcome.add_done_callback(lambda done: task.cancel() if done.cancelled() else None)
+            task.add_done_callback(partial(_left_behind, outcome))
 
     def _over(self, callback: SendCallback | None, outcome: asyncio.Future[SendReceipt]) -> None:
         self._under_way.discard(outcome)
@@ -456,6 +457,12 @@ async def _settle(work: Any, outcome: asyncio.Future[SendReceipt]) -> None:
     else:
         if not outcome.done():
             outcome.set_result(receipt)
+
+
+def _left_behind(outcome: asyncio.Future[SendReceipt], task: asyncio.Task[None]) -> None:
+    """A client that is closed ends the sends of those who share it, and they must hear of it."""
+    if task.cancelled() and not outcome.done():
+        outcome.set_exception(ClientClosedError("the client was closed before the answer came"))
 
 
 def _receipts_of_batch(receipt: SendReceipt, unique_ids: Sequence[str]) -> list[SendReceipt]:

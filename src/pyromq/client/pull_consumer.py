@@ -187,13 +187,13 @@ class PullConsumer(GroupMember):
 
     def repeat_last(self) -> None:
         """What was handed out last is not done: closing does not commit it."""
-        self._hand_out.forget()
+        self._hand_out.repeat_all()
 
     def repeat_from(self, message: ReceivedMessage) -> None:
         """The same from this message of the last ``poll`` on."""
         owned = self._share.owned.get(message.queue)
         if owned is not None and owned.done <= message.offset < owned.position:
-            owned.position = message.offset
+            self._hand_out.repeat(owned, message.offset)
 
     # --- positions ---
 

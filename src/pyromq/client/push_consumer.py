@@ -133,6 +133,9 @@ class PushConsumer(GroupMember):
     async def _quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
         await self._service.quiesce(queues, timeout_ms)
 
+    def _kept(self, owned: OwnedQueue) -> None:
+        self._service.arrived(owned)
+
     # --- settings that may change while it runs ---
 
     @property

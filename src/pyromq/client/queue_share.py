@@ -38,7 +38,7 @@ Quiesce = Callable[[Iterable[OwnedQueue], int], Coroutine[Any, Any, None]]
 class QueueShare:
     """``owned`` belongs to this class. ``plan`` says where to start, ``quiesce`` waits for orderly listeners.
 
-    ``note`` brings the offset table up to date with a queue.
+    ``note`` brings the offset table up to date with a queue, ``kept`` hears of one that stays though it was to go.
     """
 
     def __init__(
@@ -54,11 +54,12 @@ class QueueShare:
         pull: Callable[[OwnedQueue], Coroutine[Any, Any, None]],
         quiesce: Quiesce,
         note: Callable[[OwnedQueue], object],
+        kept: Callable[[OwnedQueue], None],
         lost: Callable[[QueueId], None],
     ) -> None:
         self._calls, self._keeper, self._clock, self._settings = calls, keeper, clock, settings
         self._stats, self._uses_locks, self._plan, self._pull = stats, uses_locks, plan, pull
-        self._quiesce, self._note, self._lost = quiesce, note, lost
+        self._quiesce, self._note, self._kept, self._lost = quiesce, note, kept, lost
         self.owned: dict[QueueId, OwnedQueue] = {}
         self._moved: dict[QueueId, Offset | None] = {}  # being taken → where an operator wants it to start, if he does
         self.tasks: TaskOwner | None = None  # set while the consumer is open
@@ -77,6 +78,7 @@ class QueueShare:
             if owned is not None and owned.stopping:
                 owned.stopping = False
                 owned.changed()
+                self._kept(owned)
 
     async def release(self, queues: Iterable[QueueId]) -> list[QueueId]:
         """Returns those that are free now."""

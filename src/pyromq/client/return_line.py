@@ -15,7 +15,7 @@ from pyromq.client.outcome import SendBack
 from pyromq.client.owned_queue import OwnedQueue
 from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.returns import Returns
-from pyromq.client.tasks import TaskOwner
+from pyromq.client.tasks import TaskOwner, this_task
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +45,12 @@ class ReturnLine:
                 worker.add_done_callback(self._workers.discard)
 
     async def _work(self) -> None:
-        while self._line:
-            owned, item = self._line.popleft()
-            self._over(owned, item.message, await self._give_back(owned, item))
+        try:
+            while self._line:
+                owned, item = self._line.popleft()
+                self._over(owned, item.message, await self._give_back(owned, item))
+        finally:
+            self._workers.discard(this_task())  # at once: what is added before the task counts as done needs another
 
     async def _give_back(self, owned: OwnedQueue, item: SendBack[ReceivedMessage]) -> bool:
         if owned.buffer.dropped:  # whoever has the queue now gets the message from there

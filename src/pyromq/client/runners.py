@@ -18,7 +18,7 @@ from pyromq.client.consumer_settings import PushConsumerSettings
 from pyromq.client.listeners import Listener, as_failure, raise_unless_ours
 from pyromq.client.owned_queue import OwnedQueue
 from pyromq.client.received_message import ReceivedMessage
-from pyromq.client.tasks import TaskOwner
+from pyromq.client.tasks import TaskOwner, this_task
 
 Work = tuple[OwnedQueue, list[ReceivedMessage]]
 Over = Callable[[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float], None]
@@ -57,12 +57,13 @@ class CoroutineRunner:
         try:
             await self._consume()
         finally:
-            self._listener.runs.pop(_this_task(), None)
+            self._listener.runs.pop(this_task(), None)
+            self._workers.discard(this_task())  # at once: what arrives before the task counts as done needs another
 
     async def _consume(self) -> None:
         function, takes_one = self._listener.function, self._listener.takes_one
         over, clock = self._over, time.perf_counter
-        runs, me = self._listener.runs, _this_task()
+        runs, me = self._listener.runs, this_task()
         began = turn_began = clock()
         while (work := self._next_batch()) is not None:
             owned, batch = work
@@ -189,9 +190,3 @@ class ThreadRunner:
                 async with asyncio.timeout(timeout_ms / 1000):
                     await self._idle.wait()
         return not self._busy
-
-
-def _this_task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None, "coroutines are run by tasks"
-    return task

@@ -53,3 +53,10 @@ class TaskOwner:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("task failed: owner=%s task=%s", self._name, task.get_name(), exc_info=error)
+
+
+def this_task() -> asyncio.Task[Any]:
+    """The task that runs the caller."""
+    task = asyncio.current_task()
+    assert task is not None, "coroutines are run by tasks"
+    return task

@@ -119,17 +119,27 @@ def _for_batch(listener: Callable[..., Any], marks: Marks, key: Key, *, is_corou
 
     async def handle_soon(messages: list[ReceivedMessage]) -> Any:
         work = _Work(marks, key, messages)
-        await asyncio.to_thread(work.claim)
-        if not work.fresh:
-            return None
         try:
+            await _on_thread(work.claim)
+            if not work.fresh:
+                return None
             result = await listener(work.fresh)
         except BaseException:
-            await asyncio.to_thread(work.release)
+            await _on_thread(work.release)
             raise
-        return await asyncio.to_thread(work.settle, result)
+        return await _on_thread(work.settle, result)
 
     return handle_soon if is_coroutine else handle
+
+
+async def _on_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """To its end, even if the caller is cancelled: a claim that nobody knows of would be renewed for ever."""
+    work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
 
 
 class _Work:
@@ -153,15 +163,18 @@ class _Work:
                 self.fresh.append(self._messages[place])
 
     def release(self) -> None:
-        self._marks.release(*self._claims)
+        if self._claims:
+            self._marks.release(*self._claims)
 
     def settle(self, result: Any) -> Any:
         """Marks what succeeded; the result, counted in places of the whole batch."""
         done = done_count(result, len(self.fresh))
-        if done:
-            self._marks.finish(*self._claims[:done])
-        if done < len(self._claims):
-            self._marks.release(*self._claims[done:])
+        try:
+            if done:
+                self._marks.finish(*self._claims[:done])
+        finally:
+            if done < len(self._claims):
+                self._marks.release(*self._claims[done:])
         if not isinstance(result, BatchResult):
             return result
         levels = {self._places[at]: level for at, level in result.delay_levels.items() if at < len(self._places)}

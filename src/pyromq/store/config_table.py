@@ -43,13 +43,16 @@ class ConfigTable(ABC):
         self._writing = Lock()
 
     @classmethod
-    def load(cls, disk: Disk, root: Path) -> Self:
+    def load(cls, disk: Disk, root: Path, now_ms: int = 0) -> Self:
         """The table of the store in ``root``, empty when there is none; CorruptFileError when both copies are damaged.
 
-        A damaged first copy (torn, flipped bits) is passed over for the second one.
+        A damaged first copy (torn, flipped bits) is passed over for the second one. ``now_ms`` is the time of a version
+        that has none, because nothing ever changed.
         """
         table = cls(WholeFile(disk, Layout(root).config / cls.file_name))
         table._read()
+        if not table.version.timestamp:
+            table.version = msgspec.structs.replace(table.version, timestamp=now_ms)
         return table
 
     def save(self) -> None:
@@ -71,7 +74,7 @@ class ConfigTable(ABC):
                 if number > self._written:  # else a later one was faster
                     self._file.save(java_json.dumps_pretty(stored))
                     self._written = number
-        except OSError:
+        except BaseException:
             self.unsaved = True
             raise
 

@@ -336,4 +336,8 @@ class RealDisk:
         self._make_folder(folder.parent, sync=sync)
         folder.mkdir(exist_ok=True)
         if sync:
-            self.sync_folder(folder.parent)
+            try:
+                self.sync_folder(folder.parent)
+            except OSError:  # whoever tries again must not take it for durable
+                folder.rmdir()
+                raise

@@ -1,7 +1,7 @@
 """The message store: one folder, one owner thread, synchronous.
 
     stage ─▶ stage ─▶ … ─▶ commit ──▶ commit log (one write per segment)
-                             ├──────▶ consume queues (one write per queue)
+                             ├──────▶ queue entries, which are owed to their files for a while
                              └──────▶ keys wait to be indexed in bulk, when there is time
     flush ─▶ everything committed is durable: now, and not before, a sync-flush store shows it to readers
 

@@ -177,7 +177,13 @@ class QueueReader:
 
     def record_at(self, position: int) -> Record:
         """The message at a log position; raises PositionOutOfRangeError or CorruptRecordError."""
-        return decode_record(self.bytes_of(position))
+        size = int.from_bytes(self._log.bytes_at(position, 4), "big")
+        if position + size > self._visible_end():
+            raise PositionOutOfRangeError(requested=position, first=self._log.first, end=self._visible_end())
+        record = decode_record(self._log.bytes_at(position, size))
+        if record.position != position:  # a position may come from anywhere, also from the middle of a body
+            raise CorruptRecordError(position=position, reason=f"it says it belongs to position {record.position}")
+        return record
 
     def bytes_of(self, position: int) -> memoryview:
         """Its stored bytes, verified: a position may come from anywhere."""

@@ -329,7 +329,11 @@ class FaultyDisk:
         self._operation("make_folder")
         folder = parent.seen[path.name] = _Folder()
         if sync:
-            self.sync_folder(path.parent)
+            try:
+                self.sync_folder(path.parent)
+            except OSError:  # as the real disk does
+                del parent.seen[path.name]
+                raise
         return folder
 
     def _node(self, path: Path) -> _Contents | _Folder | None:

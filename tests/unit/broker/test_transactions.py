@@ -298,3 +298,21 @@ async def test_transactions_end_in_any_order_around_the_end_of_a_queue_file() ->
     for half in (halves[11], halves[8], halves[3], halves[9]):
         assert await rig.end(half) == ResponseCode.SUCCESS
     assert rig.bodies() == ["body of U11", "body of U8", "body of U3", "body of U9"]
+
+
+async def test_a_half_message_that_was_sent_twice_is_not_committed_a_second_time_by_a_check() -> None:
+    """A producer that waits in vain for an answer sends again, and only ever ends the second one."""
+    rig = Rig()
+    first, second = await rig.half("U1"), await rig.half("U1")
+    assert await rig.end(second) == ResponseCode.SUCCESS
+    assert await rig.end(first, from_transaction_check=True) == ResponseCode.SUCCESS
+    assert rig.bodies() == ["body of U1"]
+    assert not rig.log.is_waiting(first.offset)
+
+
+async def test_a_check_commits_what_only_shares_its_key_with_another_message() -> None:
+    rig = Rig()
+    first, second = await rig.half("U1", body="one"), await rig.half("U1", body="two")
+    assert await rig.end(second) == ResponseCode.SUCCESS
+    assert await rig.end(first, from_transaction_check=True) == ResponseCode.SUCCESS
+    assert rig.bodies() == ["two", "one"]

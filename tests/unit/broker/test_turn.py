@@ -378,3 +378,19 @@ async def test_what_fails_at_the_end_of_a_turn_keeps_nobody_from_being_answered(
     rig.send(wire)
     await turn()
     assert wire.codes == [0, 0]
+
+
+@pytest.mark.parametrize("flush", Flush)
+async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush: Flush) -> None:
+    rig, told = Rig(flush), list[MQError | None]()
+
+    def fail(queues: set[QueueKey]) -> None:
+        raise ZeroDivisionError
+
+    rig.turns._on_visible = fail
+    OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"x"), told.append)
+    await turn()
+    if flush is Flush.SYNC:
+        await rig.worker.run()
+    assert told == [None]
+    await asyncio.wait_for(rig.turns.drain(), 10)

@@ -37,7 +37,7 @@ def test_other_text_is_no_handle(text: str) -> None:
 
 
 def test_delay_levels_are_read() -> None:
-    assert parse_levels("1s 2m 3h 4d") == (1_000, 120_000, 10_800_000, 345_600_000)
+    assert parse_levels("50ms 1s 2m 3h 4d") == (50, 1_000, 120_000, 10_800_000, 345_600_000)
     assert len(parse_levels(LEVELS)) == 18
     with pytest.raises(ConfigError):
         parse_levels("1s soon")

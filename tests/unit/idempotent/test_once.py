@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import sqlalchemy
 from pyromq import BatchResult, ConsumeStatus, OrderlyResult, OrderlyStatus, ReceivedMessage
 from pyromq.databases import execute
 from pyromq.errors import ConfigError
-from pyromq.idempotent import InProgressError, Marks, once, once_for_batch, once_in_transaction
+from pyromq.idempotent import InProgressError, Marks, keys, once, once_for_batch, once_in_transaction
 from pyromq.idempotent.once import done_count, succeeded
 from tests.unit.received import received
 
@@ -267,3 +268,48 @@ def test_coroutines_use_a_transaction_of_their_own(shared: Marks) -> None:
 
     with pytest.raises(ConfigError, match="run_sync"):
         once_in_transaction(bill, shared)  # type: ignore[arg-type]
+
+
+# --- interrupted ---
+
+
+async def test_who_is_cancelled_while_claiming_holds_nothing_afterwards(
+    marks: Marks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    claim_all = marks.claim_all
+
+    def slow(keys: Any) -> Any:
+        began.set()
+        go_on.wait(10)
+        claims = claim_all(keys)
+        ended.set()
+        return claims
+
+    async def bill(message: ReceivedMessage) -> None: ...
+
+    listener = once(bill, marks)
+    monkeypatch.setattr(marks, "claim_all", slow)
+    task = asyncio.ensure_future(listener(m(1)))
+    await asyncio.to_thread(began.wait, 10)
+    task.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(ended.wait, 10)
+    monkeypatch.undo()
+    assert marks.claim(keys.message_key(m(1))) is not None, "it is free again"
+
+
+def test_when_what_succeeded_cannot_be_marked_the_others_are_free_all_the_same(
+    marks: Marks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError("no database")
+
+    monkeypatch.setattr(marks, "finish", refuse)
+    listener = once_for_batch(lambda messages: BatchResult(ack_index=0), marks)
+    with pytest.raises(OSError, match="no database"):
+        listener([m(1), m(2)])
+    assert marks.claim(keys.message_key(m(2))) is not None

@@ -320,3 +320,19 @@ def test_a_lock_that_could_not_be_written_is_not_held(disk: RealDisk, tmp_path: 
 def test_it_serves_wherever_a_disk_is_wanted(disk: RealDisk, tmp_path: Path) -> None:
     wanted: Disk = disk
     assert wanted.exists(tmp_path)
+
+
+def test_a_folder_whose_name_could_not_be_synced_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk()
+
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EIO, "simulated")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "sync_folder", refuse)
+        with pytest.raises(OSError, match="simulated"):
+            disk.create(tmp_path / "commitlog" / "0", 10)
+    assert not (tmp_path / "commitlog").exists(), "whoever tries again must not take it for durable"
+    disk.create(tmp_path / "commitlog" / "0", 10).close()

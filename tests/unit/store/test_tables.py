@@ -331,3 +331,12 @@ def test_flipped_bits_never_change_what_is_loaded(table: type[ConfigTable]) -> N
 def test_a_table_can_be_made_without_looking_at_the_disk() -> None:
     table = TopicTable(WholeFile(FaultyDisk(), path_of(TopicTable)))
     assert content(table) == (DataVersion(), {})
+
+
+def test_the_version_of_a_new_table_has_the_time_it_was_made() -> None:
+    disk = FaultyDisk()
+    assert OffsetTable.load(disk, ROOT, 1_234).version == DataVersion(timestamp=1_234)
+    table = OffsetTable.load(disk, ROOT, 1_234)
+    table.bump(5_678)
+    table.save()
+    assert OffsetTable.load(disk, ROOT, 9_999).version == DataVersion(counter=1, timestamp=5_678)

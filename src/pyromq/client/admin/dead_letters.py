@@ -8,7 +8,7 @@ without a gap is kept as the offset of a group of its own, so that a later run b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -165,8 +165,7 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
 
     def _properties(self, message: ReceivedMessage, letter: DeadLetter, target: str, message_id: str) -> str:
         """Those of the application; what the retries left behind is gone."""
-        given = message.properties
-        kept = [(name, value) for name, value in given.items() if name in _KEPT or name not in names.RESERVED]
+        kept = application_properties(message.properties)
         own = [(names.UNIQUE_KEY, message_id), (REDRIVEN_FROM, letter.offset_message_id)]
         if target != letter.topic:
             own.append((names.RETRY_TOPIC, self.client.wire_name(letter.topic)))
@@ -224,6 +223,11 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
             body_bytes=len(message.packed_body),
             offset_message_id=message.offset_message_id,
         )
+
+
+def application_properties(given: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Those that a message keeps when it is sent again: what the system did to it is gone."""
+    return [(name, value) for name, value in given.items() if name in _KEPT or name not in names.RESERVED]
 
 
 def redriven_id(offset_message_id: str) -> str:

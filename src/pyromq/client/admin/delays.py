@@ -8,6 +8,7 @@ A handle says which message to call back: base64 of ``v1 topic broker time id``.
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
@@ -28,7 +29,8 @@ from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.producer import RecallMessageHeader, RecallMessageResponseHeader
 
 LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_STEP: Final = re.compile(r"([0-9]+)(ms|[smhd])")
 _TIMER_REACH_MS: Final = 3 * 86_400_000  # RocketMQ's longest delay; what was stored before that is delivered
 _GROUP: Final = "PYROMQ_TOOLS"
 
@@ -178,10 +180,10 @@ def _is_deleted(message: ReceivedMessage, deleted: set[str]) -> bool:
 
 def parse_levels(text: str) -> tuple[int, ...]:
     """``1s 5s 1m`` in milliseconds. Raises ConfigError."""
-    try:
-        return tuple(int(word[:-1]) * _UNIT_MS[word[-1]] for word in text.split())
-    except (KeyError, ValueError) as error:
-        raise ConfigError(f"delay levels {text!r}: each is a number with s, m, h or d behind it") from error
+    steps = [_STEP.fullmatch(word) for word in text.split()]
+    if not all(steps):
+        raise ConfigError(f"delay levels {text!r}: each is a number with s, m, h or d behind it (or ms)")
+    return tuple(int(step[1]) * _UNIT_MS[step[2]] for step in steps if step)
 
 
 def make_handle(topic: str, broker: str, time_ms: int, message_id: str) -> str:

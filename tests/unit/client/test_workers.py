@@ -1,0 +1,62 @@
+"""Workers that come and go: what arrives while the last of them is leaving is not forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from pyromq.client.outcome import SendBack
+from pyromq.client.return_line import ReturnLine
+from pyromq.client.runners import CoroutineRunner
+from pyromq.client.tasks import TaskOwner
+from tests.unit.client.messages import FakeMessage
+
+OWNED: Any = SimpleNamespace(buffer=SimpleNamespace(dropped=False))
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_batch_that_comes_as_the_only_worker_leaves_finds_another() -> None:
+    waiting: list[Any] = []
+    seen: list[str] = []
+
+    async def listen(message: str) -> None:
+        seen.append(message)
+
+    listener: Any = SimpleNamespace(function=listen, takes_one=True, runs={})
+    settings: Any = SimpleNamespace(concurrency_max=1)
+    runner = CoroutineRunner(
+        listener, settings, TaskOwner("test"), lambda: waiting.pop(0) if waiting else None, lambda *_: None
+    )
+
+    async def arrive(message: str) -> None:
+        waiting.append((OWNED, [message]))
+        runner.wake()
+
+    await arrive("first")
+    await asyncio.create_task(arrive("second"))  # runs right behind the worker, in the same turn of the loop
+    await settled()
+    assert seen == ["first", "second"]
+
+
+async def test_a_failed_message_that_comes_as_the_only_worker_leaves_finds_another() -> None:
+    sent: list[int] = []
+
+    class Returns:
+        async def give_back(self, message: FakeMessage, delay_level: int) -> bool:
+            sent.append(message.offset)
+            return True
+
+    line = ReturnLine(cast(Any, Returns()), TaskOwner("test"), lambda *_: None, at_once_max=1)
+
+    async def fail(offset: int) -> None:
+        line.add(OWNED, [SendBack(cast(Any, FakeMessage(offset)), 0)])
+
+    await fail(1)
+    await asyncio.create_task(fail(2))
+    await settled()
+    assert sent == [1, 2] and await line.drain(1_000)
