@@ -1,14 +1,18 @@
-"""The whole system in a temporary folder: orders are sent, consumed by two groups, and the broker dies in the middle.
+"""The whole system in a temporary folder: orders are sent, the broker dies, some orders fail and are sent again.
 
     python examples/orders_survive_a_crash.py
 
-A name server and a broker run as one process (``pyromq up``). Halfway through it is killed with SIGKILL and started
-again. At the end a table shows what was acknowledged, what each group consumed, how often twice, and what was lost.
+A name server and a broker run as one process (``pyromq up``), with short delays between attempts. Two groups consume.
+Halfway through, the process is killed with SIGKILL and started again. Some orders fail in billing at first and are
+retried; a few fail for good and become dead letters, which are listed and, when billing is repaired, sent again, with
+the commands that an operator would type. At the end a table shows what became of every order that was acknowledged.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 import socket
 import subprocess
@@ -16,18 +20,24 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from pyromq.aio import Message, MQError, Producer, PushConsumer, ReceivedMessage
+from pyromq.aio import Admin, Message, MQError, Producer, PushConsumer, PushConsumerSettings, ReceivedMessage
 
 ORDERS = 6_000
 IN_FLIGHT = 64
 TOPIC = "orders"
-GROUPS = ("billing", "shipping")
-SECONDS_MAX = 90
+BROKEN = frozenset((777, 1_999, 3_141, 4_242, 5_555))  # billing cannot read these until it is repaired
+BUSY_BANK = 101  # one order in so many: the bank does not answer the first time
+LADDER = "broker.store.delay_ladder_ms=" + ";".join(["300"] * 18)  # instead of 1 s, 5 s, 10 s, 30 s, …
+SETTINGS = PushConsumerSettings(attempts_max=2, persist_ms=500, rebalance_ms=1_000)
+WAYS = ("at once", "after retries", "redriven")
+SECONDS_MAX = 60
 
 
 class Servers:
@@ -37,6 +47,7 @@ class Servers:
         names, broker = _free_ports(2)
         ports = ("--nameserver-port", str(names), "--broker-port", str(broker))
         self._command = [sys.executable, "-m", "pyromq", "up", "--data", str(folder), "--no-console", *ports]
+        self._command += ["--set", LADDER]
         self.nameserver = f"127.0.0.1:{names}"
 
     def start(self) -> str:
@@ -54,17 +65,35 @@ class Servers:
 
 
 class Group:
-    """A consumer group that counts how often it saw each order."""
+    """A consumer group that remembers how often it finished each order, and which way the order came the first time."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.seen = name, Counter[int]()
+    def __init__(self, name: str, nameserver: str) -> None:
+        self.name, self.seen, self.ways = name, Counter[int](), dict[int, str]()
+        self.consumer = PushConsumer(nameserver, listener=self.consume, settings=replace(SETTINGS, group=name))
+        self.consumer.subscribe(TOPIC)
 
     async def consume(self, message: ReceivedMessage) -> None:
-        self.seen[int(message.body)] += 1
+        number = int(message.body)
+        self.seen[number] += 1
+        self.ways.setdefault(number, WAYS[2] if message.get("REDRIVEN_FROM") else WAYS[message.is_retry])
 
     @property
     def twice(self) -> int:
         return sum(self.seen.values()) - len(self.seen)
+
+
+class Billing(Group):
+    """Fails with some orders: for a moment, or until somebody repairs it."""
+
+    is_repaired = False
+    failures = 0
+
+    async def consume(self, message: ReceivedMessage) -> None:
+        number = int(message.body)
+        if (number in BROKEN and not self.is_repaired) or (number % BUSY_BANK == 0 and not message.is_retry):
+            self.failures += 1
+            raise ValueError(f"order {number} cannot be billed")
+        await super().consume(message)
 
 
 async def send_orders(producer: Producer, halfway: asyncio.Event) -> set[int]:
@@ -87,51 +116,107 @@ async def send_orders(producer: Producer, halfway: asyncio.Event) -> set[int]:
     return acknowledged
 
 
-async def run(servers: Servers, console: Console) -> tuple[set[int], list[Group]]:
-    groups, halfway = [Group(name) for name in GROUPS], asyncio.Event()
-    consumers = [PushConsumer(servers.nameserver, group=group.name, listener=group.consume) for group in groups]
-    async with Producer(servers.nameserver, group="shop") as producer:
-        await producer.send(Message(TOPIC, b"0"))  # makes the topic
-        for consumer in consumers:
-            consumer.subscribe(TOPIC)
-            await consumer.open()
+class Demo:
+    """The story, scene by scene."""
+
+    def __init__(self, servers: Servers, console: Console) -> None:
+        self._servers, self._console = servers, console
+        self.billing, self.shipping = Billing("billing", servers.nameserver), Group("shipping", servers.nameserver)
+
+    async def run(self) -> set[int]:
+        async with Producer(self._servers.nameserver, group="shop") as producer:
+            async with Admin(self._servers.nameserver) as admin:
+                await admin.create_topic(TOPIC, queues=4)
+            async with self.billing.consumer, self.shipping.consumer:
+                self._scene(f"{ORDERS:,} orders, and a crash")
+                acknowledged = await self._send_and_crash(producer)
+                self._scene("Orders that billing cannot use")
+                await self._see_dead_letters()
+                self._scene("Repaired, and sent again")
+                await self._redrive()
+                await _until(lambda: all(len(group.seen) == ORDERS for group in (self.billing, self.shipping)))
+        return acknowledged
+
+    async def _send_and_crash(self, producer: Producer) -> set[int]:
+        halfway = asyncio.Event()
         sending = asyncio.create_task(send_orders(producer, halfway))
         await halfway.wait()
-        console.print("half of the orders are acknowledged: kill -9")
-        servers.kill()
+        self._console.print("half of the orders are acknowledged: [bold red]kill -9[/]")
+        self._servers.kill()
         begin = time.perf_counter()
-        await asyncio.to_thread(servers.start)
-        console.print(f"back after {time.perf_counter() - begin:.2f} s; clients find it again by themselves")
-        acknowledged = await sending
-        async with asyncio.timeout(SECONDS_MAX):
-            while any(len(group.seen) < ORDERS for group in groups):  # noqa: ASYNC110 - listeners count, they do not signal
-                await asyncio.sleep(0.05)
-        for consumer in consumers:
-            await consumer.close()
-    return acknowledged, groups
+        await asyncio.to_thread(self._servers.start)
+        self._console.print(f"back after {time.perf_counter() - begin:.2f} s; clients find it again by themselves")
+        return await sending
+
+    async def _see_dead_letters(self) -> None:
+        await _until(lambda: len(self.shipping.seen) == ORDERS and len(self.billing.seen) == ORDERS - len(BROKEN))
+        async with Admin(self._servers.nameserver) as admin:
+            while {letter.keys for letter in await admin.dead_letters("billing")} != _keys(BROKEN):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            letter = (await admin.dead_letters("billing"))[0]
+        self._console.print(f"billing failed {self.billing.failures} times; most orders came again and are done")
+        await self._type("dlq", "ls", "billing")
+        await self._type("message", "explain", letter.message_id, "--topic", TOPIC)
+
+    async def _redrive(self) -> None:
+        self.billing.is_repaired = True
+        self._console.print("billing is repaired: its dead letters go to it alone, shipping is done")
+        await self._type("dlq", "redrive", "billing", "--only-group")
+
+    async def _type(self, *words: str) -> None:
+        """A command of the operator's, with its own output."""
+        self._console.print(f"\n[dim]$[/] [bold]pyromq {' '.join(words)}[/]")
+        sys.stdout.flush()
+        environment = {**os.environ, "PYROMQ_NAMESERVER": self._servers.nameserver}
+        command = (sys.executable, "-m", "pyromq", *words, "-o", "table")
+        process = await asyncio.create_subprocess_exec(*command, env=environment)
+        assert await process.wait() == 0, f"{words} failed"
+
+    def _scene(self, title: str) -> None:
+        self._console.print()
+        self._console.rule(f"[bold]{title}[/]", align="left")
+
+
+def show(console: Console, acknowledged: set[int], groups: list[Group]) -> int:
+    """The table in which every acknowledged order has its place; returns how many have none."""
+    table = Table(title=f"{len(acknowledged):,} acknowledged orders, consumed", title_justify="left")
+    table.add_column("group")
+    for column in (*WAYS, "lost", "twice"):
+        table.add_column(column, justify="right")
+    lost = 0
+    for group in groups:
+        ways = Counter(way for number, way in group.ways.items() if number in acknowledged)
+        missing = len(acknowledged) - ways.total()
+        lost += missing
+        table.add_row(group.name, *(f"{number:,}" for number in (*(ways[way] for way in WAYS), missing, group.twice)))
+    console.print()
+    console.print(table)
+    console.print("[green]Every order is accounted for.[/]" if not lost else f"[bold red]{lost} ORDERS WERE LOST.[/]")
+    return lost
 
 
 def main() -> int:
-    console = Console()
+    logging.getLogger("pyromq").setLevel(logging.ERROR)  # else every failure is told, with the place where it happened
+    console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="pyromq-demo-") as folder:
         servers = Servers(Path(folder) / "data")
         console.print(servers.start())
         try:
-            acknowledged, groups = asyncio.run(run(servers, console))
+            demo = Demo(servers, console)
+            acknowledged = asyncio.run(demo.run())
         finally:
             servers.stop()
-    table = Table(title=f"{ORDERS:,} orders, one crash")
-    for column in ("group", "acknowledged", "consumed", "lost", "consumed twice"):
-        table.add_column(column, justify="left" if column == "group" else "right")
-    lost = 0
-    for group in groups:
-        missing = len(acknowledged - group.seen.keys())
-        lost += missing
-        numbers = (len(acknowledged), len(group.seen), missing, group.twice)
-        table.add_row(group.name, *(f"{number:,}" for number in numbers))
-    console.print(table)
-    console.print("Nothing was lost." if not lost else f"{lost} ORDERS WERE LOST.")
-    return 1 if lost else 0
+    return 1 if show(console, acknowledged, [demo.billing, demo.shipping]) else 0
+
+
+def _keys(numbers: frozenset[int]) -> set[str]:
+    return {f"order-{number}" for number in numbers}
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS_MAX):
+        while not condition():  # noqa: ASYNC110 - listeners count, they do not signal
+            await asyncio.sleep(0.05)
 
 
 def _free_ports(count: int) -> list[int]:

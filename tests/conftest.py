@@ -21,6 +21,10 @@ SHOWN = (
     "damaged records served",
     "acknowledged records lost",
     "random lives that broke a promise",
+    "ledger messages",
+    "ledger dead letters",
+    "ledger duplicates",
+    "ledger messages lost",
 )
 
 

@@ -2,7 +2,7 @@
 
     consumed    a listener finished it, and wrote so down itself before anybody was told
     dead        %DLQ%group
-    retrying    %RETRY%group behind the group's progress, or waiting in SCHEDULE_TOPIC_XXXX or rmq_sys_wheel_timer for it
+    retrying    %RETRY%group behind the group's progress, or waiting in SCHEDULE_TOPIC_XXXX or rmq_sys_wheel_timer
     queued      its own topic, behind the group's progress
     delayed     waiting at a level or for a time, for its own topic
     half        prepared, and nobody has ended the transaction
@@ -68,7 +68,7 @@ def balance(acknowledged: Collection[str], consumed: Mapping[str, int], places: 
 
 
 class Ledger:
-    """Of one topic and group. ``acknowledged`` grows with every receipt; ``consumed`` counts what listeners finished."""
+    """Of one topic and group. ``acknowledged`` grows with receipts; ``consumed`` counts what listeners finished."""
 
     def __init__(self, nameserver: str, topic: str, group: str, clock: Clock | None = None) -> None:
         self.nameserver, self.clock = nameserver, clock  # whose clock says what is due; the machine's when None

@@ -1,4 +1,4 @@
-"""What tests with a ledger share: a broker whose delays are short, messages for it, and listeners that fail with some."""
+"""What tests with a ledger share: a broker with short delays, messages for it, and listeners that fail with some."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ class Clerk:
         self._ledger.consumed[message.message_id] += 1
 
     def member(self, server: UpProcess | LoopbackBroker) -> PushConsumer:
-        made = PushConsumer(
-            listener=self.consume, settings=settings(GROUP), client_settings=patient(server.nameserver)
-        )
+        made = PushConsumer(listener=self.consume, settings=settings(GROUP), client_settings=patient(server.nameserver))
         made.subscribe(TOPIC)
         return made
 

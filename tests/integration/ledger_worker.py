@@ -1,10 +1,10 @@
 """A consumer in a process of its own, which writes down what it finished and may die at a marked point.
 
-    python -m tests.integration.ledger_worker '{"nameserver": …, "topic": …, "group": …}' FILE
+python -m tests.integration.ledger_worker '{"nameserver": …, "topic": …, "group": …}' FILE
 
-    work    in the listener, when the work is written down and nobody was told
-    ack     the listeners have returned, no offset was saved
-    fail    listeners have failed, and what they failed with is on its way back
+work    in the listener, when the work is written down and nobody was told
+ack     the listeners have returned, no offset was saved
+fail    listeners have failed, and what they failed with is on its way back
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Worker:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - counts that nobody signals
         await asyncio.sleep(0.002)
 
 

@@ -1,4 +1,4 @@
-"""A broker that is killed while messages go back, wait, and are committed: all of them are found again, by their ids."""
+"""A broker killed while messages go back, wait, and are committed: all of them are found again, by their ids."""
 
 from __future__ import annotations
 
@@ -58,8 +58,9 @@ async def kill_again_and_again(server: UpProcess, ledger: Ledger, progress: Call
 
 
 async def run(
-    tmp_path: Path, record: Property, kind: str, step: int, *, fail_percent: int = 0, **delay: Callable[[int], int]
+    tmp_path: Path, record: Property, step: int, *, fail_percent: int = 0, **delay: Callable[[int], int]
 ) -> None:
+    """Messages are sent with a delay of some kind, or fail often, while the broker is killed; then all are counted."""
     async with running(tmp_path) as (server, ledger):
         clerk = Clerk(ledger, fail_percent)
         async with (
@@ -85,15 +86,15 @@ async def run(
 
 
 async def test_a_broker_killed_while_messages_are_sent_back(tmp_path: Path, record_property: Property) -> None:
-    await run(tmp_path, record_property, "send-back", 200, fail_percent=60)
+    await run(tmp_path, record_property, 200, fail_percent=60)
 
 
 async def test_a_broker_killed_while_levels_are_delivered(tmp_path: Path, record_property: Property) -> None:
-    await run(tmp_path, record_property, "level", 300, delay_level=lambda number: 1 + number % 18)
+    await run(tmp_path, record_property, 300, delay_level=lambda number: 1 + number % 18)
 
 
 async def test_a_broker_killed_while_timers_are_delivered(tmp_path: Path, record_property: Property) -> None:
-    await run(tmp_path, record_property, "timer", 300, delay_ms=lambda number: 50 + number % 400)
+    await run(tmp_path, record_property, 300, delay_ms=lambda number: 50 + number % 400)
 
 
 async def test_a_broker_killed_while_transactions_are_committed(tmp_path: Path, record_property: Property) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, ItemsView
+from collections.abc import Callable, Collection, ItemsView
 
 from pyromq.clock import Clock
 from pyromq.store.offsets import OffsetTable
+from pyromq.wire import bodies
 
 _COMMITS_PER_VERSION = 500
 
@@ -38,7 +39,8 @@ class Progress:
             self._table.bump(self._clock.now_ms())
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
-        return self._pulled.get((topic, group, queue_id), -1)
+        """Where the group's next pull begins, as the last one was told; never before what it has committed."""
+        return max(self._pulled.get((topic, group, queue_id), 0), self.committed(group, topic, queue_id) or 0)
 
     def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         self._pulled[topic, group, queue_id] = offset
@@ -57,12 +59,38 @@ class Progress:
     def topics_of(self, group: str) -> list[str]:
         return sorted({topic for (topic, known), _ in self._table.items() if known == group})
 
+    def everything(self) -> bodies.AllOffsets:
+        """What is known of all groups: what the file has, and what is derived from it or lives in memory only."""
+        offsets: dict[str, dict[int, int]] = {}
+        topics: dict[str, list[str]] = {}
+        pulled: dict[str, dict[int, int]] = {}
+        for (topic, group), queues in self._table.items():
+            offsets[f"{topic}@{group}"] = dict(queues)
+            topics.setdefault(group, []).append(topic)
+        for (topic, group, queue_id), offset in self._pulled.items():
+            pulled.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        return bodies.AllOffsets(
+            data_version=self._table.version, offset_table=offsets, group_topic_map=topics, pull_offset_table=pulled
+        )
+
     def items(self) -> ItemsView[tuple[str, str], dict[int, int]]:
         return self._table.items()
 
     def forget_topic(self, topic: str) -> None:
         for group in self.groups_of(topic):
             self._forget(topic, group)
+
+    def bring_back(self, end_of: Callable[[str, int], int]) -> int:
+        """After a crash that cost the ends of queues: who was further must not skip what comes next. Says how many."""
+        ahead = [
+            (topic, group, queue_id, end)
+            for (topic, group), queues in self._table.items()
+            for queue_id, offset in queues.items()
+            if offset > (end := end_of(topic, queue_id))
+        ]
+        for topic, group, queue_id, end in ahead:
+            self._table.put(topic, group, queue_id, end)
+        return len(ahead)
 
     def begin_anew(self, topic: str, readers: Collection[str]) -> None:
         """The topic was deleted; if it comes back, groups that still read it begin at 0, not where they were before."""

@@ -152,8 +152,7 @@ class PullHandler:
     # --- reading and answering ---
 
     def _read(self, header: PullHeader, offset: int, wanted: Wanted) -> ReadResult:
-        self._progress.note_pull(header.consumer_group, header.topic, header.queue_id, offset)
-        return self._store.reader.read(
+        result = self._store.reader.read(
             header.topic,
             header.queue_id,
             offset,
@@ -161,6 +160,8 @@ class PullHandler:
             accept_tag=wanted.accept_tag,
             accept_record=wanted.accept_record,
         )
+        self._progress.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_offset)
+        return result
 
     def _code(self, header: PullHeader, result: ReadResult) -> ResponseCode:
         code = _CODES.get(result.status)
@@ -209,6 +210,7 @@ class PullHandler:
 
     def _answer_reset(self, connection: Connection, request: Received[PullHeader], offset: int) -> None:
         header = request.header
+        self._progress.note_pull(header.consumer_group, header.topic, header.queue_id, offset)
         known = self._store.reader.range_of(header.topic, header.queue_id)
         first, end = known if known else (0, 0)
         result = ReadResult(ReadStatus.OFFSET_TOO_SMALL, offset, first, end)

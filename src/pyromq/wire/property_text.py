@@ -38,12 +38,12 @@ def closed(text: str) -> str:
 def without(text: str, names: Iterable[str]) -> str:
     """Without the items of these names."""
     dropped = frozenset(names)
+    if not any(f"{name}\x01" in text for name in dropped):
+        return closed(text)
     kept = [item for item in text.split("\x02") if item and item.partition("\x01")[0] not in dropped]
     return "".join([f"{item}\x02" for item in kept])
 
 
 def with_values(text: str, values: Mapping[str, str]) -> str:
     """With these items in place of those that had the same names."""
-    if any(f"{name}\x01" in text for name in values):
-        text = without(text, values)
-    return closed(text) + "".join([f"{name}\x01{value}\x02" for name, value in values.items()])
+    return without(text, values) + "".join([f"{name}\x01{value}\x02" for name, value in values.items()])

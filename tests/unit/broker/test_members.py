@@ -113,7 +113,22 @@ def test_a_heartbeat_without_subscriptions_keeps_those_that_are_known() -> None:
     assert rig.hear("a", short) == set()
     assert rig.members.subscription("readers", "orders") is not None
     assert not rig.members.knows("a", heartbeat("c1", heartbeat_fingerprint=8, without_sub=True))
-    assert rig.members.knows("a", heartbeat("c1", "orders", heartbeat_fingerprint=8)), "it says everything itself"
+    assert not rig.members.knows("a", heartbeat("c1", "orders", heartbeat_fingerprint=8))
+
+
+def test_a_full_heartbeat_is_news_when_the_connection_has_said_something_else_before() -> None:
+    rig = Rig()
+    assert rig.members.knows("a", heartbeat("c1", "orders", heartbeat_fingerprint=7)), "nothing was said before"
+    rig.hear("a", heartbeat("c1", "orders", heartbeat_fingerprint=7))
+    assert rig.members.knows("a", heartbeat("c1", "orders", heartbeat_fingerprint=7))
+    assert rig.members.knows("b", heartbeat("c2", "orders", heartbeat_fingerprint=8)), "another member"
+    assert not rig.members.knows("a", heartbeat("c1", "orders", heartbeat_fingerprint=8))
+
+
+def test_a_heartbeat_without_fingerprint_always_counts_as_news() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    assert not rig.members.knows("a", heartbeat("c1", "orders"))
 
 
 def test_a_member_whose_subscriptions_are_not_known_yet_is_one_and_disagrees_with_nobody() -> None:

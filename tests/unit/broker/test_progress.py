@@ -70,7 +70,7 @@ def test_a_forgotten_topic_takes_pending_resets_along() -> None:
     found.forget_topic("orders")
     assert found.committed("readers", "orders", 0) is None
     assert found.take_reset("readers", "orders", 0) is None, "a new topic of that name starts at 0"
-    assert found.pulled("readers", "orders", 0) == -1
+    assert found.pulled("readers", "orders", 0) == 0
     assert found.groups_of("payments") == ["readers"]
     found.forget_group("readers")
     assert found.topics_of("readers") == []
@@ -100,3 +100,25 @@ def test_progress_is_to_be_saved_when_it_changed_and_again_when_the_disk_refused
     found.table.save()
     assert not found.table.unsaved
     assert progress(disk=disk.after_crash()).committed("readers", "orders", 0) == 10
+
+
+def test_a_group_has_pulled_at_least_what_it_committed() -> None:
+    found = progress()
+    assert found.pulled("readers", "orders", 0) == 0
+    found.note_pull("readers", "orders", 0, 5)
+    assert found.pulled("readers", "orders", 0) == 5
+    found.commit("readers", "orders", 0, 9)
+    assert found.pulled("readers", "orders", 0) == 9
+
+
+def test_everything_is_told_with_the_topics_of_groups_and_what_they_pulled() -> None:
+    found = progress()
+    found.commit("readers", "orders", 0, 3)
+    found.commit("readers", "payments", 1, 4)
+    found.note_pull("readers", "orders", 0, 7)
+    found.note_pull("new", "orders", 2, 0)
+    told = found.everything()
+    assert told.data_version == found.table.version
+    assert told.offset_table == {"orders@readers": {0: 3}, "payments@readers": {1: 4}}
+    assert told.group_topic_map == {"readers": ["orders", "payments"]}
+    assert told.pull_offset_table == {"orders@readers": {0: 7}, "orders@new": {2: 0}}

@@ -18,7 +18,7 @@ from pyromq.errors import ConfigError
 from pyromq.nameserver.config_keys import NAMESRV_CONF
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import TlsMode
-from pyromq.store.settings import DELAY_LADDER, Flush, StoreSettings
+from pyromq.store.settings import DELAY_LADDER, Flush, StoreSettings, parse_ladder
 
 REAL_CONF = """\
 # as Apache RocketMQ ships it, and as people write it
@@ -275,6 +275,9 @@ def test_every_key_says_of_the_defaults_what_it_can_read(table: Any, settings: A
             value = getattr(value, part)
         assert key.parse(text) == value, name
     assert BROKER_CONF.keys["messageDelayLevel"].text_of(BrokerSettings()) == DELAY_LADDER
+    quick = BrokerSettings(store=StoreSettings(delay_ladder_ms=(50, 1_500, 2_000)))
+    assert BROKER_CONF.keys["messageDelayLevel"].text_of(quick) == "50ms 1500ms 2s"
+    assert parse_ladder("50ms 1500ms 2s") == (50, 1_500, 2_000)
 
 
 # --- as a user sees it ---
