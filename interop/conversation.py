@@ -333,7 +333,9 @@ async def _send(notes: Notes, broker: Connection) -> None:
     await ask("send V1", broker, code.SEND_MESSAGE, SendHeader(**v1), b"third")
     items = [BatchItem(b"b%d" % n, b"KEYS\x01kb%d\x02UNIQ_KEY\x01UB%d\x02" % (n, n)) for n in range(3)]
     batch = send_header(batch=True, properties="UNIQ_KEY\x01UB0,UB1,UB2\x02WAIT\x01true\x02")
+    keyless = encode_batch([BatchItem(b"b", b"UNIQ_KEY\x01UB3\x02"), BatchItem(b"b")])
     await ask("send batch", broker, code.SEND_BATCH_MESSAGE, batch, encode_batch(items))
+    await ask("send batch without a key", broker, code.SEND_BATCH_MESSAGE, send_header(batch=True, queue_id=1), keyless)
     await ask("send to an unknown topic", broker, v2, send_header("Automatic"), b"x")
     await ask("send without template", broker, v2, send_header("NoTemplate", default_topic="nothing"), b"x")
     await ask("send to a queue out of range", broker, v2, send_header(queue_id=99), b"x")
@@ -397,6 +399,18 @@ async def _members(notes: Notes, broker: Connection, address: str) -> None:
     )
     await ask("heartbeat", broker, code.HEART_BEAT, body=encode_heartbeat(heartbeat))
     await ask("heartbeat again", broker, code.HEART_BEAT, body=encode_heartbeat(heartbeat))
+
+    async def beat(name: str, fingerprint: int, *, full: bool) -> None:
+        data = ConsumerData(group_name=GROUP, subscription_data_set=(subscription,) if full else ())
+        marked = Heartbeat(
+            client_id=CLIENT, consumer_data_set=(data,), heartbeat_fingerprint=fingerprint, without_sub=not full
+        )
+        await ask(name, broker, code.HEART_BEAT, body=encode_heartbeat(marked))
+
+    await beat("heartbeat with a fingerprint", 7, full=True)
+    await beat("heartbeat with a fingerprint again", 7, full=True)
+    await beat("heartbeat without subscriptions", 7, full=False)
+    await beat("heartbeat without subscriptions that have changed", 8, full=False)
     await ask("heartbeat that is no JSON", broker, code.HEART_BEAT, body=b"{no json")
     await ask("members of a group", broker, code.GET_CONSUMER_LIST_BY_GROUP, members, decode=decode_members)
     await ask("pull of a member", broker, code.PULL_MESSAGE, pull_header(0, sys_flag=0), decode=split_records)
@@ -538,6 +552,8 @@ async def _administer(notes: Notes, broker: Connection) -> None:
     await ask("consume stats of the broker", broker, code.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}, decode=_plain)
     entries = admin.QueryConsumeQueueHeader(topic=TOPIC, queue_id=0, index=0, count=2, consumer_group=GROUP)
     await ask("query consume queue", broker, code.QUERY_CONSUME_QUEUE, entries, decode=_plain)
+    of_nobody = admin.QueryConsumeQueueHeader(topic=TOPIC, queue_id=0, index=0, count=2)
+    await ask("query consume queue for nobody", broker, code.QUERY_CONSUME_QUEUE, of_nobody, decode=_plain)
     named = admin.ViewBrokerStatsHeader(stats_name="TOPIC_PUT_NUMS", stats_key=TOPIC)
     await ask("broker stats data", broker, code.VIEW_BROKER_STATS_DATA, named, decode=_plain)
     correction = admin.QueryCorrectionOffsetHeader(topic=TOPIC, compare_group=GROUP)

@@ -35,5 +35,6 @@ NOT_OFFERED: Final[tuple[Row, ...]] = (
     Row("test_timers_at_a_moment", "no timers", client="go"),
     Row("test_transactions", "not tried", client="go"),
     Row("test_another_producer_is_asked", "not tried", client="go"),
+    Row("test_a_java_producer_is_asked", "not tried", client="go"),
     Row("test_traces_are_read_by_mqadmin", "not tried", client="go"),
 )

@@ -50,20 +50,29 @@ class PyroMQServer:
     def store_folder(self) -> Path:
         return self.folder / "store"
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         ports = [str(self.nameserver_port), str(self.port)]
         command = [sys.executable, "-m", "interop.pyromq_server", *ports, str(self.store_folder), self.ladder]
         self._child = Child("pyromq", command, self.folder, env={"PYTHONPATH": python_path()})
         self._child.wait_ready(self._is_ready, _READY_TIMEOUT_S)
-        return self
 
     def _is_ready(self) -> bool:
         return answers(self.nameserver, RequestCode.GET_BROKER_CLUSTER_INFO, self.address.encode())
 
+    def stop(self) -> None:
+        self._child.stop()
+
+    def kill(self) -> None:
+        self._child.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._child.stop()
+        self.stop()
 
 
 def main(nameserver_port: str, port: str, folder: str, ladder: str) -> None:

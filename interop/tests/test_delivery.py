@@ -221,6 +221,26 @@ def test_another_producer_is_asked(world: World) -> None:
     assert second.call("checks") == ["UNKNOW/COMMIT_MESSAGE"]
 
 
+@case("transaction: when its producer is gone, a Java producer of the group is asked")
+def test_a_java_producer_is_asked(world: World) -> None:
+    world.create_topic()
+    group = f"{world.group}-tx"
+    doomed = world.drivers.fresh(world.client.language)
+    first = world.start("producer", client=doomed, transactional=True, group=group, topic=world.topic)
+    for checked in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE"):
+        send_in_transaction(world, first, "UNKNOW", checked)
+    doomed.kill()
+    java = world.drivers.get("java")
+    second = world.start("producer", client=java, transactional=True, group=group, topic=world.topic)
+    send_in_transaction(world, second, "COMMIT_MESSAGE")  # so that the broker knows it
+    consumer = world.push()
+    seen = consumer.wait(2, timeout_s=25)
+    assert sorted(bodies_of(seen)) == ["COMMIT_MESSAGE/UNKNOW", "UNKNOW/COMMIT_MESSAGE"]
+    until(lambda: len(second.call("checks")) >= 2, what="a question about each")
+    assert sorted(second.call("checks")) == ["UNKNOW/COMMIT_MESSAGE", "UNKNOW/ROLLBACK_MESSAGE"]
+    assert len(consumer.wait(3, timeout_s=3)) == 2
+
+
 # --- operators -----------------------------------------------------------------------------------------------------
 
 

@@ -14,8 +14,9 @@ import pytest
 from interop.apache import INDEX_SLOTS, ApacheBroker, ApacheNameServer
 from interop.asking import connected
 from interop.jars import Jars
+from interop.pending import LADDER, collect, leave, nothing_is_due
 from interop.process import Child, python_path
-from interop.pyromq_server import SMALL_STORE
+from interop.pyromq_server import SMALL_STORE, PyroMQServer
 from interop.tests.conftest import Note
 from interop.traffic import (
     TOPICS,
@@ -62,8 +63,11 @@ class Apache:
     nameserver: str
     folder: Path
 
+    def broker_on(self, store: Path, **options: str) -> ApacheBroker:
+        return ApacheBroker(self.jars, self.folder, self.nameserver, store=store, options=options)
+
     def broker(self, store: Path, **options: str) -> ApacheBroker:
-        broker = ApacheBroker(self.jars, self.folder, self.nameserver, store=store, options=options)
+        broker = self.broker_on(store, **options)
         broker.start()
         return broker
 
@@ -73,7 +77,7 @@ def apache(jars: Jars, names: str, tmp_path: Path) -> Apache:
     return Apache(jars, names, tmp_path / "broker")
 
 
-def end(broker: ApacheBroker, how: str) -> None:
+def end(broker: ApacheBroker | PyroMQServer, how: str) -> None:
     if how == "kill -9":
         broker.kill()
     else:
@@ -203,3 +207,30 @@ def test_a_store_of_ours_opens_there_and_comes_back(
         assert differences(expected, read_all(store)) == []
         assert keys_missing_here(store, expected) == []
     assert checked(folder).verdict is Verdict.SOUND
+
+
+PATIENCE = {  # Apache keeps for three seconds in memory what has ended; meanwhile it must not ask again
+    "Apache": {"transactionTimeOut": "600000"},
+    "PyroMQ": {"transactionCheckInterval": "6000"},
+}
+
+
+@pytest.mark.case(
+    SECTION, "What waits (level, timer, half) with {writer}, ended by {how}, is taken over", pairing="result"
+)
+@pytest.mark.parametrize("writer", ["Apache", "PyroMQ"])
+@pytest.mark.parametrize("how", ["clean stop", "kill -9"])
+def test_what_waits_is_taken_over(apache: Apache, tmp_path: Path, writer: str, how: str) -> None:
+    """Each delayed message comes once and not early, each half message is asked about once."""
+    ours = PyroMQServer(tmp_path / "pyromq", ladder=LADDER)
+    theirs = apache.broker_on(ours.store_folder, messageDelayLevel=LADDER, **PATIENCE[writer])
+    first, second = (theirs, ours) if writer == "Apache" else (ours, theirs)
+    first.start()
+    pending = asyncio.run(leave(first.address))
+    assert asyncio.run(nothing_is_due(first.address, pending))
+    end(first, how)
+    second.start()
+    try:
+        assert asyncio.run(collect(second.address, pending)) == []
+    finally:
+        second.kill()

@@ -50,9 +50,14 @@ async def test_the_lag_of_all_groups_is_told_at_once(tmp_path: Path) -> None:
         answer = await client.ask(code, GetBrokerConsumeStatsHeader(is_order=False))
         stats = java_json.parse(answer.body)
         assert (stats["totalDiff"], stats["brokerAddr"]) == (4, str(broker.address))
-        assert [list(each) for each in stats["consumeStatsList"]] == [["others"], ["readers"]]
+        assert _consumed(stats) == ["others", "readers"]
         ordered = await client.ask(code, GetBrokerConsumeStatsHeader(is_order=True))
-        assert java_json.parse(ordered.body)["consumeStatsList"] == []
+        assert _consumed(java_json.parse(ordered.body)) == []
+
+
+def _consumed(stats: Any) -> list[str]:
+    """Groups that have consumed something."""
+    return [name for each in stats["consumeStatsList"] for name, topics in each.items() if topics]
 
 
 async def test_correction_offsets_are_those_of_the_slowest_other_group(tmp_path: Path) -> None:
@@ -146,7 +151,27 @@ async def test_expired_files_are_deleted_when_a_tool_says_so(tmp_path: Path) -> 
 async def test_delay_offsets_are_told_as_on_file(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, client):
         answer = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET)
-        assert java_json.parse(answer.body)["offsetTable"] == {}
+        table = java_json.parse(answer.body)
+        assert table["offsetTable"] == {} and table["dataVersion"]["timestamp"] > 0
+
+
+async def test_a_broker_is_a_master_that_nobody_follows(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, client):
+        await send(client, b"x")
+        told = java_json.parse((await client.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
+        assert (told["master"], told["inSyncSlaveNums"], told["haConnectionInfo"]) == (True, 0, [])
+        assert told["masterCommitLogMaxOffset"] == broker.store.log.end > 0
+
+
+async def test_offsets_are_told_with_what_groups_have_pulled(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, client):
+        for n in range(3):
+            await send(client, b"%d" % n)
+        await pull(client, pull_header())
+        await commit(client, 2)
+        told = java_json.parse((await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)).body)
+        assert told["pullOffsetTable"] == {"orders@readers": {0: 3}}
+        assert told["offsetTable"] == {"orders@readers": {0: 2}} and told["groupTopicMap"] == {"readers": ["orders"]}
 
 
 # --- configuration ---------------------------------------------------------------------------------------------------

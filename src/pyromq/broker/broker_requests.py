@@ -22,7 +22,7 @@ VERSION_TEXT = "V5_3_3"  # what our protocol version stands for; tools print it
 
 
 class BrokerHandler:
-    """Requests 28, 43 and 315."""
+    """Requests 28, 43, 315 and 907."""
 
     def __init__(
         self,
@@ -100,7 +100,11 @@ class BrokerHandler:
         return self._store.log.stored_ms(self._store.log.first) if self._store.log.end > self._store.log.first else -1
 
     def all_offsets(self, connection: Connection, request: Received[None]) -> bytes:
-        return self._progress.table.text()
+        return bodies.encode(self._progress.everything())
+
+    def replication(self, connection: Connection, request: Received[None]) -> bytes:
+        """A master that nobody follows."""
+        return bodies.encode(bodies.ReplicationState(master_commit_log_max_offset=self._store.log.end))
 
     def stats_data(self, connection: Connection, request: Received[ViewBrokerStatsHeader]) -> bytes:
         """What one topic or group did in the last minute, hour and day."""

@@ -14,12 +14,13 @@ from pyromq.wire.received import Received
 class DelayHandler:
     """Questions of replicas and tools."""
 
-    def __init__(self, store: MessageStore, releases: Releases, stats: Stats, disk: Disk) -> None:
+    def __init__(self, store: MessageStore, releases: Releases, stats: Stats, disk: Disk, started_ms: int) -> None:
         self._store, self._releases, self._stats, self._disk = store, releases, stats, disk
+        self._started_ms = started_ms
 
     def offsets(self, connection: Connection, request: Received[None]) -> bytes:
         """The offsets of levels as they are now, in the form of their file."""
-        table = DelayOffsets.load(self._disk, self._store.layout.root)
+        table = DelayOffsets.load(self._disk, self._store.layout.root, self._started_ms)
         self._releases.schedule.note(table)
         return table.text()
 

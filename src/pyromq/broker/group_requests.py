@@ -48,8 +48,11 @@ class _SubscriptionAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="cam
 class GroupHandler:
     """Requests 200, 201, 203, 204, 207, 225, 328, 343, 345, 352 and 353."""
 
-    def __init__(self, topics: Topics, groups: Groups, progress: Progress, members: Members[Connection]) -> None:
+    def __init__(
+        self, topics: Topics, groups: Groups, progress: Progress, members: Members[Connection], address: str
+    ) -> None:
         self._topics, self._groups, self._progress, self._members = topics, groups, progress, members
+        self._address = address
 
     # --- configuration ---
 
@@ -140,7 +143,8 @@ class GroupHandler:
         return java_json.dumps(_SubscriptionAnswer(group=header.group, topic=header.topic, subscription_data=found))
 
     def topics_of(self, connection: Connection, request: Received[GroupHeader]) -> bytes:
-        return encode_topics(TopicList(topic_list=self._progress.topics_of(request.header.group)))
+        names = self._progress.topics_of(request.header.group)
+        return encode_topics(TopicList(topic_list=names, broker_addr=self._address))
 
 
 def _info(member: Member[Connection]) -> ConnectionInfo:

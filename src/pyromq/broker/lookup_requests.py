@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from pyromq.broker.filters import Filters
 from pyromq.broker.members import Members
 from pyromq.broker.refusals import RefusedError
-from pyromq.broker.subscriptions import tag_filter
+from pyromq.broker.subscriptions import is_by_tags, tag_filter
 from pyromq.broker.topics import Topics
 from pyromq.errors import StoreError
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.wire import bodies
+from pyromq.store.queue_reader import TagFilter
+from pyromq.wire import bodies, java_json
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import QueryConsumeQueueHeader
 from pyromq.wire.headers.consumer import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
+from pyromq.wire.heartbeat import Subscription
 from pyromq.wire.received import Received
 
 _NOTHING: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}  # clients read both in any case
@@ -24,8 +27,8 @@ _FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX, _ENTRIES_MAX = 64, 32, 1_000
 class LookupHandler:
     """Requests 12, 33 and 321."""
 
-    def __init__(self, store: MessageStore, topics: Topics, members: Members[Connection]) -> None:
-        self._store, self._topics, self._members = store, topics, members
+    def __init__(self, store: MessageStore, topics: Topics, members: Members[Connection], filters: Filters) -> None:
+        self._store, self._topics, self._members, self._filters = store, topics, members, filters
 
     def query(
         self, connection: Connection, request: Received[QueryMessageHeader]
@@ -66,25 +69,38 @@ class LookupHandler:
         if queue is None or known is None:
             text = f"queue {header.queue_id} of topic {header.topic} was never written"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
-        subscription = (
-            self._members.subscription(header.consumer_group, header.topic) if header.consumer_group else None
-        )
-        accept_tag = tag_filter(subscription) if subscription else None
+        group = header.consumer_group
+        subscription = self._members.subscription(group, header.topic) if group else None
+        takes = _takes(subscription)
         count = max(0, min(header.count, _ENTRIES_MAX, known.end - header.index))
         data = [
             bodies.QueueEntryView(
                 physic_offset=entry.position,
                 physic_size=entry.size,
                 tags_code=entry.tag_hash,
-                eval=accept_tag is None or accept_tag(entry.tag_hash),
+                eval=takes(entry.tag_hash),
             )
             for entry in queue.entries(header.index, count)
         ]
         return bodies.encode(
             bodies.QueueView(
                 subscription_data=subscription,
+                filter_data=self._filter_text(group, header.topic, subscription) if group else None,
                 queue_data=data,
                 min_queue_index=known.first,
                 max_queue_index=known.end,
             )
         )
+
+    def _filter_text(self, group: str, topic: str, subscription: Subscription | None) -> str:
+        """The expression that a group filters by, as JSON: ``null`` when it has none."""
+        if subscription is None:
+            return f"{group}@{topic} is not online"
+        return java_json.dumps_pretty(self._filters.data(topic, group)).decode()
+
+
+def _takes(subscription: Subscription | None) -> TagFilter:
+    """A test of queue entries by tag; what is filtered otherwise, or not at all, counts as not taken."""
+    if subscription is None or not is_by_tags(subscription):
+        return lambda _: False
+    return tag_filter(subscription) or (lambda _: True)

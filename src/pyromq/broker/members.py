@@ -96,11 +96,19 @@ class Members(Generic[C]):
         return live.subscriptions.get(topic) if live else None
 
     def knows(self, connection: C, heartbeat: Heartbeat) -> bool:
-        """False when a heartbeat leaves out subscriptions that were never heard on this connection, or have changed."""
-        for consumer in heartbeat.consumer_data_set if heartbeat.without_sub else ():
+        """False when subscriptions have changed, or are left out and were never heard on this connection.
+
+        Only who sends fingerprints cares; a heartbeat without one counts as a change, as with RocketMQ.
+        """
+        if not heartbeat.heartbeat_fingerprint:
+            return False
+        for consumer in heartbeat.consumer_data_set:
             group = self._consumers.get(consumer.group_name)
             member = group.members.get(connection) if group else None
-            if member is None or member.fingerprint != heartbeat.heartbeat_fingerprint or member.subscribed is None:
+            if member is None or member.subscribed is None:
+                if heartbeat.without_sub:
+                    return False
+            elif member.fingerprint != heartbeat.heartbeat_fingerprint:
                 return False
         return True
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pyromq.broker.groups import Groups
 from pyromq.broker.members import Members
 from pyromq.broker.progress import Progress
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Stats
 from pyromq.broker.topics import Topics
+from pyromq.clock import Clock
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.wire import bodies, java_json
+from pyromq.wire import bodies
 from pyromq.wire.headers.admin import (
     CloneGroupOffsetHeader,
     GetBrokerConsumeStatsHeader,
@@ -36,10 +39,12 @@ class ProgressHandler:
         members: Members[Connection],
         stats: Stats,
         settings: BrokerSettings,
+        clock: Clock,
         address: str,
     ) -> None:
         self._store, self._topics, self._groups, self._progress = store, topics, groups, progress
         self._members, self._stats, self._settings, self._address = members, stats, settings, address
+        self._clock = clock
 
     # --- lag ---
 
@@ -58,18 +63,17 @@ class ProgressHandler:
         return bodies.encode(bodies.ConsumeStats(offset_table=table, consume_tps=rate))
 
     def broker_stats(self, connection: Connection, request: Received[GetBrokerConsumeStatsHeader]) -> bytes:
-        """317: every group in every topic it has consumed."""
+        """317: every group, in every topic it has consumed."""
         found, lag, in_flight = [], 0, 0
         for group, _ in sorted(self._groups.items()):
             stats = [
                 self._topic_stats(group, topic, request.header.is_order) for topic in self._progress.topics_of(group)
             ]
             present = [each for each in stats if each is not None]
-            if present:
-                found.append({group: present})
+            found.append({group: present})
             for queue in (queue for each in present for queue in each.offset_table.values()):
                 lag += queue.broker_offset - queue.consumer_offset
-                in_flight += max(0, queue.pull_offset - queue.consumer_offset)
+                in_flight += queue.pull_offset - queue.consumer_offset
         answer = bodies.BrokerConsumeStats(
             broker_addr=self._address, consume_stats_list=found, total_diff=lag, total_inflight_diff=in_flight
         )
@@ -92,31 +96,38 @@ class ProgressHandler:
             found[QueueId(topic, self._settings.name, number)] = bodies.QueueProgress(
                 broker_offset=known.end if known else 0,
                 consumer_offset=offset,
-                pull_offset=max(0, self._progress.pulled(group, topic, number)),
+                pull_offset=self._progress.pulled(group, topic, number),
                 last_timestamp=last_ms or 0,
             )
         return found
 
     def time_span(self, connection: Connection, request: Received[TopicGroupHeader]) -> bytes:
         """303: when the oldest, the newest and the last consumed message of each queue were stored."""
-        header, reader = request.header, self._store.reader
-        config, spans = self._topics.require(header.topic), []
-        for number in range(config.read_queue_nums):
-            known = reader.range_of(header.topic, number)
-            first, end = known if known else (0, 0)
-            offset = self._progress.committed(header.group, header.topic, number)
-            consumed = reader.stored_ms(header.topic, number, offset - 1) if offset else None
-            pending = reader.stored_ms(header.topic, number, offset or 0) if (offset or 0) < end else None
-            spans.append(
-                {
-                    "messageQueue": QueueId(header.topic, self._settings.name, number),
-                    "minTimeStamp": (reader.stored_ms(header.topic, number, first) or 0) if end > first else 0,
-                    "maxTimeStamp": (reader.stored_ms(header.topic, number, end - 1) or 0) if end > first else 0,
-                    "consumeTimeStamp": consumed or 0,
-                    "delayTime": max(0, self._store.last_stored_ms - pending) if pending else 0,
-                }
-            )
-        return java_json.dumps({"consumeTimeSpanSet": spans})
+        header = request.header
+        config = self._topics.require(header.topic)
+        spans = [self._times(header.group, header.topic, number) for number in range(config.read_queue_nums)]
+        return bodies.encode(bodies.TimeSpans(consume_time_span_set=spans))
+
+    def _times(self, group: str, topic: str, number: int) -> bodies.QueueTimes:
+        reader = self._store.reader
+        first, end = reader.range_of(topic, number) or (0, 0)
+        offset = self._progress.committed(group, topic, number) or 0
+
+        def stored_ms(at: int) -> int:
+            return (reader.stored_ms(topic, number, at) if first <= at < end else None) or -1
+
+        oldest, newest, pending = stored_ms(first), stored_ms(end - 1), stored_ms(max(first, offset))
+        consumed = stored_ms(offset - 1) if offset else oldest  # whoever has consumed nothing stands there
+        return bodies.QueueTimes(
+            message_queue=QueueId(topic, self._settings.name, number),
+            min_time_stamp=oldest,
+            max_time_stamp=newest,
+            consume_time_stamp=consumed,
+            delay_time=max(0, self._clock.now_ms() - pending) if pending > 0 else 0,
+            min_time_stamp_str=_time_text(oldest),
+            max_time_stamp_str=_time_text(newest),
+            consume_time_stamp_str=_time_text(consumed),
+        )
 
     # --- comparing and copying ---
 
@@ -145,3 +156,9 @@ class ProgressHandler:
         self._groups.require(request.header.src_group)
         self._groups.require(request.header.dest_group)
         self._progress.clone(request.header.src_group, request.header.dest_group, request.header.topic)
+
+
+def _time_text(at_ms: int) -> str:
+    """As RocketMQ's tools show it, in the time zone of the broker."""
+    at = datetime.fromtimestamp(at_ms // 1000).astimezone()
+    return f"{at:%Y-%m-%d#%H:%M:%S}:{at_ms % 1000:03}"

@@ -140,6 +140,7 @@ class Handlers:
             Code.GET_TIMER_CHECK_POINT: self.delays.timer_check,
             Code.GET_TIMER_METRICS: self.delays.timer_metrics,
             Code.VIEW_BROKER_STATS_DATA: whole.stats_data,
+            Code.GET_BROKER_HA_STATUS: whole.replication,
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: cleaning.clean_queues,
             Code.CLEAN_UNUSED_TOPIC: cleaning.clean_topics,
             Code.DELETE_EXPIRED_COMMITLOG: cleaning.delete_expired,

@@ -248,8 +248,9 @@ class SendHandler:
         answer = b""
         if not request.is_oneway:
             ids = ",".join([f"{self._host_hex}{each.position:016X}" for each in placed])
+            batch_key = value_of(header.properties or "", "UNIQ_KEY") or None  # the items have keys of their own
             answer = self._encode_answer(
-                request, queue_id, placed[0].offset, ids, None, self._on_disk if wait else "false"
+                request, queue_id, placed[0].offset, ids, batch_key, self._on_disk if wait else "false"
             )
         self._counters.put_messages += len(placed)
         self._counters.put_bytes += len(request.body)

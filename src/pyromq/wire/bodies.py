@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pyromq.model.queue import QueueId
+from pyromq.model.topic import DataVersion
 from pyromq.wire import java_json
 from pyromq.wire.heartbeat import Subscription
 from pyromq.wire.java_json import Long
@@ -94,6 +95,26 @@ class ConsumeStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     consume_tps: float = 0.0
 
 
+class QueueTimes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """When messages of a queue were stored (RocketMQ: QueueTimeSpan): the oldest, the newest, the last consumed; −1
+    where there is none. ``delay_time`` is how long the next one has waited."""
+
+    message_queue: QueueId
+    min_time_stamp: Long = -1
+    max_time_stamp: Long = -1
+    consume_time_stamp: Long = -1
+    delay_time: Long = 0
+    min_time_stamp_str: str = ""
+    max_time_stamp_str: str = ""
+    consume_time_stamp_str: str = ""
+
+
+class TimeSpans(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """RocketMQ: QueryConsumeTimeSpanBody."""
+
+    consume_time_span_set: list[QueueTimes] = []
+
+
 class QueueRange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a queue holds (RocketMQ: TopicOffset)."""
 
@@ -140,11 +161,11 @@ class QueueEntryView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     physic_offset: Long
     physic_size: int
     tags_code: Long
-    eval: bool = True
+    eval: bool = False
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A stretch of a consume queue (RocketMQ: QueryConsumeQueueResponseBody)."""
+    """A stretch of a consume queue (RocketMQ: QueryConsumeQueueResponseBody); ``filter_data`` is JSON, or a reason."""
 
     subscription_data: Subscription | None = None
     filter_data: str | None = None
@@ -153,7 +174,39 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     min_queue_index: Long = 0
 
 
+# --- replicas ------------------------------------------------------------------------------------------------------
+
+
+class ReplicaState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a replica follows its master (RocketMQ: HAClientRuntimeInfo); all 0 at a master."""
+
+    transferred_byte_in_second: Long = 0
+    max_offset: Long = 0
+    last_read_timestamp: Long = 0
+    last_write_timestamp: Long = 0
+    master_flush_offset: Long = 0
+
+
+class ReplicationState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A master and who follows it (RocketMQ: HARuntimeInfo): nobody."""
+
+    master: bool = True
+    master_commit_log_max_offset: Long = 0
+    in_sync_slave_nums: int = 0
+    ha_connection_info: tuple[()] = ()
+    ha_client_runtime_info: ReplicaState = ReplicaState()
+
+
 # --- offsets -------------------------------------------------------------------------------------------------------
+
+
+class AllOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How far every group is (RocketMQ: ConsumerOffsetSerializeWrapper); keys of the tables are ``topic@group``."""
+
+    data_version: DataVersion = DataVersion()
+    offset_table: dict[str, dict[int, Long]] = {}
+    group_topic_map: dict[str, list[str]] = {}
+    pull_offset_table: dict[str, dict[int, Long]] = {}
 
 
 class CorrectionOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
