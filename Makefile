@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test check format bench bench-broker compare crash interop clean
+.PHONY: help setup demo test check format bench bench-broker bench-spark compare crash interop clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,12 +19,13 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group dev --editable .
 	@touch $@
 
-demo: $(READY)  ## the whole system: orders, two groups, the broker killed in the middle; then the store alone
+demo: $(READY)  ## the whole system: orders, a crash, retries, dead letters sent again; then the store alone
 	$(BIN)/python examples/orders_survive_a_crash.py
 	$(BIN)/python examples/crash_and_recover.py
 
 test: $(READY)  ## every test that needs PyPI and Debian packages only
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/spark
+	$(BIN)/python -m pytest tests/spark
 
 check: $(READY)  ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
@@ -42,11 +43,14 @@ bench: $(READY)  ## rates and CPU per operation of codec, store, recovery and in
 bench-broker: $(READY)  ## the broker under load of a C program: CPU per message, latencies
 	$(BIN)/python -m benchmarks.end_to_end
 
+bench-spark: $(READY)  ## topic to Spark: rows per second, CPU per row of JVM and workers
+	$(BIN)/python -m benchmarks.bench_spark
+
 compare: $(READY)  ## our broker and Apache RocketMQ's under the same load, in one run: needs Java 17, Maven, a C compiler
 	$(BIN)/python -m benchmarks.compare $(ARGUMENTS)
 
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
-	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 PYROMQ_LIVES=20000 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
+	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 PYROMQ_LIVES=20000 PYROMQ_LEDGER_MESSAGES=50000 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
 
 interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, Go, 15 minutes; writes docs/compatibility.md
 	$(BIN)/python -m pytest interop/tests -n 3 --dist loadfile -p no:cacheprovider --basetemp=$${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/run --compatibility docs/compatibility.md

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli import clusters, delay, dlq, doctor, group, message, messages, servers, store, tail, topic, tx
+from pyromq.cli import clusters, delay, dlq, doctor, group, message, messages, pipeline, servers, store, tail, topic, tx
 from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
 from pyromq.errors import (
     BrokerError,
@@ -79,6 +79,7 @@ for noun, commands in (
     ("tx", tx.app),
     ("cluster", clusters.app),
     ("store", store.app),
+    ("pipeline", pipeline.app),
 ):
     app.add_typer(commands, name=noun)
 

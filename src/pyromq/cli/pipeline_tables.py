@@ -1,0 +1,138 @@
+"""Tables of ``pyromq pipeline``: which values of a summary are shown, under which words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from pyromq.cli.output import Column, Form, write_rows
+from pyromq.cli.times import show_time
+
+if TYPE_CHECKING:
+    from pyromq.pipeline.jobs.report_numbers import Report
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+def _bytes(value: int) -> str:
+    return f"{value / 1e6:,.1f} MB"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.1f} s"
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _sinks(value: list[dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{each['name']} ({each['kind']}): {each['rows'] if each['rows'] is not None else 'done'}" for each in value
+    )
+
+
+_TOOK: Final = Column("took_s", "took", show=_seconds)
+FIELDS: Final = {
+    "archive": (
+        Column("path", "archive"),
+        Column("messages", "messages", show=_number),
+        Column("batches", "batches", show=_number),
+        Column("files", "files", show=_number),
+        Column("bytes", "size", show=_bytes),
+        _TOOK,
+    ),
+    "replay": (
+        Column("to_topic", "to topic"),
+        Column("name", "name"),
+        Column("is_dry", "dry run", show=lambda is_dry: "yes" if is_dry else ""),
+        Column("found", "found", show=_number),
+        Column("sent", "sent", show=_number),
+        Column("sent_before", "sent before", show=_number),
+        Column("failed", "failed", show=_number),
+        _TOOK,
+    ),
+    "redrive": (
+        Column("group", "group"),
+        Column("is_dry", "dry run", show=lambda is_dry: "yes" if is_dry else ""),
+        Column("found", "found", show=_number),
+        Column("sent", "sent", show=_number),
+        Column("sent_before", "sent before", show=_number),
+        Column("failed", "failed", show=_number),
+        Column("held_back", "held back", show=_number),
+        Column("canary", "canary"),
+        _TOOK,
+    ),
+    "dedupe": (
+        Column("to", "to"),
+        Column("read", "read", show=_number),
+        Column("written", "written", show=_number),
+        Column("dropped", "repetitions", show=_number),
+        _TOOK,
+    ),
+    "run": (Column("name", "pipeline"), Column("mode", "mode"), Column("sinks", "rows read", show=_sinks), _TOOK),
+}
+SAMPLES: Final = (
+    Column("store_time", "stored", whole=True),
+    Column("topic", "topic"),
+    Column("message_id", "id"),
+    Column("keys", "keys", optional=True),
+    Column("tags", "tags", optional=True),
+    Column("body", "body"),
+)
+LETTERS: Final = (
+    Column("message_id", "dead letter"),
+    Column("keys", "keys", optional=True),
+    Column("outcome", "outcome", styles={"sent": "green", "failed": "bold red", "held back": "yellow"}, whole=True),
+    Column("to_topic", "to"),
+    Column("new_message_id", "as", optional=True),
+    Column("error", "why", optional=True),
+)
+_REPORT: Final = (
+    ("throughput", "Throughput", (
+        Column("topic", "topic"), Column("messages", "messages", right=True, show=_number),
+        Column("per_second", "a second", right=True), Column("first_ms", "first", show=show_time, whole=True),
+        Column("last_ms", "last", show=show_time, whole=True),
+    )),
+    ("latencies", "Latency in ms", (
+        Column("what", "what", whole=True), Column("topic", "topic"), Column("group", "group", optional=True),
+        Column("count", "count", right=True, show=_number), Column("p50_ms", "p50", right=True, show=_ms),
+        Column("p90_ms", "p90", right=True, show=_ms), Column("p99_ms", "p99", right=True, show=_ms),
+        Column("max_ms", "max", right=True, show=_ms),
+    )),
+    ("lags", "Lag", (
+        Column("group", "group"), Column("topic", "topic"), Column("last", "now", right=True, show=_number),
+        Column("max", "most", right=True, show=_number),
+    )),
+    ("attempts", "Attempts", (
+        Column("group", "group"), Column("attempt", "attempt", right=True),
+        Column("count", "messages", right=True, show=_number),
+    )),
+    ("handled_twice", "Handled more than once", (
+        Column("group", "group"), Column("topic", "topic"), Column("messages", "messages", right=True, show=_number),
+    )),
+    ("slow_keys", "Slowest keys, ms", (
+        Column("key", "key"), Column("group", "group"), Column("count", "count", right=True),
+        Column("avg_ms", "mean", right=True, show=_ms), Column("max_ms", "max", right=True, show=_ms),
+    )),
+    ("duplicates", "Duplicates by key", (
+        Column("key", "key"), Column("topic", "topic"), Column("count", "messages", right=True, show=_number),
+    )),
+    ("dead", "Dead letters", (
+        Column("group", "group"), Column("topic", "topic"), Column("cause", "cause"),
+        Column("count", "letters", right=True, show=_number), Column("last_ms", "last", show=show_time, whole=True),
+    )),
+)  # fmt: skip
+
+
+def write_report(out: TextIO, form: Form, report: Report) -> None:
+    """Table after table; parts without rows are left out."""
+    import msgspec
+
+    numbers = msgspec.to_builtins(report)
+    for key, title, columns in _REPORT:
+        if numbers[key]:
+            out.write(f"{title}\n")
+            write_rows(out, form, columns, numbers[key])
+            out.write("\n")

@@ -1,0 +1,50 @@
+"""What a handler says about a row: done, again later, or never again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pyromq.errors import ConfigError
+from pyromq.model.message import DELAY_LEVEL_MAX
+
+STAGE_HANDLER: Final = "handler"
+STAGE_ATTEMPTS: Final = "attempts"
+STAGE_DECODE: Final = "decode"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Deliver it again: after the delay of that level, or as the ladder of attempts has it (0)."""
+
+    delay_level: int = 0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delay_level <= DELAY_LEVEL_MAX:
+            raise ConfigError(f"delay level {self.delay_level} is outside [0, {DELAY_LEVEL_MAX}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Put it to the dead letters of the group, with the reason."""
+
+    reason: str
+    stage: str = STAGE_HANDLER
+
+
+DONE: Final = None
+Verdict: TypeAlias = Retry | Dead | None
+"""None is done."""
+
+
+def verdict_of(outcome: object) -> Verdict:
+    """What a handler returned. Raises TypeError for what is no verdict."""
+    if outcome is None or isinstance(outcome, Retry | Dead):
+        return outcome
+    raise TypeError(f"a handler returns None (done), Retry or Dead, not {type(outcome).__name__}")
+
+
+def failed(error: Exception) -> Retry:
+    """A handler raised."""
+    return Retry(reason=f"{type(error).__name__}: {error}")

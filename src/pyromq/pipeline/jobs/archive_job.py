@@ -1,0 +1,226 @@
+"""``archive``: topics to Parquet in folders by topic, date and hour, each message exactly once.
+
+Two writers. ``task`` (the default) writes files where messages are read and commits them itself (``archive_files``);
+it needs a folder that driver and tasks share. ``spark`` is Spark's own: any file system Spark knows, and tables of
+Delta and Iceberg. A run goes on where the one before it with the same checkpoint ended, however that ended.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlparse
+
+import msgspec
+
+from pyromq.errors import ConfigError
+from pyromq.pipeline.columns import COLUMNS
+from pyromq.pipeline.jobs.archive_files import OWN, ArchiveFolder, Commit, StagedFile, batch_name, total_rows
+from pyromq.pipeline.jobs.bars import Tell, silent
+from pyromq.pipeline.jobs.errors import ArchiveError
+from pyromq.pipeline.jobs.queries import drain, failures_in_words
+from pyromq.pipeline.jobs.topics import Selection, absolute, schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+GROUP: Final = "pyromq-archive"
+ROWS_PER_BATCH: Final = 2_000_000
+
+
+class ArchiveWriterKind(StrEnum):
+    TASK = "task"
+    SPARK = "spark"
+
+
+class ArchiveFormat(StrEnum):
+    PARQUET = "parquet"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+class Archived(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run did. Files and bytes are counted where we write them ourselves."""
+
+    path: str
+    messages: int
+    batches: int
+    took_s: float
+    files: int | None = None
+    bytes: int | None = None
+
+
+def archive(
+    spark: SparkSession,
+    selection: Selection,
+    path: str,
+    *,
+    group: str = GROUP,
+    checkpoint: str = "",
+    writer: ArchiveWriterKind = ArchiveWriterKind.TASK,
+    form: ArchiveFormat = ArchiveFormat.PARQUET,
+    compression: str = "snappy",
+    rows_per_batch: int | None = ROWS_PER_BATCH,
+    follow_s: float | None = None,
+    tell: Tell = silent,
+) -> Archived:
+    """Archive what there is, or with ``follow_s`` go on every so many seconds until interrupted.
+
+    The checkpoint is kept in the archive unless told otherwise; so is ``group`` where brokers show the progress.
+    Raises ArchiveError, FormatMissingError, JobFailedError, OptionError.
+    """
+    started = time.monotonic()
+    if writer is ArchiveWriterKind.TASK and form is ArchiveFormat.PARQUET:
+        if selection.where:
+            raise ConfigError("a condition of Spark SQL (where) needs writer=spark: tasks write what brokers send")
+        run = _with_tasks
+    else:
+        run = _with_spark
+    path = path if form is ArchiveFormat.ICEBERG else absolute(path)
+    checkpoint = absolute(checkpoint) or _checkpoint_in(path, form)
+    reading = selection, group, rows_per_batch
+    return run(spark, reading, path, checkpoint, (form, compression), follow_s, tell, started)
+
+
+_Reading = tuple[Selection, str, int | None]
+_Shape = tuple[ArchiveFormat, str]
+
+
+def _with_tasks(
+    spark: SparkSession,
+    reading: _Reading,
+    path: str,
+    checkpoint: str,
+    shape: _Shape,
+    follow_s: float | None,
+    tell: Tell,
+    started: float,
+) -> Archived:
+    from pyromq.pipeline.jobs.archive_source import NAME, ArchiveSource
+
+    selection, group, rows_max = reading
+    folder = ArchiveFolder(_local(path))
+    folder.prepare()
+    before = -1
+    if (query_id := _query_of(checkpoint)) is not None:
+        folder.sweep(query_id)
+        before = folder.last_batch(query_id)
+    spark.dataSource.register(ArchiveSource)
+    reader = selection.stream_reader(spark, NAME, group, rows_max=rows_max)
+    staged = reader.option("archivePath", str(folder.path)).option("compression", shape[1]).load()
+    tally = _Tally(folder)
+    query = _started(staged.writeStream.foreachBatch(tally.commit), checkpoint, follow_s)
+    drain(query, _told(tally, tell), endless=follow_s is not None)
+    commits = list(folder.committed(str(query.id), before))
+    return Archived(
+        path=str(folder.path),
+        messages=total_rows(commits),
+        batches=len(commits),
+        files=sum(len(commit.added) for commit in commits),
+        bytes=sum(commit.size for commit in commits),
+        took_s=round(time.monotonic() - started, 3),
+    )
+
+
+class _Tally:
+    """Commits each batch; travels to where Spark calls it."""
+
+    def __init__(self, folder: ArchiveFolder) -> None:
+        self._folder = folder
+        self.rows = 0
+
+    def commit(self, staged: DataFrame, batch: int) -> None:
+        files = [StagedFile(row["name"], row["folder"], row["rows"], row["size"]) for row in staged.collect()]
+        if files:
+            query = files[0].name.rsplit("-", 4)[0]
+            self._folder.commit(Commit(name=batch_name(query, batch), added=tuple(files)))
+            self.rows += sum(file.rows for file in files)
+
+
+def _told(tally: _Tally, tell: Tell) -> Tell:
+    """Spark counts files here; people want messages."""
+
+    def tell_rows(done: int, total: int | None = None, text: str = "") -> None:
+        tell(tally.rows, None if total is None else tally.rows + total - done, text)
+
+    return tell_rows
+
+
+def _with_spark(
+    spark: SparkSession,
+    reading: _Reading,
+    path: str,
+    checkpoint: str,
+    shape: _Shape,
+    follow_s: float | None,
+    tell: Tell,
+    started: float,
+) -> Archived:
+    selection, group, rows_max = reading
+    form, compression = shape
+    if form is ArchiveFormat.PARQUET and _is_ours(path):
+        raise ArchiveError(f"{path} was written with writer=task: use that again, or another folder")
+    frame = selection.stream(spark, group, rows_max=rows_max).selectExpr(
+        *COLUMNS, "to_date(store_time) AS date", "hour(store_time) AS hour"
+    )
+    writer = frame.writeStream.format(form.value).partitionBy("topic", "date", "hour").outputMode("append")
+    if form is ArchiveFormat.PARQUET:
+        writer = writer.option("compression", compression)
+    query = _started(writer, checkpoint, follow_s, path if form is not ArchiveFormat.ICEBERG else "", table=path)
+    rows = drain(query, tell, endless=follow_s is not None)
+    batches = query.lastProgress["batchId"] + 1 if query.lastProgress else 0
+    return Archived(path=path, messages=rows, batches=batches, took_s=round(time.monotonic() - started, 3))
+
+
+def _started(
+    writer: DataStreamWriter, checkpoint: str, follow_s: float | None, path: str = "", table: str = ""
+) -> StreamingQuery:
+    writer = writer.option("checkpointLocation", checkpoint)
+    if follow_s is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{int(follow_s * 1000)} milliseconds")
+    with failures_in_words():
+        if table and not path:
+            return writer.toTable(table)
+        return writer.start(path) if path else writer.start()
+
+
+def read_archive(spark: SparkSession, path: str) -> DataFrame:
+    """What ``archive`` wrote, with the columns of the source and ``date`` and ``hour``."""
+    columns = [column for column in COLUMNS if column != "topic"]
+    schema = f"{schema_of(*columns)}, topic string, date date, hour int"  # or a topic named 2026 would be a number
+    frame = spark.read.schema(schema).parquet(absolute(path))
+    return frame.select(*COLUMNS, "date", "hour")
+
+
+def _checkpoint_in(path: str, form: ArchiveFormat) -> str:
+    if form is ArchiveFormat.ICEBERG:
+        raise ConfigError("a table of Iceberg has no folder of its own: say where the checkpoint shall be")
+    return f"{path.rstrip('/')}/{OWN}/checkpoint"
+
+
+def _is_ours(path: str) -> bool:
+    return "://" not in path and (Path(path) / OWN / "commits").exists()
+
+
+def _local(path: str) -> Path:
+    parsed = urlparse(path)
+    if parsed.scheme not in ("", "file"):
+        text = f"writer=task needs a folder that driver and tasks share, not {path}"
+        raise ConfigError(f"{text}: mount it, or use writer=spark")
+    return Path(unquote(parsed.path) if parsed.scheme else path).absolute()
+
+
+def _query_of(checkpoint: str) -> str | None:
+    """The id of the query whose checkpoint it is, if there is one already."""
+    try:
+        found: Any = json.loads((_local(checkpoint) / "metadata").read_text())
+        return str(found["id"])
+    except (OSError, ValueError, KeyError, ConfigError):
+        return None

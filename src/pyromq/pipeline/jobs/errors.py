@@ -1,0 +1,25 @@
+"""Errors of jobs: what to do stands in their text."""
+
+from __future__ import annotations
+
+from pyromq.errors import ConfigError, MQError
+
+
+class JobFailedError(MQError):
+    """Spark ended the job; the text is the cause, without the stacks of two languages around it."""
+
+
+class ArchiveError(MQError):
+    """An archive folder that cannot be used as it is."""
+
+
+class FormatMissingError(ConfigError):
+    """A table format whose package Spark does not have."""
+
+
+class PipelineFileError(ConfigError):
+    """A description of a pipeline that cannot be run; ``where`` is the place in the file."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where, self.reason = where, reason

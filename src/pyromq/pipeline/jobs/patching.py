@@ -1,0 +1,50 @@
+"""Functions that users name as ``module:function``, and what a patch may change of a message."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pyromq.errors import ConfigError
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """What a patch function gets: a dead letter. It returns one (``msgspec.structs.replace``), or None to leave it.
+
+    ``topic`` is where it will be sent; ``properties`` are the application's.
+    """
+
+    topic: str
+    message_id: str
+    body: bytes
+    keys: str = ""
+    tags: str = ""
+    properties: Mapping[str, str] = {}
+
+
+Patch = Callable[[Letter], Letter | None]
+
+
+def find_function(text: str, *, folder: Path | None = None) -> Callable[..., Any]:
+    """``module:function``; modules beside ``folder`` are found too. Raises ConfigError."""
+    module_name, colon, name = text.partition(":")
+    if not (colon and module_name and name.isidentifier()):
+        raise ConfigError(f"{text!r} is not module:function, such as fixes:mend_order")
+    folder = folder or Path.cwd()
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        found = getattr(import_module(module_name), name)
+    except ImportError as error:
+        raise ConfigError(f"{text}: module {module_name} cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise ConfigError(f"{text}: module {module_name} has no {name}") from error
+    if not callable(found):
+        raise ConfigError(f"{text}: {name} is a {type(found).__name__}, not a function")
+    function: Callable[..., Any] = found
+    return function

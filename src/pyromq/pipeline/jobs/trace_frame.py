@@ -1,0 +1,57 @@
+"""The trace topic as a DataFrame: what was handed to listeners, and how that ended. All of it in Spark's own functions.
+
+``pyromq.wire.trace`` has the layout; what cannot be read there is left out here too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def handled_frame(trace: DataFrame) -> DataFrame:
+    """One row for each time that a message was handed to a listener.
+
+    ``group, message_id, keys, attempt, began_ms, ended_ms, cost_ms, is_success``; the last three are null where
+    nothing was told of the end. ``trace`` has the column ``body``.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    records = trace.select(F.explode(F.split(F.decode("body", "UTF-8"), "\x02")).alias("record"))
+    fields = records.select(F.split("record", "\x01").alias("f"))
+    began = fields.where(F.get("f", F.lit(0)) == "SubBefore").select(
+        _text(3).alias("group"),
+        _text(4).alias("request"),
+        _text(5).alias("message_id"),
+        _text(7).alias("keys"),
+        (F.coalesce(_number(6), F.lit(0)) + 1).alias("attempt"),
+        _number(1).alias("began_ms"),
+    )
+    ended = fields.where(F.get("f", F.lit(0)) == "SubAfter").select(
+        _text(1).alias("request"),
+        _text(2).alias("message_id"),
+        _number(3).alias("cost_ms"),
+        (_text(4) == "true").alias("is_success"),
+        _number(7).alias("ended_at"),
+    )
+    both = began.join(ended, ["request", "message_id"], "left").where("began_ms IS NOT NULL")
+    ended_ms = F.when(F.col("ended_at") > 0, F.col("ended_at")).otherwise(F.col("began_ms") + F.col("cost_ms"))
+    return both.select(
+        "group", "message_id", "keys", "attempt", "began_ms",
+        ended_ms.alias("ended_ms"),
+        "cost_ms", "is_success",
+    )  # fmt: skip
+
+
+def _text(at: int) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.nullif(F.get("f", F.lit(at)), F.lit("null"))
+
+
+def _number(at: int) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.get("f", F.lit(at)).try_cast("bigint")

@@ -1,0 +1,65 @@
+"""A few small files beside a query's checkpoint: what was decided, and what was counted.
+
+A file appears whole or not at all. Where the checkpoint is on this machine it is flushed to disk; elsewhere pyarrow's
+file systems write it (``s3://…``, ``hdfs://…``), as far as this machine is set up for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+from pyarrow import fs
+
+_FOLDER: Final = "pyromq"
+_one_slash = re.compile(r"^file:/+").sub
+
+
+class SinkLog:
+    """Under ``location``, in a folder of its own that Spark does not look at."""
+
+    def __init__(self, location: str, part: str) -> None:
+        location = _one_slash("/", location)  # Spark also writes file:/path
+        if "://" in location:
+            self._files, base = fs.FileSystem.from_uri(location)
+        else:
+            self._files, base = fs.LocalFileSystem(), os.path.abspath(location)  # noqa: PTH100
+        self._base = f"{base.rstrip('/')}/{_FOLDER}/{part}"
+
+    def write(self, name: str, text: str, *, durable: bool = True) -> None:
+        """``durable``: on disk when it returns."""
+        self._files.create_dir(self._base, recursive=True)
+        path = f"{self._base}/{name}"
+        if not isinstance(self._files, fs.LocalFileSystem):
+            with self._files.open_output_stream(path) as stream:
+                stream.write(text.encode())
+            return
+        aside = f"{self._base}/.{name}.new"
+        with open(aside, "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(text)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(aside, path)  # noqa: PTH105
+        if not durable:
+            return
+        folder = os.open(self._base, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def read(self, name: str) -> str | None:
+        try:
+            with self._files.open_input_stream(f"{self._base}/{name}") as stream:
+                return str(stream.read().decode())
+        except FileNotFoundError:
+            return None
+
+    def names(self) -> list[str]:
+        found = self._files.get_file_info(fs.FileSelector(self._base, allow_not_found=True))
+        return sorted(info.base_name for info in found if not info.base_name.startswith("."))
+
+    def forget(self, name: str) -> None:
+        self._files.delete_file(f"{self._base}/{name}")

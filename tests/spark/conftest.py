@@ -1,0 +1,48 @@
+"""One Spark for all of these tests, started as users start it, with settings that make it quick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyromq.pipeline import session
+from pyromq.testing import LoopbackBroker
+from tests.spark.topics import Topics
+
+QUICK: dict[str, Any] = {
+    "spark.ui.enabled": False,
+    "spark.sql.shuffle.partitions": 2,
+    "spark.default.parallelism": 2,
+    "spark.sql.streaming.noDataProgressEventInterval": 200,
+    "spark.sql.streaming.minBatchesToRetain": 10,
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
+    "spark.log.level": "OFF",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("spark")
+    started = session("local[2]", **QUICK, **{"spark.sql.warehouse.dir": folder, "spark.local.dir": folder})
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[LoopbackBroker]:
+    with LoopbackBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def topics(broker: LoopbackBroker, request: pytest.FixtureRequest) -> Iterator[Topics]:
+    with Topics(broker.nameserver, request.node.name) as made:
+        yield made
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")

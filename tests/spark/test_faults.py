@@ -1,0 +1,149 @@
+"""Killed drivers, killed brokers, topics that go: nothing is lost, nothing comes twice, nothing is silent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+from pyromq import Producer
+from pyromq.pipeline.cluster import Cluster
+from pyromq.pipeline.connections import connect
+from pyromq.pipeline.errors import SourceUnreachableError
+from pyromq.pipeline.offsets import OffsetRange
+from pyromq.pipeline.options import SourceOptions
+from pyromq.pipeline.pulls import read_ranges
+from tests.spark.queries import Collected, run, start, until
+from tests.spark.servers import Servers
+from tests.spark.topics import Topics, bodies
+
+pytestmark = pytest.mark.spark
+NARROW = "topic string, queue_id int, queue_offset bigint, body binary"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("fatal", [0, 1])
+def test_a_driver_killed_in_a_batch_is_replaced_without_loss(
+    spark: Any, topics: Topics, tmp_path: Path, checkpoint: str, fatal: int
+) -> None:
+    """It started at "latest", which Spark does not remember when the first batch is not finished."""
+    topic = topics.make(queues=2)
+    topics.send(topic, ["before the start"] * 4)
+    topics.sent.clear()
+    options = topics.options(topic, group=topics.group)
+    command = [sys.executable, "-m", "tests.spark.driver", json.dumps(options), checkpoint, str(tmp_path), str(fatal)]
+    driver = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert driver.stdout is not None
+    try:
+        until(lambda: None not in topics.committed(topic).values(), "the start is stored")
+        topics.send(topic, range(6))
+        if fatal:
+            until(lambda: (tmp_path / "0.json").exists(), "the first batch is done")
+            topics.send(topic, range(6, 11))
+        word, jvm = driver.stdout.readline().split()
+        assert word == "now"
+        os.kill(int(jvm), signal.SIGKILL)
+    finally:
+        driver.kill()
+        driver.wait()
+        driver.stdout.close()
+    topics.send(topic, range(11, 20))
+    sink = run(spark, options, checkpoint, schema=NARROW)
+    done = [row for batch in range(fatal) for row in json.loads((tmp_path / f"{batch}.json").read_text())]
+    seen = Counter([text for _, _, text in done] + [row.body.decode() for row in sink.rows])
+    assert seen == Counter(topics.sent)
+    assert min(sink.batches) == fatal, "the batch came again under its own number"
+    until(lambda: sum(offset or 0 for offset in topics.committed(topic).values()) == 4 + len(topics.sent), "progress")
+
+
+def test_a_broker_killed_under_a_query_is_waited_for(spark: Any, tmp_path: Path, checkpoint: str) -> None:
+    with Servers(tmp_path / "data") as servers:
+        with Topics(servers.nameserver, "restart") as topics:
+            topic = topics.make(queues=2)
+            options = topics.options(topic, group=topics.group, startingOffsets="earliest", requestTimeout="1s")
+            sink = Collected()
+            query = start(spark, options, checkpoint, sink, schema=NARROW, processingTime="0 seconds")
+            topics.send(topic, range(10))
+            until(lambda: len(sink.rows) == 10, "the first messages arrive", query)
+            servers.kill()
+        servers.start()
+        with Topics(servers.nameserver, "restart") as again:
+            again.create(topic, queues=2)
+            again.send(topic, range(10, 20))
+            until(lambda: len(sink.rows) == 20, "the query goes on", query)
+            query.stop()
+        assert bodies(sink.rows) == Counter([*topics.sent, *again.sent])
+
+
+def test_a_range_is_read_on_after_the_broker_came_back(tmp_path: Path) -> None:
+    with Servers(tmp_path / "data") as servers:
+        with Topics(servers.nameserver, "read-on") as topics:
+            topic = topics.make(queues=1)
+            (queue,) = topics.queues(topic)
+            sent = topics.send(topic, ["x" * 4000 + str(number) for number in range(200)])
+        options = SourceOptions(
+            nameserver=servers.nameserver, topics=(topic,), gather_bytes=100_000, request_ms=1_000, retry_ms=30_000
+        )
+        schema = pa.schema([("queue_offset", pa.int64()), ("body", pa.binary())])
+        batches = read_ranges(connect(options), options, [OffsetRange(queue, 0, 200)], schema)
+        rows = next(batches).to_pylist()
+        servers.kill()
+        back = threading.Timer(0.5, servers.start)
+        back.start()
+        rows += [row for batch in batches for row in batch.to_pylist()]
+        back.join()
+        assert [row["queue_offset"] for row in rows] == list(range(200))
+        assert [row["body"].decode() for row in rows] == sent
+
+
+def test_brokers_that_stay_away_end_a_read_in_words(tmp_path: Path) -> None:
+    with Servers(tmp_path / "data") as servers, Topics(servers.nameserver, "away") as topics:
+        topic = topics.make(queues=1)
+        (queue,) = topics.queues(topic)
+        options = SourceOptions(nameserver=servers.nameserver, topics=(topic,), request_ms=300, retry_ms=600)
+        cluster, connected = Cluster(options), connect(options)
+        assert queue in cluster.held()
+        servers.kill()
+        with pytest.raises(SourceUnreachableError, match=r"asking brokers for their queues failed for .* retryTimeout"):
+            cluster.held()
+        with pytest.raises(SourceUnreachableError, match="reading queue 0 of topic away"):
+            list(read_ranges(connected, options, [OffsetRange(queue, 0, 5)], pa.schema([("body", pa.binary())])))
+
+
+def test_a_topic_that_was_deleted_and_made_anew(spark: Any, topics: Topics, checkpoint: str) -> None:
+    topic = topics.make(queues=1)
+    topics.send(topic, range(10))
+    options = topics.options(topic, group=topics.group, startingOffsets="earliest")
+    sink = run(spark, options, checkpoint, schema=NARROW)
+    topics.admin.delete_topic(topic)
+    topics.make(queues=1)
+    with Producer(topics.nameserver) as producer:  # one that does not remember the old topic
+        topics.producer.close()
+        topics.producer = producer
+        new = topics.send(topic, range(10, 13))
+        with pytest.raises(PySparkException, match=r"ends at 3 already, 10 was next.*failOnDataLoss"):
+            run(spark, options, checkpoint, sink, schema=NARROW)
+        later = run(spark, {**options, "failOnDataLoss": "false"}, checkpoint, schema=NARROW)
+    assert bodies(later.rows) == Counter(new)
+
+
+def test_offsets_that_are_gone_end_a_read_unless_told_otherwise(spark: Any, topics: Topics) -> None:
+    topic = topics.make(queues=1)
+    sent = topics.send(topic, range(3))
+    beyond = json.dumps({topic: {"broker-a": {"0": 9}}})
+    for options in ({"startingOffsets": beyond}, {"endingOffsets": beyond}):
+        frame = spark.read.format("pyromq").options(**topics.options(topic, **options)).load()
+        with pytest.raises(PySparkException, match="failOnDataLoss"):
+            frame.collect()
+    options = topics.options(topic, endingOffsets=beyond, failOnDataLoss=False)
+    assert [row.body.decode() for row in spark.read.format("pyromq").options(**options).load().collect()] == sent

@@ -1,0 +1,98 @@
+"""``run``: pipelines from files, and the whole of the demo's part."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyromq.errors import ConfigError
+from pyromq.pipeline.jobs import Selection, run_file
+from pyromq.pipeline.jobs.errors import JobFailedError
+from tests.spark.topics import Topics, bodies
+
+pytestmark = pytest.mark.spark
+
+STEPS = """
+def shout(frame):
+    from pyspark.sql import functions
+    return frame.withColumn("body", functions.upper(frame.body.cast("string")))
+
+def nothing(frame):
+    return None
+"""
+
+
+def written(folder: Path, topics: Topics, topic: str, rest: str, mode: str = "once") -> Path:
+    (folder / "steps_of_run.py").write_text(STEPS)
+    path = folder / "pipeline.toml"
+    path.write_text(
+        f"""
+        name = "p-{topics.test[-40:]}"
+        mode = "{mode}"
+        checkpoint = "checkpoints"
+        [source]
+        nameserver = "{topics.nameserver}"
+        topic = "{topic}"
+        {rest}
+        """
+    )
+    return path
+
+
+def test_a_pipeline_of_steps_and_two_sinks_runs_and_goes_on(spark: Any, topics: Topics, tmp_path: Path) -> None:
+    topic, target = topics.make(), topics.make("-to")
+    path = written(tmp_path, topics, topic, f"""
+        [[step]]
+        sql = "SELECT * FROM input WHERE tags = 'paid'"
+        name = "paid"
+        [[step]]
+        python = "steps_of_run:shout"
+        [[sink]]
+        name = "loud"
+        kind = "topic"
+        topic = "{target}"
+        options = {{ mode = "at-least-once" }}
+        [[sink]]
+        name = "files"
+        kind = "json"
+        from = "paid"
+        path = "out"
+    """)  # fmt: skip
+    topics.send(topic, ["a", "b"], tags="paid")
+    topics.send(topic, ["c"], tags="open")
+
+    first = run_file(spark, path)
+    topics.send(topic, ["d"], tags="paid")
+    second = run_file(spark, path)
+
+    assert [(each.name, each.rows) for each in first.sinks] == [("loud", 3), ("files", 3)]
+    assert [(each.name, each.rows) for each in second.sinks] == [("loud", 1), ("files", 1)]
+    rows = Selection(topics=(target,), nameserver=topics.nameserver).frame(spark).collect()
+    assert bodies(rows) == Counter(["A", "B", "D"]) and {row["tags"] for row in rows} == {"paid"}
+    lines = [json.loads(line) for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
+    assert len(lines) == 3 and {line["tags"] for line in lines} == {"paid"}
+
+
+def test_a_batch_pipeline_writes_what_there_is(spark: Any, topics: Topics, tmp_path: Path) -> None:
+    topic = topics.make()
+    topics.send(topic, ["a", "b"])
+    sink = '[[sink]]\nkind = "parquet"\npath = "out"\npartition_by = ["queue_id"]'
+    run_file(spark, written(tmp_path, topics, topic, sink, mode="batch"))
+    assert bodies(spark.read.parquet(str(tmp_path / "out")).collect()) == Counter(["a", "b"])
+
+
+def test_mistakes_of_steps_are_told_in_a_line(spark: Any, topics: Topics, tmp_path: Path) -> None:
+    topic = topics.make()
+    for step, error, text in (
+        ('sql = "SELECT nonsense FROM input"', JobFailedError, "nonsense"),
+        ('python = "steps_of_run:nothing"', ConfigError, "NoneType"),
+        ('python = "steps_of_run:missing"', ConfigError, "has no missing"),
+    ):
+        path = written(tmp_path, topics, topic, f'[[step]]\n{step}\n[[sink]]\nkind = "noop"')
+        with pytest.raises(error, match=text) as raised:
+            run_file(spark, path)
+        assert "\n" not in str(raised.value)

@@ -1,0 +1,190 @@
+"""``replay`` and ``redrive``: what is sent again, what not, and what is told of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from pyromq import Message
+from pyromq.client.admin.dead_letters import REDRIVEN_FROM, redriven_id
+from pyromq.model import property_names as names
+from pyromq.model.names import dead_letter_topic
+from pyromq.pipeline.cluster import Cluster
+from pyromq.pipeline.jobs import Selection, redrive, replay
+from pyromq.pipeline.jobs.patching import Letter
+from pyromq.pipeline.jobs.redrive_job import CanaryVerdict
+from pyromq.pipeline.jobs.replay_job import REPLAY, REPLAYED_FROM
+from pyromq.pipeline.jobs.sending import Outgoing, Sender, SendOutcome, source_of
+from pyromq.pipeline.options import SourceOptions
+from tests.spark.topics import Topics, bodies
+
+pytestmark = pytest.mark.spark
+
+
+def read(spark: Any, topics: Topics, topic: str) -> list[Any]:
+    found: list[Any] = Selection(topics=(topic,), nameserver=topics.nameserver).frame(spark).collect()
+    return found
+
+
+# --- replay ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_replay_counts_and_shows_and_sends_nothing(spark: Any, topics: Topics) -> None:
+    topic, target = topics.make(), topics.make("-to")
+    topics.send(topic, range(12))
+    wanted = Selection(topics=(topic,), nameserver=topics.nameserver, where="cast(body AS string) RLIKE '-[0-4]$'")
+
+    done = replay(spark, wanted, target)
+
+    assert done.is_dry and done.found == 5 and len(done.samples) == 5
+    assert {sample.body for sample in done.samples} == set(topics.sent[:5])
+    assert not read(spark, topics, target)
+
+
+def test_a_replay_sends_a_range_once_however_often_it_is_run_under_its_name(spark: Any, topics: Topics) -> None:
+    topic, target = topics.make(queues=1), topics.make("-to")
+    topics.send(topic, range(10), tags="t", keys="k", properties={"colour": "green"})
+    broker = topics.queues(topic)[0].broker
+    wanted = Selection(
+        topics=(topic,), nameserver=topics.nameserver,
+        begin={topic: {broker: {"0": 2}}}, end={topic: {broker: {"0": 7}}},
+    )  # fmt: skip
+
+    first = replay(spark, wanted, target, name="again", dry_run=False)
+    second = replay(spark, wanted, target, name="again", dry_run=False)
+
+    assert (first.found, first.sent, first.sent_before, first.failed) == (5, 5, 0, 0)
+    assert (second.sent, second.sent_before) == (0, 5)
+    rows = read(spark, topics, target)
+    assert bodies(rows) == Counter(topics.sent[2:7])
+    for row in rows:
+        assert row["tags"] == "t" and row["keys"] == "k" and row["properties"]["colour"] == "green"
+        assert row["properties"][REPLAY] == "again" and row["properties"][REPLAYED_FROM]
+
+
+def test_a_replay_keeps_to_its_rate(spark: Any, topics: Topics) -> None:
+    topic, target = topics.make(), topics.make("-to")
+    topics.send(topic, range(10))
+    waits: list[float] = []
+    sender = Sender(topics.nameserver, {}, rate=40, sleep=waits.append)
+    rows = read(spark, topics, topic)
+    to_send = [
+        Outgoing(
+            source_of(row, SendOutcome.SENT), target, f"{number:032X}", b"x", ((names.UNIQUE_KEY, f"{number:032X}"),)
+        )
+        for number, row in enumerate(rows)
+    ]
+    started = time.monotonic()
+    assert all(each.outcome is SendOutcome.SENT for each in sender.send_all(to_send))
+    elapsed = time.monotonic() - started
+    assert len(waits) == 4 and sum(waits) >= 0.05 * sum(range(5)) - 4 * elapsed - 0.01  # chunks of two, 50 ms apart
+
+
+def test_a_topic_that_does_not_exist_fails_every_message_with_a_reason(spark: Any, topics: Topics) -> None:
+    topic = topics.make()
+    topics.send(topic, range(2))
+    wanted = Selection(topics=(topic,), nameserver=topics.nameserver, options={"retryTimeout": "1s"})
+    done = replay(spark, wanted, topics.name("-nowhere"), dry_run=False)
+    assert done.failed == 2 and "nowhere" in done.failures[0].error
+
+
+# --- redrive ---------------------------------------------------------------------------------------------------------
+
+
+def bury(topics: Topics, topic: str, texts: list[str], **more: str) -> str:
+    """Dead letters as brokers make them: a message of the group's dead-letter topic that says where it came from."""
+    dead = dead_letter_topic(topics.group)
+    topics.admin.create_group(topics.group)
+    topics.admin.create_topic(dead, queues=1)
+    sender = Sender(topics.nameserver, {})
+    rows = [
+        {"message_id": f"M{number}", "offset_message_id": f"O{number}", "keys": f"key-{number}"}
+        for number in range(len(texts))
+    ]
+    letters = [
+        Outgoing(
+            source_of(row, SendOutcome.SENT), dead, f"{topics.test}-{number}", text.encode(),
+            ((names.UNIQUE_KEY, f"{topics.test}-{number}"), (names.KEYS, f"key-{number}"), (names.RETRY_TOPIC, topic),
+             (names.ORIGIN_MESSAGE_ID, "X"), *more.items()),
+        )
+        for number, (row, text) in enumerate(zip(rows, texts, strict=True))
+    ]  # fmt: skip
+    assert all(each.outcome is SendOutcome.SENT for each in sender.send_all(letters))
+    return dead
+
+
+def test_dead_letters_go_back_to_their_topic_cleaned_patched_and_once(spark: Any, topics: Topics) -> None:
+    topic = topics.make()
+    bury(topics, topic, ["1,5", "2,5", "broken"], error="comma")
+
+    def mend(letter: Letter) -> Letter | None:
+        if letter.body == b"broken":
+            return None
+        return msgspec.structs.replace(letter, body=letter.body.replace(b",", b"."), tags="mended")
+
+    dry = redrive(spark, topics.group, nameserver=topics.nameserver, where="keys <> 'key-1'", patch=mend)
+    assert dry.is_dry and [each.outcome for each in dry.letters] == [SendOutcome.WOULD_SEND, SendOutcome.HELD_BACK]
+
+    done = redrive(spark, topics.group, nameserver=topics.nameserver, patch=mend, dry_run=False)
+    again = redrive(spark, topics.group, nameserver=topics.nameserver, patch=mend, dry_run=False)
+
+    assert (done.found, done.sent, done.held_back) == (3, 2, 1) and (again.sent, again.sent_before) == (0, 2)
+    rows = read(spark, topics, topic)
+    assert bodies(rows) == Counter(["1.5", "2.5"])
+    for row in rows:
+        assert row["tags"] == "mended" and row["properties"]["error"] == "comma"
+        assert names.ORIGIN_MESSAGE_ID not in row["properties"] and names.RETRY_TOPIC not in row["properties"]
+        assert row["message_id"] == redriven_id(row["properties"][REDRIVEN_FROM])
+
+
+def test_a_patch_that_fails_fails_its_letter_alone(spark: Any, topics: Topics) -> None:
+    topic = topics.make()
+    bury(topics, topic, ["1", "x"])
+
+    def mend(letter: Letter) -> Letter:
+        return msgspec.structs.replace(letter, body=b"%d" % int(letter.body))
+
+    done = redrive(spark, topics.group, nameserver=topics.nameserver, patch=mend, dry_run=False)
+    assert (done.sent, done.failed) == (1, 1)
+    assert "ValueError" in next(each.error for each in done.letters if each.outcome is SendOutcome.FAILED)
+
+
+def test_a_canary_that_nobody_consumes_holds_the_rest_back(spark: Any, topics: Topics) -> None:
+    topic = topics.make()
+    bury(topics, topic, ["1", "2", "3"])
+    done = redrive(spark, topics.group, nameserver=topics.nameserver, dry_run=False, canary=1, canary_wait_s=0.2)
+    assert done.canary is CanaryVerdict.NOT_CONSUMED and (done.sent, done.held_back) == (1, 2)
+    assert bodies(read(spark, topics, topic)) == Counter(["1"])
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_canary_passes_when_it_is_consumed_and_does_not_come_back(
+    spark: Any, topics: Topics, comes_back: bool
+) -> None:
+    topic = topics.make()
+    bury(topics, topic, ["1", "2", "3"])
+    looks: list[float] = []
+
+    def consume(seconds: float) -> None:
+        """The group consumes what is there while the job waits; it may give up on it once more."""
+        if not looks:
+            ends = {queue: topics.admin.queue_range(queue).max_offset for queue in topics.queues(topic)}
+            Cluster(SourceOptions(nameserver=topics.nameserver, group=topics.group)).commit(ends)
+            if comes_back:
+                canary = read(spark, topics, topic)[0]
+                bury_again(topics, topic, canary["properties"][REDRIVEN_FROM])
+        looks.append(seconds)
+
+    done = redrive(
+        spark, topics.group, nameserver=topics.nameserver, dry_run=False, canary=1, canary_wait_s=5, sleep=consume
+    )
+    assert done.canary is (CanaryVerdict.CAME_BACK if comes_back else CanaryVerdict.PASSED)
+    assert (done.sent, done.held_back) == ((1, 2) if comes_back else (3, 0))
+
+
+def bury_again(topics: Topics, topic: str, place: str) -> None:
+    topics.producer.send(Message(dead_letter_topic(topics.group), b"1", properties={REDRIVEN_FROM: place}))

@@ -1,0 +1,141 @@
+"""Numbers to a page: whole, escaped, by itself."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from pyromq.pipeline.jobs.charts import Bar, Line, bars_chart, lines_chart, nice_top, short_number
+from pyromq.pipeline.jobs.report_numbers import (
+    Attempts,
+    DeadCause,
+    Duplicate,
+    HandledTwice,
+    Latency,
+    Point,
+    Report,
+    SlowKey,
+    Throughput,
+    bucket_width,
+    filled,
+    lag_of,
+)
+from pyromq.pipeline.jobs.report_page import page
+
+EVIL = '<script>alert("x")</script>'
+
+
+def a_report() -> Report:
+    points = tuple(Point(1_000 * number, number % 3) for number in range(60))
+    latency = {"topic": "orders", "group": EVIL, "count": 5, "p50_ms": 1, "p90_ms": 20, "p99_ms": 300, "max_ms": 70_000}
+    return Report(
+        made_ms=1_000,
+        nameserver="127.0.0.1:9876",
+        topics=("orders",),
+        groups=("billing",),
+        begin_ms=0,
+        end_ms=60_000,
+        bucket_ms=1_000,
+        has_trace=True,
+        took_s=1.5,
+        throughput=(Throughput(topic="orders", messages=1_234, first_ms=0, last_ms=9, per_second=2, points=points),),
+        latencies=(Latency(what="end to end", **latency),),  # type: ignore[arg-type]
+        attempts=(Attempts(group="billing", attempt=2, count=17),),
+        slow_keys=(SlowKey(group="billing", key=EVIL, count=1, avg_ms=1, max_ms=2),),
+        duplicates=(Duplicate(topic="orders", key="order-1", count=3),),
+        handled_twice=(HandledTwice(group="billing", topic="orders", messages=4),),
+        dead=(DeadCause(group="billing", topic="orders", cause=EVIL, count=9, last_ms=1),),
+        lags=(lag_of("billing", "orders", points, points),),
+    )
+
+
+class Tags(HTMLParser):
+    """Every tag that is opened is closed, and nothing is fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        assert not {"src", "href"} & {name for name, _ in attrs}
+        if tag not in ("meta",):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_a_page_is_well_formed_escaped_and_needs_nothing_from_elsewhere() -> None:
+    html = page(a_report())
+    tags = Tags()
+    tags.feed(html)
+    assert not tags.open and "script" not in tags.seen and "http" not in html.replace("<!doctype html>", "")
+    assert "url(" not in html and "@import" not in html
+    for text in ("1,234", "order-1", "end to end", "17", "1 min 10 s"):
+        assert text in html
+    assert EVIL not in html and "&lt;script&gt;" in html
+
+
+def test_a_page_says_what_it_does_not_know() -> None:
+    bare = Report(
+        made_ms=0, nameserver="n", topics=("t",), groups=(), begin_ms=0, end_ms=0, bucket_ms=1, has_trace=False,
+        took_s=0,
+    )  # fmt: skip
+    html = page(bare)
+    assert "no messages" in html and "There is no trace topic" in html and "Nothing of the kind was found" in html
+
+
+def test_charts_are_xml_and_stay_within_their_box() -> None:
+    lines = lines_chart([Line("a & b", [Point(0, 0), Point(5_000, 10)]), Line("none", [])], "x")
+    svg = ElementTree.fromstring(lines.partition("<ul")[0])
+    places = [tuple(map(float, place.split(","))) for place in svg.findall("polyline")[0].attrib["points"].split()]
+    assert places == [(56.0, 192.0), (708.0, 12.0)]
+    bars = ElementTree.fromstring(bars_chart([Bar("x", (1, 2, 4), "four"), Bar("y", (0,), "none")], "bars"))
+    assert [float(rect.attrib["width"]) for rect in bars.findall("rect")] == [300.0, 150.0, 75.0, 0.0]
+    assert lines_chart([], "x") == bars_chart([], "x") == ""
+
+
+def test_a_single_point_is_drawn_as_a_line() -> None:
+    assert "56.0,12.0 708.0,12.0" in lines_chart([Line("a", [Point(0, 1)])], "x")
+
+
+@pytest.mark.parametrize(("value", "top"), [(0, 1), (1, 1), (3, 5), (21, 25), (99, 100), (100, 100), (101, 200)])
+def test_axes_end_at_round_numbers(value: float, top: float) -> None:
+    assert nice_top(value) == top
+
+
+def test_numbers_are_short() -> None:
+    assert [short_number(value) for value in (0, 2.5, 999, 1_500, 2_000_000)] == ["0", "2.5", "999", "1.5k", "2M"]
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "width"), [(0, 1_000), (120_000, 1_000), (120_001, 5_000), (86_400_000, 1_800_000)]
+)
+def test_buckets_are_few_and_round(span_ms: int, width: int) -> None:
+    assert bucket_width(span_ms) == width
+
+
+def test_a_very_long_span_still_has_few_buckets() -> None:
+    span_ms = 10 * 365 * 86_400_000
+    assert span_ms / bucket_width(span_ms) <= 120
+
+
+def test_buckets_without_messages_are_there() -> None:
+    assert filled({1_000: 2.0}, 500, 2_100, 1_000) == (Point(0, 0), Point(1_000, 2.0), Point(2_000, 0))
+
+
+def test_lag_is_what_came_less_what_was_done_and_never_below_none() -> None:
+    stored = [Point(at, value) for at, value in ((0, 5), (1, 0), (2, 3))]
+    handled = [Point(at, value) for at, value in ((0, 1), (1, 6), (2, 1))]
+    lag = lag_of("g", "t", stored, handled)
+    assert [point.value for point in lag.points] == [4, 0, 2] and (lag.last, lag.max) == (2, 4)
