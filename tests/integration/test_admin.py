@@ -198,3 +198,13 @@ def test_a_dead_name_server_is_passed_over(run: Run) -> None:
                     await producer.send(Message("T", b"x"))
 
     run(main())
+
+
+async def test_a_topic_can_be_used_as_soon_as_it_is_made() -> None:
+    """Name servers know it by then; else the first senders would take the default number of queues for it."""
+    async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
+        async with aio.Producer(broker.nameserver, group="senders") as producer:
+            for number in range(20):
+                await admin.create_topic(f"made-{number}", queues=1)
+                for _ in range(4):
+                    assert (await producer.send(Message(f"made-{number}", b"x"))).queue.number == 0

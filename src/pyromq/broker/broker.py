@@ -22,7 +22,7 @@ from random import Random
 from typing import Any, Self
 
 from pyromq.broker.advertised import advertised_host, resolved
-from pyromq.broker.answers import Answering, Later, send_answer, send_refusal
+from pyromq.broker.answers import Answer, Answering, Later, send_answer, send_refusal
 from pyromq.broker.assignment_requests import AssignmentHandler
 from pyromq.broker.broker_requests import BrokerHandler
 from pyromq.broker.cleaning_requests import CleaningHandler
@@ -83,7 +83,7 @@ from pyromq.store.tables import GroupTable, TopicTable
 from pyromq.store.timer_files import TimerFiles
 from pyromq.store.timer_metrics import TimerMetrics
 from pyromq.store.upkeep import Upkeep
-from pyromq.wire.codes import ResponseCode
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.message_id import Host, UniqueIdGenerator
 from pyromq.wire.received import Received
 
@@ -91,6 +91,8 @@ logger = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _SLOW_TICK_MS = 1_000
+_TOLD_FIRST = frozenset((RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST))
+"""Answered when name servers know the topic: whoever made it may send at once, to the queues that it has."""
 
 
 class Broker(Handler):
@@ -113,6 +115,7 @@ class Broker(Handler):
         self._tasks: list[asyncio.Task[None]] = []
         self._answering: dict[int, Answering] = {}
         self._later: dict[int, Later] = {}
+        self._telling: set[asyncio.Task[None]] = set()
         self._slow_ticked_ms = self._offsets_saved_ms = 0
 
     # --- life ---
@@ -267,9 +270,10 @@ class Broker(Handler):
 
     async def stop(self) -> None:
         """Answer what is under way, leave the name servers, seal the store."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._telling]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if hasattr(self, "_registrar"):
             self._releases.halt()
             self._handlers.assignments.close()
@@ -304,7 +308,7 @@ class Broker(Handler):
                 if handle := later.get(request.code):
                     handle(connection, request)
                 elif answer := answering.get(request.code):
-                    send_answer(connection, request, answer(connection, request))
+                    self._answer(connection, request, answer(connection, request))
                 else:
                     text = f" request type {request.code} not supported"
                     send_refusal(connection, request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
@@ -317,6 +321,15 @@ class Broker(Handler):
                 text = f"the broker failed on this request: {type(error).__name__}: {error}"
                 send_refusal(connection, request, ResponseCode.SYSTEM_ERROR, text)
         self.turns.end_early()
+
+    def _answer(self, connection: Connection, request: Received[Any], answer: Answer) -> None:
+        if request.code not in _TOLD_FIRST or not self.settings.nameservers:
+            send_answer(connection, request, answer)
+            return
+        task = asyncio.get_running_loop().create_task(self._registrar.told(), name="tell name servers")
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+        task.add_done_callback(lambda _: send_answer(connection, request, answer))
 
     def on_disconnected(self, connection: Connection, reason: str) -> None:
         self.waiters.drop_connection(connection)

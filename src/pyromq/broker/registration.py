@@ -24,6 +24,7 @@ from pyromq.wire.route import decode_route
 logger = logging.getLogger(__name__)
 
 _FIRST_RETRY_S = 1.0
+_TOLD_S = 3.0
 _ROUTE_TIMEOUT_MS = 3_000
 _INHERIT = int(Perm.INHERIT)
 
@@ -47,6 +48,8 @@ class Registrar:
         self._links = {name: open_link(name) for name in known.addresses}
         self._has_list = True  # of an address server; its failures are logged once
         self._changed = asyncio.Event()
+        self._round = asyncio.Lock()
+        self._rounds: set[asyncio.Future[None]] = set()
         self._registered: dict[str, bool] = {}
         self._told_all: dict[str, Connection | None] = {}  # the connection over which a name server got everything
 
@@ -59,13 +62,21 @@ class Registrar:
 
     async def register_now(self, *, everything: bool = True) -> None:
         """One round, of what changed if not of everything; who cannot be reached is logged and tried again."""
-        self._changed.clear()
-        await self._look_for_others()
-        changed = self.topics.take_changes()
-        if everything:
-            changed = None
-        if changed != frozenset():
-            await asyncio.gather(*(self._register(name, link, changed) for name, link in self._links.items()))
+        async with self._round:  # one at a time: who comes second waits for what the first one says
+            self._changed.clear()
+            await self._look_for_others()
+            changed = self.topics.take_changes()
+            if everything:
+                changed = None
+            if changed != frozenset():
+                await asyncio.gather(*(self._register(name, link, changed) for name, link in self._links.items()))
+
+    async def told(self) -> None:
+        """Until name servers know what changed up to now, a few seconds at most: then clients can use it."""
+        round_ = asyncio.ensure_future(self.register_now(everything=False))
+        self._rounds.add(round_)  # it goes on when nobody waits for it any more
+        round_.add_done_callback(self._rounds.discard)
+        await asyncio.wait((round_,), timeout=_TOLD_S)
 
     async def run(self) -> None:
         """Until cancelled: a round every interval, at once after a change, and soon after a failure."""
@@ -162,6 +173,9 @@ class Registrar:
 
     async def close(self) -> None:
         """Leave every name server that can be reached."""
+        for round_ in self._rounds:
+            round_.cancel()
+        await asyncio.gather(*self._rounds, return_exceptions=True)
         for name, link in self._links.items():
             await self._leave(name, link)
 

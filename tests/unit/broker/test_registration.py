@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -167,3 +168,15 @@ async def test_a_name_server_that_was_started_anew_gets_everything_though_there_
     await registration.register_now(everything=False)
     table = decode_registration(link.asked[-1][2], compressed=False, version=VERSION).topics
     assert table is not None and {"orders", "TBW102"} <= table.topic_config_table.keys()
+
+
+async def test_whoever_waits_for_news_waits_for_the_round_that_brings_them() -> None:
+    link = NamesLink()
+    registration = registrar(BrokerSettings(), n1=link)
+    await registration.register_now()
+    registration.topics.create("orders", queues=1)
+    first = asyncio.ensure_future(registration.register_now(everything=False))
+    await asyncio.sleep(0)
+    await registration.told()
+    assert first.done() and len(link.asked) == 2, "one of them spoke, both know that it was heard"
+    await registration.close()
