@@ -105,7 +105,7 @@ async def test_a_group_with_its_own_ladder_waits_for_a_time(tmp_path: Path) -> N
         waiting = await the_record(client, "rmq_sys_wheel_timer")
         properties = decode_properties(waiting.properties)
         assert (properties["REAL_TOPIC"], properties.get("DELAY")) == ("%RETRY%readers", None)
-        assert int(properties["TIMER_OUT_MS"]) - waiting.stored_ms == 600_000
+        assert 590_000 < int(properties["TIMER_OUT_MS"]) - waiting.stored_ms <= 600_000  # stored a moment later
 
 
 async def test_a_group_without_retries_is_answered_and_nothing_is_stored(tmp_path: Path) -> None:
