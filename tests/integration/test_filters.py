@@ -150,7 +150,7 @@ async def test_a_pull_is_told_what_is_missing(tmp_path: Path) -> None:
         assert (await refusal(client, as_member(version=7)))[0] == ResponseCode.SUBSCRIPTION_NOT_LATEST
         code, records, _ = await pull(client, as_member(version=6))
         assert code == 0 and len(records) == 3
-        broker.filters._put(msgspec.structs.replace(broker.filters.data("orders", "readers"), client_version=5))
+        broker.filters.table.put(msgspec.structs.replace(broker.filters.data("orders", "readers"), client_version=5))
         assert (await refusal(client, as_member(version=6)))[0] == ResponseCode.FILTER_DATA_NOT_LATEST
         broker.settings.property_filter = False
         code, remark = await refusal(client, by_sql("a = 1"))

@@ -18,6 +18,7 @@ from pyromq.broker.topics import Topics
 from pyromq.errors import MQError
 from pyromq.model.names import RETRY_PREFIX, validate_group, validate_topic
 from pyromq.model.queue import QueueId
+from pyromq.model.sharing import share_evenly, share_in_circle
 from pyromq.net.connection import Connection
 from pyromq.store.request_modes import RequestModeTable
 from pyromq.wire import bodies
@@ -32,19 +33,6 @@ FindQueues = Callable[[str], Awaitable[list[QueueId] | None]]
 """The readable queues of a topic on all brokers; None when name servers do not know it."""
 
 PULL, POP = "PULL", "POP"
-
-
-def share_evenly(queues: Sequence[QueueId], members: int, index: int) -> list[QueueId]:
-    """Consecutive blocks, the first ones larger by one."""
-    size, larger = divmod(len(queues), members)
-    start = index * size + min(index, larger)
-    return list(queues[start : start + size + (index < larger)])
-
-
-def share_in_circle(queues: Sequence[QueueId], members: int, index: int) -> list[QueueId]:
-    """Dealt out one by one."""
-    return list(queues[index::members])
-
 
 STRATEGIES: Final[dict[str, Share]] = {"AVG": share_evenly, "AVG_BY_CIRCLE": share_in_circle}
 

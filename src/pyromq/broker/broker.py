@@ -173,7 +173,7 @@ class Broker(Handler):
         if not self.store.recovered.clean and (ahead := self.progress.bring_back(self._end_of)):
             logger.warning("groups were ahead of queues that lost their end, brought back to it: queues=%d", ahead)
         self.groups.create_preset_groups()
-        self._tables = TableKeeper([self.topics.table, self.groups.table], self._saver, clock)
+        self._tables = TableKeeper([self.topics.table, self.groups.table, self.filters.table], self._saver, clock)
         self._offsets = TableKeeper([self.progress.table], self._saver, clock, interval_ms=0)
         self.members: Members[Connection] = Members(clock, settings.client_expiry_ms)
         self.locks = QueueLocks(clock, settings.lock_expiry_ms)
@@ -213,7 +213,7 @@ class Broker(Handler):
         waits = DelayHandler(store, self._releases, stats, self._disk, clock.now_ms())
         transaction_log = TransactionLog(store, writes, turns, progress, clock)
         transactions = TransactionHandler(
-            store, topics, turns, writes, transaction_log, delays, stats.counters, settings, clock
+            store, topics, turns, writes, transaction_log, delays, gate, stats.counters, settings, clock
         )
         self._checks = TransactionChecks(store, topics, members, writes, transaction_log, settings, clock)
         return Handlers(
@@ -288,7 +288,6 @@ class Broker(Handler):
         if hasattr(self, "store"):
             self._offsets.save_now()
             self._tables.save_now()
-            self.filters.save()
             self.store.close()
         self._flusher.shutdown()
         self._seal_worker.shutdown()

@@ -15,14 +15,21 @@ from pyromq.broker.refusals import RefusedError
 from pyromq.broker.settings import BrokerSettings
 from pyromq.clock import Clock
 from pyromq.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from pyromq.model.property_names import (
+    DELAY,
+    REAL_QUEUE,
+    REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    UNIQUE_KEY,
+)
+from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
+from pyromq.model.property_names import TIMER_OUT_MS as DUE
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.property_text import number_of, value_of, with_values, without
 
-CANCEL: Final = "TIMER_DEL_UNIQKEY"
-DUE: Final = "TIMER_OUT_MS"
-REAL_TOPIC: Final = "REAL_TOPIC"
-REAL_QUEUE: Final = "REAL_QID"
-_TIMES: Final = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+_TIMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 _SLOT_MS: Final = 1_000
 _DAY_MS: Final = 86_400_000
 
@@ -43,7 +50,7 @@ class Delays:
 
     def place(self, topic: str, queue_id: int, text: str) -> Place:
         """Raises RefusedError for a time that is none, or too far away."""
-        level = number_of(text, "DELAY") or 0
+        level = number_of(text, DELAY) or 0
         if level > 0:
             return self.place_at_level(topic, queue_id, text, level)
         due_ms = self._due_ms(text)
@@ -53,7 +60,7 @@ class Delays:
 
     def place_after(self, topic: str, queue_id: int, text: str, delay_ms: int) -> Place:
         """Whatever the message itself says about its time, or said before it was delivered the last time."""
-        text = without(text, (*_TIMES, "DELAY", DUE, CANCEL))
+        text = without(text, (*_TIMES, DELAY, DUE, CANCEL))
         delay_ms = min(delay_ms, self._settings.timer_delay_ms_max)
         return self._place_at(topic, queue_id, text, self._clock.now_ms() + delay_ms)
 
@@ -73,7 +80,7 @@ class Delays:
     def place_at_level(self, topic: str, queue_id: int, text: str, level: int) -> Place:
         """A level above the last one counts as the last one."""
         level = min(level, len(self._settings.store.delay_ladder_ms))
-        home = {"DELAY": str(level), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
+        home = {DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
         return Place(SCHEDULE_TOPIC, level - 1, with_values(without(text, _TIMES), home))
 
     def _due_ms(self, text: str) -> int | None:
@@ -84,9 +91,9 @@ class Delays:
             if number is None:
                 problem = f"property {name} is {value!r}, which is not a whole number"
                 raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, problem)
-            if name == "TIMER_DELIVER_MS":
+            if name == TIMER_DELIVER_MS:
                 return number
-            return self._clock.now_ms() + number * (1_000 if name == "TIMER_DELAY_SEC" else 1)
+            return self._clock.now_ms() + number * (1_000 if name == TIMER_DELAY_SEC else 1)
         return None
 
 
@@ -96,5 +103,5 @@ def recall_handle(place: Place, broker_name: str) -> str | None:
         return None
     due_ms = int(value_of(place.properties, DUE))
     in_slot_ms = min(due_ms + 1, due_ms - due_ms % _SLOT_MS + _SLOT_MS - 1)  # RocketMQ: the cancellation joins its slot
-    topic, key = value_of(place.properties, REAL_TOPIC), value_of(place.properties, "UNIQ_KEY")
+    topic, key = value_of(place.properties, REAL_TOPIC), value_of(place.properties, UNIQUE_KEY)
     return urlsafe_b64encode(f"v1 {topic} {broker_name} {in_slot_ms} {key}".encode()).decode()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from pyromq.broker.delays import REAL_QUEUE, REAL_TOPIC
 from pyromq.broker.topics import Topics
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.model.names import HALF_TOPIC
+from pyromq.model.property_names import REAL_QUEUE, REAL_TOPIC
 from pyromq.store.commit_log import CommitLog
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.properties import find_property

@@ -20,7 +20,7 @@ from pyromq.wire.heartbeat import SQL_EXPRESSION, Subscription
 
 logger = logging.getLogger(__name__)
 
-SAVE_MS: Final = 10_000
+LOOK_MS: Final = 10_000
 KEEP_DEAD_MS: Final = 24 * 3_600_000
 FILTERS_MAX: Final = 10_000
 WORK_MAX: Final = 65_536  # characters that are compiled for one heartbeat, which others wait for; the next one goes on
@@ -34,11 +34,15 @@ class Filters:
     def __init__(self, table: FilterTable, clock: Clock) -> None:
         self._table, self._clock = table, clock
         self._compiled: dict[tuple[str, str], SqlFilter] = {}
-        self._is_saved = True
         self._ticked_ms = clock.monotonic_ms()
 
     def __len__(self) -> int:
         return len(self._table)
+
+    @property
+    def table(self) -> FilterTable:
+        """For whoever saves it."""
+        return self._table
 
     # --- looking ---
 
@@ -73,7 +77,7 @@ class Filters:
         if known is None or known.expression != subscription.sub_string:
             return False
         if known.dead or known.client_version != version:
-            self._put(msgspec.structs.replace(known, client_version=version, dead=False, dead_time=0))
+            self._table.put(msgspec.structs.replace(known, client_version=version, dead=False, dead_time=0))
         return True
 
     def _register(self, group: str, subscription: Subscription) -> None:
@@ -89,29 +93,23 @@ class Filters:
                 self._drop(known)
             return
         now_ms = self._clock.now_ms()
-        self._put(
+        self._table.put(
             FilterData(consumer_group=group, topic=topic, expression=text, born_time=now_ms, client_version=version)
         )
         self._compiled[topic, group] = compiled
 
-    def _put(self, data: FilterData) -> None:
-        self._table.put(data)
-        self._is_saved = False
-
     def _drop(self, data: FilterData) -> None:
         self._table.remove(data.topic, data.consumer_group)
         self._compiled.pop((data.topic, data.consumer_group), None)
-        self._is_saved = False
 
     # --- from time to time ---
 
     def tick(self, subscription_of: SubscriptionOf) -> None:
-        """Every ten seconds: see who left, forget who left long ago, save."""
+        """Every ten seconds: see who left, forget who left long ago."""
         now = self._clock.monotonic_ms()
-        if now - self._ticked_ms >= SAVE_MS:
+        if now - self._ticked_ms >= LOOK_MS:
             self._ticked_ms = now
             self._bury(subscription_of)
-            self.save()
 
     def _bury(self, subscription_of: SubscriptionOf) -> None:
         now_ms = self._clock.now_ms()
@@ -122,13 +120,4 @@ class Filters:
                 subscription = subscription_of(data.consumer_group, data.topic)
                 if subscription is None or subscription.expression_type != SQL_EXPRESSION:
                     died_ms = max(now_ms, data.born_time)  # RocketMQ takes an earlier one for alive
-                    self._put(msgspec.structs.replace(data, dead=True, dead_time=died_ms))
-
-    def save(self) -> None:
-        if self._is_saved:
-            return
-        try:
-            self._table.save()
-            self._is_saved = True
-        except OSError as error:
-            logger.error("filters not saved: reason=%s", error)
+                    self._table.put(msgspec.structs.replace(data, dead=True, dead_time=died_ms))

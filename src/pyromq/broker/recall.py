@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from pyromq.broker.answers import send_answer, send_refusal
-from pyromq.broker.delays import CANCEL, DUE, REAL_TOPIC, Delays
+from pyromq.broker.delays import Delays
 from pyromq.broker.refusals import RefusedError, refusal_of
 from pyromq.broker.schedule import Put
 from pyromq.broker.session import Session
@@ -19,6 +19,9 @@ from pyromq.broker.topics import Topics
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import TIMER_TOPIC
+from pyromq.model.property_names import REAL_TOPIC
+from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
+from pyromq.model.property_names import TIMER_OUT_MS as DUE
 from pyromq.model.topic import Perm
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore

@@ -13,6 +13,10 @@ from typing import Any
 
 import msgspec
 
+from pyromq.model.topic import GroupConfig
+
+_HONOURS_LIMIT = 121  # protocol version 3.4.9
+
 
 class _Customized(msgspec.Struct, frozen=True):
     next: list[int]
@@ -22,6 +26,11 @@ class _Exponential(msgspec.Struct, frozen=True):
     initial: int = 5_000
     max: int = 7_200_000
     multiplier: int = 2
+
+
+def attempts_allowed(group: GroupConfig, wanted: int | None, version: int) -> int:
+    """How often a message may fail: as its consumer wants it, if that is new enough to be asked, or its group."""
+    return wanted if wanted is not None and version >= _HONOURS_LIMIT else group.retry_max_times
 
 
 def retry_delay_ms(policy: Mapping[str, Any], attempts: int) -> int | None:

@@ -13,6 +13,7 @@ from pyromq.broker.delays import Delays, Place, recall_handle
 from pyromq.broker.groups import Groups
 from pyromq.broker.locks import QueueLocks
 from pyromq.broker.refusals import RefusedError
+from pyromq.broker.retry_policy import attempts_allowed
 from pyromq.broker.send_gate import SendGate
 from pyromq.broker.session import Session
 from pyromq.broker.settings import BrokerSettings
@@ -36,7 +37,6 @@ from pyromq.wire.property_text import number_of, value_of, with_values, without
 from pyromq.wire.received import CommandFlag, Received
 from pyromq.wire.record import Draft
 
-_HONOURS_RETRY_LIMIT: Final = 121  # protocol version 3.4.9
 _WRITE: Final = int(Perm.WRITE)
 _MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 _MULTI_TAG_TOPIC: Final = TopicFilterType.MULTI_TAG
@@ -187,9 +187,7 @@ class SendHandler:
         if not header.topic.startswith(RETRY_PREFIX):
             return config, header.topic
         group = self._groups.require(header.topic.removeprefix(RETRY_PREFIX))
-        attempts_max = group.retry_max_times
-        if version >= _HONOURS_RETRY_LIMIT and header.max_reconsume_times is not None:
-            attempts_max = header.max_reconsume_times
+        attempts_max = attempts_allowed(group, header.max_reconsume_times, version)
         if (header.reconsume_times or 0) <= attempts_max and not self._locks.is_held(group.group_name):
             return config, header.topic
         dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)

@@ -14,7 +14,7 @@ from typing import Final
 from pyromq.broker.delays import Delays, Place
 from pyromq.broker.groups import Groups
 from pyromq.broker.refusals import RefusedError
-from pyromq.broker.retry_policy import retry_delay_ms
+from pyromq.broker.retry_policy import attempts_allowed, retry_delay_ms
 from pyromq.broker.send_gate import SendGate
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Counters
@@ -22,6 +22,7 @@ from pyromq.broker.tallies import ONE_MESSAGE
 from pyromq.broker.topics import Topics
 from pyromq.broker.turn import Turns
 from pyromq.errors import StoreError
+from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
@@ -30,12 +31,11 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.flags import TRANSACTION_MASK
 from pyromq.wire.headers.consumer import SendBackHeader
-from pyromq.wire.message_id import Host, encode_offset_id
+from pyromq.wire.message_id import stored_id
 from pyromq.wire.property_text import value_of, with_values
 from pyromq.wire.received import Received
 from pyromq.wire.record import Draft, Record
 
-HONOURS_RETRY_LIMIT: Final = 121  # protocol version 3.4.9
 _FIRST_RETRY_LEVEL: Final = 3
 _WRITE: Final = int(Perm.WRITE)
 
@@ -112,16 +112,15 @@ class SendBackHandler:
         self, group: GroupConfig, header: SendBackHeader, failed: Record, retry: TopicConfig, version: int
     ) -> tuple[bool, Place]:
         """Whether it is dead, and where it goes."""
-        attempts_max = group.retry_max_times
-        if version >= HONOURS_RETRY_LIMIT and header.max_reconsume_times is not None:
-            attempts_max = header.max_reconsume_times
+        attempts_max = attempts_allowed(group, header.max_reconsume_times, version)
         topic, text = failed.topic.decode(), failed.properties.decode()
-        values = {"ORIGIN_MESSAGE_ID": value_of(text, "ORIGIN_MESSAGE_ID") or _id_of(failed), "WAIT": "false"}
-        if not value_of(text, "RETRY_TOPIC"):
-            values["RETRY_TOPIC"] = topic
+        first_id = value_of(text, names.ORIGIN_MESSAGE_ID) or stored_id(failed.store_host, failed.position)
+        values = {names.ORIGIN_MESSAGE_ID: first_id, names.WAIT: "false"}
+        if not value_of(text, names.RETRY_TOPIC):
+            values[names.RETRY_TOPIC] = topic
         if failed.delivery_attempt >= attempts_max or header.delay_level < 0:
             dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)
-            return True, Place(dead.topic_name, 0, with_values(text, values | {"DELAY": "-1"}))
+            return True, Place(dead.topic_name, 0, with_values(text, values | {names.DELAY: "-1"}))
         topic, queue_id = retry.topic_name, self._rng.randrange(max(1, retry.write_queue_nums))
         text = with_values(text, values)
         delay_ms = retry_delay_ms(group.group_retry_policy, failed.delivery_attempt)
@@ -129,8 +128,3 @@ class SendBackHandler:
             return False, self._delays.place_after(topic, queue_id, text, delay_ms)
         level = header.delay_level or _FIRST_RETRY_LEVEL + failed.delivery_attempt
         return False, self._delays.place_at_level(topic, queue_id, text, level)
-
-
-def _id_of(record: Record) -> str:
-    """Its address as an id: what RocketMQ calls the offset message id."""
-    return encode_offset_id(Host.decode(record.store_host), record.position)

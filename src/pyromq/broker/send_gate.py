@@ -75,8 +75,7 @@ class SendGate:
         size = len(request.body)
         full = len(self._parked) >= self._settings.parked_sends_max
         if full or self._parked_bytes + size > self._settings.parked_bytes_max:
-            self._counters.refused_overload += 1
-            raise self._refused("[OVERLOAD]system busy, start flow control for a while")
+            raise self._overloaded()
         self._parked.append(_Parked(connection, request, self._clock.monotonic_ms()))
         self._parked_bytes += size
         self._scan_soon()
@@ -87,6 +86,15 @@ class SendGate:
         if self._turns.is_stuck:
             self._counters.refused_stuck += 1
             raise self._refused("[PC_SYNCHRONIZED]broker busy, start flow control for a while")
+
+    def check_busy(self) -> None:
+        """For what can wait until the disk keeps up: raises RefusedError while it does not."""
+        if self._turns.is_busy:
+            raise self._overloaded()
+
+    def _overloaded(self) -> RefusedError:
+        self._counters.refused_overload += 1
+        return self._refused("[OVERLOAD]system busy, start flow control for a while")
 
     def _refused(self, remark: str) -> RefusedError:
         self._counters.put_refused += 1

@@ -10,7 +10,7 @@ from pyromq.model.names import validate_topic
 from pyromq.net.entrance import Entrance
 from pyromq.net.nameserver_list import check_nameservers
 from pyromq.net.settings import TlsMode
-from pyromq.net.tls import ServerTls, TlsSettings
+from pyromq.net.tls import TlsSettings
 from pyromq.store.settings import StoreSettings
 
 VIP_PORT_DISTANCE = 2
@@ -97,18 +97,7 @@ class BrokerSettings:
     @property
     def entrance(self) -> Entrance:
         """What the listening side is told. Raises ConfigError."""
-        tls = ServerTls(
-            mode=self.tls_mode,
-            certificate_file=self.tls_certificate_file,
-            key_file=self.tls_key_file,
-            ca_file=self.tls_client_ca_file,
-        )
-        return Entrance(
-            tls=tls,
-            trusted_proxies=self.trusted_proxies,
-            connections_max=self.connections_max,
-            idle_ms=self.idle_ms,
-        )
+        return Entrance.of(self)
 
     @property
     def tls_to_nameservers(self) -> TlsSettings | None:

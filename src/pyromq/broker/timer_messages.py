@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyromq.broker.delays import CANCEL, DUE, REAL_TOPIC
 from pyromq.broker.due_messages import properties_of
+from pyromq.model.property_names import REAL_TOPIC
+from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
+from pyromq.model.property_names import TIMER_OUT_MS as DUE
 from pyromq.store.timer_files import Waiting
 from pyromq.store.timer_log import SECOND_MS
 from pyromq.wire.java_hash import tag_hash

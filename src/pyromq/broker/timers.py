@@ -17,7 +17,6 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from pyromq.broker.delays import REAL_TOPIC
 from pyromq.broker.due_messages import DueMessages, again
 from pyromq.broker.schedule import Put
 from pyromq.broker.stats import Counters
@@ -26,6 +25,7 @@ from pyromq.broker.timer_messages import cancelled_key, full_key, rolled, waitin
 from pyromq.clock import Clock
 from pyromq.errors import CorruptRecordError, LocalProtocolError, MQError, PositionOutOfRangeError, StoreError
 from pyromq.model.names import TIMER_TOPIC
+from pyromq.model.property_names import REAL_TOPIC
 from pyromq.store.consume_queue import FILLER_SIZE
 from pyromq.store.message_store import MessageStore
 from pyromq.store.timer_files import TimerFiles

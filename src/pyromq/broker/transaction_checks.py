@@ -31,7 +31,7 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.reading import ReadStatus
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.callback import CheckTransactionHeader
-from pyromq.wire.message_id import Host, encode_offset_id
+from pyromq.wire.message_id import stored_id
 from pyromq.wire.prepared import ARRIVED, CHECK_TIMES, ORIGIN, PreparedMessage, StoredHalf, read_half, read_prepared
 from pyromq.wire.property_text import value_of, with_values
 from pyromq.wire.record import Draft, encode_record
@@ -239,7 +239,7 @@ def check_request(record: StoredHalf, half: PreparedMessage, broker_name: str) -
         commit_log_offset=record.position,
         msg_id=half.unique_key,
         transaction_id=half.unique_key,
-        offset_msg_id=encode_offset_id(Host.decode(record.store_host), record.position),
+        offset_msg_id=stored_id(record.store_host, record.position),
         broker_name=broker_name,
     )
     return header, body

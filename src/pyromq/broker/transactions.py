@@ -18,6 +18,7 @@ from pyromq.broker.delays import Delays, Place
 from pyromq.broker.half_reader import HALF_QUEUE, HalfReader
 from pyromq.broker.own_writes import OwnWrites
 from pyromq.broker.refusals import RefusedError
+from pyromq.broker.send_gate import SendGate
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Counters
 from pyromq.broker.tallies import ONE_MESSAGE
@@ -27,6 +28,7 @@ from pyromq.broker.turn import QueueKey, Turns
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from pyromq.model.property_names import PRODUCER_GROUP, REAL_QUEUE, REAL_TOPIC, TRANSACTION_ID
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
@@ -40,10 +42,6 @@ from pyromq.wire.prepared import (
     ARRIVED,
     CHECK_TIMES,
     IMMUNITY,
-    PRODUCER_GROUP,
-    REAL_QUEUE,
-    REAL_TOPIC,
-    TRANSACTION_ID,
     PreparedMessage,
     StoredHalf,
     has_item,
@@ -80,12 +78,14 @@ class TransactionHandler:
         writes: OwnWrites,
         log: TransactionLog,
         delays: Delays,
+        gate: SendGate,
         counters: Counters,
         settings: BrokerSettings,
         clock: Clock,
     ) -> None:
         self._store, self._topics, self._turns, self._writes, self._log = store, topics, turns, writes, log
-        self._delays, self._counters, self._settings, self._clock = delays, counters, settings, clock
+        self._delays, self._gate, self._counters = delays, gate, counters
+        self._settings, self._clock = settings, clock
         self._halves = HalfReader(store)
         self._last_group, self._last_item = "", b""  # of the producers that end one transaction after the other
         number = 123_454_321
@@ -111,6 +111,7 @@ class TransactionHandler:
     # --- the second half ---
 
     def end(self, connection: Connection, request: Received[EndTransactionHeader]) -> None:
+        self._gate.check_stuck()
         header = request.header
         if self._settings.broker_id:
             text = f"broker {self._settings.name} is a replica: end the transaction at its leader"
@@ -164,8 +165,7 @@ class TransactionHandler:
         copy = log.live_copy(prepared.unique_key)
         if copy is not None:
             return copy
-        if self._turns.is_busy:
-            raise RefusedError(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
+        self._gate.check_busy()  # what follows looks things up
         before = log.ending.get(log.copies.get(prepared.unique_key, half.offset))
         if before is None:
             before = self._ending_of(half, prepared)

@@ -53,6 +53,7 @@ class ConfigTable(ABC):
         table._read()
         if not table.version.timestamp:
             table.version = msgspec.structs.replace(table.version, timestamp=now_ms)
+        table.unsaved = False
         return table
 
     def save(self) -> None:

@@ -63,8 +63,10 @@ class FilterTable(ConfigTable):
 
     def put(self, data: FilterData) -> None:
         self._filters[data.topic, data.consumer_group] = data
+        self.unsaved = True
 
     def remove(self, topic: str, group: str) -> FilterData | None:
+        self.unsaved = True
         return self._filters.pop((topic, group), None)
 
     def _read(self) -> None:

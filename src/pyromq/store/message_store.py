@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK_HOST = b"\x7f\x00\x00\x01" + (10911).to_bytes(4, "big")
 QUEUE_ID_MAX = 65_535
-_QUEUES_AT_ONCE = 256
+QUEUES_AT_ONCE = 256  # whose entries are written in one go; the others wait for the next
 _COMMIT, _ROLLBACK = int(SysFlag.COMMIT), int(SysFlag.ROLLBACK)  # plain ints: IntFlag arithmetic is slow
 
 
@@ -226,7 +226,7 @@ class MessageStore:
             behind[queue] = None
         self._touched.clear()
         if self._entries_owed >= self.settings.entry_backlog_max:
-            self.write_entries(_QUEUES_AT_ONCE)  # if it fails the messages still count as stored: the log has them
+            self.write_entries(QUEUES_AT_ONCE)  # if it fails the messages still count as stored: the log has them
         self.last_stored_ms, self._turn_ms = self._turn_ms or self.last_stored_ms, 0
         self._indexer.commit()
         if self._indexer.waiting >= self.settings.index_backlog_max:

@@ -12,14 +12,13 @@ from datetime import datetime
 
 from pyromq.clock import Clock
 from pyromq.store.disk import Disk
-from pyromq.store.message_store import MessageStore
+from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
 from pyromq.store.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.settings import Flush
 
 logger = logging.getLogger(__name__)
 
 _DISK_LOOK_MS = 1_000
-_QUEUES_AT_ONCE = 256
 _FILES_PER_SEAL = 512
 _RETENTION_MS = 10_000
 _FREE_BYTES_MIN = 16 << 20  # less free space than this does not count as "space has returned"
@@ -54,7 +53,7 @@ class Upkeep:
         if self._store.settings.flush is Flush.ASYNC:
             self._flush_if_due(now)
         if self._store.health.writable:
-            self._store.write_entries(_QUEUES_AT_ONCE)
+            self._store.write_entries(QUEUES_AT_ONCE)
             self._store.index_keys(everything=False)
             self._seal_if_due(now)
         if now - self._retained_at >= _RETENTION_MS:

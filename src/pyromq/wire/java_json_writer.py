@@ -32,7 +32,7 @@ def dumps(value: Any, *, sort: bool = True) -> bytes:
 
 
 def dumps_strict(value: Any) -> bytes:
-    r"""Compact and ordinary JSON in ASCII: every key quoted, ``/`` written ``\/``, other characters ``\uXXXX``."""
+    r"""Compact and ordinary JSON in ASCII: every key quoted, ``/`` written ``\/``, others escaped as ``\u20ac`` is."""
     return _Writer(strict=True).dumps(value)
 
 

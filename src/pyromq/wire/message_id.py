@@ -88,6 +88,11 @@ def encode_offset_id(store_host: Host, position: int) -> str:
     return (store_host.encode() + _POSITION.pack(position)).hex().upper()
 
 
+def stored_id(store_host: bytes, position: int) -> str:
+    """The same of a record, whose host is in its stored form: RocketMQ's offset message id."""
+    return encode_offset_id(Host.decode(store_host), position)
+
+
 def decode_offset_id(text: str) -> tuple[Host, Position]:
     """Which broker, which place; raises MalformedMessageIdError."""
     data = _from_hex(text, (16, 28))

@@ -14,13 +14,10 @@ from typing import Final, Protocol
 
 import msgspec
 
+from pyromq.model.property_names import PRODUCER_GROUP, REAL_QUEUE, REAL_TOPIC
 from pyromq.wire.property_text import number_of, value_of, without
 from pyromq.wire.record import CHECKSUM_BYTES, FIXED, MAGIC_V1, Record, has_checksum
 
-PRODUCER_GROUP: Final = "PGROUP"
-TRANSACTION_ID: Final = "__transactionId__"
-REAL_TOPIC: Final = "REAL_TOPIC"
-REAL_QUEUE: Final = "REAL_QID"
 CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 ORIGIN: Final = "TRAN_PREPARED_QUEUE_OFFSET"

@@ -12,13 +12,6 @@ from pyromq.errors import LocalProtocolError, PropertiesTooLargeError, RemotePro
 
 PROPERTIES_BYTES_MAX = 32_767
 
-KEYS = "KEYS"
-TAGS = "TAGS"
-UNIQUE_KEY = "UNIQ_KEY"
-DELAY_LEVEL = "DELAY"
-WAIT_STORED = "WAIT"
-INNER_COUNT = "INNER_NUM"
-
 _NAME_END, _ITEM_END = "\x01", "\x02"
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.broker.assignment_requests import STRATEGIES, share_evenly, share_in_circle
+from pyromq.broker.assignment_requests import STRATEGIES
 from pyromq.model.queue import QueueId
+from pyromq.model.sharing import share_evenly, share_in_circle
 from pyromq.store.request_modes import RequestModeTable
 from pyromq.testing import FaultyDisk
 from pyromq.wire.bodies import RequestMode

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyromq.broker import filters as module
-from pyromq.broker.filters import KEEP_DEAD_MS, SAVE_MS, Filters
+from pyromq.broker.filters import KEEP_DEAD_MS, LOOK_MS, Filters
 from pyromq.store.filter_table import FilterTable
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.heartbeat import SQL_EXPRESSION, Subscription
@@ -28,7 +28,7 @@ class Bench:
         self.live[group, "orders"] = wanted
         self.filters.register(group, [wanted])
 
-    def later(self, ms: int = SAVE_MS) -> None:
+    def later(self, ms: int = LOOK_MS) -> None:
         self.clock.advance_ms(ms)
         self.filters.tick(lambda group, topic: self.live.get((group, topic)))
 
@@ -60,16 +60,15 @@ def test_the_newest_heartbeat_counts() -> None:
     assert bench.expression() is None and len(bench.filters) == 0
 
 
-def test_filters_are_saved_every_ten_seconds_when_they_changed_and_found_again() -> None:
+def test_filters_are_to_be_saved_when_they_changed_and_are_found_again() -> None:
     bench = Bench()
     bench.beat("a = 1", version=5)
-    bench.later(SAVE_MS - 1)
-    assert not bench.disk.exists(FILE)
-    bench.later(1)
-    saved = bench.disk.read(FILE)
+    assert bench.filters.table.unsaved
+    bench.filters.table.save()
     bench.later()
-    assert bench.disk.read(FILE) == saved
+    assert not bench.filters.table.unsaved, "nobody left"
     bench.reopen()
+    assert not bench.filters.table.unsaved
     data = bench.filters.data("orders", "g")
     assert data is not None and data.client_version == 5 and bench.expression() == "a = 1"
 
@@ -98,9 +97,10 @@ def test_a_disk_that_refuses_is_asked_again() -> None:
     bench = Bench()
     bench.beat("a = 1")
     bench.disk.fail_at(bench.disk.operations + 1)
-    bench.filters.save()
-    assert not bench.disk.exists(FILE)
-    bench.filters.save()
+    with pytest.raises(OSError, match="simulated"):
+        bench.filters.table.save()
+    assert not bench.disk.exists(FILE) and bench.filters.table.unsaved
+    bench.filters.table.save()
     bench.reopen()
     assert bench.expression() == "a = 1"
 
@@ -108,7 +108,7 @@ def test_a_disk_that_refuses_is_asked_again() -> None:
 def test_a_stored_expression_of_another_dialect_is_dropped() -> None:
     bench = Bench()
     bench.beat("a = 1")
-    bench.filters.save()
+    bench.filters.table.save()
     text = bench.disk.read(FILE).replace(b"a = 1", b"a ~ 1")
     text = text[: text.rindex(b',"crc32"')] + b"}"
     bench.disk.write(FILE, text)

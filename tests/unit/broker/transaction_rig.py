@@ -11,6 +11,7 @@ from pyromq.broker.members import Members
 from pyromq.broker.own_writes import OwnWrites
 from pyromq.broker.progress import Progress
 from pyromq.broker.refusals import RefusedError, refusal_of
+from pyromq.broker.send_gate import SendGate
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.stats import Counters
 from pyromq.broker.transaction_checks import SPAN_MAX, TransactionChecks
@@ -86,10 +87,11 @@ class Rig:
         self.members: Members[Connection] = Members(self.clock)
         self.progress = Progress(OffsetTable.load(self.disk, ROOT), self.clock)
         writes, self.counters = OwnWrites(self.store, self.turns), Counters()
+        gate = SendGate(self.turns, self.counters, self.settings, self.clock, lambda connection, requests: None)
         self.log = TransactionLog(self.store, writes, self.turns, self.progress, self.clock)
         self.handler = TransactionHandler(
             *(self.store, self.topics, self.turns, writes, self.log, Delays(self.settings, self.clock)),
-            *(self.counters, self.settings, self.clock),
+            *(gate, self.counters, self.settings, self.clock),
         )
         self.checks = TransactionChecks(
             *(self.store, self.topics, self.members, writes, self.log, self.settings, self.clock), span_max=span_max

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyromq.broker.delays import CANCEL, Delays
+from pyromq.broker.delays import Delays
 from pyromq.broker.due_messages import DueMessages
 from pyromq.broker.schedule import Schedule
 from pyromq.broker.settings import BrokerSettings
@@ -15,6 +15,7 @@ from pyromq.broker.topics import Topics
 from pyromq.broker.turn import Then
 from pyromq.errors import StoreError
 from pyromq.model.names import TIMER_TOPIC
+from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
 from pyromq.store.message_store import MessageStore, Placed
 from pyromq.store.offsets import DelayOffsets
 from pyromq.store.reading import QueueRange
