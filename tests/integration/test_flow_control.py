@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 
 from pyromq.broker.broker import Broker
+from pyromq.model.topic import GroupConfig
 from pyromq.store.disk import RealDisk, RealFile
 from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.headers.consumer import SendBackHeader
+from pyromq.wire.headers.producer import EndTransactionHeader
 from pyromq.wire.received import Received
-from tests.integration.test_broker import TIMEOUT_MS, Client, send, send_header, settings, until
+from tests.integration.test_broker import TIMEOUT_MS, Client, send, send_header, settings
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -124,3 +128,21 @@ async def test_a_stuck_disk(tmp_path: Path) -> None:
         seen = await numbers(client)
         assert (seen["flowControlPcBusyCleanQueue"], seen["flowControlRejectRequest"]) == ("1", "1")
         await back_to_normal(client, disk, sends)
+
+
+async def test_a_stuck_disk_is_no_time_for_send_backs_and_decisions(tmp_path: Path) -> None:
+    async with held_broker(tmp_path, stuck_disk_ms=200) as (broker, client, disk):
+        broker.groups.update(GroupConfig(group_name="readers"))
+        sends = await fill(broker, client)
+        await until(lambda: broker.turns.stuck_ms() > 200)
+        broker.turns.look()
+        end = EndTransactionHeader(
+            producer_group="g", tran_state_table_offset=0, commit_log_offset=0, commit_or_rollback=8, msg_id="U"
+        )
+        back = SendBackHeader(position=0, group="readers", delay_level=0)
+        for code, header in ((RequestCode.END_TRANSACTION, end), (RequestCode.CONSUMER_SEND_MSG_BACK, back)):
+            answer = await client.ask(code, header)
+            assert (answer.code, (answer.remark or "")[:17]) == (ResponseCode.SYSTEM_BUSY, "[PC_SYNCHRONIZED]")
+        assert (await numbers(client))["flowControlPcSynchronized"] == "2"
+        await back_to_normal(client, disk, sends)
+        assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)).code == ResponseCode.SUCCESS

@@ -9,6 +9,7 @@ Where it belongs is kept in REAL_TOPIC and REAL_QID. A level wins over a time.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from pyromq.broker.refusals import RefusedError
@@ -30,6 +31,7 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.property_text import number_of, value_of, with_values, without
 
 _TIMES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+_NOTHING: Final[Mapping[str, str]] = {}
 _SLOT_MS: Final = 1_000
 _DAY_MS: Final = 86_400_000
 
@@ -77,10 +79,12 @@ class Delays:
         home = {DUE: str(due_ms), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
         return Place(TIMER_TOPIC, 0, with_values(text, home))
 
-    def place_at_level(self, topic: str, queue_id: int, text: str, level: int) -> Place:
-        """A level above the last one counts as the last one."""
+    def place_at_level(
+        self, topic: str, queue_id: int, text: str, level: int, more: Mapping[str, str] = _NOTHING
+    ) -> Place:
+        """A level above the last one counts as the last one; ``more`` are properties to be set on the way."""
         level = min(level, len(self._settings.store.delay_ladder_ms))
-        home = {DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
+        home = {**more, DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
         return Place(SCHEDULE_TOPIC, level - 1, with_values(without(text, _TIMES), home))
 
     def _due_ms(self, text: str) -> int | None:

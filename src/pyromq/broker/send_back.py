@@ -11,6 +11,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from pyromq.broker.answers import send_answer, success
 from pyromq.broker.delays import Delays, Place
 from pyromq.broker.groups import Groups
 from pyromq.broker.refusals import RefusedError
@@ -28,7 +29,6 @@ from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.command import encode_response
 from pyromq.wire.flags import TRANSACTION_MASK
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.message_id import stored_id
@@ -65,13 +65,8 @@ class SendBackHandler:
         if not self._settings.permission & _WRITE:
             text = f"broker {self._settings.name} takes no messages at the moment"
             raise RefusedError(ResponseCode.NO_PERMISSION, text)
-        answer = b""
-        if not request.is_oneway:
-            code, number = ResponseCode.SUCCESS, request.correlation_id
-            answer = encode_response(code, number, serialize_type=request.serialize_type)
         if group.retry_queue_nums <= 0:  # a group that wants no retries
-            if answer:
-                connection.send(answer)
+            send_answer(connection, request, None)
             return
         retry = self._writable_retry_topic(group, unit=bool(header.unit_mode))
         failed = self._failed(header)
@@ -93,7 +88,7 @@ class SendBackHandler:
         counters.returns[topic, header.group] += ONE_MESSAGE + placed.size
         if is_dead:
             counters.dead[topic, header.group] += ONE_MESSAGE + placed.size
-        self._turns.staged((connection, request, answer), (place.topic, place.queue_id))
+        self._turns.staged((connection, request, success(request)), (place.topic, place.queue_id))
 
     def _writable_retry_topic(self, group: GroupConfig, *, unit: bool) -> TopicConfig:
         retry = self._topics.create(retry_topic(group.group_name), queues=group.retry_queue_nums, unit=unit)
@@ -122,9 +117,8 @@ class SendBackHandler:
             dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)
             return True, Place(dead.topic_name, 0, with_values(text, values | {names.DELAY: "-1"}))
         topic, queue_id = retry.topic_name, self._rng.randrange(max(1, retry.write_queue_nums))
-        text = with_values(text, values)
         delay_ms = retry_delay_ms(group.group_retry_policy, failed.delivery_attempt)
         if delay_ms is not None and header.delay_level == 0:
-            return False, self._delays.place_after(topic, queue_id, text, delay_ms)
+            return False, self._delays.place_after(topic, queue_id, with_values(text, values), delay_ms)
         level = header.delay_level or _FIRST_RETRY_LEVEL + failed.delivery_attempt
-        return False, self._delays.place_at_level(topic, queue_id, text, level)
+        return False, self._delays.place_at_level(topic, queue_id, text, level, values)

@@ -11,9 +11,9 @@ answer and nothing happens; whoever ends it in two ways is refused the second ti
 from __future__ import annotations
 
 import logging
-import struct
-from typing import Any, Final
+from typing import Final
 
+from pyromq.broker.answers import success
 from pyromq.broker.delays import Delays, Place
 from pyromq.broker.half_reader import HALF_QUEUE, HalfReader
 from pyromq.broker.own_writes import OwnWrites
@@ -32,9 +32,7 @@ from pyromq.model.property_names import PRODUCER_GROUP, REAL_QUEUE, REAL_TOPIC, 
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.command import encode_response
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
-from pyromq.wire.frame import SerializeType
 from pyromq.wire.headers.admin import ResumeCheckHalfMessageHeader
 from pyromq.wire.headers.producer import EndTransactionHeader
 from pyromq.wire.message_id import decode_offset_id
@@ -50,7 +48,7 @@ from pyromq.wire.prepared import (
 )
 from pyromq.wire.properties import find_property
 from pyromq.wire.property_text import closed, number_of, with_values, without
-from pyromq.wire.received import CommandFlag, Received
+from pyromq.wire.received import Received
 from pyromq.wire.record import Draft, Record
 
 logger = logging.getLogger(__name__)
@@ -62,9 +60,6 @@ _RESUMABLE: Final = frozenset((_HALF_TOPIC, DISCARD_TOPIC.encode()))
 _OP_QUEUE: Final[QueueKey] = (OP_HALF_TOPIC, 0)
 _GROUP: Final = PRODUCER_GROUP.encode()
 _HOME: Final = (REAL_TOPIC, REAL_QUEUE, TRANSACTION_ID)
-_JSON: Final = SerializeType.JSON
-_ONEWAY: Final = int(CommandFlag.ONEWAY)
-_pack_prefix = struct.Struct(">II").pack
 
 
 class TransactionHandler:
@@ -88,8 +83,6 @@ class TransactionHandler:
         self._settings, self._clock = settings, clock
         self._halves = HalfReader(store)
         self._last_group, self._last_item = "", b""  # of the producers that end one transaction after the other
-        number = 123_454_321
-        self._success = encode_response(ResponseCode.SUCCESS, number)[8:].replace(b"%d" % number, b"%d")
 
     # --- the first half ---
 
@@ -142,16 +135,7 @@ class TransactionHandler:
             if ending is Ending.COMMIT and (is_new or not self._was_committed(half, is_asked=is_asked)):
                 queue = self._stage_final(half)
             self._log.end(offset, ending)
-        self._turns.staged((connection, request, self._answer(request)), queue)
-
-    def _answer(self, request: Received[Any]) -> bytes:
-        if request.flag & _ONEWAY:
-            return b""
-        if request.frame.serialize_type is _JSON:
-            header = self._success % request.correlation_id
-            return _pack_prefix(len(header) + 4, len(header)) + header
-        code, correlation_id = ResponseCode.SUCCESS, request.correlation_id
-        return encode_response(code, correlation_id, serialize_type=request.serialize_type)
+        self._turns.staged((connection, request, success(request)), queue)
 
     def _check_age(self, half: StoredHalf) -> None:
         seconds = number_of(half.text, IMMUNITY)
@@ -253,7 +237,7 @@ class TransactionHandler:
         else:
             anew = {CHECK_TIMES: "0", ARRIVED: str(self._clock.now_ms())}
             self._put_back(record, with_values(text, anew), half.unique_key)
-        self._turns.staged((connection, request, self._answer(request)), HALF_QUEUE)
+        self._turns.staged((connection, request, success(request)), HALF_QUEUE)
 
     def _is_listed(self, record: Record) -> bool:
         queue = self._store.queues.get((record.topic.decode(), 0))
