@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 
+from pyromq.broker.copies import again, properties_of
 from pyromq.broker.topics import Topics
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.model.names import HALF_TOPIC
 from pyromq.model.property_names import REAL_QUEUE, REAL_TOPIC
 from pyromq.store.commit_log import CommitLog
-from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.properties import find_property
-from pyromq.wire.record import CHECKSUM_BYTES, Draft, Record, decode_record, has_checksum
+from pyromq.wire.record import Draft, Record, decode_record
 
 logger = logging.getLogger(__name__)
 
 _REAL_TOPIC, _REAL_QUEUE = REAL_TOPIC.encode(), REAL_QUEUE.encode()
-_COMMIT = int(SysFlag.COMMIT)
 
 
 class DueMessages:
@@ -64,30 +63,3 @@ class DueMessages:
             logger.warning("topic of a due message created anew: topic=%s", topic)
             config = self._topics.create(topic, queues=queue_id + 1)
         return queue_id % config.read_queue_nums if config.read_queue_nums else queue_id
-
-
-def properties_of(record: Record) -> bytes:
-    """Without the checksum of the record, closed so that items can follow."""
-    raw = record.properties
-    if has_checksum(raw):
-        raw = raw[:-CHECKSUM_BYTES]
-    return raw if not raw or raw[-1] == 2 else raw + b"\x02"
-
-
-def again(record: Record, topic: str, queue_id: int, properties: bytes) -> Draft:
-    """The same message elsewhere: visible there, whatever part of a transaction it was."""
-    sys_flag = record.sys_flag
-    if sys_flag & TRANSACTION_MASK != _COMMIT:
-        sys_flag &= ~TRANSACTION_MASK
-    return Draft(
-        topic=topic,
-        queue_id=queue_id,
-        body=record.body,
-        properties=properties,
-        flag=record.flag,
-        sys_flag=sys_flag,
-        born_ms=record.born_ms,
-        born_host=record.born_host,
-        delivery_attempt=record.delivery_attempt,
-        prepared_position=record.prepared_position,
-    )

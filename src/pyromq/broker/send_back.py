@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from pyromq.broker.answers import send_answer, success
+from pyromq.broker.copies import again, properties_of
 from pyromq.broker.delays import Delays, Place
 from pyromq.broker.groups import Groups
 from pyromq.broker.refusals import RefusedError
@@ -29,12 +30,11 @@ from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.flags import TRANSACTION_MASK
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.message_id import stored_id
 from pyromq.wire.property_text import value_of, with_values
 from pyromq.wire.received import Received
-from pyromq.wire.record import Draft, Record
+from pyromq.wire.record import Record
 
 _FIRST_RETRY_LEVEL: Final = 3
 _WRITE: Final = int(Perm.WRITE)
@@ -71,19 +71,7 @@ class SendBackHandler:
         retry = self._writable_retry_topic(group, unit=bool(header.unit_mode))
         failed = self._failed(header)
         is_dead, place = self._next_place(group, header, failed, retry, request.version)
-        placed = self._store.stage(
-            Draft(
-                topic=place.topic,
-                queue_id=place.queue_id,
-                body=failed.body,
-                properties=place.properties.encode(),
-                flag=failed.flag,
-                sys_flag=failed.sys_flag & ~TRANSACTION_MASK,
-                born_ms=failed.born_ms,
-                born_host=failed.born_host,
-                delivery_attempt=failed.delivery_attempt + 1,
-            )
-        )
+        placed = self._store.stage(again(failed, place.topic, place.queue_id, place.properties.encode(), failures=1))
         topic, counters = failed.topic.decode(), self._counters
         counters.returns[topic, header.group] += ONE_MESSAGE + placed.size
         if is_dead:
@@ -108,7 +96,7 @@ class SendBackHandler:
     ) -> tuple[bool, Place]:
         """Whether it is dead, and where it goes."""
         attempts_max = attempts_allowed(group, header.max_reconsume_times, version)
-        topic, text = failed.topic.decode(), failed.properties.decode()
+        topic, text = failed.topic.decode(), properties_of(failed).decode()
         first_id = value_of(text, names.ORIGIN_MESSAGE_ID) or stored_id(failed.store_host, failed.position)
         values = {names.ORIGIN_MESSAGE_ID: first_id, names.WAIT: "false"}
         if not value_of(text, names.RETRY_TOPIC):

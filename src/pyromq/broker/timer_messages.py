@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyromq.broker.due_messages import properties_of
+from pyromq.broker.copies import properties_of
 from pyromq.model.property_names import REAL_TOPIC
 from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
 from pyromq.model.property_names import TIMER_OUT_MS as DUE

@@ -17,7 +17,8 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from pyromq.broker.due_messages import DueMessages, again
+from pyromq.broker.copies import again
+from pyromq.broker.due_messages import DueMessages
 from pyromq.broker.schedule import Put
 from pyromq.broker.stats import Counters
 from pyromq.broker.tallies import ONE_MESSAGE

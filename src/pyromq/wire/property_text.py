@@ -37,11 +37,17 @@ def closed(text: str) -> str:
 
 def without(text: str, names: Iterable[str]) -> str:
     """Without the items of these names."""
-    dropped = frozenset(names)
-    if not any(f"{name}\x01" in text for name in dropped):
-        return closed(text)
-    kept = [item for item in text.split("\x02") if item and item.partition("\x01")[0] not in dropped]
-    return "".join([f"{item}\x02" for item in kept])
+    text = closed(text)
+    for name in names:
+        key = f"{name}\x01"
+        start = text.find(key)
+        while start >= 0:
+            if start and text[start - 1] != "\x02":  # the end of another name, or part of a value
+                start = text.find(key, start + 1)
+                continue
+            text = text[:start] + text[text.index("\x02", start) + 1 :]
+            start = text.find(key, start)
+    return text
 
 
 def with_values(text: str, values: Mapping[str, str]) -> str:

@@ -1,0 +1,37 @@
+"""A stored message once more: what a copy of it takes along."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
+from pyromq.wire.record import CHECKSUM_BYTES, Draft, Record, has_checksum
+
+_COMMIT: Final = int(SysFlag.COMMIT)
+
+
+def properties_of(record: Record) -> bytes:
+    """Without the checksum of the record, closed so that items can follow."""
+    raw = record.properties
+    if has_checksum(raw):
+        raw = raw[:-CHECKSUM_BYTES]
+    return raw if not raw or raw[-1] == 2 else raw + b"\x02"
+
+
+def again(record: Record, topic: str, queue_id: int, properties: bytes, *, failures: int = 0) -> Draft:
+    """The same message elsewhere: visible there, whatever part of a transaction it was."""
+    sys_flag = record.sys_flag
+    if sys_flag & TRANSACTION_MASK != _COMMIT:
+        sys_flag &= ~TRANSACTION_MASK
+    return Draft(
+        topic=topic,
+        queue_id=queue_id,
+        body=record.body,
+        properties=properties,
+        flag=record.flag,
+        sys_flag=sys_flag,
+        born_ms=record.born_ms,
+        born_host=record.born_host,
+        delivery_attempt=record.delivery_attempt + failures,
+        prepared_position=record.prepared_position,
+    )
