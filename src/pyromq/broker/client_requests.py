@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -14,7 +15,7 @@ from pyromq.broker.refusals import RefusedError
 from pyromq.broker.settings import BrokerSettings
 from pyromq.broker.subscriptions import compiled, is_by_tags, refuse_sql_unless
 from pyromq.broker.topics import Topics
-from pyromq.model.names import retry_topic
+from pyromq.model.names import retry_topic, validate_group, validate_topic
 from pyromq.net.connection import Connection
 from pyromq.wire import bodies, java_json
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -22,6 +23,8 @@ from pyromq.wire.headers.consumer import HeartbeatResponseHeader, UnregisterClie
 from pyromq.wire.headers.shared import ConsumerGroupHeader
 from pyromq.wire.heartbeat import CheckClient, ConsumerData, MessageModel, decode_heartbeat
 from pyromq.wire.received import Received
+
+_NAME_CHARACTERS_MAX: Final = 1_000
 
 
 class ClientHandler:
@@ -93,6 +96,7 @@ class ClientHandler:
 
     def lock(self, connection: Connection, request: Received[None]) -> bytes:
         wanted = bodies.decode(request.body, bodies.LockRequest)
+        _check_names(wanted)
         granted = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
         return bodies.encode(bodies.LockAnswer(granted=tuple(granted)))
 
@@ -107,3 +111,15 @@ class ClientHandler:
             if not is_by_tags(asked.subscription_data):
                 refuse_sql_unless(self._settings.property_filter)
                 compiled(asked.subscription_data)
+
+
+def _check_names(wanted: bodies.LockRequest) -> None:
+    """They are kept as long as the locks: raises InvalidNameError, RefusedError."""
+    validate_group(wanted.consumer_group)
+    for queue in wanted.mq_set:
+        validate_topic(queue.topic)
+        if len(queue.broker) > _NAME_CHARACTERS_MAX:
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, "the name of a broker to lock queues of is too long")
+    if len(wanted.client_id) > _NAME_CHARACTERS_MAX:
+        text = f"a clientID of {len(wanted.client_id)} characters, at most {_NAME_CHARACTERS_MAX} may hold locks"
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, text)

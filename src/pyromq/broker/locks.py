@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyromq.clock import Clock
 from pyromq.model.queue import QueueId
+
+LOCKS_MAX: Final = 100_000
 
 
 class _Lock(NamedTuple):
@@ -17,20 +19,39 @@ class _Lock(NamedTuple):
 class QueueLocks:
     """Who holds which queue, per group. Locks that nobody renews end by themselves."""
 
-    def __init__(self, clock: Clock, expiry_ms: int = 60_000) -> None:
-        self._clock, self._expiry_ms = clock, expiry_ms
+    def __init__(self, clock: Clock, expiry_ms: int = 60_000, *, locks_max: int = LOCKS_MAX) -> None:
+        self._clock, self._expiry_ms, self._locks_max = clock, expiry_ms, locks_max
         self._groups: dict[str, dict[QueueId, _Lock]] = {}
 
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
+
     def lock(self, group: str, client_id: str, queues: Iterable[QueueId]) -> list[QueueId]:
-        """Take or renew; returns the queues that the client holds now."""
-        now, locks = self._clock.monotonic_ms(), self._groups.setdefault(group, {})
-        granted = []
+        """Take or renew: gives the queues that the client holds now. Where there is no room, no others are granted."""
+        now, room = self._clock.monotonic_ms(), self._room()
+        locks, granted = self._groups.get(group, {}), []
         for queue in queues:
             held = locks.get(queue)
+            if held is None and not room:
+                continue
             if held is None or held.client_id == client_id or now - held.at_ms > self._expiry_ms:
+                room -= held is None
                 locks[queue] = _Lock(client_id, now)
                 granted.append(queue)
+        if locks:
+            self._groups[group] = locks
         return granted
+
+    def _room(self) -> int:
+        """For how many more; those that nobody has renewed make room when there is none."""
+        if len(self) >= self._locks_max:
+            oldest_ms = self._clock.monotonic_ms() - self._expiry_ms
+            for group, locks in list(self._groups.items()):
+                if kept := {queue: held for queue, held in locks.items() if held.at_ms >= oldest_ms}:
+                    self._groups[group] = kept
+                else:
+                    del self._groups[group]
+        return max(0, self._locks_max - len(self))
 
     def unlock(self, group: str, client_id: str, queues: Iterable[QueueId]) -> None:
         """Give back; locks of others stay."""

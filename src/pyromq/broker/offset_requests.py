@@ -7,7 +7,7 @@ from pyromq.broker.progress import Progress
 from pyromq.broker.refusals import RefusedError
 from pyromq.broker.topics import Topics
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
+from pyromq.store.message_store import QUEUE_ID_MAX, MessageStore
 from pyromq.store.reading import Boundary
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.consumer import (
@@ -46,9 +46,13 @@ class OffsetHandler:
         return bool(entries) and entries[0].position >= self._store.log.end - self._store.settings.hot_bytes
 
     def update(self, connection: Connection, request: Received[UpdateConsumerOffsetHeader]) -> None:
+        """Queues that a topic does not have, or not any more, may have offsets too, but no topic has that many."""
         header = request.header
         self._groups.require(header.consumer_group)
         self._topics.require(header.topic)
+        if not 0 <= header.queue_id <= QUEUE_ID_MAX:
+            text = f"queue id {header.queue_id} is out of range: no topic has more than {QUEUE_ID_MAX + 1} queues"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
         self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
 
     def search(self, connection: Connection, request: Received[SearchOffsetHeader]) -> OffsetResponseHeader:

@@ -106,7 +106,7 @@ class MessageStore:
         except OSError as error:
             lock.release()
             raise cannot_open(layout.root, error) from error
-        except BaseException:
+        except BaseException:  # the folder must not stay locked; raised again
             lock.release()
             raise
         return store
@@ -137,7 +137,7 @@ class MessageStore:
             raise LocalProtocolError("others have staged messages: commit them first")
         try:
             placed = [self.stage(draft) for draft in drafts]
-        except BaseException:
+        except BaseException:  # all are stored or none; raised again
             self._drop_staged()
             raise
         self.commit()

@@ -7,35 +7,37 @@ import pytest
 from pyromq.testing import FaultyDisk
 from tests.unit.broker.builders import progress
 
+READERS = ("readers", "orders", 0)  # group, topic, queue
+
 
 def test_a_group_that_never_committed_has_no_offset() -> None:
     found = progress()
-    assert found.committed("readers", "orders", 0) is None
-    found.commit("readers", "orders", 0, -1)
-    assert found.committed("readers", "orders", 0) is None, "old clients commit -1 for nothing"
-    found.commit("readers", "orders", 0, 0)
-    assert found.committed("readers", "orders", 0) == 0
+    assert found.committed(*READERS) is None
+    found.commit(*READERS, -1)
+    assert found.committed(*READERS) is None, "old clients commit -1 for nothing"
+    found.commit(*READERS, 0)
+    assert found.committed(*READERS) == 0
 
 
 def test_a_commit_may_go_back() -> None:
     found = progress()
-    found.commit("readers", "orders", 0, 10)
-    found.commit("readers", "orders", 0, 4)
-    assert found.committed("readers", "orders", 0) == 4
+    found.commit(*READERS, 10)
+    found.commit(*READERS, 4)
+    assert found.committed(*READERS) == 4
 
 
 def test_a_pending_reset_wins_over_what_clients_still_commit() -> None:
     found = progress()
-    found.commit("readers", "orders", 0, 10)
-    found.reset("readers", "orders", 0, 3)
-    found.commit("readers", "orders", 0, 12)
+    found.commit(*READERS, 10)
+    found.reset(*READERS, 3)
+    found.commit(*READERS, 12)
     found.commit("readers", "orders", 1, 12)
-    assert found.committed("readers", "orders", 0) == 3
+    assert found.committed(*READERS) == 3
     assert found.committed("readers", "orders", 1) == 12, "other queues are not concerned"
-    assert found.take_reset("readers", "orders", 0) == 3
-    assert found.take_reset("readers", "orders", 0) is None, "it is told once"
-    found.commit("readers", "orders", 0, 4)
-    assert found.committed("readers", "orders", 0) == 4
+    assert found.take_reset(*READERS) == 3
+    assert found.take_reset(*READERS) is None, "it is told once"
+    found.commit(*READERS, 4)
+    assert found.committed(*READERS) == 4
 
 
 def test_a_clone_stands_where_the_other_group_stands() -> None:
@@ -56,21 +58,21 @@ def test_a_clone_stands_where_the_other_group_stands() -> None:
 def test_the_version_moves_every_500_commits() -> None:
     found = progress()
     for n in range(1_499):
-        found.commit("readers", "orders", 0, n)
+        found.commit(*READERS, n)
     assert found.table.version.counter == 2
-    found.commit("readers", "orders", 0, 1_499)
+    found.commit(*READERS, 1_499)
     assert found.table.version.counter == 3
 
 
 def test_a_forgotten_topic_takes_pending_resets_along() -> None:
     found = progress()
-    found.reset("readers", "orders", 0, 100)
-    found.note_pull("readers", "orders", 0, 50)
+    found.reset(*READERS, 100)
+    found.note_pull(*READERS, 50)
     found.commit("readers", "payments", 0, 1)
     found.forget_topic("orders")
-    assert found.committed("readers", "orders", 0) is None
-    assert found.take_reset("readers", "orders", 0) is None, "a new topic of that name starts at 0"
-    assert found.pulled("readers", "orders", 0) == 0
+    assert found.committed(*READERS) is None
+    assert found.take_reset(*READERS) is None, "a new topic of that name starts at 0"
+    assert found.pulled(*READERS) == 0
     assert found.groups_of("payments") == ["readers"]
     found.forget_group("readers")
     assert found.topics_of("readers") == []
@@ -82,9 +84,9 @@ def test_who_reads_a_topic_that_is_deleted_begins_anew_when_it_comes_back() -> N
         found.commit(group, "orders", 0, 57)
         found.note_pull(group, "orders", 0, 57)
     found.begin_anew("orders", {"readers"})
-    found.commit("readers", "orders", 0, 57)  # it has not noticed yet
-    assert found.committed("readers", "orders", 0) is None
-    assert found.take_reset("readers", "orders", 0) == 0
+    found.commit(*READERS, 57)  # it has not noticed yet
+    assert found.committed(*READERS) is None
+    assert found.take_reset(*READERS) == 0
     assert found.take_reset("gone", "orders", 0) is None and found.committed("gone", "orders", 0) is None
 
 
@@ -92,30 +94,30 @@ def test_progress_is_to_be_saved_when_it_changed_and_again_when_the_disk_refused
     disk = FaultyDisk()
     found = progress(disk=disk)
     assert not found.table.unsaved
-    found.commit("readers", "orders", 0, 10)
+    found.commit(*READERS, 10)
     disk.fail_at(disk.operations + 1, errno.ENOSPC)
     with pytest.raises(OSError, match="simulated"):
         found.table.save()
     assert found.table.unsaved
     found.table.save()
     assert not found.table.unsaved
-    assert progress(disk=disk.after_crash()).committed("readers", "orders", 0) == 10
+    assert progress(disk=disk.after_crash()).committed(*READERS) == 10
 
 
 def test_a_group_has_pulled_at_least_what_it_committed() -> None:
     found = progress()
-    assert found.pulled("readers", "orders", 0) == 0
-    found.note_pull("readers", "orders", 0, 5)
-    assert found.pulled("readers", "orders", 0) == 5
-    found.commit("readers", "orders", 0, 9)
-    assert found.pulled("readers", "orders", 0) == 9
+    assert found.pulled(*READERS) == 0
+    found.note_pull(*READERS, 5)
+    assert found.pulled(*READERS) == 5
+    found.commit(*READERS, 9)
+    assert found.pulled(*READERS) == 9
 
 
 def test_everything_is_told_with_the_topics_of_groups_and_what_they_pulled() -> None:
     found = progress()
-    found.commit("readers", "orders", 0, 3)
+    found.commit(*READERS, 3)
     found.commit("readers", "payments", 1, 4)
-    found.note_pull("readers", "orders", 0, 7)
+    found.note_pull(*READERS, 7)
     found.note_pull("new", "orders", 2, 0)
     told = found.everything()
     assert told.data_version == found.table.version
