@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 
 import pytest
 import uvloop
@@ -26,6 +27,12 @@ SHOWN = (
     "ledger duplicates",
     "ledger messages lost",
 )
+
+
+@pytest.fixture
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """For tests that break things: what the code logs about it would fill their reports."""
+    caplog.set_level(logging.CRITICAL)
 
 
 @pytest.hookimpl(tryfirst=True)

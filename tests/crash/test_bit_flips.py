@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +12,12 @@ import pytest
 from pyromq.store.message_store import MessageStore
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import Record
-from tests.crash.script import Witness, check_agreement, log_records, open_store, read_everything, run_script
+from tests.crash.script import ROOT, Witness, check_agreement, log_records, open_store, read_everything, run_script
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 FLIPS = int(os.environ.get("PYROMQ_FLIPS", "4000"))
 PARTS = 4
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
 
 
 def clean_store() -> tuple[FaultyDisk, ManualClock]:
@@ -87,17 +83,27 @@ def test_a_flipped_bit_is_never_served(
     record_property("damaged records found", lost)
 
 
-def test_a_flip_behind_the_seal_of_a_killed_store_leaves_a_prefix() -> None:
-    pristine, clock = killed_store()
+def behind_the_seal(pristine: FaultyDisk, clock: ManualClock) -> tuple[list[Record], list[Record]]:
+    """All records, and those that an opening must read because no seal covers them."""
     with open_store(pristine.after_crash(CrashMode.KEEP), clock) as store:
         records, sealed = log_records(store), store.recovered.scanned_from
     victims = [record for record in records if record.position >= sealed]
     assert len(victims) >= 3
+    return records, victims
+
+
+def with_a_flip_in(victim: Record, pristine: FaultyDisk) -> FaultyDisk:
+    disk = pristine.after_crash(CrashMode.KEEP)
+    segment = victim.position - victim.position % 4096
+    disk.flip_bit(ROOT / f"commitlog/{segment:020d}", 8 * (victim.position - segment + 50))
+    return disk
+
+
+def test_a_flip_behind_the_seal_of_a_killed_store_leaves_a_prefix() -> None:
+    pristine, clock = killed_store()
+    records, victims = behind_the_seal(pristine, clock)
     for victim in victims:
-        disk = pristine.after_crash(CrashMode.KEEP)
-        segment = victim.position - victim.position % 4096
-        path = Path(f"/store/commitlog/{segment:020d}")
-        disk.flip_bit(path, 8 * (victim.position - segment + 50))
+        disk = with_a_flip_in(victim, pristine)
         with open_store(disk, clock) as store:
             assert log_records(store) == [record for record in records if record.position < victim.position]
             assert store.recovered.cuts[0].position == victim.position
@@ -108,7 +114,7 @@ def test_a_flip_behind_the_seal_of_a_killed_store_leaves_a_prefix() -> None:
 
 def test_appending_goes_on_behind_a_lost_record() -> None:
     disk, clock = clean_store()
-    disk.flip_bit(Path("/store/commitlog/00000000000000000000"), 8 * 120)
+    disk.flip_bit(ROOT / "commitlog/00000000000000000000", 8 * 120)
     with open_store(disk, clock) as store:
         witness = Witness()
         run_script(store, clock, witness, turns=4)
@@ -142,15 +148,9 @@ def test_a_flip_behind_the_seal_costs_one_record_where_the_log_is_known_to_be_fl
     run_script(store, clock, Witness())
     store.note_flushed()
     pristine = disk.after_crash(CrashMode.KEEP)
-    with open_store(pristine.after_crash(CrashMode.KEEP), clock) as store:
-        records, sealed = log_records(store), store.recovered.scanned_from
-    victims = [record for record in records if record.position >= sealed]
-    assert len(victims) >= 3
+    records, victims = behind_the_seal(pristine, clock)
     for victim in victims:
-        disk = pristine.after_crash(CrashMode.KEEP)
-        segment = victim.position - victim.position % 4096
-        disk.flip_bit(Path(f"/store/commitlog/{segment:020d}"), 8 * (victim.position - segment + 50))
-        with open_store(disk, clock) as store:
+        with open_store(with_a_flip_in(victim, pristine), clock) as store:
             served = [record for each in read_everything(store).values() for record in each]
             assert sorted(record.position for record in served) == [
                 record.position for record in records if record != victim

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from pyromq.errors import LogGapError
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import Record
 from tests.crash.script import (
+    ROOT,
     SMALL,
     Witness,
     check_after_crash,
@@ -22,17 +22,7 @@ from tests.crash.script import (
     run_script,
 )
 
-ROOT = Path("/store")
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture

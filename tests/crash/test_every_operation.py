@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable
 from random import Random
 
@@ -25,10 +24,7 @@ from tests.crash.script import (
     run_script,
 )
 
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def run_to_the_end(disk: FaultyDisk, settings: StoreSettings = SMALL) -> tuple[ManualClock, Witness]:

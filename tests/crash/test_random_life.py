@@ -6,7 +6,6 @@ A ledger remembers every message that was acknowledged; after each opening all o
 from __future__ import annotations
 
 import errno
-import logging
 import os
 from collections.abc import Callable
 from random import Random
@@ -18,16 +17,13 @@ from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import split_records
 from tests.crash.script import draft, open_store
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 LIVES = int(os.environ.get("PYROMQ_LIVES", "400"))
 LANES = 2
 STEPS = 60
 TOPICS = ("orders", "payments", "%RETRY%billing")
 Address = tuple[str, int, int]  # topic, queue, offset
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
 
 
 class Life:

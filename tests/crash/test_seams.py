@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import dataclasses
 import errno
-import logging
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,17 +24,9 @@ from pyromq.wire.frame import SerializeType
 from pyromq.wire.record import Draft, encode_record, split_records
 from tests.crash.script import ROOT, SMALL, draft, log_records, open_store
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 HOST = b"\x7f\x00\x00\x01" + (10911).to_bytes(4, "big")
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
 
 
 @pytest.fixture
@@ -160,15 +151,20 @@ class Sender:
             await asyncio.sleep(0)
 
 
+async def flush_under_way(disk: FaultyDisk, clock: ManualClock) -> Sender:
+    """Of a store with one message, ``a``; the worker runs it when told to."""
+    sender = Sender(open_store(disk, clock), clock)
+    sender.send(b"a")
+    await sender.settle()
+    return sender
+
+
 def test_a_seal_during_a_flush_does_not_leave_senders_and_readers_waiting(disk: FaultyDisk, clock: ManualClock) -> None:
     async def scenario() -> None:
-        store = open_store(disk, clock)
-        sender = Sender(store, clock)
-        sender.send(b"a")
-        await sender.settle()
+        sender = await flush_under_way(disk, clock)
         sender.send(b"b")  # committed while the flush for "a" runs
         await sender.settle()
-        assert not store.seal(), "while a flush is under way nobody else syncs the log"
+        assert not sender.store.seal(), "while a flush is under way nobody else syncs the log"
         sender.executor.run_next()
         await sender.settle()
         assert sender.answers == [b"ok a"]
@@ -184,10 +180,7 @@ def test_a_send_staged_when_a_flush_fails_is_refused_and_does_not_keep_the_broke
     disk: FaultyDisk, clock: ManualClock
 ) -> None:
     async def scenario() -> None:
-        store = open_store(disk, clock)
-        sender = Sender(store, clock)
-        sender.send(b"a")
-        await sender.settle()
+        sender = await flush_under_way(disk, clock)
         disk.fail_at(disk.operations + 1, errno.EIO)
         sender.executor.run_next()  # its callback is queued …
         sender.send(b"b")  # … when these arrive
@@ -204,11 +197,8 @@ def test_a_flush_that_succeeds_after_the_store_became_untrusted_acknowledges_not
     disk: FaultyDisk, clock: ManualClock
 ) -> None:
     async def scenario() -> None:
-        store = open_store(disk, clock)
-        sender = Sender(store, clock)
-        sender.send(b"a")
-        await sender.settle()
-        store.health.untrust("queue files could not be synced")
+        sender = await flush_under_way(disk, clock)
+        sender.store.health.untrust("queue files could not be synced")
         sender.executor.run_next()
         await sender.settle()
         assert sender.answers and not any(answer.startswith(b"ok") for answer in sender.answers)

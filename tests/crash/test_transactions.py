@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,13 +19,10 @@ from pyromq.wire.properties import decode_properties
 from tests.unit.broker.builders import Wire
 from tests.unit.broker.transaction_rig import COMMIT, ROLLBACK, Rig
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 SPAN = 8
 STEPS = 10
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -124,9 +123,3 @@ async def scripted(
             names.routes[topic] = TopicRoute(broker_datas=tuple(datas), queue_datas=tuple(queues))
         server = await stack.enter_async_context(listen(names))
         yield ScriptedCluster(names, str(server.addresses[0]), list(brokers))
-
-
-async def eventually(holds: Callable[[], bool], *, within_s: float = 5.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110 - any condition, without an event
-            await asyncio.sleep(0.005)

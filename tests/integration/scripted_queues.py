@@ -33,7 +33,8 @@ Asked = tuple[Connection, Received[Any]]
 class ScriptedQueues(Handler):
     """``codes`` says what to answer a request code with, None for no answer; anything not in it succeeds."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: str) -> None:
+        self.group = group
         self.codes: dict[int, int | None] = {}
         self.asked: dict[int, list[Asked]] = defaultdict(list)
         self.committed: dict[QueueId, int] = defaultdict(int)
@@ -190,7 +191,7 @@ def _where(next_offset: int, end: int) -> PullResponseHeader:
 @asynccontextmanager
 async def scripted_queues(group: str, *, queues: int = 1) -> AsyncIterator[ScriptedQueues]:
     """Topic ``T`` and the retry topic of a group."""
-    clock, broker, names = SystemClock(), ScriptedQueues(), ScriptedNameServer()
+    clock, broker, names = SystemClock(), ScriptedQueues(group), ScriptedNameServer()
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(Server(broker, [LOOPBACK], clock=clock))
         data = BrokerData(cluster="C", broker_name=NAME, broker_addrs={0: str(server.addresses[0])})

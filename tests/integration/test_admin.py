@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
-
 import pytest
-import uvloop
 
 from pyromq import aio
 from pyromq.client.errors import GroupNotFoundError, GroupOfflineError, NotFoundError
@@ -19,19 +14,11 @@ from pyromq.model.topic import GroupConfig, Perm
 from pyromq.testing.loopback import LoopbackBroker
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.heartbeat import ConsumerData, Subscription
-from tests.integration.scripted_broker import ScriptedBroker, eventually, scripted
+from tests.integration.both_loops import Run
+from tests.integration.scripted_broker import ScriptedBroker, scripted
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
-
-LIMIT_S = 30
-LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-@pytest.fixture(params=LOOPS)
-def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
-        yield lambda main: runner.run(asyncio.wait_for(main, LIMIT_S))
 
 
 class Member(ConsumerRole):
@@ -150,10 +137,10 @@ def test_a_consumer_that_joins_is_a_member_until_it_leaves(run: Run) -> None:
                 connections = await admin.group_connections("billing")
                 assert {each.client_id for each in connections.connection_set} == {one.id, two.id}
                 assert "orders" in connections.subscription_table
-                await eventually(lambda: first.changes >= 1)
+                await until(lambda: first.changes >= 1)
                 seen = first.changes
                 await two.leave(second)
-                await eventually(lambda: first.changes > seen)
+                await until(lambda: first.changes > seen)
                 with pytest.raises(ConfigError, match="already"):
                     one.join(Member("billing"))
 
@@ -183,8 +170,8 @@ def test_heartbeats_and_routes_go_on_by_themselves(run: Run) -> None:
             settings = aio.ClientSettings(nameservers=cluster.nameserver, heartbeat_ms=30, route_poll_ms=30)
             async with aio.Producer(client_settings=settings) as producer:
                 await producer.send(Message("T", b"x"))
-                await eventually(lambda: broker.codes.count(Code.HEART_BEAT) >= 4)
-                await eventually(lambda: cluster.names.asked.count("T") >= 4)
+                await until(lambda: broker.codes.count(Code.HEART_BEAT) >= 4)
+                await until(lambda: cluster.names.asked.count("T") >= 4)
 
     run(main())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ from pyromq.wire.properties import decode_properties
 from pyromq.wire.received import Received
 from pyromq.wire.record import Record, split_records
 from pyromq.wire.route import decode_route
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 TIMEOUT_MS = 5_000
@@ -118,12 +119,6 @@ def pull_header(
         subscription=tags,
         sub_version=0,
     )
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let others work until the condition holds; the test's own time limit bounds it."""
-    while not condition():  # noqa: ASYNC110 - what is waited for has no event
-        await asyncio.sleep(0)
 
 
 async def send(client: Client, body: bytes, **changes: Any) -> SendResponseHeader:

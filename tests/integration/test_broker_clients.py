@@ -43,7 +43,8 @@ from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.received import Received
 from pyromq.wire.record import split_records
-from tests.integration.test_broker import Client, heartbeat, pull, pull_header, running, send, send_header, until
+from tests.integration.test_broker import Client, heartbeat, pull, pull_header, running, send, send_header
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from pyromq.aio import ClientSettings, PushConsumer, PushConsumerSettings, QueueId, ReceivedMessage
+from pyromq.aio import PushConsumer, QueueId, ReceivedMessage
 from pyromq.client.buffer_state import Stage
-from pyromq.client.client import Client
 from pyromq.client.flow_control import FlowLimits, Hold
 from pyromq.client.queue_lock import TRUSTED_MS
 from pyromq.client.running_info import HeadOfLine, flow_counts, heads_of_line
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.headers.shared import ConsumerRunningInfoHeader
-from pyromq.wire.heartbeat import ConsumeFromWhere
+from tests.integration.quick_consumer import QUEUE, quick_consumer
 from tests.integration.scripted_queues import NAME, ScriptedQueues, scripted_queues
 from tests.integration.waiting import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 GROUP = "watched"
-QUEUE = QueueId("T", NAME, 0)
-FAST = PushConsumerSettings(
-    group=GROUP,
-    from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-    persist_ms=20,
-    error_wait_ms=50,
-    retry_wait_ms=20,
-    rest_ms=10,
-)
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
-
-
-def consumer(broker: ScriptedQueues, listener: Any, **changes: Any) -> PushConsumer:
-    made = PushConsumer(broker.nameserver, listener=listener, settings=replace(FAST, **changes))
-    made.subscribe("T")
-    return made
 
 
 async def ask(broker: ScriptedQueues, member: PushConsumer) -> bytes:
@@ -85,7 +61,7 @@ async def test_the_message_that_holds_up_a_queue_is_shown_with_the_stack_of_its_
         broker.put(b"behind")
         broker.put(b"elsewhere", queue=1)
         listener = wait_for_the_bank if kind == "function" else handle
-        async with consumer(broker, listener, orderly=orderly) as member:
+        async with quick_consumer(broker, listener, orderly=orderly) as member:
             await until(lambda: broker.committed[QUEUE] == 1 and broker.committed[QueueId("T", NAME, 1)] == 1)
             (head,) = heads_of_line(await ask(broker, member))
             release.set()
@@ -108,7 +84,7 @@ async def test_a_message_on_its_way_back_is_shown_as_such() -> None:
     async with scripted_queues(GROUP) as broker:
         broker.codes[Code.CONSUMER_SEND_MSG_BACK] = None
         broker.put(b"0")
-        async with consumer(broker, fail, close_timeout_ms=1) as member:
+        async with quick_consumer(broker, fail, close_timeout_ms=1) as member:
             await until(lambda: broker.asked[Code.CONSUMER_SEND_MSG_BACK])
             (head,) = heads_of_line(await ask(broker, member))
             assert (head.offset, head.stage, head.since_ms, head.stack) == (0, Stage.LEAVING, 0, None)
@@ -124,7 +100,7 @@ async def test_only_the_longest_running_listeners_show_their_stacks() -> None:
     async with scripted_queues(GROUP, queues=40) as broker:
         for queue in range(40):
             broker.put(b"%d" % queue, queue=queue)
-        async with consumer(broker, handle) as member:
+        async with quick_consumer(broker, handle) as member:
             await until(lambda: sum(head.since_ms > 0 for head in member.heads) == 40)
             heads = heads_of_line(await ask(broker, member))
             release.set()
@@ -152,7 +128,7 @@ async def test_a_consumer_that_holds_enough_pulls_no_more_until_there_is_room(
     async with scripted_queues(GROUP) as broker:
         for number in range(300):
             broker.put(body, unique_id=f"ID-{number}")
-        async with consumer(broker, handle, limits=limits, concurrency_max=4) as member:
+        async with quick_consumer(broker, handle, limits=limits, concurrency_max=4) as member:
             await until(lambda: member.flow_counts[hold] >= 2)
             assert member.counts.pulled <= 50 + 32
             assert flow_counts(await ask(broker, member))[hold] >= 2
@@ -171,7 +147,7 @@ async def test_messages_that_are_stuck_far_apart_hold_pulls_back_until_the_first
     async with scripted_queues(GROUP) as broker:
         for number in range(300):
             broker.put(b"%d" % number)
-        async with consumer(broker, handle, limits=FlowLimits(span_max=64)) as member:
+        async with quick_consumer(broker, handle, limits=FlowLimits(span_max=64)) as member:
             await until(lambda: member.counts.ok == 94 and member.flow_counts[Hold.SPAN] >= 2)
             assert member.counts.pulled == 96 and member.heads[0].offset == 0
             assert flow_counts(await ask(broker, member))[Hold.SPAN] >= 2
@@ -188,21 +164,16 @@ async def test_an_orderly_consumer_pulls_nothing_while_its_lock_is_in_doubt() ->
         seen.append(message.offset)
 
     async with scripted_queues(GROUP) as broker:
-        client = Client(ClientSettings(nameservers=broker.nameserver), clock=clock)
-        settings = replace(FAST, orderly=True, lock_ms=100)
-        async with client:
-            member = PushConsumer(client=client, listener=handle, settings=settings)
-            member.subscribe("T")
-            async with member:
-                await until(lambda: QUEUE in member.assignment)
-                broker.codes[Code.LOCK_BATCH_MQ] = 1
-                await until(lambda: broker.asked[Code.LOCK_BATCH_MQ])
-                clock.advance_ms(TRUSTED_MS + 1)
-                broker.put(b"0")
-                await until(lambda: member.flow_counts[Hold.NOT_LOCKED] == 1)
-                assert seen == [] and flow_counts(await ask(broker, member))[Hold.NOT_LOCKED] == 1
-                broker.codes[Code.LOCK_BATCH_MQ] = 0
-                await until(lambda: seen == [0])
+        async with quick_consumer(broker, handle, clock=clock, orderly=True) as member:
+            await until(lambda: QUEUE in member.assignment)
+            broker.codes[Code.LOCK_BATCH_MQ] = 1
+            await until(lambda: broker.asked[Code.LOCK_BATCH_MQ])
+            clock.advance_ms(TRUSTED_MS + 1)
+            broker.put(b"0")
+            await until(lambda: member.flow_counts[Hold.NOT_LOCKED] == 1)
+            assert seen == [] and flow_counts(await ask(broker, member))[Hold.NOT_LOCKED] == 1
+            broker.codes[Code.LOCK_BATCH_MQ] = 0
+            await until(lambda: seen == [0])
 
 
 def test_what_another_client_tells_has_no_heads_and_no_counts() -> None:

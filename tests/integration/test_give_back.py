@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import zlib
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,44 +15,33 @@ from pyromq.aio import (
     ConsumeStatus,
     MessageModel,
     PushConsumer,
-    PushConsumerSettings,
-    QueueId,
     ReceivedMessage,
 )
 from pyromq.errors import ConfigError
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.flags import SysFlag
-from pyromq.wire.heartbeat import ConsumeFromWhere
 from pyromq.wire.properties import decode_properties
-from tests.integration.scripted_queues import NAME, ScriptedQueues, scripted_queues
+from tests.integration.quick_consumer import QUEUE, quick_consumer, quick_settings
+from tests.integration.scripted_queues import scripted_queues
 from tests.integration.waiting import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 GROUP = "billing"
-QUEUE = QueueId("T", NAME, 0)
-FAST = PushConsumerSettings(
-    group=GROUP,
-    from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-    persist_ms=20,
-    error_wait_ms=100,
-    retry_wait_ms=20,
-)
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
-
-
-def consumer(broker: ScriptedQueues, listener: Any, **changes: Any) -> PushConsumer:
-    made = PushConsumer(broker.nameserver, listener=listener, settings=replace(FAST, **changes))
-    made.subscribe("T")
-    return made
 
 
 async def fail(message: ReceivedMessage) -> None:
     raise ValueError("no")
+
+
+class Held:
+    """A listener that is not done before it is released."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+
+    async def __call__(self, message: ReceivedMessage) -> None:
+        await self.release.wait()
 
 
 def progress(member: PushConsumer) -> int:
@@ -65,7 +52,7 @@ async def test_the_broker_that_has_the_message_gets_it_back_and_only_then_progre
     async with scripted_queues(GROUP) as broker:
         broker.codes[Code.CONSUMER_SEND_MSG_BACK] = None
         position = broker.put(b"0")
-        async with consumer(broker, fail, attempts_max=5) as member:
+        async with quick_consumer(broker, fail, attempts_max=5) as member:
             await until(lambda: broker.asked[Code.CONSUMER_SEND_MSG_BACK])
             (header,) = broker.headers(Code.CONSUMER_SEND_MSG_BACK)
             assert (header.position, header.group, header.delay_level) == (position, GROUP, 0)
@@ -85,7 +72,7 @@ async def test_when_it_is_refused_a_copy_goes_to_the_retry_topic() -> None:
         flags = int(SysFlag.COMPRESSED | SysFlag.ZLIB)
         properties = {"KEYS": "k1 k2", "mine": "yes"}
         position = broker.put(packed, attempt=2, unique_id="ID", properties=properties, sys_flag=flags)
-        async with consumer(broker, fail) as member:
+        async with quick_consumer(broker, fail) as member:
             await until(lambda: progress(member) == 1)
         ((_, sent),) = broker.asked[Code.SEND_MESSAGE_V2]
         header = sent.header
@@ -113,7 +100,7 @@ async def test_what_no_broker_takes_stays_and_is_tried_here_again_with_one_attem
         broker.codes |= {Code.CONSUMER_SEND_MSG_BACK: 1, Code.SEND_MESSAGE_V2: 14}
         for number in range(4):
             broker.put(b"%d" % number, attempt=1 if number == 1 else 0)
-        async with consumer(broker, handle) as member:
+        async with quick_consumer(broker, handle) as member:
             await until(lambda: len(tries) == 4)
             assert progress(member) == 1, "progress waits for the smallest unfinished message"
             await until(lambda: progress(member) == 4)
@@ -130,10 +117,10 @@ async def test_after_a_restart_what_no_broker_took_comes_again() -> None:
     async with scripted_queues(GROUP) as broker:
         broker.codes |= {Code.CONSUMER_SEND_MSG_BACK: 1, Code.SEND_MESSAGE_V2: 14}
         broker.put(b"0")
-        async with consumer(broker, fail, retry_wait_ms=60_000):
+        async with quick_consumer(broker, fail, retry_wait_ms=60_000):
             await until(lambda: broker.asked[Code.SEND_MESSAGE_V2])
         assert broker.committed[QUEUE] == 0
-        async with consumer(broker, remember) as member:
+        async with quick_consumer(broker, remember) as member:
             await until(lambda: progress(member) == 1)
         assert seen == [b"0"]
 
@@ -146,7 +133,7 @@ async def test_ladder_listener_and_dead_letters_choose_the_level() -> None:
     async with scripted_queues(GROUP) as broker:
         for number, attempt in enumerate((0, 3, 0, 0)):
             broker.put(b"%d" % number, attempt=attempt)
-        async with consumer(broker, handle, retry_levels={1: 1, 4: 7}) as member:
+        async with quick_consumer(broker, handle, retry_levels={1: 1, 4: 7}) as member:
             await until(lambda: progress(member) == 4)
         levels = {header.origin_msg_id: header.delay_level for header in broker.headers(Code.CONSUMER_SEND_MSG_BACK)}
         assert levels == {"ID-0": 1, "ID-1": 7, "ID-2": 9, "ID-3": -1}
@@ -160,7 +147,7 @@ async def test_a_copy_keeps_the_chosen_level_and_a_dead_one_has_more_attempts_th
         broker.codes[Code.CONSUMER_SEND_MSG_BACK] = 1
         broker.put(b"0")
         broker.put(b"1", attempt=2)
-        async with consumer(broker, handle) as member:
+        async with quick_consumer(broker, handle) as member:
             await until(lambda: progress(member) == 2)
         found = {request.body: request.header for _, request in broker.asked[Code.SEND_MESSAGE_V2]}
         assert decode_properties(found[b"0"].properties.encode())["DELAY"] == "9"
@@ -177,7 +164,7 @@ async def test_a_batch_is_given_back_behind_its_last_success() -> None:
     async with scripted_queues(GROUP) as broker:
         for number in range(8):
             broker.put(b"%d" % number)
-        settings = replace(FAST, batch_max=8)
+        settings = quick_settings(broker, batch_max=8)
         member = PushConsumer(broker.nameserver, batch_listener=handle, settings=settings)
         member.subscribe("T")
         async with member:
@@ -193,7 +180,7 @@ async def test_many_failures_travel_at_once_but_not_all_of_them() -> None:
         for number in range(300):
             broker.put(b"%d" % number)
         asked = broker.asked[Code.CONSUMER_SEND_MSG_BACK]
-        async with consumer(broker, fail) as member:
+        async with quick_consumer(broker, fail) as member:
             await until(lambda: member.counts.failed == 300)
             await until(lambda: len(asked) == 64)
             broker.codes[Code.CONSUMER_SEND_MSG_BACK] = 0
@@ -207,7 +194,7 @@ async def test_closing_waits_for_what_is_on_its_way_back() -> None:
     async with scripted_queues(GROUP) as broker:
         broker.codes[Code.CONSUMER_SEND_MSG_BACK] = None
         broker.put(b"0")
-        member = consumer(broker, fail)
+        member = quick_consumer(broker, fail)
         await member.open()
         await until(lambda: broker.asked[Code.CONSUMER_SEND_MSG_BACK])
         closing = asyncio.ensure_future(member.close())
@@ -222,7 +209,7 @@ async def test_broadcasting_gives_nothing_back_and_goes_on(tmp_path: Any) -> Non
     async with scripted_queues(GROUP) as broker:
         for number in range(3):
             broker.put(b"%d" % number)
-        async with consumer(broker, fail, model=MessageModel.BROADCASTING, offsets_folder=tmp_path) as member:
+        async with quick_consumer(broker, fail, model=MessageModel.BROADCASTING, offsets_folder=tmp_path) as member:
             await until(lambda: progress(member) == 3)
             assert {queue.topic for queue in member.assignment} == {"T"}, "no retry topic"
         assert not broker.asked[Code.CONSUMER_SEND_MSG_BACK] and not broker.asked[Code.SEND_MESSAGE_V2]
@@ -240,7 +227,7 @@ async def test_a_message_that_comes_again_shows_where_it_came_from() -> None:
     async with scripted_queues(GROUP) as broker:
         origin = {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "7F00000100002A9F00000000000007D0"}
         broker.put(b"0", topic="%RETRY%billing", attempt=3, properties=origin)
-        async with consumer(broker, remember):
+        async with quick_consumer(broker, remember):
             await until(lambda: seen)
         (message,) = seen
         assert (message.topic, message.stored_topic, message.is_retry) == ("T", "%RETRY%billing", True)
@@ -270,7 +257,7 @@ async def test_a_silent_listener_has_failed_and_its_late_word_counts_for_nothing
         broker.put(b"0")
         broker.put(b"1")
         listener = handle if kind == "function" else handle_async
-        async with consumer(broker, listener) as member:
+        async with quick_consumer(broker, listener) as member:
             await until(lambda: member.counts.ok == 1 and member.heads[0].since_ms)
             member.consume_timeout_ms = 50
             await until(lambda: broker.committed[QUEUE] == 2, "its offset is released")
@@ -285,52 +272,40 @@ async def test_a_silent_listener_has_failed_and_its_late_word_counts_for_nothing
 
 
 async def test_the_timeout_may_be_changed_while_a_listener_runs() -> None:
-    release = asyncio.Event()
-
-    async def handle(message: ReceivedMessage) -> None:
-        await release.wait()
-
+    held = Held()
     async with scripted_queues(GROUP) as broker:
         broker.put(b"0")
-        async with consumer(broker, handle) as member:
+        async with quick_consumer(broker, held) as member:
             assert member.consume_timeout_ms == 15 * 60_000
             await until(lambda: member.heads)
             member.consume_timeout_ms = 50
             await until(lambda: broker.asked[Code.CONSUMER_SEND_MSG_BACK])
             with pytest.raises(ConfigError):
                 member.consume_timeout_ms = 0
-            release.set()
+            held.release.set()
 
 
 async def test_a_silent_listener_in_broadcasting_is_passed(tmp_path: Any) -> None:
-    release = asyncio.Event()
-
-    async def handle(message: ReceivedMessage) -> None:
-        await release.wait()
-
+    held = Held()
     async with scripted_queues(GROUP) as broker:
         broker.put(b"0")
         changes = {"model": MessageModel.BROADCASTING, "offsets_folder": tmp_path, "consume_timeout_ms": 50}
-        async with consumer(broker, handle, **changes) as member:
+        async with quick_consumer(broker, held, **changes) as member:
             await until(lambda: progress(member) == 1)
             assert member.counts.timed_out == 1
-            release.set()
+            held.release.set()
         assert not broker.asked[Code.CONSUMER_SEND_MSG_BACK]
 
 
 async def test_an_orderly_listener_may_take_as_long_as_it_likes() -> None:
-    release = asyncio.Event()
-
-    async def handle(message: ReceivedMessage) -> None:
-        await release.wait()
-
+    held = Held()
     async with scripted_queues(GROUP) as broker:
         broker.put(b"0")
-        async with consumer(broker, handle, orderly=True, consume_timeout_ms=1) as member:
+        async with quick_consumer(broker, held, orderly=True, consume_timeout_ms=1) as member:
             await until(lambda: member.heads and member.heads[0].since_ms)
             before = len(broker.commits[QUEUE])
             await until(lambda: len(broker.commits[QUEUE]) > before + 3)
             assert progress(member) == 0 and member.counts.timed_out == 0
-            release.set()
+            held.release.set()
             await until(lambda: progress(member) == 1)
         assert not broker.asked[Code.CONSUMER_SEND_MSG_BACK]

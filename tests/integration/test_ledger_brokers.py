@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
@@ -19,16 +18,11 @@ from tests.integration.ledger_rig import TOPIC, Clerk, expected_dead, patient, r
 from tests.integration.up_process import UpProcess
 from tests.integration.waiting import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 Property = Callable[[str, object], None]
 LANES, KILLS = 8, 3
 QUICK_CHECKS = ("broker.transaction_timeout_ms=300", "broker.transaction_check_interval_ms=100")
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
 
 
 async def keep_sending(send: Callable[[int], Awaitable[None]]) -> None:

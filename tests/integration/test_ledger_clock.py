@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.integration.ledger import Account, Ledger, report
 from tests.integration.ledger_rig import GROUP, TOPIC, Clerk, expected_dead, fill
 from tests.integration.waiting import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 Property = Callable[[str, object], None]
 HOUR_MS = 3_600_000
@@ -28,11 +27,6 @@ LONGEST_MS, STEP_MS = 3 * HOUR_MS, 2 * HOUR_MS
 FAIL_PERCENT = 30
 SETTINGS = BrokerSettings(store=SMALL_FILES, idle_ms=0, register_interval_ms=100)
 DELAYS = [{"delay_level": level} for level in (9, 14, 18)] + [{"delay_ms": hours * HOUR_MS} for hours in (1, 2, 3)]
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
 
 
 class WallOf:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import Callable
@@ -17,15 +16,10 @@ from tests.integration.ledger import Account, report
 from tests.integration.ledger_rig import FAIL_PERCENT, GROUP, TOPIC, Clerk, expected_dead, fill, running, settled
 from tests.integration.ledger_worker import ATTEMPTS_MAX, Plan, WorkerProcess
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 Property = Callable[[str, object], None]
 MESSAGES = int(os.environ.get("PYROMQ_LEDGER_MESSAGES", "5000"))
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
 
 
 @pytest.mark.parametrize(("point", "count"), [("work", 100), ("ack", 300), ("fail", 10)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +13,9 @@ from pyromq.testing import LoopbackBroker
 from tests.integration.ledger import Ledger, report
 from tests.integration.ledger_rig import GROUP, TOPIC, Clerk, fill
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 OFFSETS = Path("config") / "consumerOffset.json"
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
 
 
 async def test_a_group_that_was_ahead_of_a_cut_log_gets_what_is_sent_next(

@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 import socket
 import ssl
 import struct
-import subprocess
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-import uvloop
 
 from pyromq.clock import SystemClock
 from pyromq.errors import ConfigError, ConnectFailedError, ConnectionLostError, RequestTimeoutError
@@ -30,6 +26,8 @@ from pyromq.wire.command import encode_request, encode_response, encode_response
 from pyromq.wire.frame import FrameDecoder
 from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.received import Received, decode_received
+from tests.integration.both_loops import Run
+from tests.integration.certificates import Certificate, make_certificate
 
 pytestmark = pytest.mark.integration
 
@@ -39,20 +37,6 @@ CODE = int(RequestCode.GET_BROKER_CLUSTER_INFO)  # has no ext fields
 SILENT = int(RequestCode.GET_BROKER_RUNTIME_INFO)  # our test server never answers it
 LARGE = int(RequestCode.GET_BROKER_CONFIG)  # … and answers this one with 1 MiB
 FAST_BACKOFF = Backoff(first_ms=2, ceiling_ms=10)
-
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a coroutine on one kind of loop, 15 seconds at most."""
-    new_loop = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
-
-    def on_that_loop(coroutine: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(asyncio.wait_for(coroutine, 15))
-
-    return on_that_loop
 
 
 class Answering(Handler):
@@ -541,30 +525,20 @@ def test_a_malformed_proxy_header_closes_the_connection(run: Run, caplog: pytest
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl command to make a certificate with, and the standard library cannot make one")
-    folder = tmp_path_factory.mktemp("tls")
-    key, cert = folder / "key.pem", folder / "cert.pem"
-    command = f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
-    subprocess.run(
-        [*command.split(), "-addext", names, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=30
-    )
-    return key, cert
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("tls"), "server")
 
 
 @pytest.fixture
-def server_tls(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+def server_tls(certificate: Certificate) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate[1], certificate[0])
+    context.load_cert_chain(*certificate)
     return context
 
 
 @pytest.fixture
-def client_tls(certificate: tuple[Path, Path]) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=certificate[1])
+def client_tls(certificate: Certificate) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=certificate.file)
 
 
 async def speaks(address: Address, tls_context: ssl.SSLContext | None) -> bool:

@@ -3,61 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pyromq.aio import (
-    ClientSettings,
     OrderlyResult,
     OrderlyStatus,
     PushConsumer,
-    PushConsumerSettings,
     QueueId,
     ReceivedMessage,
 )
-from pyromq.client.client import Client
 from pyromq.client.flow_control import FlowLimits
 from pyromq.client.queue_lock import TRUSTED_MS
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode as Code
-from pyromq.wire.heartbeat import ConsumeFromWhere
 from pyromq.wire.properties import decode_properties
+from tests.integration.quick_consumer import QUEUE, quick_consumer
 from tests.integration.scripted_queues import NAME, ScriptedQueues, scripted_queues
 from tests.integration.waiting import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 GROUP = "ordered"
-QUEUE, OTHER = QueueId("T", NAME, 0), QueueId("T", NAME, 1)
-FAST = PushConsumerSettings(
-    group=GROUP,
-    orderly=True,
-    from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-    persist_ms=20,
-    error_wait_ms=50,
-    rest_ms=10,
-    lock_ms=50,
-    rebalance_ms=200,
-)
+OTHER = QueueId("T", NAME, 1)
 
 
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
-
-
-def consumer(
-    broker: ScriptedQueues, listener: Any, *, clock: ManualClock | None = None, name: str = "", **changes: Any
-) -> PushConsumer:
-    client = Client(ClientSettings(nameservers=broker.nameserver, instance_name=name), clock=clock)
-    made = PushConsumer(client=client, listener=listener, settings=replace(FAST, **changes))
-    made._owns_client = True
-    made.subscribe("T")
-    return made
+def consumer(broker: ScriptedQueues, listener: Any, **changes: Any) -> PushConsumer:
+    return quick_consumer(broker, listener, orderly=True, rebalance_ms=200, **changes)
 
 
 # --- failures -------------------------------------------------------------------------------------------------------

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import ssl
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 from msgspec import structs
 
 import pyromq
@@ -44,20 +40,14 @@ from pyromq.net import TooManyRequestsError
 from pyromq.testing.loopback import SMALL_FILES, LoopbackBroker
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.signature import verify
-from tests.integration.scripted_broker import ScriptedBroker, eventually, scripted
+from tests.integration.both_loops import Run
+from tests.integration.certificates import make_certificate
+from tests.integration.scripted_broker import ScriptedBroker, scripted
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
-LIMIT_S = 30
-LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 QUICK = aio.ProducerSettings(timeout_ms=1_000)
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-@pytest.fixture(params=LOOPS)
-def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
-        yield lambda main: runner.run(asyncio.wait_for(main, LIMIT_S))
 
 
 # --- against a real broker ---
@@ -197,13 +187,13 @@ def test_sends_resume_when_a_broker_comes_back_on_the_same_port(run: Run, tmp_pa
 
             async with aio.Producer(nameserver, group="g") as producer:
                 senders = [asyncio.ensure_future(load(producer)) for _ in range(16)]
-                await eventually(lambda: len(stored) > 200)
+                await until(lambda: len(stored) > 200)
                 await broker.stop()
                 await asyncio.sleep(0.3)
                 before = len(stored)
                 broker = Broker(again, tmp_path)
                 await broker.start()
-                await eventually(lambda: len(stored) > before + 200, within_s=10)
+                await until(lambda: len(stored) > before + 200, timeout_s=10)
                 stop.set()
                 await asyncio.gather(*senders)
             assert len({(receipt.queue, receipt.offset) for receipt in stored}) == len(stored)
@@ -276,12 +266,12 @@ def test_a_killed_broker_costs_no_receipt_and_sends_go_on_after_it_is_back(run: 
             producer = await stack.enter_async_context(aio.Producer(nameserver))
             admin = await stack.enter_async_context(aio.Admin(nameserver))
             senders = [asyncio.ensure_future(load(producer, name)) for name in range(16)]
-            await eventually(lambda: len(receipts) > 300)
+            await until(lambda: len(receipts) > 300)
             process.kill()
             await process.wait()
             before = len(receipts)
             process, _ = await start_broker(nameserver, port, tmp_path)
-            await eventually(lambda: len(receipts) > before + 300, within_s=15)
+            await until(lambda: len(receipts) > before + 300, timeout_s=15)
             stop.set()
             await asyncio.gather(*senders)
             for receipt in receipts:
@@ -537,7 +527,7 @@ def test_a_request_gets_the_reply_of_whoever_consumed_it(run: Run) -> None:
             async with aio.Producer(cluster.nameserver) as asker, aio.Producer(cluster.nameserver) as answerer:
 
                 async def answer() -> None:
-                    await eventually(lambda: bool(broker.sends))
+                    await until(lambda: bool(broker.sends))
                     await answerer.reply(as_received(broker.sends[0], cluster="C"), b"pong")
 
                 answering = asyncio.ensure_future(answer())
@@ -568,23 +558,17 @@ def test_a_real_broker_brings_the_reply_to_whoever_asked(run: Run) -> None:
 
 
 def test_everything_may_travel_under_tls(run: Run, tmp_path: Path) -> None:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl command to make a certificate with, and the standard library cannot make one")
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    command = f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=mq"
-    names = ("-addext", "subjectAltName=DNS:mq.example")
-    subprocess.run([*command.split(), *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    ours = make_certificate(tmp_path, "mq", "mq.example")
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(cert, key)
+    server.load_cert_chain(*ours)
 
     async def main() -> None:
         async with scripted(ScriptedBroker("a"), tls_context=server) as cluster:
-            for tls in (aio.TlsSettings(ca_file=cert, hostname="mq.example"), aio.TlsSettings(verify=False)):
+            for tls in (aio.TlsSettings(ca_file=ours.file, hostname="mq.example"), aio.TlsSettings(verify=False)):
                 settings = aio.ClientSettings(nameservers=cluster.nameserver, tls=tls)
                 async with aio.Producer(client_settings=settings) as producer:
                     await producer.send(Message("T", b"x"))
-            for wrong in (aio.TlsSettings(ca_file=cert), aio.TlsSettings(), None):
+            for wrong in (aio.TlsSettings(ca_file=ours.file), aio.TlsSettings(), None):
                 settings = aio.ClientSettings(nameservers=cluster.nameserver, tls=wrong, request_timeout_ms=500)
                 async with aio.Producer(client_settings=settings) as producer:
                     with pytest.raises(aio.NameServersUnreachableError):
@@ -615,11 +599,11 @@ def test_hooks_see_every_send_and_may_forbid_one(run: Run) -> None:
                     await producer.send(Message("T", b"x", tags="secret"))
         assert seen == [(b"good", True, "NoneType"), (b"bad", False, "SendFailedError")]
 
-    logging.getLogger("pyromq.client.producer").disabled = True
+    logging.getLogger("pyromq.client.hooks").disabled = True
     try:
         run(main())
     finally:
-        logging.getLogger("pyromq.client.producer").disabled = False
+        logging.getLogger("pyromq.client.hooks").disabled = False
 
 
 def test_too_many_unfinished_sends_are_refused_at_once(run: Run) -> None:
@@ -661,7 +645,7 @@ def test_who_closes_a_client_ends_the_sends_of_all_who_share_it(run: Run) -> Non
             producer = aio.Producer(client=client, group="g")
             await producer.open()
             begun = [producer.send_nowait(Message("T", b"x"), timeout_ms=60_000)]
-            await eventually(lambda: cluster.sends == 1)
+            await until(lambda: cluster.sends == 1)
             begun.append(producer.send_nowait(Message("T", b"x"), timeout_ms=60_000))
             begun.append(producer.send_nowait(Message("T2", b"x"), timeout_ms=60_000))  # its task has not begun
             await client.close()

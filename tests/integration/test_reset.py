@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
-from pyromq.aio import PushConsumer, PushConsumerSettings, QueueId, ReceivedMessage
+from pyromq.aio import ReceivedMessage
 from pyromq.wire.codes import RequestCode as Code
-from pyromq.wire.heartbeat import ConsumeFromWhere
-from tests.integration.scripted_queues import NAME, ScriptedQueues, scripted_queues
+from tests.integration.quick_consumer import QUEUE, quick_consumer
+from tests.integration.scripted_queues import ScriptedQueues, scripted_queues
 from tests.integration.waiting import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 GROUP = "moved"
-QUEUE = QueueId("T", NAME, 0)
-FAST = PushConsumerSettings(
-    group=GROUP,
-    from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-    persist_ms=20,
-    error_wait_ms=50,
-    rest_ms=20,
-    lock_ms=100,
-)
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
 
 
 class Gate:
@@ -50,15 +34,20 @@ class Gate:
         self.ended.append(message.offset)
 
 
-def consumer(broker: ScriptedQueues, listener: Any, **changes: Any) -> PushConsumer:
-    made = PushConsumer(broker.nameserver, listener=listener, settings=replace(FAST, **changes))
-    made.subscribe("T")
-    return made
-
-
 def filled(broker: ScriptedQueues, count: int = 10) -> None:
     for number in range(count):
         broker.put(b"%d" % number)
+
+
+@asynccontextmanager
+async def at_work_on_3() -> AsyncIterator[tuple[ScriptedQueues, Gate]]:
+    """An orderly listener has consumed three of ten messages and holds the fourth."""
+    async with scripted_queues(GROUP) as broker:
+        filled(broker)
+        gate = Gate(3)
+        async with quick_consumer(broker, gate, orderly=True):
+            await until(lambda: gate.began == [0, 1, 2, 3])
+            yield broker, gate
 
 
 def push(broker: ScriptedQueues, offset: int) -> None:
@@ -78,7 +67,7 @@ async def test_a_group_goes_on_where_it_is_told_to(orderly: bool, reset: Callabl
     async with scripted_queues(GROUP) as broker:
         filled(broker)
         gate = Gate(-1)
-        async with consumer(broker, gate, orderly=orderly):
+        async with quick_consumer(broker, gate, orderly=orderly):
             await until(lambda: len(gate.ended) == 10 and broker.committed[QUEUE] == 10)
             reset(broker, 7)
             if reset is push:
@@ -94,7 +83,7 @@ async def test_a_concurrent_listener_from_before_undoes_nothing(target: int) -> 
     async with scripted_queues(GROUP) as broker:
         filled(broker)
         gate = Gate(0)
-        async with consumer(broker, gate) as member:
+        async with quick_consumer(broker, gate) as member:
             await until(lambda: len(gate.ended) == 9)
             mark = len(broker.commits[QUEUE])
             push(broker, target)
@@ -109,35 +98,27 @@ async def test_a_concurrent_listener_from_before_undoes_nothing(target: int) -> 
 
 
 async def test_an_orderly_listener_from_before_is_waited_for_and_undoes_nothing() -> None:
-    async with scripted_queues(GROUP) as broker:
-        filled(broker)
-        gate = Gate(3)
-        async with consumer(broker, gate, orderly=True):
-            await until(lambda: gate.began == [0, 1, 2, 3])
-            push(broker, 1)
-            await until(lambda: broker.commits[QUEUE][-1:] == [1], "the wish counts at once")
-            mark = len(broker.commits[QUEUE])
-            await until(lambda: len(broker.commits[QUEUE]) > mark + 3)
-            assert set(broker.commits[QUEUE][mark:]) == {1}, "nothing older or newer until it is gone"
-            assert gate.began == [0, 1, 2, 3], "the queue has one listener at a time"
-            gate.open.set()
-            await until(lambda: gate.ended[4:] == [1, 2, 3, 4, 5, 6, 7, 8, 9])
-            await until(lambda: broker.committed[QUEUE] == 10)
-            after = broker.commits[QUEUE][mark:]
-            assert after == sorted(after), "and it never went back again"
+    async with at_work_on_3() as (broker, gate):
+        push(broker, 1)
+        await until(lambda: broker.commits[QUEUE][-1:] == [1], "the wish counts at once")
+        mark = len(broker.commits[QUEUE])
+        await until(lambda: len(broker.commits[QUEUE]) > mark + 3)
+        assert set(broker.commits[QUEUE][mark:]) == {1}, "nothing older or newer until it is gone"
+        assert gate.began == [0, 1, 2, 3], "the queue has one listener at a time"
+        gate.open.set()
+        await until(lambda: gate.ended[4:] == [1, 2, 3, 4, 5, 6, 7, 8, 9])
+        await until(lambda: broker.committed[QUEUE] == 10)
+        after = broker.commits[QUEUE][mark:]
+        assert after == sorted(after), "and it never went back again"
 
 
 async def test_the_last_of_several_wishes_counts() -> None:
-    async with scripted_queues(GROUP) as broker:
-        filled(broker)
-        gate = Gate(3)
-        async with consumer(broker, gate, orderly=True):
-            await until(lambda: gate.began == [0, 1, 2, 3])
-            push(broker, 1)
-            push(broker, 8)
-            await until(lambda: broker.commits[QUEUE][-1:] == [8])
-            gate.open.set()
-            await until(lambda: gate.ended == [0, 1, 2, 3, 8, 9])
+    async with at_work_on_3() as (broker, gate):
+        push(broker, 1)
+        push(broker, 8)
+        await until(lambda: broker.commits[QUEUE][-1:] == [8])
+        gate.open.set()
+        await until(lambda: gate.ended == [0, 1, 2, 3, 8, 9])
 
 
 async def test_a_wish_that_comes_while_the_queue_is_being_taken_is_heard() -> None:
@@ -145,7 +126,7 @@ async def test_a_wish_that_comes_while_the_queue_is_being_taken_is_heard() -> No
         filled(broker)
         broker.codes[Code.QUERY_CONSUMER_OFFSET] = None
         gate = Gate(-1)
-        async with consumer(broker, gate):
+        async with quick_consumer(broker, gate):
             asked = broker.asked[Code.QUERY_CONSUMER_OFFSET]
             await until(lambda: len(asked) == 1)
             broker._stored_offset(*asked[0])
@@ -169,7 +150,7 @@ async def test_a_failure_from_before_is_not_given_back() -> None:
 
     async with scripted_queues(GROUP) as broker:
         filled(broker, 3)
-        async with consumer(broker, handle) as member:
+        async with quick_consumer(broker, handle) as member:
             await until(lambda: len(seen) == 3)
             push(broker, 3)
             await until(lambda: broker.commits[QUEUE][-1:] == [3])
@@ -193,7 +174,7 @@ async def test_an_orderly_failure_from_before_is_not_buried() -> None:
 
     async with scripted_queues(GROUP) as broker:
         filled(broker, 3)
-        async with consumer(broker, handle, orderly=True, attempts_max=0):
+        async with quick_consumer(broker, handle, orderly=True, attempts_max=0):
             await asyncio.wait_for(began.wait(), 10)
             push(broker, 2)
             await until(lambda: broker.commits[QUEUE][-1:] == [2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
@@ -31,17 +30,12 @@ from pyromq.wire.heartbeat import ConsumeFromWhere
 from tests.integration.quick_delays import QUICK_DELAYS
 from tests.integration.waiting import until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 Property = Callable[[str, object], None]
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 FAST = PushConsumerSettings(from_where=FIRST, rebalance_ms=500, persist_ms=100, retry_wait_ms=100, rest_ms=10)
 TOPIC = "orders"
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)
 
 
 @asynccontextmanager

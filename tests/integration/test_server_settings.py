@@ -119,7 +119,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    return make_certificate(tmp_path_factory.mktemp("tls"), "client", "DNS:elsewhere.example")
+    return make_certificate(tmp_path_factory.mktemp("tls"), "client", "elsewhere.example")
 
 
 def test_everything_of_up_under_tls_and_nothing_else(tmp_path: Path, ours: Certificate) -> None:

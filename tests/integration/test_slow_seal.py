@@ -11,7 +11,8 @@ from pyromq.broker.broker import Broker
 from pyromq.store.disk import RealDisk, RealFile
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
-from tests.integration.test_broker import Client, send, settings, until
+from tests.integration.test_broker import Client, send, settings
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

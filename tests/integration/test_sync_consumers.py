@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -23,6 +21,7 @@ from pyromq import (
 )
 from pyromq.errors import ConfigError
 from pyromq.testing import LoopbackBroker
+from tests.integration.waiting import until_on_thread
 
 pytestmark = pytest.mark.integration
 
@@ -30,13 +29,6 @@ TOPIC = "orders"
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 PUSH = PushConsumerSettings(from_where=FIRST, rebalance_ms=1_000)
 PULL = PullConsumerSettings(from_where=FIRST, rebalance_ms=1_000)
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.005)
 
 
 def send(broker: LoopbackBroker, start: int, count: int) -> list[bytes]:
@@ -59,12 +51,12 @@ def test_a_push_consumer_calls_a_function() -> None:
         consumer = PushConsumer(broker.nameserver, group="push", listener=handle, settings=PUSH)
         consumer.subscribe(TOPIC)
         with consumer:
-            until(lambda: len(seen) == 50)
+            until_on_thread(lambda: len(seen) == 50)
             assert QueueId(TOPIC, "broker-a", 0) in consumer.assignment and consumer.counts.ok == 50
             consumer.pause()
             consumer.resume()
             sent += send(broker, 50, 10)
-            until(lambda: len(seen) == 60)
+            until_on_thread(lambda: len(seen) == 60)
     assert sorted(seen) == sorted(sent)
     assert all(name.startswith("pyromq-push") for name in threads)
 

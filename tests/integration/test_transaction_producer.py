@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,7 +22,8 @@ from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.received import Received
 from pyromq.wire.signature import verify
-from tests.integration.scripted_broker import ScriptedBroker, ScriptedCluster, eventually, scripted
+from tests.integration.scripted_broker import ScriptedBroker, ScriptedCluster, scripted
+from tests.integration.waiting import until, until_on_thread
 from tests.unit.received import received
 
 pytestmark = pytest.mark.integration
@@ -96,7 +96,7 @@ async def test_a_half_message_is_marked_and_its_outcome_goes_where_the_answer_sa
             return COMMIT
 
         receipt = await producer.send(Message("T", b"x" * 8_000, keys="k"), execute, "argument", check_after_ms=1_500)
-        await eventually(lambda: bool(broker.ends))
+        await until(lambda: bool(broker.ends))
         sent, end = broker.sends[0].header, broker.ends[0]
         properties = decode_properties(sent.properties.encode())
         assert sent.sys_flag & 0xC == 4
@@ -127,7 +127,7 @@ async def test_what_execute_returns_or_raises_is_the_outcome(caplog: pytest.LogC
             outcomes.append((receipt.outcome, type(receipt.error)))
         expected = [(ROLLBACK, None), (UNKNOWN, None), (UNKNOWN, ValueError), (UNKNOWN, TypeError), (COMMIT, None)]
         assert outcomes == [(outcome, kind or type(None)) for outcome, kind in expected]
-        await eventually(lambda: len(broker.ends) == 5)
+        await until(lambda: len(broker.ends) == 5)
         assert broker.outcomes == [12, 0, 0, 0, 8]
     assert "execute failed, left to the check" in caplog.text
 
@@ -148,7 +148,7 @@ async def test_a_block_commits_rolls_back_or_leaves_it_open() -> None:
         with pytest.raises(asyncio.CancelledError):
             async with producer.transaction(Message("T", b"x")) as fourth:
                 raise asyncio.CancelledError
-        await eventually(lambda: len(broker.ends) == 4)
+        await until(lambda: len(broker.ends) == 4)
         assert broker.outcomes == [8, 12, 0, 0]
         assert first.receipt is not None and first.receipt.outcome is COMMIT
         assert fourth.receipt is None
@@ -162,7 +162,7 @@ async def test_a_half_message_that_is_not_safe_is_rolled_back_and_nothing_execut
     ):
         with pytest.raises(NotPreparedError, match="flush disk timeout"):
             await producer.send(Message("T", b"x"), lambda transaction: pytest.fail("executed"))
-        await eventually(lambda: len(broker.ends) == 1)
+        await until(lambda: len(broker.ends) == 1)
         assert broker.outcomes == [12]
 
 
@@ -234,7 +234,7 @@ async def test_a_producer_that_has_sent_nothing_is_known_and_answers() -> None:
     ):
         assert broker.greeted and not broker.sends
         broker.ask("TX-1", offset=21, position=0x4000)
-        await eventually(lambda: bool(broker.ends))
+        await until(lambda: bool(broker.ends))
         end = broker.ends[0]
         assert asked == [("TX-1", b"half", "T")]
         assert end.is_oneway and end.header.from_transaction_check
@@ -251,8 +251,8 @@ async def test_a_check_of_a_transaction_that_is_still_executing_moves_its_outcom
     ):
         async with producer.transaction(Message("T", b"x")) as transaction:
             broker.ask(transaction.id, offset=22, position=0x5000)
-            await eventually(lambda: transaction.half.offset == 22)
-        await eventually(lambda: bool(broker.ends))
+            await until(lambda: transaction.half.offset == 22)
+        await until(lambda: bool(broker.ends))
         header = broker.ends[0].header
         assert (header.tran_state_table_offset, header.commit_log_offset) == (22, 0x5000)
         assert header.from_transaction_check
@@ -267,7 +267,7 @@ async def test_a_plain_producer_of_the_same_group_and_client_does_not_swallow_ch
             aio.TransactionProducer(client=client, group="g", topics="T", check=lambda message: ROLLBACK),
         ):
             broker.ask("TX-1")
-            await eventually(lambda: broker.outcomes == [12])
+            await until(lambda: broker.outcomes == [12])
 
 
 async def test_a_producer_that_starts_before_its_topic_registers_when_the_topic_is_there() -> None:
@@ -278,9 +278,9 @@ async def test_a_producer_that_starts_before_its_topic_registers_when_the_topic_
         async with aio.TransactionProducer(group="g", topics="T", check=lambda message: COMMIT, client_settings=quick):
             assert not broker.greeted
             servers.names.routes["T"] = route
-            await eventually(lambda: bool(broker.greeted))
+            await until(lambda: bool(broker.greeted))
             broker.ask("TX-1")
-            await eventually(lambda: broker.outcomes == [8])
+            await until(lambda: broker.outcomes == [8])
 
 
 async def test_outcomes_and_answers_are_signed_with_the_credentials() -> None:
@@ -292,7 +292,7 @@ async def test_outcomes_and_answers_are_signed_with_the_credentials() -> None:
         ) as producer:
             await producer.send(Message("T", b"x"), lambda transaction: ROLLBACK)
             broker.ask("TX-1")
-            await eventually(lambda: broker.outcomes == [12, 8])
+            await until(lambda: broker.outcomes == [12, 8])
     assert all(verify(end.ext(), end.body, "secret") for end in broker.ends)
 
 
@@ -309,20 +309,12 @@ async def test_names_on_the_wire_have_the_namespace_and_those_of_the_application
         async with aio.TransactionProducer(group="g", topics="T", check=check, client_settings=spaced) as producer:
             await producer.send(Message("T", b"x"), lambda transaction: ROLLBACK)
             broker.ask("TX-1", group="prod%g", topic="prod%T")
-            await eventually(lambda: broker.outcomes == [12, 8])
+            await until(lambda: broker.outcomes == [12, 8])
     assert {(end.header.topic, end.header.producer_group) for end in broker.ends} == {("prod%T", "prod%g")}
     assert topics == ["T"]
 
 
 # --- without asyncio ---
-
-
-def wait_until(holds: Callable[[], bool], *, within_s: float = 15) -> None:
-    """On a thread; ``eventually`` is for the loop."""
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, f"did not happen within {within_s} s"
-        time.sleep(0.005)
 
 
 async def test_the_sync_face_executes_on_the_calling_thread_and_checks_on_another() -> None:
@@ -354,9 +346,9 @@ async def test_the_sync_face_executes_on_the_calling_thread_and_checks_on_anothe
                     raise error
             with pytest.raises(KeyboardInterrupt):
                 producer.send(Message("T", b"x"), interrupt)
-            wait_until(lambda: len(broker.ends) >= 6)
+            until_on_thread(lambda: len(broker.ends) >= 6)
             broker_loop.call_soon_threadsafe(broker.ask, "TX-1")
-            wait_until(lambda: len(broker.ends) >= 7)
+            until_on_thread(lambda: len(broker.ends) >= 7)
             assert executed_on == [me]
             with producer.transaction(Message("T", b"x")) as last:
                 producer.close()

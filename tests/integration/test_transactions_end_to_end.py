@@ -7,8 +7,9 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from pyromq.broker.settings import BrokerSettings
 from pyromq.outbox import Outbox, OutboxProducer
 from pyromq.testing.loopback import SMALL_FILES, LoopbackBroker
 from tests.integration.outbox_sender import GROUP, POINTS
+from tests.integration.waiting import until_on_thread
 
 pytestmark = pytest.mark.integration
 
@@ -30,18 +32,13 @@ FROM_FIRST = PullConsumerSettings(from_where=ConsumeFromWhere.CONSUME_FROM_FIRST
 PATIENCE_S = 40
 TOPIC = "orders"
 
+until = partial(until_on_thread, timeout_s=PATIENCE_S)
+
 
 @pytest.fixture
 def nameserver() -> Iterator[str]:
     with LoopbackBroker(replace(IMPATIENT)) as broker:
         yield broker.nameserver
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"did not happen within {PATIENCE_S} s: {what}"
-        time.sleep(0.02)
 
 
 class Reader:

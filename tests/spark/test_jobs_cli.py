@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 
 from pyromq.cli import pipeline
 from pyromq.cli.main import main
+from pyromq.cli.pipeline_options import SparkOptions
 from pyromq.pipeline.jobs import Selection
 from tests.spark.test_jobs_sending import bury
 from tests.spark.topics import Topics
@@ -22,10 +23,10 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(autouse=True)
 def shared_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def given(master: str, conf: list[str] | None) -> Iterator[Any]:
+    def given(options: SparkOptions, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
         yield spark
 
-    monkeypatch.setattr(pipeline, "_spark", given)
+    monkeypatch.setattr(pipeline, "started", given)
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
@@ -98,7 +99,7 @@ def test_run_checks_files_before_spark_is_needed(
         path = "out"
     """)
     assert answer(capsys, "run", str(path))["sinks"][0]["rows"] == 2
-    monkeypatch.delattr(pipeline, "_spark")
+    monkeypatch.delattr(pipeline, "started")
     assert main(["pipeline", "run", str(path), "--check"]) == 0
     path.write_text('name = "x"')
     assert main(["pipeline", "run", str(path)]) == 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from pyromq.cli.output import Column, Form, write_rows
+from pyromq.cli.output import Column, Form, form_for, write_fields, write_rows
 from pyromq.cli.times import show_time
 
 if TYPE_CHECKING:
+    from msgspec import Struct
+
     from pyromq.pipeline.jobs.report_numbers import Report
 
 
@@ -136,3 +139,23 @@ def write_report(out: TextIO, form: Form, report: Report) -> None:
             out.write(f"{title}\n")
             write_rows(out, form, columns, numbers[key])
             out.write("\n")
+
+
+def write_summary(out: TextIO, asked: Form | None, name: str, done: Any) -> None:
+    """What a job says at its end, by the columns of its name."""
+    import msgspec
+
+    write_fields(out, form_for(asked, out), FIELDS[name], msgspec.to_builtins(done))
+
+
+def rows_of(found: Iterable[Struct]) -> list[dict[str, Any]]:
+    import msgspec
+
+    return [msgspec.structs.asdict(each) for each in found]
+
+
+def shown(value: Any) -> Any:
+    """A value of Spark's for people and for JSON."""
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "replace")
+    return value if isinstance(value, int | float | bool | dict | list | None) else str(value)

@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
+from pyromq.model.sharing import share_evenly, share_in_circle
 
 Assign = Callable[[Iterable[QueueId], Iterable[str], str], list[QueueId]]
 """All queues of a topic, all members, the own id → the own queues, sorted."""
@@ -33,19 +34,14 @@ VIRTUAL_NODES: Final = 10
 
 def assign_evenly(queues: Iterable[QueueId], members: Iterable[str], me: str) -> list[QueueId]:
     """Consecutive blocks; with more members than queues the last members get none."""
-    shared, ids = _sorted_queues(queues), _sorted_members(members)
-    if me not in ids:
-        return []
-    size, larger = divmod(len(shared), len(ids))
-    index = ids.index(me)
-    start = index * size + min(index, larger)
-    return shared[start : start + size + (index < larger)]
+    ids = _sorted_members(members)
+    return share_evenly(_sorted_queues(queues), len(ids), ids.index(me)) if me in ids else []
 
 
 def assign_in_circle(queues: Iterable[QueueId], members: Iterable[str], me: str) -> list[QueueId]:
     """Every n-th queue."""
-    shared, ids = _sorted_queues(queues), _sorted_members(members)
-    return shared[ids.index(me) :: len(ids)] if me in ids else []
+    ids = _sorted_members(members)
+    return share_in_circle(_sorted_queues(queues), len(ids), ids.index(me)) if me in ids else []
 
 
 def assign_by_hash(

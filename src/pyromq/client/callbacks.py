@@ -71,7 +71,7 @@ class Callbacks(Handler):
             role = self._role(ConsumerRole, request.header.consumer_group)
             message = self._message(request, request.header.broker_name or "")
             body = await role.consume_directly(request.header, message)
-        except Exception as error:
+        except Exception as error:  # a role's mistake must not leave the broker without answer
             self._fail(connection, request, error)
         else:
             _reply(connection, request, _OK, body, None)

@@ -92,7 +92,7 @@ class Checks:
     async def _outcome(self, message: ReceivedMessage) -> TransactionOutcome:
         try:
             return outcome_of(await self._result(message))
-        except Exception:
+        except Exception:  # the check is the application's: the broker will ask again
             logger.exception("check failed, outcome stays unknown: transaction=%s", message.transaction_id)
             return TransactionOutcome.UNKNOWN
 
@@ -113,7 +113,7 @@ class Checks:
         """On a thread of the pool; some exceptions (StopIteration) could not travel through a future."""
         try:
             return self._check(message), None  # type: ignore[return-value]
-        except BaseException as error:
+        except BaseException as error:  # whatever the check raised, the worker lives
             return None, as_failure(error)
 
     async def close(self, timeout_ms: int) -> None:

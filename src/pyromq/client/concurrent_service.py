@@ -107,7 +107,7 @@ class ConcurrentService:
             if error is not None:
                 raise error
             verdict = checked(result, _KINDS)
-        except Exception as cause:
+        except Exception as cause:  # the listener's own, or its result is none: the messages have failed
             facts = (owned.queue, batch[0].offset, batch[0].message_id)
             logger.warning("listener failed: queue=%s offset=%d id=%s", *facts, exc_info=cause)
         settings = self._settings

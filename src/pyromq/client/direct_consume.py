@@ -16,7 +16,7 @@ async def consume_directly(listener: Listener, message: ReceivedMessage, *, orde
     began, remark = time.perf_counter(), None
     try:
         verdict = _word(await listener.invoke([message]))
-    except Exception as error:
+    except Exception as error:  # what the listener raises is the answer
         verdict, remark = "CR_THROW_EXCEPTION", f"{type(error).__name__}: {error}"
     answer = {
         "autoCommit": auto_commit,

@@ -130,7 +130,7 @@ class GroupMember(ConsumerRole, PullTarget):
             await self.client.open()
         try:
             await self._check.require(self._subscriptions.wanted.values())
-        except BaseException:
+        except BaseException:  # nobody will close what was never open; raised again
             if self._owns_client:
                 await self.client.close()
             raise

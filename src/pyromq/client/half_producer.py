@@ -43,7 +43,7 @@ class HalfProducer(Producer):
         self, message: Message, system: str, queue: QueueId | None, selector: QueueSelector | None, timeout_ms: int
     ) -> SendReceipt:
         self._require_open()
-        return await self._send_long_way(message, queue, selector, timeout_ms, system, sys_flag=SysFlag.PREPARED.value)
+        return await self._long_way.send(message, queue, selector, timeout_ms, system, sys_flag=SysFlag.PREPARED.value)
 
     async def register(self) -> None:
         """What cannot be reached now is tried again by the client, with its routes and heartbeats."""

@@ -86,7 +86,7 @@ class Listener:
         self.runs[ident] = batch
         try:
             return self.call(batch), None
-        except BaseException as error:
+        except BaseException as error:  # whatever the listener raised, the message has failed
             return None, as_failure(error)
         finally:
             del self.runs[ident]

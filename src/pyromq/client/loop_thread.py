@@ -134,7 +134,7 @@ class LoopThread:
 
         try:
             self.soon(start)
-        except BaseException:
+        except BaseException:  # it will never be awaited; raised again
             work.close()
             raise
         return self.wait_for(waiter, lambda: [task.cancel() for task in tasks])

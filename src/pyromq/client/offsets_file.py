@@ -13,7 +13,6 @@ so rather than giving an empty table, which would let the consumer skip everythi
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from typing import Final
 from pyromq.errors import ConfigError, MQError, ProtocolError
 from pyromq.model.names import validate_group
 from pyromq.model.queue import Offset, QueueId
+from pyromq.whole_text import replace_text
 from pyromq.wire import bodies
 from pyromq.wire.bodies import ResetOffsets
 
@@ -83,16 +83,8 @@ class OffsetsFile:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         previous = _read(self._path)
         if _is_readable(previous):
-            self._replace(self._backup, previous)
-        self._replace(self._path, text)
-
-    def _replace(self, path: Path, text: bytes) -> None:
-        with self._aside.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        self._aside.replace(path)
-        _flush_folder(path.parent)
+            replace_text(self._backup, previous, aside=self._aside)
+        replace_text(self._path, text, aside=self._aside)
 
 
 def _read(path: Path) -> bytes:
@@ -108,11 +100,3 @@ def _is_readable(text: bytes) -> bool:
     except ProtocolError:
         return False
     return True
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -50,6 +50,6 @@ class Onlookers:
 def _quietly(call: Callable[..., Any], *arguments: object) -> Any:
     try:
         return call(*arguments)
-    except Exception:
+    except Exception:  # a hook's mistake must not cost a message
         logger.exception("consume hook failed, going on without it")
         return None

@@ -120,7 +120,7 @@ class OrderlyService:
         try:
             result: Any = await self._listener.invoke(batch)
             verdict = OrderlyStatus.SUCCESS if result is None else checked(result, _KINDS)
-        except Exception as error:
+        except Exception as error:  # the listener is the application's: its messages have failed
             failure = error
             facts = (owned.queue, batch[0].offset, batch[0].message_id)
             logger.warning("listener failed, queue rests: queue=%s offset=%d id=%s", *facts, exc_info=error)

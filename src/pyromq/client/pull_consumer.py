@@ -26,10 +26,9 @@ from pyromq.client.flow_control import FlowDecision, GoOn, Hold, HoldOff
 from pyromq.client.group_member import GroupMember
 from pyromq.client.hand_out import HandOut
 from pyromq.client.owned_queue import OwnedQueue
-from pyromq.client.producer import client_settings_of
 from pyromq.client.pull_state import PullSettings
 from pyromq.client.received_message import ReceivedMessage
-from pyromq.client.settings import ClientSettings
+from pyromq.client.settings import ClientSettings, client_settings_of
 from pyromq.client.start_offset import SeekTo, Stored
 from pyromq.client.subscription import subscribe_sql, subscribe_tags
 from pyromq.errors import BrokerError, ConfigError, OffsetOutOfRangeError

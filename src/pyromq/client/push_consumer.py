@@ -32,7 +32,7 @@ from pyromq.client.onlookers import Onlookers
 from pyromq.client.orderly_service import OrderlyService
 from pyromq.client.outcome import attempts_max
 from pyromq.client.owned_queue import OwnedQueue
-from pyromq.client.producer import client_settings_of, trace_dispatcher
+from pyromq.client.producer import trace_dispatcher
 from pyromq.client.pull_state import PullSettings
 from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.returns import Returns
@@ -44,7 +44,7 @@ from pyromq.client.running_info import (
     head_of_line,
     queue_info,
 )
-from pyromq.client.settings import ClientSettings
+from pyromq.client.settings import ClientSettings, client_settings_of
 from pyromq.client.stacks import dump_stacks
 from pyromq.client.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
 from pyromq.model.queue import Offset, QueueId

@@ -68,7 +68,7 @@ class Rebalancer:
             except MQError as error:
                 logger.warning("rebalance failed, trying again: error=%s", error)
                 wait_ms = self._soon_ms()
-            except Exception:
+            except Exception:  # assign is the application's; a consumer without rounds would never recover
                 logger.exception("rebalance failed, trying again")
                 wait_ms = self._soon_ms()
             try:

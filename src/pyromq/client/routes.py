@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from pyromq.client.tasks import TaskOwner
-from pyromq.errors import MQError, RequestTimeoutError
+from pyromq.errors import ClientClosedError, MQError, RequestTimeoutError
 from pyromq.model.route import TopicRoute
 
 logger = logging.getLogger(__name__)
@@ -77,12 +77,15 @@ class Routes:
             route = await self._ask(topic)
         except MQError as error:
             question.set_exception(error)
-        except BaseException:
-            question.cancel()
+        except asyncio.CancelledError:
+            question.set_exception(ClientClosedError("the client was closed before a name server answered"))
+            raise
+        except Exception as error:  # a defect of ours: those who wait must hear of it; raised again
+            question.set_exception(error)
             raise
         else:
+            question.set_result(route)  # first: whatever those who are told of the change do, it is known
             self._learn(topic, route)
-            question.set_result(route)
         finally:
             self._asking.pop(topic, None)
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from pyromq.client.consumer_settings import PushConsumerSettings
-from pyromq.client.listeners import Listener, as_failure, raise_unless_ours
+from pyromq.client.listeners import Listener, ListenerCancelledError, as_failure, raise_unless_ours
 from pyromq.client.owned_queue import OwnedQueue
 from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.tasks import TaskOwner, this_task
@@ -74,12 +74,12 @@ class CoroutineRunner:
             failure: Exception | None = None
             try:
                 result = await function(batch[0] if takes_one else batch)
-            except Exception as error:
+            except Exception as error:  # the listener is the application's: its messages have failed
                 failure = error
             except asyncio.CancelledError as error:
                 try:
                     raise_unless_ours(error)
-                except Exception as translated:
+                except ListenerCancelledError as translated:
                     failure = translated
             ended = clock()
             over(owned, batch, result, failure, ended - began)
@@ -160,7 +160,7 @@ class ThreadRunner:
             began, result, failure = clock(), None, None
             try:
                 result = function(batch[0] if takes_one else batch)
-            except BaseException as error:
+            except BaseException as error:  # whatever the listener raised, the thread and the others' messages live
                 failure = as_failure(error)
             self._outcomes.append((owned, batch, result, failure, clock() - began))
             if not self._is_told:

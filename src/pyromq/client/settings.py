@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -107,6 +107,13 @@ class ProducerSettings:
             _require(getattr(self, name) > 0, f"{name} must be positive")
         for name in ("attempt_timeout_ms", "retries", "compress_from_bytes"):
             _require(getattr(self, name) >= 0, f"{name} must not be negative")
+
+
+def client_settings_of(nameservers: str | Sequence[str], given: ClientSettings | None) -> ClientSettings:
+    """The settings given, or default ones, with these name servers if there are any."""
+    if given is None:
+        return ClientSettings(nameservers=parse_nameservers(nameservers))
+    return replace(given, nameservers=parse_nameservers(nameservers)) if nameservers else given
 
 
 def nameservers_from(environment: Mapping[str, str]) -> tuple[str, ...]:

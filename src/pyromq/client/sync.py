@@ -23,6 +23,7 @@ from pyromq.client.fault import TABLE_5, LatencyTable
 from pyromq.client.hooks import SendHook
 from pyromq.client.loop_thread import LoopThread, Waiter, loop_thread
 from pyromq.client.selectors import QueueSelector
+from pyromq.client.sends_under_way import SendCallback
 from pyromq.client.settings import ClientSettings, ProducerSettings
 from pyromq.errors import ClientClosedError
 from pyromq.model.message import Message, SendReceipt
@@ -66,7 +67,7 @@ class Face(Generic[InnerT_co]):
         thread.acquire()
         try:
             thread.call(self.inner.open())
-        except BaseException:
+        except BaseException:  # also Ctrl-C must not keep the thread alive; raised again
             thread.release()
             raise
         self._thread = thread
@@ -167,7 +168,7 @@ class Producer(Face[aio_producer.Producer]):
         return thread.wait_for(waiter, lambda: [future.cancel() for future in begun])
 
     def send_nowait(
-        self, message: Message, *, callback: aio_producer.SendCallback | None = None, timeout_ms: int = 0
+        self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int = 0
     ) -> Future[SendReceipt]:
         """Begins a send and returns at once.
 
@@ -191,7 +192,7 @@ class Producer(Face[aio_producer.Producer]):
         """On the loop: without a task, unless the message takes the long way."""
         try:
             future = self.inner.send_nowait(message, timeout_ms=timeout_ms)
-        except Exception as error:
+        except Exception as error:  # on the loop: what is not handed to the caller here, nobody hears
             waiter.fail(error)
         else:
             begun.append(future)
@@ -222,7 +223,7 @@ class _Relay:
             self._outcome.set_exception(error)
 
 
-def _tell(callback: aio_producer.SendCallback, outcome: Future[SendReceipt]) -> None:
+def _tell(callback: SendCallback, outcome: Future[SendReceipt]) -> None:
     error = None if outcome.cancelled() else outcome.exception()
     callback(None if error or outcome.cancelled() else outcome.result(), error)
 

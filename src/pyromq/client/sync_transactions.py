@@ -19,8 +19,8 @@ from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.selectors import QueueSelector
 from pyromq.client.settings import ClientSettings, ProducerSettings
 from pyromq.client.sync import Client, Face
-from pyromq.client.transaction import Transaction, TransactionOutcome, TransactionReceipt
-from pyromq.client.transaction_producer import CHECKS_MAX, failed, require_function
+from pyromq.client.transaction import Execution, Transaction, TransactionOutcome, TransactionReceipt
+from pyromq.client.transaction_producer import CHECKS_MAX, require_function
 from pyromq.errors import ClientClosedError
 from pyromq.model.message import Message
 from pyromq.model.queue import QueueId
@@ -77,15 +77,9 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         require_function("execute", execute)
         named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
         transaction = self._run(self.inner.prepare(message, argument, **named, timeout_ms=timeout_ms))
-        error: Exception | None = None
-        try:
+        with Execution(transaction, self._abandon) as execution:
             transaction.executed(execute(transaction))
-        except Exception as caught:
-            error = failed(transaction, caught)
-        except BaseException:
-            self._abandon(transaction)
-            raise
-        return self._finish(transaction, error)
+        return self._finish(transaction, execution.error)
 
     @contextmanager
     def transaction(
@@ -100,17 +94,17 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         """A block of local work; see ``pyromq.aio.TransactionProducer.transaction``."""
         named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
         transaction = self._run(self.inner.prepare(message, **named, timeout_ms=timeout_ms))
+        error: BaseException | None = None
         try:
             yield transaction
-        except BaseException as error:
-            transaction.left(error)
-            if isinstance(error, Exception):
+        except BaseException as caught:  # how the block was left decides the outcome; raised again
+            error = caught
+            raise
+        finally:
+            if transaction.left(error):
                 self._finish(transaction)
             else:
                 self._abandon(transaction)
-            raise
-        transaction.left(None)
-        self._finish(transaction)
 
     def _finish(self, transaction: Transaction, error: Exception | None = None) -> TransactionReceipt:
         try:

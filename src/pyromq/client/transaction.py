@@ -8,8 +8,10 @@ A broker that asks first appends a copy of the half message, and only the newest
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -19,6 +21,8 @@ from pyromq.model.message import Message, SendReceipt
 from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.headers.producer import EndTransactionHeader
 from pyromq.wire.message_id import decode_offset_id
+
+logger = logging.getLogger(__name__)
 
 CHECK_IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
@@ -93,18 +97,45 @@ class Transaction:
         """Leave it to the check."""
         self.decided = TransactionOutcome.UNKNOWN
 
-    def left(self, error: BaseException | None) -> None:
-        """The block ended: normally is COMMIT, with an error ROLLBACK; an interrupt may have come at any point."""
+    def left(self, error: BaseException | None) -> bool:
+        """The block ended: normally is COMMIT, with an error ROLLBACK; an interrupt may have come at any point.
+
+        True when there is time to tell the outcome, which there is not for who was interrupted.
+        """
+        is_interrupted = error is not None and not isinstance(error, Exception)
         if self.decided is None and error is None:
             self.decided = TransactionOutcome.COMMIT
         elif self.decided is None:
-            is_sure = isinstance(error, Exception)
-            self.decided = self.outcome_if_failed if is_sure else TransactionOutcome.UNKNOWN
+            self.decided = TransactionOutcome.UNKNOWN if is_interrupted else self.outcome_if_failed
+        return not is_interrupted
 
     def executed(self, result: Any) -> None:
         """What ``execute`` returned, or else decided, or else UNKNOWN. Raises TypeError for what is no outcome."""
         if result is not None or self.decided is None:
             self.decided = outcome_of(result)
+
+
+class Execution:
+    """Around the call of ``execute``: what it raises is kept as ``error`` and leaves the outcome to the check.
+
+    An interrupt goes on its way, and ``abandon`` is called with the transaction.
+    """
+
+    def __init__(self, transaction: Transaction, abandon: Callable[[Transaction], None]) -> None:
+        self._transaction, self._abandon = transaction, abandon
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if isinstance(error, Exception):
+            logger.error("execute failed, left to the check: transaction=%s", self._transaction.id, exc_info=error)
+            self._transaction.unknown()  # nobody knows how far it came
+            self.error = error
+        elif error is not None:
+            self._abandon(self._transaction)
+        return self.error is not None
 
 
 class TransactionReceipt(msgspec.Struct, frozen=True):

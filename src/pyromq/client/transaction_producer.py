@@ -30,6 +30,7 @@ from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.selectors import QueueSelector
 from pyromq.client.settings import ClientSettings, ProducerSettings
 from pyromq.client.transaction import (
+    Execution,
     NotPreparedError,
     Transaction,
     TransactionOutcome,
@@ -122,7 +123,7 @@ class TransactionProducer:
         await self._halves.open()
         try:
             await self._halves.register()
-        except BaseException:
+        except BaseException:  # nobody will close what was never open; raised again
             await self._halves.close()
             raise
 
@@ -155,17 +156,11 @@ class TransactionProducer:
         transaction = await self.prepare(
             message, argument, check_after_ms=check_after_ms, queue=queue, selector=selector, timeout_ms=timeout_ms
         )
-        error: Exception | None = None
-        try:
+        with Execution(transaction, self.abandon) as execution:
             is_coroutine = is_coroutine_function(execute)
             result: Any = await (execute(transaction) if is_coroutine else asyncio.to_thread(execute, transaction))  # type: ignore[misc]
             transaction.executed(result)
-        except Exception as caught:
-            error = failed(transaction, caught)
-        except BaseException:
-            self.abandon(transaction)
-            raise
-        return await self.finish(transaction, error)
+        return await self.finish(transaction, execution.error)
 
     @asynccontextmanager
     async def transaction(
@@ -186,17 +181,17 @@ class TransactionProducer:
         transaction = await self.prepare(
             message, check_after_ms=check_after_ms, queue=queue, selector=selector, timeout_ms=timeout_ms
         )
+        error: BaseException | None = None
         try:
             yield transaction
-        except BaseException as error:
-            transaction.left(error)
-            if not isinstance(error, Exception):
-                self.abandon(transaction)
-            else:
-                await self.finish(transaction)
+        except BaseException as caught:  # how the block was left decides the outcome; raised again
+            error = caught
             raise
-        transaction.left(None)
-        await self.finish(transaction)
+        finally:
+            if transaction.left(error):
+                await self.finish(transaction)
+            else:
+                self.abandon(transaction)
 
     # --- step by step, for faces ---
 
@@ -282,13 +277,6 @@ class TransactionProducer:
         except MQError as error:
             facts = (question.half.transaction_id, error)
             logger.warning("check-back not answered, the broker will ask again: transaction=%s error=%s", *facts)
-
-
-def failed(transaction: Transaction, error: Exception) -> Exception:
-    """``execute`` raised, so nobody knows how far it came."""
-    logger.error("execute failed, left to the check: transaction=%s", transaction.id, exc_info=error)
-    transaction.unknown()
-    return error
 
 
 def require_function(what: str, given: object) -> None:

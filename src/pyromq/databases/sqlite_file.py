@@ -99,7 +99,7 @@ class SqliteFile(Database):
         try:
             if self._is_new:
                 self._use_wal(connection)
-        except BaseException:
+        except BaseException:  # an open connection that nobody has; raised again
             connection.close()
             raise
         return connection

@@ -53,7 +53,7 @@ class Leases:
         while self._goes_on():
             try:
                 self.renew_now()
-            except Exception:
+            except Exception:  # any driver's error: without this thread the leases of all would run out
                 logger.exception("leases not renewed: claims=%d", len(self._held()))
 
     def _goes_on(self) -> bool:

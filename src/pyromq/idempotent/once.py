@@ -112,7 +112,7 @@ def _for_batch(listener: Callable[..., Any], marks: Marks, key: Key, *, is_corou
             return None
         try:
             result = listener(work.fresh)
-        except BaseException:
+        except BaseException:  # however it ended, others may have its messages; raised again
             work.release()
             raise
         return work.settle(result)
@@ -124,7 +124,7 @@ def _for_batch(listener: Callable[..., Any], marks: Marks, key: Key, *, is_corou
             if not work.fresh:
                 return None
             result = await listener(work.fresh)
-        except BaseException:
+        except BaseException:  # however it ended, others may have its messages; raised again
             await _on_thread(work.release)
             raise
         return await _on_thread(work.settle, result)

@@ -1,4 +1,4 @@
-"""How a group shares queues out: the arithmetic that members and brokers must agree on, so that no queue has two owners.
+"""How a group shares queues out: arithmetic that members and brokers must agree on, or a queue has two owners.
 
 Each function takes all queues, sorted, how many members there are and the number of one of them, and gives its queues.
 """

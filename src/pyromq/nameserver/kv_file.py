@@ -10,12 +10,12 @@ nevertheless (a disk that lies, RocketMQ's own way of writing it), the backup is
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from pyromq.errors import CorruptFileError, ProtocolError
+from pyromq.whole_text import replace_text
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ class KvFile:
     def save(self, text: bytes) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if self._saved is not None:
-            self._replace(self._backup, self._saved)
-        self._replace(self._path, text)
+            replace_text(self._backup, self._saved, aside=self._aside)
+        replace_text(self._path, text, aside=self._aside)
         self._saved = text
 
     def load(self, parse: Callable[[bytes], T]) -> T | None:
@@ -62,19 +62,3 @@ class KvFile:
         if found:
             raise CorruptFileError(f"{self._path} and its backup are damaged; restore one of them or remove both")
         return None
-
-    def _replace(self, path: Path, text: bytes) -> None:
-        with self._aside.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        self._aside.replace(path)
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,7 +15,6 @@ from pyromq.nameserver.config_keys import KEYS
 from pyromq.nameserver.errors import ProtectedSettingError, shown
 from pyromq.net.entrance import Entrance
 from pyromq.net.settings import TlsMode
-from pyromq.net.tls import ServerTls
 from pyromq.setting_keys import parse_lines, suggestion
 
 
@@ -74,18 +73,7 @@ class NameServerSettings:
     @property
     def entrance(self) -> Entrance:
         """What the listening side is told. Raises ConfigError."""
-        tls = ServerTls(
-            mode=self.tls_mode,
-            certificate_file=self.tls_certificate_file,
-            key_file=self.tls_key_file,
-            ca_file=self.tls_client_ca_file,
-        )
-        return Entrance(
-            tls=tls,
-            trusted_proxies=self.trusted_proxies,
-            connections_max=self.connections_max,
-            idle_ms=self.idle_ms,
-        )
+        return Entrance.of(self)
 
 
 def _require(condition: bool, reason: str) -> None:

@@ -359,6 +359,6 @@ class Connection(asyncio.BufferedProtocol):
         """A handler's mistake ends its connection and nothing else."""
         try:
             method(*arguments)
-        except Exception:
+        except Exception:  # handlers belong to others; theirs must not break the protocol's callbacks
             logger.exception("handler failed, connection closed: peer=%s", self.remote_text)
             self.abort("the handler failed")

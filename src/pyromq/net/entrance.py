@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, Self
 
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError
@@ -11,8 +13,27 @@ from pyromq.net.address import Address
 from pyromq.net.handler import Handler
 from pyromq.net.proxies import TrustedProxies
 from pyromq.net.server import Server
-from pyromq.net.settings import ConnectionSettings
+from pyromq.net.settings import ConnectionSettings, TlsMode
 from pyromq.net.tls import ServerTls
+
+
+class EntranceSettings(Protocol):
+    """What the settings of every server say about its entrance; frozen or not."""
+
+    @property
+    def tls_mode(self) -> TlsMode: ...
+    @property
+    def tls_certificate_file(self) -> Path | None: ...
+    @property
+    def tls_key_file(self) -> Path | None: ...
+    @property
+    def tls_client_ca_file(self) -> Path | None: ...
+    @property
+    def trusted_proxies(self) -> tuple[str, ...]: ...
+    @property
+    def connections_max(self) -> int: ...
+    @property
+    def idle_ms(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +51,22 @@ class Entrance:
             raise ConfigError("connections_max must be at least 1")
         if self.idle_ms < 0:
             raise ConfigError("idle_ms must not be negative; 0 means that silent connections stay")
+
+    @classmethod
+    def of(cls, settings: EntranceSettings) -> Self:
+        """Raises ConfigError."""
+        tls = ServerTls(
+            mode=settings.tls_mode,
+            certificate_file=settings.tls_certificate_file,
+            key_file=settings.tls_key_file,
+            ca_file=settings.tls_client_ca_file,
+        )
+        return cls(
+            tls=tls,
+            trusted_proxies=settings.trusted_proxies,
+            connections_max=settings.connections_max,
+            idle_ms=settings.idle_ms,
+        )
 
     def server(self, handler: Handler, listen: Sequence[Address], *, clock: Clock) -> Server:
         """A server that is not started yet. Raises ConfigError when certificates cannot be used."""

@@ -141,7 +141,7 @@ class Link:
         except ConnectFailedError as error:
             self._on_failed(error)
             return
-        except Exception as error:
+        except Exception as error:  # a defect of the connect function must not leave those who wait without answer
             logger.exception("link broken by its connect function: peer=%s", self.address)
             self._on_failed(self._failure(f"no connection to {self.address}: {error!r}"))
             return

@@ -92,7 +92,7 @@ class OutboxProducer:
                 with self.outbox.database.begin() if connection is None else _ended(connection) as used:
                     self.outbox.record(used, transaction)
                     yield used
-            except Exception:
+            except Exception:  # the application's or any driver's: only the table knows; raised again
                 transaction.decided = self._settled(transaction)
                 raise
 
@@ -100,7 +100,7 @@ class OutboxProducer:
         """After a failure the table is asked: a commit that raised may have happened all the same."""
         try:
             return self.outbox.settle(transaction.id, transaction.message.topic)
-        except Exception:
+        except Exception:  # any driver's error must not hide the first one, nor decide anything
             logger.exception("outbox not readable, left to the check: transaction=%s", transaction.id)
             return TransactionOutcome.UNKNOWN
 
@@ -117,7 +117,7 @@ def _ended(connection: Any) -> AbstractContextManager[Any]:
         try:
             yield connection
             connection.commit()
-        except BaseException:
+        except BaseException:  # an interrupt must not leave half a transaction; raised again
             connection.rollback()
             raise
 

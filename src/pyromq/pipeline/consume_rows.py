@@ -86,7 +86,7 @@ def judge_records(batch: pa.RecordBatch, handler: RecordHandler) -> list[Judged]
             verdict = handler(record)
             if verdict is not None:
                 judged.append((record, verdict_of(verdict)))
-        except Exception as error:
+        except Exception as error:  # the handler is the application's: this row alone comes again
             judged.append((record, failed(error)))
     return judged
 
@@ -101,7 +101,7 @@ def judge_batch(batch: pa.RecordBatch, handler: BatchHandler) -> list[Judged]:
         )
         if len(verdicts) != len(records):
             raise ValueError(f"{len(verdicts)} verdicts for {len(records)} rows")
-    except Exception as error:
+    except Exception as error:  # the handler is the application's: all of its rows come again
         verdicts = [failed(error)] * len(records)
     unread = (
         (record, _UNREADABLE if record.body is None else verdict)

@@ -177,7 +177,7 @@ def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[p
         for parcel in packer.rest() if packer is not None else ():
             sender.put(parcel)
         sent = sender.finish()
-    except BaseException:
+    except BaseException:  # whatever ends the task, its sender must not be left running; raised again
         sender.give_up()
         raise
     skipped = packer.skipped if packer is not None else 0

@@ -75,7 +75,7 @@ class ConfigTable(ABC):
                 if number > self._written:  # else a later one was faster
                     self._file.save(java_json.dumps_pretty(stored))
                     self._written = number
-        except BaseException:
+        except BaseException:  # whatever kept it from being written, it is unsaved; raised again
             self.unsaved = True
             raise
 

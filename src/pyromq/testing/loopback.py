@@ -49,7 +49,7 @@ class LoopbackBroker:
     async def __aenter__(self) -> Self:
         try:
             await self._start()
-        except BaseException:
+        except BaseException:  # what has started must not outlive a failed start; raised again
             await self._stack.aclose()
             raise
         return self
@@ -75,7 +75,7 @@ class LoopbackBroker:
         self._thread.start()
         try:
             self._call(self.__aenter__())
-        except BaseException:
+        except BaseException:  # nor must the thread; raised again
             self._end_loop()
             raise
         return self

@@ -514,10 +514,10 @@ def test_a_replica_is_readable_when_the_master_is_gone() -> None:
 def test_tasks_end_with_their_owner() -> None:
     async def main() -> None:
         owner = TaskOwner("owner")
-        task = owner.start(asyncio.sleep(60))
+        task = owner.start(asyncio.Event().wait())
         await owner.close()
         assert task.cancelled() and not len(owner)
         with pytest.raises(ClientClosedError, match="owner was closed"):
-            owner.start(asyncio.sleep(1))
+            owner.start(asyncio.Event().wait())
 
     asyncio.run(main())

@@ -33,6 +33,7 @@ from pyromq.wire.trace import (
     decode_records,
 )
 from tests.unit.client.stored import received
+from tests.unit.net.fakes import turn
 
 LONG_MS = 3_600_000
 
@@ -44,6 +45,7 @@ class Sender:
         self.sent: list[Message] = []
         self.may_send = asyncio.Event()
         self.may_send.set()
+        self.has_sent = asyncio.Event()
         self.error: Exception | None = None
         self.is_open = False
 
@@ -58,6 +60,7 @@ class Sender:
         if self.error is not None:
             raise self.error
         self.sent.append(message)
+        self.has_sent.set()
 
 
 def client(close_timeout_ms: int = 5_000) -> Client:
@@ -71,19 +74,13 @@ def record(number: int = 0) -> Published:
     return Published(time_ms=number, group="g", topic="t", message_id=f"M{number}")
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - it is not ours to set an event
-            await asyncio.sleep(0.001)
-
-
 async def test_twenty_records_go_at_once_and_the_rest_at_the_end() -> None:
     sender = Sender()
     dispatcher = TraceDispatcher(sender, client(), flush_ms=LONG_MS)
     await dispatcher.open()
     for number in range(25):
         dispatcher.add(record(number))
-    await until(lambda: sender.sent)
+    await sender.has_sent.wait()
     dispatcher.add(record(25))
     await dispatcher.close()
     found = [each for message in sender.sent for each in decode_records(message.body)]
@@ -94,10 +91,10 @@ async def test_twenty_records_go_at_once_and_the_rest_at_the_end() -> None:
 
 async def test_a_few_records_go_when_it_is_time() -> None:
     sender = Sender()
-    dispatcher = TraceDispatcher(sender, client(), flush_ms=1)
+    dispatcher = TraceDispatcher(sender, client(), flush_ms=0)
     await dispatcher.open()
     dispatcher.add(record())
-    await until(lambda: sender.sent)
+    await sender.has_sent.wait()
     await dispatcher.close()
 
 
@@ -121,9 +118,10 @@ async def test_what_cannot_be_sent_is_given_up() -> None:
         await dispatcher.open()
         for number in range(20):
             dispatcher.add(record(number))
-        await until(lambda dispatcher=dispatcher: dispatcher.dropped)
-        await dispatcher.close()
+        await turn()
         assert (dispatcher.sent, dispatcher.dropped) == (0, 20)
+        await dispatcher.close()
+        assert (dispatcher.sent, dispatcher.dropped) == (0, 20), "closing does not count them again"
 
 
 async def test_closing_does_not_wait_for_ever() -> None:

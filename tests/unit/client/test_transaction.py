@@ -16,6 +16,7 @@ from pyromq.client.checks import Checks, Question
 from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.tasks import TaskOwner
 from pyromq.client.transaction import (
+    Execution,
     Half,
     Transaction,
     TransactionOutcome,
@@ -63,8 +64,9 @@ def test_the_answer_to_a_check_goes_to_where_the_check_says() -> None:
 )
 def test_how_a_block_ends_decides(error: BaseException | None, outcome: TransactionOutcome) -> None:
     transaction = a_transaction()
-    transaction.left(error)
+    is_told = transaction.left(error)
     assert transaction.decided is outcome
+    assert is_told == (outcome is not UNKNOWN)
 
 
 @pytest.mark.parametrize("error", [None, ValueError()])
@@ -91,6 +93,23 @@ def test_execute_returns_the_outcome_and_nothing_is_unknown() -> None:
     decided.rollback()
     decided.executed(None)
     assert decided.decided is ROLLBACK
+
+
+@pytest.mark.parametrize("error", [ValueError(), StopIteration()])
+def test_an_error_of_execute_is_kept_and_leaves_the_outcome_to_the_check(error: Exception) -> None:
+    transaction, abandoned = a_transaction(), list[Transaction]()
+    with Execution(transaction, abandoned.append) as execution:
+        transaction.commit()
+        raise error
+    assert execution.error is error and transaction.decided is UNKNOWN and not abandoned
+
+
+def test_an_interrupt_of_execute_goes_on_and_changes_no_decision() -> None:
+    transaction, abandoned = a_transaction(), list[Transaction]()
+    with pytest.raises(KeyboardInterrupt), Execution(transaction, abandoned.append):
+        transaction.commit()
+        raise KeyboardInterrupt
+    assert transaction.decided is COMMIT and abandoned == [transaction]
 
 
 def test_immunity_is_whole_seconds_and_never_less_than_asked() -> None:

@@ -95,11 +95,11 @@ async def test_what_raised_is_called_again(marks: Marks, error: type[BaseExcepti
 
 
 async def test_a_cancelled_coroutine_gives_its_claim_back(marks: Marks) -> None:
-    begun = asyncio.Event()
+    begun, never = asyncio.Event(), asyncio.Event()
 
     async def bill(message: ReceivedMessage) -> None:
         begun.set()
-        await asyncio.sleep(60)
+        await never.wait()
 
     task = asyncio.create_task(once(bill, marks)(m(1)))  # type: ignore[arg-type]
     await begun.wait()

@@ -41,6 +41,22 @@ class World:
         self.attempts[-1].set_result(rig.connection)
         return rig
 
+    async def lives(self) -> Rig:
+        """A connection was wanted and made, and has brought an answer."""
+        wanting = self.want()
+        await turn()
+        rig = self.accept()
+        await wanting
+        rig.arrive(encode_response(0, 99))
+        return rig
+
+    async def is_replaced(self) -> bool:
+        """Whether the next who wants a connection gets a new one at once."""
+        again = self.want()
+        await turn()
+        rig = self.accept()
+        return await again is rig.connection
+
     def refuse(self) -> None:
         self.attempts[-1].set_exception(ConnectFailedError("refused", peer=str(PEER)))
 
@@ -116,32 +132,18 @@ async def test_a_patient_caller_gets_the_connection_of_a_later_attempt() -> None
 @on_a_loop
 async def test_a_lost_connection_that_worked_is_replaced_without_delay() -> None:
     world = World()
-    wanting = world.want()
-    await turn()
-    first = world.accept()
-    await wanting
-    first.arrive(encode_response(0, 99))
+    first = await world.lives()
     first.connection.connection_lost(ConnectionResetError("reset"))
     assert (world.link.phase, world.link.ready) == (Phase.IDLE, None)
-    again = world.want()
-    await turn()
-    second = world.accept()
-    assert await again is second.connection
+    assert await world.is_replaced()
 
 
 @on_a_loop
 async def test_a_connection_that_is_just_ending_is_waited_out() -> None:
     world = World()
-    wanting = world.want()
-    await turn()
-    first = world.accept()
-    await wanting
-    first.arrive(encode_response(0, 99))
+    first = await world.lives()
     first.connection.abort("half open: nothing heard")  # the loop has not told anybody yet
-    again = world.want()
-    await turn()
-    second = world.accept()
-    assert await again is second.connection
+    assert await world.is_replaced()
 
 
 @on_a_loop

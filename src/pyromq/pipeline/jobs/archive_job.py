@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -75,55 +76,67 @@ def archive(
     Raises ArchiveError, FormatMissingError, JobFailedError, OptionError.
     """
     started = time.monotonic()
-    if writer is ArchiveWriterKind.TASK and form is ArchiveFormat.PARQUET:
-        if selection.where:
-            raise ConfigError("a condition of Spark SQL (where) needs writer=spark: tasks write what brokers send")
-        run = _with_tasks
-    else:
-        run = _with_spark
+    is_by_tasks = writer is ArchiveWriterKind.TASK and form is ArchiveFormat.PARQUET
+    if is_by_tasks and selection.where:
+        raise ConfigError("a condition of Spark SQL (where) needs writer=spark: tasks write what brokers send")
     path = path if form is ArchiveFormat.ICEBERG else absolute(path)
-    checkpoint = absolute(checkpoint) or _checkpoint_in(path, form)
-    reading = selection, group, rows_per_batch
-    return run(spark, reading, path, checkpoint, (form, compression), follow_s, tell, started)
+    run = _Run(
+        selection=selection,
+        group=group,
+        rows_max=rows_per_batch,
+        path=path,
+        checkpoint=absolute(checkpoint) or _checkpoint_in(path, form),
+        form=form,
+        compression=compression,
+        follow_s=follow_s,
+        tell=tell,
+        started=started,
+    )
+    return _with_tasks(spark, run) if is_by_tasks else _with_spark(spark, run)
 
 
-_Reading = tuple[Selection, str, int | None]
-_Shape = tuple[ArchiveFormat, str]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What both writers are told."""
+
+    selection: Selection
+    group: str
+    rows_max: int | None
+    path: str
+    checkpoint: str
+    form: ArchiveFormat
+    compression: str
+    follow_s: float | None
+    tell: Tell
+    started: float
+
+    def archived(self, path: str, *, messages: int, batches: int, **counted: int) -> Archived:
+        took_s = round(time.monotonic() - self.started, 3)
+        return Archived(path=path, messages=messages, batches=batches, took_s=took_s, **counted)
 
 
-def _with_tasks(
-    spark: SparkSession,
-    reading: _Reading,
-    path: str,
-    checkpoint: str,
-    shape: _Shape,
-    follow_s: float | None,
-    tell: Tell,
-    started: float,
-) -> Archived:
+def _with_tasks(spark: SparkSession, run: _Run) -> Archived:
     from pyromq.pipeline.jobs.archive_source import NAME, ArchiveSource
 
-    selection, group, rows_max = reading
-    folder = ArchiveFolder(_local(path))
+    folder = ArchiveFolder(_local(run.path))
     folder.prepare()
     before = -1
-    if (query_id := _query_of(checkpoint)) is not None:
+    if (query_id := _query_of(run.checkpoint)) is not None:
         folder.sweep(query_id)
         before = folder.last_batch(query_id)
     spark.dataSource.register(ArchiveSource)
-    reader = selection.stream_reader(spark, NAME, group, rows_max=rows_max)
-    staged = reader.option("archivePath", str(folder.path)).option("compression", shape[1]).load()
+    reader = run.selection.stream_reader(spark, NAME, run.group, rows_max=run.rows_max)
+    staged = reader.option("archivePath", str(folder.path)).option("compression", run.compression).load()
     tally = _Tally(folder)
-    query = _started(staged.writeStream.foreachBatch(tally.commit), checkpoint, follow_s)
-    drain(query, _told(tally, tell), endless=follow_s is not None)
+    query = _started(staged.writeStream.foreachBatch(tally.commit), run)
+    drain(query, _told(tally, run.tell), endless=run.follow_s is not None)
     commits = list(folder.committed(str(query.id), before))
-    return Archived(
-        path=str(folder.path),
+    return run.archived(
+        str(folder.path),
         messages=total_rows(commits),
         batches=len(commits),
         files=sum(len(commit.added) for commit in commits),
         bytes=sum(commit.size for commit in commits),
-        took_s=round(time.monotonic() - started, 3),
     )
 
 
@@ -151,40 +164,27 @@ def _told(tally: _Tally, tell: Tell) -> Tell:
     return tell_rows
 
 
-def _with_spark(
-    spark: SparkSession,
-    reading: _Reading,
-    path: str,
-    checkpoint: str,
-    shape: _Shape,
-    follow_s: float | None,
-    tell: Tell,
-    started: float,
-) -> Archived:
-    selection, group, rows_max = reading
-    form, compression = shape
-    if form is ArchiveFormat.PARQUET and _is_ours(path):
-        raise ArchiveError(f"{path} was written with writer=task: use that again, or another folder")
-    frame = selection.stream(spark, group, rows_max=rows_max).selectExpr(
+def _with_spark(spark: SparkSession, run: _Run) -> Archived:
+    if run.form is ArchiveFormat.PARQUET and _is_ours(run.path):
+        raise ArchiveError(f"{run.path} was written with writer=task: use that again, or another folder")
+    frame = run.selection.stream(spark, run.group, rows_max=run.rows_max).selectExpr(
         *COLUMNS, "to_date(store_time) AS date", "hour(store_time) AS hour"
     )
-    writer = frame.writeStream.format(form.value).partitionBy("topic", "date", "hour").outputMode("append")
-    if form is ArchiveFormat.PARQUET:
-        writer = writer.option("compression", compression)
-    query = _started(writer, checkpoint, follow_s, path if form is not ArchiveFormat.ICEBERG else "", table=path)
-    rows = drain(query, tell, endless=follow_s is not None)
+    writer = frame.writeStream.format(run.form.value).partitionBy("topic", "date", "hour").outputMode("append")
+    if run.form is ArchiveFormat.PARQUET:
+        writer = writer.option("compression", run.compression)
+    query = _started(writer, run, run.path if run.form is not ArchiveFormat.ICEBERG else "", table=run.path)
+    rows = drain(query, run.tell, endless=run.follow_s is not None)
     batches = query.lastProgress["batchId"] + 1 if query.lastProgress else 0
-    return Archived(path=path, messages=rows, batches=batches, took_s=round(time.monotonic() - started, 3))
+    return run.archived(run.path, messages=rows, batches=batches)
 
 
-def _started(
-    writer: DataStreamWriter, checkpoint: str, follow_s: float | None, path: str = "", table: str = ""
-) -> StreamingQuery:
-    writer = writer.option("checkpointLocation", checkpoint)
-    if follow_s is None:
+def _started(writer: DataStreamWriter, run: _Run, path: str = "", table: str = "") -> StreamingQuery:
+    writer = writer.option("checkpointLocation", run.checkpoint)
+    if run.follow_s is None:
         writer = writer.trigger(availableNow=True)
     else:
-        writer = writer.trigger(processingTime=f"{int(follow_s * 1000)} milliseconds")
+        writer = writer.trigger(processingTime=f"{int(run.follow_s * 1000)} milliseconds")
     with failures_in_words():
         if table and not path:
             return writer.toTable(table)

@@ -146,7 +146,7 @@ def letter_to_send(row: MessageRow, group: str, patch: Patch | None, only_group:
         return outgoing(row, target, redriven_id(place), marks)
     try:
         changed = patch(_letter(row, target))
-    except Exception as error:
+    except Exception as error:  # the patch is the application's: its letter alone fails
         return source_of(row, SendOutcome.FAILED, to_topic=target, error=f"the patch failed: {error!r}")
     if changed is None:
         return source_of(row, SendOutcome.HELD_BACK, to_topic=target, error="the patch left it out")

@@ -1,0 +1,48 @@
+"""Options that several commands share, declared once as the fields of a record.
+
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions:
+    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]"
+
+@app.command()
+@unfolded
+def archive(topics: TopicsArgument, spark: SparkOptions) -> None:        # archive orders --master …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, get_type_hints
+
+
+def unfolded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer sees it: in the place of a record stand its fields; all have defaults."""
+    own = signature(command, eval_str=True)
+    records: dict[str, Any] = {
+        name: each.annotation for name, each in own.parameters.items() if is_dataclass(each.annotation)
+    }
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        built = {
+            name: record(**{field.name: given.pop(field.name) for field in fields(record)})
+            for name, record in records.items()
+        }
+        command(**given, **built)
+
+    parameters: list[Parameter] = []
+    for name, each in own.parameters.items():
+        parameters += _fields(records[name]) if name in records else [each.replace(kind=Parameter.KEYWORD_ONLY)]
+    called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return called
+
+
+def _fields(record: Any) -> list[Parameter]:
+    hints = get_type_hints(record, include_extras=True)
+    return [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        for field in fields(record)
+    ]

@@ -1,0 +1,117 @@
+"""Options of ``pyromq pipeline`` that several jobs have, and what their texts mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption
+from pyromq.cli.output import FormOption
+from pyromq.cli.times import parse_time
+
+if TYPE_CHECKING:
+    from pyromq.pipeline.jobs.topics import Selection
+
+TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC…")]
+BeginOption = Annotated[str, typer.Option("--begin", help="Messages stored then or later: 2h ago, 2026-11-15T07:30.")]
+EndOption = Annotated[str, typer.Option("--end", help="Messages stored before.")]
+WhereOption = Annotated[str, typer.Option("--where", help="Filter of Spark: a condition over the columns.")]
+GroupOption = Annotated[str, typer.Option("--group", "-g", help="Where brokers keep the progress.")]
+CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="Folder that remembers how far it is.")]
+RateOption = Annotated[float, typer.Option("--rate", min=0, help="Messages a second; 0 means as fast as it goes.")]
+FollowOption = Annotated[float, typer.Option("--follow", min=0, metavar="SECONDS", help="Go on, every so often.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterOptions:
+    """Which messages of its topics a job reads."""
+
+    tags: Annotated[str, typer.Option("--tags", help="Filter of brokers: a || b.")] = ""
+    sql: Annotated[str, typer.Option("--sql", help="Filter of brokers: SQL92 over properties.")] = ""
+    where: WhereOption = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """Where a job reads."""
+
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Further option of the source.")
+    ] = None
+    nameserver: NameServerOption = DEFAULT_NAMESERVER
+
+    @property
+    def source_options(self) -> dict[str, str]:
+        """Raises typer.BadParameter."""
+        return pairs(self.option)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """Where a job runs, and in which form it answers."""
+
+    master: Annotated[str, typer.Option("--master", help="Spark's master.")] = "local[*]"
+    conf: Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Setting of Spark.")] = None
+    output: FormOption = None
+
+
+def selection(
+    topics: list[str],
+    filters: FilterOptions,
+    cluster: ClusterOptions,
+    begin: dict[str, Any] | int | None,
+    end: dict[str, Any] | int | None = None,
+) -> Selection:
+    """Raises typer.BadParameter."""
+    from pyromq.pipeline.jobs.topics import Selection
+
+    return Selection(
+        topics=tuple(topics),
+        nameserver=cluster.nameserver,
+        begin=begin,
+        end=end,
+        tags=filters.tags,
+        sql=filters.sql,
+        where=filters.where,
+        options=cluster.source_options,
+    )
+
+
+def time_of(text: str) -> int | None:
+    import time
+
+    return parse_time(text, int(time.time() * 1000)) if text else None
+
+
+def offsets_of(text: str, flag: str) -> dict[str, Any]:
+    """Raises typer.BadParameter."""
+    import json
+
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{flag}: it is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise typer.BadParameter(f'{flag}: {text!r} is not {{"topic": {{"broker": {{"0": 123}}}}}}')
+    return found
+
+
+def pairs(texts: list[str] | None) -> dict[str, str]:
+    """Of NAME=VALUE; raises typer.BadParameter."""
+    found = {}
+    for text in texts or []:
+        name, sign, value = text.partition("=")
+        if not (sign and name):
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def one_of(kinds: Any, text: str, flag: str) -> Any:
+    """Raises typer.BadParameter."""
+    try:
+        return kinds(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{flag}: {text!r} is none of {', '.join(kinds)}") from error
