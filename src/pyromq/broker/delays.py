@@ -85,7 +85,7 @@ class Delays:
         """A level above the last one counts as the last one; ``more`` are properties to be set on the way."""
         level = min(level, len(self._settings.store.delay_ladder_ms))
         home = {**more, DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
-        return Place(SCHEDULE_TOPIC, level - 1, with_values(without(text, _TIMES), home))
+        return Place(SCHEDULE_TOPIC, level - 1, with_values(text, home, drop=_TIMES))
 
     def _due_ms(self, text: str) -> int | None:
         for name in _TIMES:

@@ -295,6 +295,17 @@ class CommitLog:
         start = position - segment.base
         return segment.file.view[start : start + size]
 
+    def record_bytes(self, position: int) -> memoryview:
+        """As many bytes as the record there says it has; what it says is to be checked by whoever decodes it."""
+        segment = self._segments.holding(position)
+        if segment is None or position + BLANK_BYTES > min(self.end, segment.end) or position < 0:
+            raise PositionOutOfRangeError(requested=position, first=self.first, end=self.end)
+        view, start = segment.file.view, position - segment.base
+        end = start + int.from_bytes(view[start : start + 4], "big")
+        if segment.base + end > min(self.end, segment.end):
+            raise PositionOutOfRangeError(requested=segment.base + end, first=self.first, end=self.end)
+        return view[start:end]
+
     def slices(self, runs: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
         """``bytes_at`` for many runs [start, end) that rise; most of them lie in the same segment."""
         found, base, segment_end = [], 0, 0

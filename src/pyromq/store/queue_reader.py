@@ -177,10 +177,10 @@ class QueueReader:
 
     def record_at(self, position: int) -> Record:
         """The message at a log position; raises PositionOutOfRangeError or CorruptRecordError."""
-        size = int.from_bytes(self._log.bytes_at(position, 4), "big")
-        if position + size > self._visible_end():
+        stored = self._log.record_bytes(position)
+        if position + len(stored) > self._visible_end():
             raise PositionOutOfRangeError(requested=position, first=self._log.first, end=self._visible_end())
-        record = decode_record(self._log.bytes_at(position, size))
+        record = decode_record(stored)
         if record.position != position:  # a position may come from anywhere, also from the middle of a body
             raise CorruptRecordError(position=position, reason=f"it says it belongs to position {record.position}")
         return record

@@ -83,14 +83,14 @@ class Host(msgspec.Struct, frozen=True, order=True, gc=False):
 
 def encode_offset_id(store_host: Host, position: int) -> str:
     """The id under which that broker finds the record at that place of its log."""
-    if not 0 <= position < 1 << 63:
-        raise LocalProtocolError(f"log position {position} does not fit an offset id")
-    return (store_host.encode() + _POSITION.pack(position)).hex().upper()
+    return stored_id(store_host.encode(), position)
 
 
 def stored_id(store_host: bytes, position: int) -> str:
-    """The same of a record, whose host is in its stored form: RocketMQ's offset message id."""
-    return encode_offset_id(Host.decode(store_host), position)
+    """The same of a record, whose host is in its stored form (8 or 20 bytes): RocketMQ's offset message id."""
+    if not 0 <= position < 1 << 63:
+        raise LocalProtocolError(f"log position {position} does not fit an offset id")
+    return (store_host + _POSITION.pack(position)).hex().upper()
 
 
 def decode_offset_id(text: str) -> tuple[Host, Position]:

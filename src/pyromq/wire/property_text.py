@@ -6,6 +6,7 @@ A text is searched several times faster than bytes, so requests keep them as the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 
 def value_of(text: str, name: str) -> str:
@@ -37,19 +38,15 @@ def closed(text: str) -> str:
 
 def without(text: str, names: Iterable[str]) -> str:
     """Without the items of these names."""
-    text = closed(text)
-    for name in names:
-        key = f"{name}\x01"
-        start = text.find(key)
-        while start >= 0:
-            if start and text[start - 1] != "\x02":  # the end of another name, or part of a value
-                start = text.find(key, start + 1)
-                continue
-            text = text[:start] + text[text.index("\x02", start) + 1 :]
-            start = text.find(key, start)
-    return text
+    keys = _keys(tuple(names))
+    return "\x02".join([item for item in closed(text).split("\x02") if not item.startswith(keys)])
 
 
-def with_values(text: str, values: Mapping[str, str]) -> str:
-    """With these items in place of those that had the same names."""
-    return without(text, values) + "".join([f"{name}\x01{value}\x02" for name, value in values.items()])
+def with_values(text: str, values: Mapping[str, str], *, drop: tuple[str, ...] = ()) -> str:
+    """With these items in place of those that had the same names, and without those of ``drop``."""
+    return without(text, (*drop, *values)) + "".join([f"{name}\x01{value}\x02" for name, value in values.items()])
+
+
+@lru_cache(maxsize=256)
+def _keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([f"{name}\x01" for name in names])

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 import struct
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -38,10 +39,12 @@ RECORD_OVERHEAD_BYTES = 91  # V1, both hosts IPv4
 CHECKSUM_BYTES = 20
 _HOST_V4_BYTES, _HOST_V6_BYTES = 8, 20
 _BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
+_ANY_V6 = _BORN_V6 | _STORE_V6
 
 BLANK = struct.Struct(">II")
 # The fixed part up to the body, by ``sys_flag >> 4 & 3`` (bit 0 born host, bit 1 store host is IPv6).
 FIXED = tuple(struct.Struct(f">IIIiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
+_FIXED_V4 = FIXED[0]
 _PLAIN = struct.Struct(">II4xi4xqqi16xq20xi")  # what dispatch needs of the fixed part with IPv4 hosts
 _PREFIX = struct.Struct(">II")
 _PROPERTIES_LENGTH = struct.Struct(">H")
@@ -142,7 +145,7 @@ def encode_record(
     """The bytes of one record. The commit log has the same steps unrolled for speed; a test holds them together."""
     assert {len(draft.born_host), len(store_host)} <= {_HOST_V4_BYTES, _HOST_V6_BYTES}, "a host has 8 or 20 bytes"
     topic = draft.topic.encode()
-    sys_flag = draft.sys_flag & ~(_BORN_V6 | _STORE_V6)
+    sys_flag = draft.sys_flag & ~_ANY_V6
     sys_flag |= _BORN_V6 if len(draft.born_host) == _HOST_V6_BYTES else 0
     sys_flag |= _STORE_V6 if len(store_host) == _HOST_V6_BYTES else 0
     properties = with_checksum_room(draft.properties) if checksum else plain_properties(draft.properties)
@@ -311,17 +314,44 @@ def _resembles_checksum(trailer: bytes) -> bool:
 def decode_record(data: memoryview | bytes, start: int = 0) -> Record:
     """All fields of a record that came over the wire or was scanned before; raises CorruptRecordError."""
     view = memoryview(data)
+    if (plain := _decode_plain(view, start)) is not None:
+        return plain
     position = int.from_bytes(view[start + 28 : start + 36], "big", signed=True) if len(view) - start >= 36 else -1
     found = scan_record(view, start, position)
     if not isinstance(found, RecordFound):
         reason = found.reason if isinstance(found, Damage) else "there is no record"
         raise CorruptRecordError(position=position, reason=reason)
     fixed = FIXED[found.sys_flag >> 4 & 3]
-    fields = fixed.unpack_from(view, start)
-    body_start = start + fixed.size
+    fields, body_start = fixed.unpack_from(view, start), start + fixed.size
+    return _record(fields, found.topic, found.properties, bytes(view[body_start : body_start + fields[14]]))
+
+
+def _decode_plain(view: memoryview, start: int) -> Record | None:
+    """The usual record (V1, IPv4, with checksum, undamaged) in half the time; None is for the slow way to explain."""
+    if len(view) - start < RECORD_OVERHEAD_BYTES + CHECKSUM_BYTES:
+        return None
+    fields = _FIXED_V4.unpack_from(view, start)
+    topic_start, record_end = start + _FIXED_V4.size + fields[14] + 1, start + fields[0]
+    if fields[1] != MAGIC_V1 or fields[7] & _ANY_V6 or fields[14] < 0 or record_end > len(view):
+        return None
+    if topic_start + 3 > record_end:
+        return None
+    topic_end = topic_start + view[topic_start - 1]
+    properties = bytes(view[topic_end + 2 : record_end])
+    if len(properties) < CHECKSUM_BYTES or len(properties) != view[topic_end] << 8 | view[topic_end + 1]:
+        return None
+    if topic_end == topic_start or properties[-CHECKSUM_BYTES:] != checksum_property(
+        crc32(view[start : record_end - CHECKSUM_BYTES])
+    ):
+        return None
+    body = bytes(view[start + _FIXED_V4.size : topic_start - 1])
+    return _record(fields, bytes(view[topic_start:topic_end]), properties, body)
+
+
+def _record(fields: tuple[Any, ...], topic: bytes, properties: bytes, body: bytes) -> Record:
     return Record(
-        position=position,
-        size=found.size,
+        position=fields[6],
+        size=fields[0],
         magic=fields[1],
         body_crc=fields[2],
         queue_id=fields[3],
@@ -334,9 +364,9 @@ def decode_record(data: memoryview | bytes, start: int = 0) -> Record:
         store_host=fields[11],
         delivery_attempt=fields[12],
         prepared_position=fields[13],
-        topic=found.topic,
-        properties=found.properties,
-        body=bytes(view[body_start : body_start + fields[14]]),
+        topic=topic,
+        properties=properties,
+        body=body,
     )
 
 
