@@ -92,17 +92,15 @@ class Settling:
             return self.count(message)
 
     def count(self, message: aio.ReceivedMessage) -> aio.ConsumeStatus:
-        if self._fails and message.delivery_attempt < FAILURES and self._is_chosen(message):
+        attempt = message.delivery_attempt
+        is_chosen = attempt < FAILURES and (attempt > 0 or message.offset % ONE_IN == 0)  # plain ones look too
+        if is_chosen and self._fails:
             self.failed += 1
             return aio.ConsumeStatus.RETRY
         self._left -= 1
         if not self._left:
             self._loop.call_soon_threadsafe(self.done.set)
         return aio.ConsumeStatus.SUCCESS
-
-    def _is_chosen(self, message: aio.ReceivedMessage) -> bool:
-        """By offset; what comes again was chosen before."""
-        return message.is_retry or message.offset % ONE_IN == 0
 
 
 async def settle(server: Server, group: str, messages: int, *, fails: bool, on_threads: bool) -> Taken:
