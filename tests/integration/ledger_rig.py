@@ -73,5 +73,6 @@ async def settled(ledger: Ledger, files: list[Path], timeout_s: float = 30) -> A
         ledger.read(files)
         found = await ledger.settled(0)
         if found.is_settled or asyncio.get_running_loop().time() > deadline:
-            return found
+            ledger.read(files)  # once more: offsets may have been committed after the files were read
+            return await ledger.account()
         await asyncio.sleep(0.1)

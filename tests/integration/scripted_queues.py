@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from pyromq.client.received_message import split_messages
 from pyromq.clock import SystemClock
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
@@ -44,6 +46,7 @@ class ScriptedQueues(Handler):
         self.moved_to: dict[QueueId, int] = {}  # the next pull is told to go on there
         self._records: dict[QueueId, list[bytes]] = defaultdict(list)
         self._held: dict[QueueId, list[Asked]] = defaultdict(list)
+        self._was_cut: set[QueueId] = set()
         self._position = 1_000
         self.nameserver = ""
         self._serve: dict[int, Callable[[Connection, Received[Any]], None]] = {
@@ -55,6 +58,7 @@ class ScriptedQueues(Handler):
             Code.LOCK_BATCH_MQ: self._lock,
             Code.UNLOCK_BATCH_MQ: self._unlock,
             Code.PULL_MESSAGE: self._pull,
+            Code.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
             Code.SEND_MESSAGE_V2: self._send,
         }
 
@@ -70,6 +74,7 @@ class ScriptedQueues(Handler):
         unique_id: str = "",
         properties: Mapping[str, str] | None = None,
         sys_flag: int = 0,
+        stored_ms: int = 1_000,
     ) -> int:
         """One more message, with ``ID-<body>`` as its id; returns its position in the log."""
         place = QueueId(topic, NAME, queue)
@@ -85,12 +90,21 @@ class ScriptedQueues(Handler):
         self._position += 1_000
         self._records[place].append(
             encode_record(
-                draft, offset=len(self._records[place]), position=self._position, stored_ms=1_000, store_host=HOST
+                draft, offset=len(self._records[place]), position=self._position, stored_ms=stored_ms, store_host=HOST
             )
         )
-        for held in self._held.pop(place, []):
-            self._pull(*held)
+        self._wake(place)
         return self._position
+
+    def cut(self, queue: QueueId, count: int) -> None:
+        """The queue loses its last messages, as after a power failure; pulls that are held get no answer."""
+        self._was_cut.add(queue)
+        del self._records[queue][-count:]
+        self._held.pop(queue, None)
+
+    def _wake(self, queue: QueueId) -> None:
+        for held in self._held.pop(queue, []):
+            self._pull(*held)
 
     def headers(self, code: int) -> list[Any]:
         return [request.header for _, request in self.asked[code]]
@@ -174,10 +188,19 @@ class ScriptedQueues(Handler):
         if queue in self.moved_to:
             offset = self.moved_to.pop(queue)
             self.answer((connection, request), ResponseCode.PULL_OFFSET_MOVED, _where(offset, len(records)))
+        elif queue in self._was_cut and offset > len(records):
+            self.answer((connection, request), ResponseCode.PULL_OFFSET_MOVED, _where(len(records), len(records)))
         elif found := records[offset : offset + PULLED_MAX]:
             self.answer((connection, request), 0, _where(offset + len(found), len(records)), b"".join(found))
         else:
             self._held[queue].append((connection, request))
+
+    def _search(self, connection: Connection, request: Received[Any]) -> None:
+        header = request.header
+        records = self._records[QueueId(header.topic, NAME, header.queue_id)]
+        stored = [split_messages(record, NAME)[0].stored_ms for record in records]
+        found = bisect_left(stored, header.timestamp)
+        self.answer((connection, request), 0, OffsetResponseHeader(offset=found))
 
     def _send(self, connection: Connection, request: Received[Any]) -> None:
         header = SendResponseHeader(msg_id="7F00000100002A9F0000000000001000", queue_id=0, queue_offset=7)

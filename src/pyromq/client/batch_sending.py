@@ -45,7 +45,7 @@ class BatchSending:
         with self._hooks.around(messages) as receipts:
             for part in split_batch(messages, ids, self._system, self._settings.body_bytes_max):
                 letter = Letter(SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms)
-                publication = await self._publications.find(first.topic, timeout_ms)
+                publication = await self._publications.find(first.topic, deadline_ms - self._clock.monotonic_ms())
                 pinned = pinned_queue(first, publication, queue)
                 try:
                     receipt = await self._delivery.deliver(letter, first.topic, pinned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 from pyromq.model.route import MASTER_ID, TopicRoute
@@ -64,6 +65,6 @@ class Brokers:
         return [self._links.pop(address) for address in sorted(gone) if address in self._links]
 
     async def close(self) -> None:
-        for link in self._links.values():
-            await link.close()
+        links = list(self._links.values())
         self._links.clear()
+        await asyncio.gather(*(link.close() for link in links))

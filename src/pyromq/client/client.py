@@ -1,14 +1,13 @@
 """The client: what the producers, consumers and admin tools of a process share.
 
     Client ──┬─ NameServers ── Routes      where topics live
-             ├─ Brokers                    one link per address
+             ├─ Brokers ── Heartbeats      one link per address, and what brokers hear of us
              ├─ Callbacks                  what brokers ask of us
              └─ roles                      producers and consumers, for heartbeats (``client.roles`` tells how to join)
 
 One client is one member of each of its groups: two consumers of the same group need two clients. ``async with`` opens
-and closes it. A connection to a broker begins with a heartbeat, so the broker knows who sends before the first request;
-after that heartbeats go to all known brokers every 30 seconds. Everything here belongs to one event loop, and a
-coroutine that blocks the loop holds up heartbeats: the sync face has a loop of its own for that reason.
+and closes it. Everything here belongs to one event loop, and a coroutine that blocks the loop holds up heartbeats: the
+sync face has a loop of its own for that reason.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import logging
 import os
 import time
 from collections.abc import Collection
+from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
 from typing import Any, Final, Self
@@ -25,10 +25,11 @@ from typing import Any, Final, Self
 from pyromq.client.brokers import Brokers
 from pyromq.client.callbacks import Callbacks
 from pyromq.client.errors import error_of
+from pyromq.client.heartbeats import Heartbeats
 from pyromq.client.identity import MessageIds, client_id, instance_name
 from pyromq.client.nameservers import NameServers
 from pyromq.client.namespaces import unwrap, wrap
-from pyromq.client.roles import ConsumerRole, ProducerRole, Role, heartbeat_of
+from pyromq.client.roles import ConsumerRole, ProducerRole, Role
 from pyromq.client.routes import Routes
 from pyromq.client.settings import ClientSettings
 from pyromq.client.signing import Signer
@@ -43,7 +44,6 @@ from pyromq.net.own_ip import own_ip
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
 from pyromq.wire.headers.consumer import UnregisterClientHeader
-from pyromq.wire.heartbeat import encode_heartbeat
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Client:
 
     async def open(self) -> None:
         """Quiet: nothing is connected before it is needed. Raises ConfigError, ClientClosedError."""
-        if self._is_closed:
+        if self._is_open or self._is_closed:
             raise ClientClosedError("a client cannot be opened twice; make a new one")
         settings = self.settings
         self._tls_context = settings.tls_settings.context() if settings.tls_settings else None
@@ -92,7 +92,9 @@ class Client:
         known = NameServerList(tuple(settings.nameservers), clock=self.clock, unit_name=settings.unit_name)
         self.nameservers = NameServers(known, self._link_to_nameserver, self.signer, self.clock, self.rng)
         self.brokers = Brokers(lambda text: self._link(Address.parse(text), self._connect_to_broker))
-        ask = partial(self.nameservers.route, timeout_ms=settings.request_timeout_ms)
+        timeout_ms = settings.request_timeout_ms
+        self._heartbeats = Heartbeats(self.id, self._roles, self.brokers, self.signer, timeout_ms=timeout_ms)
+        ask = partial(self.nameservers.route, timeout_ms=timeout_ms)
         self.routes = Routes(ask, self._route_changed, self.tasks)
         self._is_open = True
         self.tasks.start(self._poll_routes(), name="routes")
@@ -102,16 +104,17 @@ class Client:
         logger.info("client opened: id=%s nameservers=%s", self.id, ";".join(settings.nameservers))
 
     async def close(self) -> None:
-        """Leaves every group, then closes all connections."""
+        """Leaves every group, then closes all connections, also when it is cancelled on the way."""
         if not self._is_open:
             self._is_closed = True
             return
         self._is_open, self._is_closed = False, True
-        for role in list(self._roles):
-            await self.leave(role)
-        await self.tasks.close()
-        await self.brokers.close()
-        await self.nameservers.close()
+        async with AsyncExitStack() as stack:  # what stays open goes on telling brokers that we are there
+            stack.push_async_callback(self.nameservers.close)
+            stack.push_async_callback(self.brokers.close)
+            stack.push_async_callback(self.tasks.close)
+            for role in list(self._roles):
+                await self.leave(role)
         logger.info("client closed: id=%s", self.id)
 
     # --- roles ---
@@ -128,7 +131,7 @@ class Client:
         self._roles.append(role)
         for link in self.brokers.ready_links():
             if (connection := link.ready) is not None:
-                self._greet(connection)
+                self._heartbeats.greet(connection)
 
     async def leave(self, role: Role) -> None:
         """Tells the brokers that are connected, and waits a little for them to hear it."""
@@ -183,7 +186,7 @@ class Client:
         """To the master of a broker that a route has told of. Raises ConnectFailedError if it has none."""
         address = self.brokers.address(broker)
         if address is None:
-            raise ConnectFailedError(f"no master of broker {broker} is known")
+            raise ConnectFailedError(f"no master of broker {broker} is known: it is down, or did not register")
         return self.brokers.link(address)
 
     def require_open(self) -> None:
@@ -199,37 +202,18 @@ class Client:
 
     async def heartbeat_now(self) -> None:
         """Tells all known brokers, connecting if need be; those that cannot be reached are logged."""
-        heartbeat = heartbeat_of(self.id, self._roles)
-        if heartbeat is None:
-            return
-        body = encode_heartbeat(heartbeat)
-        masters_only = not heartbeat.consumer_data_set
-        links = [self.brokers.link(address) for address in self.brokers.addresses(masters_only=masters_only)]
-        asked = [self.ask(link, RequestCode.HEART_BEAT, None, body) for link in links]
-        for link, outcome in zip(links, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-            if isinstance(outcome, MQError):
-                logger.warning("heartbeat failed: broker=%s error=%s", link.address, outcome)
-            elif isinstance(outcome, BaseException):
-                raise outcome
-
-    def _greet(self, connection: Connection) -> None:
-        """The heartbeat that every connection begins with: what is sent after it comes from a known client."""
-        heartbeat = heartbeat_of(self.id, self._roles)
-        if heartbeat is None or not connection.is_open:
-            return
-        body = encode_heartbeat(heartbeat)
-        signed = self.signer.signed(None, body)
-        timeout_ms = self.settings.request_timeout_ms
-        answer = connection.request_nowait(RequestCode.HEART_BEAT, signed, body, timeout_ms=timeout_ms)
-        answer.add_done_callback(partial(_log_greeting, connection))
+        await self._heartbeats.tell_all()
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self.settings.heartbeat_ms / 1000)
-            for link in self.brokers.forget_unrouted(self.routes.all()):
-                logger.info("broker is in no route any more: address=%s", link.address)
-                await link.close()
-            await self.heartbeat_now()
+            try:
+                for link in self.brokers.forget_unrouted(self.routes.all()):
+                    logger.info("broker is in no route any more: address=%s", link.address)
+                    await link.close()
+                await self.heartbeat_now()
+            except Exception:  # a mistake of ours must not end it: who is not heard loses its queues
+                logger.exception("heartbeats failed, trying again: client=%s", self.id)
 
     # --- routes ---
 
@@ -248,8 +232,9 @@ class Client:
             for topic in sorted(wanted | set(self.routes.topics())):
                 try:
                     await self.routes.refresh(topic, timeout_ms=self.settings.request_timeout_ms)
-                except MQError as error:
-                    logger.info("route not renewed: topic=%s error=%s", topic, error)
+                except Exception as error:  # also a mistake of ours: the next topic, or the next time, may do
+                    expected = isinstance(error, MQError)
+                    logger.info("route not renewed: topic=%s error=%s", topic, error, exc_info=not expected)
 
     def _route_changed(self, topic: str, route: TopicRoute) -> None:
         self.brokers.learn(route)
@@ -275,7 +260,7 @@ class Client:
 
     async def _connect_to_broker(self, address: Address) -> Connection:
         connection = await self._connect(address, self.callbacks)
-        self._greet(connection)
+        self._heartbeats.greet(connection)
         return connection
 
     async def _connect(self, address: Address, handler: Handler | None) -> Connection:
@@ -290,12 +275,3 @@ class Client:
             tls_hostname=(settings.tls_settings.hostname or None) if settings.tls_settings else None,
             watch=self._watch,
         )
-
-
-def _log_greeting(connection: Connection, answer: asyncio.Future[Received[Any]]) -> None:
-    if answer.cancelled():
-        return
-    if (error := answer.exception()) is not None:
-        logger.warning("heartbeat failed: broker=%s error=%s", connection.remote_text, error)
-    elif answer.result().code != ResponseCode.SUCCESS:
-        logger.warning("heartbeat refused: broker=%s error=%s", connection.remote_text, error_of(answer.result()))

@@ -128,7 +128,7 @@ class Delivery:
         """The answer if the message was stored, else the refusal. Raises TransportError."""
         left_ms = attempts.left_ms(self._clock.monotonic_ms())
         if left_ms <= 0:
-            raise ConnectFailedError("there was no time left to send")
+            raise ConnectFailedError("there was no time left to send: what came before took all of timeout_ms")
         connection = await self.connection(publication, queue, left_ms)
         left_ms = max(1, attempts.left_ms(self._clock.monotonic_ms()))
         timeout_ms = min(left_ms, self._settings.attempt_timeout_ms or left_ms)

@@ -7,12 +7,12 @@ unlocks that follow each other take the same connection, so the next owner of a 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pyromq.client.client import Client
-from pyromq.client.errors import error_of
 from pyromq.client.pull_state import Pull, pull_flags
 from pyromq.client.start_offset import AskBegin, AskByTime, AskEnd, NotNow, StartAt, StartPlan, Stored
 from pyromq.errors import ConnectFailedError, MQError, TransportError
@@ -39,6 +39,7 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 SEND_BACK_MS: Final = 5_000
+_SEND_BACK: Final = RequestCode.CONSUMER_SEND_MSG_BACK
 _OK_OR_NONE: Final = (int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND))
 
 
@@ -122,18 +123,23 @@ class GroupCalls:
 
     async def lock(self, queues: Iterable[QueueId]) -> tuple[set[QueueId], set[QueueId]]:
         """Take or renew; returns those granted and those refused. Where a broker does not answer, neither."""
+        by_broker = _by_broker(queues)  # all at once: one that is silent must not make the others' locks run out
+        answers = await asyncio.gather(*(self._lock_at(broker, wanted) for broker, wanted in by_broker.items()))
         granted, refused = set[QueueId](), set[QueueId]()
-        for broker, wanted in _by_broker(queues).items():
-            try:
-                link = self._link(broker)
-                answer = await self._client.ask(link, RequestCode.LOCK_BATCH_MQ, None, self._lock_body(wanted))
-                found = set(bodies.decode(answer.body, bodies.LockAnswer).granted)
-            except MQError as error:
-                logger.warning("locks not renewed: group=%s broker=%s error=%s", self._group, broker, error)
-                continue
-            granted |= found & set(wanted)
-            refused |= set(wanted) - found
+        for wanted, found in zip(by_broker.values(), answers, strict=True):
+            if found is not None:
+                granted |= found & set(wanted)
+                refused |= set(wanted) - found
         return granted, refused
+
+    async def _lock_at(self, broker: str, queues: list[QueueId]) -> set[QueueId] | None:
+        try:
+            link = self._link(broker)
+            answer = await self._client.ask(link, RequestCode.LOCK_BATCH_MQ, None, self._lock_body(queues))
+            return set(bodies.decode(answer.body, bodies.LockAnswer).granted)
+        except MQError as error:
+            logger.warning("locks not renewed: group=%s broker=%s error=%s", self._group, broker, error)
+            return None
 
     def unlock(self, queues: Iterable[QueueId]) -> None:
         """One-way, behind the commits of these queues."""
@@ -169,14 +175,17 @@ class GroupCalls:
         link = self._link(queue.broker, step.broker_id)
         return await link.request(RequestCode.PULL_MESSAGE, self._client.signer.signed(header), timeout_ms=timeout_ms)
 
-    async def send_back(self, broker: str, header: SendBackHeader) -> None:
-        """36: the broker delivers the message again later, or buries it."""
-        link = self._link(broker)
-        answer = await link.request(
-            RequestCode.CONSUMER_SEND_MSG_BACK, self._client.signer.signed(header), timeout_ms=SEND_BACK_MS
-        )
-        if answer.code != ResponseCode.SUCCESS:
-            raise error_of(answer)
+    async def send_back(self, broker: str, header: SendBackHeader) -> Received[Any]:
+        """36: the broker delivers the message again later, or buries it; its answer, whatever the code."""
+        signed = self._client.signer.signed(header)
+        return await self._link(broker).request(_SEND_BACK, signed, timeout_ms=SEND_BACK_MS)
+
+    def begin_send_back(self, broker: str, header: SendBackHeader) -> asyncio.Future[Received[Any]] | None:
+        """The same without waiting, as a future; None when the connection is not there, or congested."""
+        connection = self._link(broker).ready
+        if connection is None or connection.is_congested:
+            return None
+        return connection.request_nowait(_SEND_BACK, self._client.signer.signed(header), timeout_ms=SEND_BACK_MS)
 
     # --- links ---
 
@@ -184,7 +193,7 @@ class GroupCalls:
         brokers = self._client.brokers
         address = brokers.address(broker, broker_id) or brokers.readable_address(broker)
         if address is None:
-            raise ConnectFailedError(f"no address of broker {broker} is known")
+            raise ConnectFailedError(f"no address of broker {broker} is known: it is down, or did not register")
         return brokers.link(address)
 
     def _say(self, broker: str, code: RequestCode, header: Ext, body: bytes = b"") -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -151,20 +152,18 @@ class GroupMember(ConsumerRole, PullTarget):
         if not self._is_open:
             return
         self._is_open = False
-        if self._rebalancing is not None:
-            self._rebalancing.cancel()
-            await asyncio.gather(self._rebalancing, return_exceptions=True)
-        self._share.stop_pulling()
-        try:
+        async with AsyncExitStack() as stack:  # from the last to the first, also when this is cancelled on the way
+            if self._owns_client:
+                stack.push_async_callback(self.client.close)
+            stack.push_async_callback(self.client.leave, self)
+            stack.push_async_callback(self._tasks.close)
+            stack.callback(self._share.drop_all)
+            if self._rebalancing is not None:
+                self._rebalancing.cancel()
+                await asyncio.gather(self._rebalancing, return_exceptions=True)
+            self._share.stop_pulling()
             await self._finish()
             await self._persist()
-        finally:
-            self._share.drop_all()
-            await self._tasks.close()
-            if self.client.is_open:
-                await self.client.leave(self)
-            if self._owns_client:
-                await self.client.close()
 
     async def _finish(self) -> None:
         """Hand out nothing more, and wait for what was handed out."""

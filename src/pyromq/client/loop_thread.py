@@ -16,6 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 from pyromq.errors import ClientClosedError
@@ -66,59 +67,61 @@ class Waiter(Generic[T]):
 
 
 class LoopThread:
-    """``call`` runs a coroutine on the loop and waits for it; any thread may, but the loop's own."""
+    """``call`` runs a coroutine on the loop and waits for it; any thread may, but the loop's own.
+
+    Under the lock it is decided who uses which loop, and what was handed to a loop before its end stands before that in
+    its line: it begins, and is cancelled. So every call is answered. Threads are waited for outside of the lock.
+    """
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # while there are users
+        self._stop = asyncio.Event()  # of that loop
+        self._thread: threading.Thread | None = None  # that runs it
         self._users = 0
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
         self._pool: ThreadPoolExecutor | None = None
 
     # --- life ---
 
     def acquire(self) -> None:
-        """The first user starts the thread."""
+        """The first user starts the thread. Raises what the system does when it has no files or threads left."""
         with self._lock:
+            if self._loop is None:
+                self._start()
             self._users += 1
-            if self._thread is None:
-                started = threading.Event()
-                self._thread = threading.Thread(target=self._run, args=(started,), name="pyromq-client", daemon=True)
-                self._thread.start()
-                started.wait()
+
+    def _start(self) -> None:
+        loop, stop = new_event_loop(), asyncio.Event()
+        thread = threading.Thread(target=_run, args=(loop, stop), name="pyromq-client", daemon=True)
+        try:
+            thread.start()
+        except BaseException:  # nobody will run it; raised again
+            loop.close()
+            raise
+        self._loop, self._stop, self._thread = loop, stop, thread
 
     def release(self) -> None:
         """The last one ends it."""
         with self._lock:
             self._users -= 1
-            if self._users <= 0:
-                self._end()
+            ended = self._end() if self._users <= 0 else None
+        _join(ended)
 
     def end(self) -> None:
         """At the end of the process, whoever still uses it."""
         with self._lock:
             self._users = 0
-            self._end()
+            ended = self._end()
+        _join(ended)
 
-    def _end(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None and self._loop is not None and self._stop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
-            if thread is not threading.current_thread():
-                thread.join()
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-            self._pool = None
-
-    def _run(self, started: threading.Event) -> None:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(self._stay(started))
-
-    async def _stay(self, started: threading.Event) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        started.set()
-        await self._stop.wait()
+    def _end(self) -> threading.Thread | None:
+        loop, thread, pool = self._loop, self._thread, self._pool
+        self._loop = self._thread = self._pool = None
+        if loop is not None:
+            loop.call_soon_threadsafe(self._stop.set)
+        if pool is not None:
+            pool.shutdown(wait=False)
+        return thread
 
     # --- use ---
 
@@ -141,25 +144,41 @@ class LoopThread:
 
     def soon(self, function: Callable[..., object], *arguments: object) -> None:
         """Calls a function on the loop. Raises ClientClosedError."""
-        loop = self._loop
-        if self._thread is None or loop is None:
-            raise ClientClosedError("no client is open in this process")
-        if threading.current_thread() is self._thread:
-            raise ClientClosedError("a sync client cannot be used on its own loop: it would wait for itself")
-        loop.call_soon_threadsafe(function, *arguments)
+        with self._lock:
+            if self._loop is None:
+                raise ClientClosedError("no client is open in this process")
+            if threading.current_thread() is self._thread:
+                raise ClientClosedError("a sync client cannot be used on its own loop: it would wait for itself")
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def wait_for(self, waiter: Waiter[T], cancel: Callable[[], object]) -> T:
         try:
             return waiter.wait()
         except (KeyboardInterrupt, SystemExit):
-            self.soon(cancel)
+            with suppress(ClientClosedError):  # then there is nothing left to cancel
+                self.soon(cancel)
             raise
 
     def pool(self) -> ThreadPoolExecutor:
         """Threads for callbacks of the application."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_CALLBACK_THREADS, thread_name_prefix="pyromq-callback")
-        return self._pool
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_CALLBACK_THREADS, thread_name_prefix="pyromq-callback")
+            return self._pool
+
+
+def _run(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(_until(stop))
+
+
+async def _until(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+def _join(thread: threading.Thread | None) -> None:
+    if thread is not None and thread is not threading.current_thread():
+        thread.join()
 
 
 _of_this_process = LoopThread()

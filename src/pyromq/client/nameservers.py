@@ -5,6 +5,7 @@ Which ones there are may change while the client runs, if an address server says
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from random import Random
@@ -39,8 +40,7 @@ class NameServers:
         self._adopt()
 
     async def close(self) -> None:
-        for link in self.links:
-            await link.close()
+        await asyncio.gather(*(link.close() for link in self.links))
 
     async def refresh(self) -> None:
         """Ask the address server, if there is one and it is time. Raises ConnectFailedError if no address is known."""

@@ -62,6 +62,7 @@ class FileOffsets:
         self._file = file
         self._is_loaded = False
         self._written = -1
+        self._saving = asyncio.Lock()  # two threads at the same file would tear it
         self.table = OffsetTable()
 
     async def stored(self, queue: QueueId) -> int | Stored:
@@ -77,16 +78,17 @@ class FileOffsets:
         return Stored.NONE if offset is None else offset
 
     async def persist(self, owned: Collection[QueueId]) -> None:
-        revision = self.table.revision
-        if not self._is_loaded or revision == self._written:
-            return
-        text = encode_offsets(self.table.snapshot())
-        try:
-            await asyncio.to_thread(self._file.save, text)
-        except OSError as error:
-            logger.error("offsets not written: error=%s", error)
-        else:
-            self._written = revision
+        async with self._saving:
+            revision = self.table.revision
+            if not self._is_loaded or revision == self._written:
+                return
+            text = encode_offsets(self.table.snapshot())
+            try:
+                await asyncio.to_thread(self._file.save, text)
+            except OSError as error:
+                logger.error("offsets not written: error=%s", error)
+            else:
+                self._written = revision
 
     def give_up(self, queue: QueueId) -> None:
         """The file remembers it; the next ``persist`` writes it."""

@@ -52,6 +52,8 @@ class BatchResult:
     delay_levels: Mapping[int, int] = field(default_factory=dict)  # by index, where it differs from delay_level
 
 
+_ALL_FAILED: Final = BatchResult(status=ConsumeStatus.RETRY)
+
 ListenerResult = ConsumeStatus | BatchResult | None
 Ladder = Mapping[int, int]  # failures → delay level, which holds until the next entry
 NO_LADDER: Final[Ladder] = {}
@@ -86,12 +88,14 @@ def decide(
     """The fate of a batch; an exception counts as None."""
     if result is ConsumeStatus.SUCCESS:
         return Outcome(messages)
-    details = result if isinstance(result, BatchResult) else BatchResult(status=ConsumeStatus.RETRY)
+    details = result if isinstance(result, BatchResult) else _ALL_FAILED
     done = _done_count(details, len(messages))
     finished, failed = messages[:done], messages[done:]
     if model is MessageModel.BROADCASTING:
         return Outcome(finished=finished, dropped=failed)
     levels, default = details.delay_levels, details.delay_level
+    if not (levels or default or ladder):  # the usual case, and a storm of failures is when every microsecond counts
+        return Outcome(finished=finished, send_back=[SendBack(message, BROKER_CHOOSES) for message in failed])
     send_back = [
         SendBack(message, levels.get(index, default) or rung(ladder, message.delivery_attempt + 1))
         for index, message in enumerate(failed, start=done)

@@ -33,6 +33,7 @@ class OwnedQueue:
         self.turn: asyncio.Task[None] | None = None  # of an orderly consumer
         self.is_resting = False  # an orderly listener failed
         self.start_offset = self.position = self.done = start  # handed out up to; known to be dealt with up to
+        self.newest_ms = clock.now_ms()  # when the newest message that was seen here was stored
         self._changed = asyncio.Event()
         self.is_held = False  # the pull loop waits
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import ClassVar, Self
 
@@ -101,6 +102,8 @@ class Producer(ProducerRole):
 
     async def open(self) -> None:
         """Connects to nobody yet. Raises ConfigError, ClientClosedError."""
+        if self._is_open:
+            raise ClientClosedError("a producer cannot be opened twice; make a new one")
         if self._owns_client:
             await self.client.open()
         self.client.join(self)
@@ -111,15 +114,15 @@ class Producer(ProducerRole):
     async def close(self) -> None:
         """Waits a while for sends that were begun with ``send_nowait``, then leaves."""
         self._is_open = self._short_way.is_open = False
-        await self._under_way.close(self.client.settings.close_timeout_ms)
-        self._requests.close()
-        self._under_way.give_up()
-        if self._tracing is not None:
-            await self._tracing.close()
-        if self.client.is_open:
-            await self.client.leave(self)
-        if self._owns_client:
-            await self.client.close()
+        async with AsyncExitStack() as stack:  # from the last to the first, also when this is cancelled on the way
+            if self._owns_client:
+                stack.push_async_callback(self.client.close)
+            stack.push_async_callback(self.client.leave, self)
+            if self._tracing is not None:
+                stack.push_async_callback(self._tracing.close)
+            stack.callback(self._under_way.give_up)
+            stack.callback(self._requests.close)
+            await self._under_way.close(self.client.settings.close_timeout_ms)
 
     # --- sending ---
 

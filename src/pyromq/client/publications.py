@@ -27,7 +27,11 @@ class Publications:
         return [publication.topic for publication in self.known.values() if not publication.is_borrowed]
 
     def route_changed(self, topic: str) -> None:
-        for name in [name for name, publication in self.known.items() if publication.topic == topic]:
+        """Those of the topic go, and when it is the template all that borrow from it: its brokers may be others now."""
+        is_template = topic == self._settings.template_topic
+        for name, publication in list(self.known.items()):
+            if publication.topic != topic and not (is_template and publication.is_borrowed):
+                continue
             del self.known[name]
             self._renew_at_ms.pop(name, None)
 
@@ -50,10 +54,11 @@ class Publications:
     async def _look_up(self, name: str, timeout_ms: int) -> Publication:
         # replies go to a topic of the system, which is outside of namespaces
         topic = name if name.endswith(REPLY_TOPIC_SUFFIX) else self._client.wire_name(name)
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
         try:
             route = await self._client.routes.get(topic, timeout_ms=timeout_ms)
         except TopicNotFoundError as error:
-            return await self._borrow(name, topic, timeout_ms, error)
+            return await self._borrow(name, topic, max(1, deadline_ms - self._clock.monotonic_ms()), error)
         return self._made(topic, queues_to_write(topic, route), is_borrowed=False)
 
     async def _borrow(self, name: str, topic: str, timeout_ms: int, error: TopicNotFoundError) -> Publication:

@@ -14,6 +14,7 @@ exception commits everything that was handed out.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,8 @@ from pyromq.client.subscription import subscribe_sql, subscribe_tags
 from pyromq.errors import BrokerError, ConfigError, OffsetOutOfRangeError
 from pyromq.model.queue import Offset, QueueId
 from pyromq.wire.heartbeat import ConsumeType, Subscription
+
+logger = logging.getLogger(__name__)
 
 POLL_MS: Final = 5_000
 _ASSIGN_AGAIN_MS: Final = 1_000
@@ -280,6 +283,10 @@ class PullConsumer(GroupMember):
 
     def committable(self, owned: OwnedQueue) -> Offset | None:
         return super().committable(owned) if self.settings.auto_commit else None
+
+    def offset_moved(self, owned: OwnedQueue, offset: Offset) -> None:
+        logger.warning("offset moved: queue=%s from=%d to=%d", owned.queue, owned.pull.offset, offset)
+        self._go_to(owned, offset)
 
     def arrived(self, owned: OwnedQueue, messages: int, reached: Offset) -> None:
         if len(owned.buffer):

@@ -6,7 +6,8 @@
     code                       what follows
       0 found                  messages to the buffer, pull on at the next offset, after pull_interval_ms
       19 none, 20 none match   pull on at the next offset; an empty buffer moves the committed offset there too
-      21 offset illegal        push: drop the queue, freeze the corrected offset, rebalance; lite pull: go on there
+      21 offset illegal        push: drop the queue, freeze the corrected offset, rebalance
+                               lite pull: go on there; forget what was pulled if that is further back
       215 flow control         20 ms
       anything else, errors    error_wait_ms
 
@@ -35,7 +36,7 @@ QUICK_WAIT_MS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class PullSettings:
-    """Waits of a pull loop; ``drop_when_illegal`` is off for lite pull."""
+    """Waits of a pull loop; with ``drop_when_illegal`` off (lite pull) it passes over what a queue lost by itself."""
 
     pull_interval_ms: int = 0
     error_wait_ms: int = 3_000
@@ -93,7 +94,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class DropQueue:
-    """Drop the buffer, freeze the offset in the table, persist it, give the queue up, rebalance."""
+    """Drop the buffer, and go on at this offset, whatever was said to be consumed before."""
 
     offset: Offset
 
@@ -159,7 +160,7 @@ class PullState:
         return header.next_begin_offset > self.offset
 
     def _moved(self, offset: int) -> Accept | Wait | DropQueue:
-        if self._settings.drop_when_illegal:
+        if self._settings.drop_when_illegal or offset < self.offset:
             return DropQueue(Offset(offset))
         if offset == self.offset:
             return self._senseless()

@@ -2,6 +2,11 @@
 
 The next pull leaves as soon as the messages of the one before are in the buffer, so the way to the broker and back is
 covered while listeners work; flow control is what holds it back.
+
+A queue may be shorter than what was read of it: without synchronous flush a power failure costs a log its end. The
+broker says only where the queue ends now, and what was sent since then lies before that. So the loop goes back to the
+first message that was stored after all those it has seen, with a margin for clocks; some may come twice, none is
+skipped. (Once the queue has grown beyond where we are, nothing tells that there was a cut.)
 """
 
 from __future__ import annotations
@@ -12,6 +17,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from pyromq.client.client import Client
 from pyromq.client.flow_control import FlowDecision
 from pyromq.client.group_calls import GroupCalls
@@ -19,7 +26,7 @@ from pyromq.client.owned_queue import OwnedQueue
 from pyromq.client.pull_state import Accept, DropQueue, Pull, Stop, Wait
 from pyromq.client.received_message import ReceivedMessage, split_messages
 from pyromq.client.subscription import wanted_messages
-from pyromq.errors import CorruptRecordError, ProtocolError, TransportError
+from pyromq.errors import BrokerError, CorruptRecordError, ProtocolError, TransportError
 from pyromq.model.queue import Offset
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.consumer import PullResponseHeader
@@ -28,7 +35,10 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
+CLOCKS_APART_MS: Final = 10_000  # of the broker after its restart and before, or of the broker and us
+
 _FOUND: Final = int(ResponseCode.SUCCESS)
+_MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
 _NEWS: Final = frozenset((ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST))
 
 
@@ -113,12 +123,22 @@ class Puller:
             )
             header = _header_of(answer)
             messages = self._messages(owned, answer) if answer.code == _FOUND else []
-        except (TransportError, ProtocolError, CorruptRecordError) as error:
+            if answer.code == _MOVED and header is not None and header.max_offset < step.offset:
+                header = await self._behind_the_cut(owned, header)
+        except (TransportError, BrokerError, ProtocolError, CorruptRecordError) as error:
             logger.info("pull failed: queue=%s offset=%d error=%s", queue, step.offset, error)
             self._client.routes.refresh_soon(queue.topic)
             await owned.hold(state.failed().wait_ms)
             return True
         return not owned.buffer.dropped and await self._take_in(owned, subscription, answer, header, messages, began)
+
+    async def _behind_the_cut(self, owned: OwnedQueue, header: PullResponseHeader) -> PullResponseHeader:
+        """The queue lost its end: on with the first message that can be a new one."""
+        found = await self._calls.offset_at(owned.queue, owned.newest_ms - CLOCKS_APART_MS)
+        offset = max(header.min_offset, min(found, header.next_begin_offset))
+        facts = (owned.queue, owned.pull.offset, header.max_offset, offset)
+        logger.warning("queue lost its end: queue=%s read_up_to=%d end=%d going_on_at=%d", *facts)
+        return msgspec.structs.replace(header, next_begin_offset=offset)
 
     async def _take_in(
         self,
@@ -132,6 +152,7 @@ class Puller:
         match owned.pull.answered(answer.code, header):
             case Accept(reached, wait):
                 if messages:
+                    owned.newest_ms = messages[-1].stored_ms
                     owned.counts.pulled_some(len(messages), time.perf_counter() - began)
                     owned.buffer.add(wanted_messages(subscription, messages))
                 self._target.arrived(owned, len(messages), reached)

@@ -125,10 +125,12 @@ class PushConsumer(GroupMember):
         return ConcurrentService(*parts)
 
     async def _finish(self) -> None:
-        await self._service.close(self.settings.close_timeout_ms)
-        self._listener.close()
-        if self._tracing is not None:
-            await self._tracing.close()
+        try:
+            await self._service.close(self.settings.close_timeout_ms)
+        finally:
+            self._listener.close()
+            if self._tracing is not None:
+                await self._tracing.close()
 
     async def _quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
         await self._service.quiesce(queues, timeout_ms)

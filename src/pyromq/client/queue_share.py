@@ -202,7 +202,8 @@ class QueueShare:
                 else:  # too late: who knows who had it meanwhile
                     owned.buffer.lock.lost()
                     self.abandon_soon(owned)
-        self._calls.unlock(queue for queue in granted if queue not in self.owned)  # released meanwhile
+        strays = granted - self.owned.keys() - self._moved.keys()  # released meanwhile, and not being taken again
+        self._calls.unlock(strays)
         for queue in refused:
             if owned := self.owned.get(queue):
                 logger.warning("lock lost: queue=%s", queue)
@@ -216,8 +217,8 @@ class QueueShare:
             owned.stop_pulling()
 
     def drop_all(self) -> None:
-        """After the last commit."""
-        queues = list(self.owned)
+        """After the last commit. What a listener still works on is not unlocked: the lock runs out a minute later."""
+        queues = [queue for queue, owned in self.owned.items() if owned.turn is None]
         for owned in self.owned.values():
             owned.drop()
         self.owned.clear()

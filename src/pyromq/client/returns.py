@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Final
+from typing import Any, Final
 
 from pyromq.client.client import Client
 from pyromq.client.errors import error_of
@@ -20,8 +21,12 @@ from pyromq.model.queue import QueueId
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 from pyromq.wire.headers.consumer import SendBackHeader
+from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
+
+Begun = asyncio.Future[Received[Any]]
+"""A message that was sent back and waits for the answer."""
 
 INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
 _TRIES_MAX: Final = 3
@@ -36,15 +41,41 @@ _STORED: Final = frozenset(
 )
 
 
+def is_taken(begun: Begun) -> bool:
+    """Whether the answer says so; ``give_back`` finds out why not."""
+    return not begun.cancelled() and begun.exception() is None and begun.result().code == ResponseCode.SUCCESS
+
+
 class Returns:
     """For one group; ``attempts_max`` None means no limit. Nothing here raises MQError."""
 
     def __init__(self, client: Client, calls: GroupCalls, group: str, attempts_max: int | None) -> None:
         self._client, self._calls, self._group, self._attempts_max = client, calls, group, attempts_max
 
-    async def give_back(self, message: ReceivedMessage, delay_level: int) -> bool:
-        """To be delivered again, or buried when the level is below 0; False when no broker took it."""
-        header = SendBackHeader(
+    def begin(self, message: ReceivedMessage, delay_level: int) -> Begun | None:
+        """The short way: a request without a task. None when there is no connection that would take it at once."""
+        try:
+            return self._calls.begin_send_back(message.broker, self._header(message, delay_level))
+        except Exception:  # also a mistake of ours: the long way comes upon it too, and knows what to do
+            return None
+
+    async def give_back(self, message: ReceivedMessage, delay_level: int, begun: Begun | None = None) -> bool:
+        """To be delivered again, or buried when the level is below 0; False when no broker took it.
+
+        ``begun`` is what the short way ended with.
+        """
+        try:
+            answer = await (begun or self._calls.send_back(message.broker, self._header(message, delay_level)))
+            if answer.code == ResponseCode.SUCCESS:
+                return True
+            raise error_of(answer)
+        except MQError as error:
+            logger.info("not sent back, sending a copy: id=%s error=%s", message.message_id, error)
+        limit = message.delivery_attempt if delay_level < 0 else self._attempts_max
+        return await self._send_copy(message, limit, delay_level)
+
+    def _header(self, message: ReceivedMessage, delay_level: int) -> SendBackHeader:
+        return SendBackHeader(
             position=message.position,
             group=self._group,
             delay_level=delay_level,
@@ -52,13 +83,6 @@ class Returns:
             origin_topic=message.stored_topic,
             max_reconsume_times=UNLIMITED if self._attempts_max is None else self._attempts_max,
         )
-        try:
-            await self._calls.send_back(message.broker, header)
-            return True
-        except MQError as error:
-            logger.info("not sent back, sending a copy: id=%s error=%s", message.message_id, error)
-        limit = message.delivery_attempt if delay_level < 0 else self._attempts_max
-        return await self._send_copy(message, limit, delay_level)
 
     async def bury(self, message: ReceivedMessage) -> bool:
         """An orderly consumer gives a message up; False when no broker took it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from pyromq.client.tasks import TaskOwner
@@ -60,16 +61,18 @@ class Routes:
             raise RequestTimeoutError(text, timeout_ms=timeout_ms) from error
 
     def refresh_soon(self, topic: str) -> None:
-        """Asks in the background; a failure changes nothing."""
-        self._question(topic)
+        """Asks in the background; a failure changes nothing, nor does a client that was closed."""
+        with suppress(ClientClosedError):
+            self._question(topic)
 
     def _question(self, topic: str) -> asyncio.Future[TopicRoute]:
         """The one that is being asked, or a new one."""
         question = self._asking.get(topic)
         if question is None:
-            question = self._asking[topic] = asyncio.get_running_loop().create_future()
-            question.add_done_callback(_look)
+            question = asyncio.get_running_loop().create_future()
             self._tasks.start(self._settle(topic, question), name=f"route {topic}")
+            question.add_done_callback(_look)
+            self._asking[topic] = question
         return question
 
     async def _settle(self, topic: str, question: asyncio.Future[TopicRoute]) -> None:

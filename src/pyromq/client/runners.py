@@ -7,6 +7,7 @@ Both are called on the loop only.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -23,6 +24,9 @@ from pyromq.client.tasks import TaskOwner, this_task
 Work = tuple[OwnedQueue, list[ReceivedMessage]]
 Over = Callable[[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float], None]
 
+logger = logging.getLogger(__name__)
+
+_NO_THREAD_S: Final = 1.0  # until it is tried again
 _TURN_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
 
 
@@ -119,6 +123,7 @@ class ThreadRunner:
         self._outcomes: deque[tuple[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float]] = deque()
         self._is_told = False  # the loop will look at the outcomes
         self._idle = asyncio.Event()
+        self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def wake(self) -> None:
@@ -134,8 +139,18 @@ class ThreadRunner:
         """Unless one is on its way already; that two may be called at once does no harm."""
         if not self._is_coming:
             self._is_coming = True
-            with suppress(RuntimeError):  # closed: those who wait have stopped waiting
+            try:
                 self._listener.pool.submit(self._work)
+            except RuntimeError as error:
+                if not self._is_closed:  # else those who wait have stopped waiting
+                    self._no_thread(error)
+
+    def _no_thread(self, error: RuntimeError) -> None:
+        """The system gives none; what waits would wait for ever, for nothing else may arrive."""
+        logger.error("no thread for a listener, trying again: batches_waiting=%d error=%s", len(self._ready), error)
+        self._is_coming = False
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._loop.call_later, _NO_THREAD_S, self.wake)
 
     def _work(self) -> None:
         """On a thread of the pool."""
@@ -184,6 +199,7 @@ class ThreadRunner:
 
     async def close(self, timeout_ms: int) -> bool:
         """Waits for those that run; False when some still do."""
+        self._is_closed = True
         self._idle.clear()
         if self._busy:
             with suppress(TimeoutError):

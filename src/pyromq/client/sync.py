@@ -10,6 +10,7 @@ opened before a fork cannot be used in the child: open another one there.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
@@ -28,6 +29,8 @@ from pyromq.client.settings import ClientSettings, ProducerSettings
 from pyromq.errors import ClientClosedError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -224,8 +227,12 @@ class _Relay:
 
 
 def _tell(callback: SendCallback, outcome: Future[SendReceipt]) -> None:
+    """On a thread for callbacks."""
     error = None if outcome.cancelled() else outcome.exception()
-    callback(None if error or outcome.cancelled() else outcome.result(), error)
+    try:
+        callback(None if error or outcome.cancelled() else outcome.result(), error)
+    except Exception:  # the callback is the application's; nobody else would hear of it
+        logger.exception("callback of a send failed")
 
 
 class Admin(Face[aio_admin.Admin]):

@@ -248,12 +248,12 @@ class TransactionProducer:
     async def _tell(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
         link = self.client.master_link(transaction.prepared.queue.broker)
         timeout_ms = self.settings.timeout_ms
-        connection = link.ready or await link.connection(timeout_ms=timeout_ms)
         header = self.client.signer.signed(end_header(self.group, transaction.half, outcome))
         if not self._confirm or outcome is _UNKNOWN:  # brokers do not answer to UNKNOWN
+            connection = link.ready or await link.connection(timeout_ms=timeout_ms)
             connection.request_oneway(RequestCode.END_TRANSACTION, header)
             return
-        answer = await connection.request(RequestCode.END_TRANSACTION, header, timeout_ms=timeout_ms)
+        answer = await link.request(RequestCode.END_TRANSACTION, header, timeout_ms=timeout_ms)
         if answer.code != ResponseCode.SUCCESS:
             raise error_of(answer)
 

@@ -1,12 +1,17 @@
-"""Claims that are held in this process, prolonged by a thread while there are any."""
+"""Claims that are held in this process, prolonged by a thread while there are any.
+
+A forked child holds none: to prolong those of its parent would keep them alive when the parent has died.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
+from weakref import WeakSet
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +31,11 @@ class Leases:
 
     def __init__(self, renew: Callable[[list[Claim]], None], lease_ms: int) -> None:
         self._renew, self._round_s = renew, lease_ms / 1000 / _ROUNDS
+        self.begin_anew()
+        _of_this_process.add(self)
+
+    def begin_anew(self) -> None:
+        """Without claims, and without a lock that somebody might have held when the process forked."""
         self._claims: set[Claim] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -33,7 +43,7 @@ class Leases:
     def hold(self, claim: Claim) -> None:
         with self._lock:
             self._claims.add(claim)
-            if self._thread is None or not self._thread.is_alive():  # in a forked child it is not
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="pyromq-leases", daemon=True)
                 self._thread.start()
 
@@ -67,3 +77,15 @@ class Leases:
             if not self._claims:
                 self._thread = None
         return self._thread is not None
+
+
+_of_this_process: WeakSet[Leases] = WeakSet()
+
+
+def _begin_anew() -> None:
+    for leases in _of_this_process:
+        leases.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)

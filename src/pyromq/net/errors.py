@@ -11,7 +11,9 @@ class TooManyRequestsError(TransportError):
     retry = Retry.SAME_BROKER
 
     def __init__(self, *, peer: str, in_flight_max: int) -> None:
-        super().__init__(f"{in_flight_max} requests to {peer} wait for an answer already", peer=peer)
+        super().__init__(
+            f"{in_flight_max} requests to {peer} wait for an answer already: await some of them first", peer=peer
+        )
         self.in_flight_max = in_flight_max
 
 

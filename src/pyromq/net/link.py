@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pyromq.clock import Clock
 from pyromq.errors import ClientClosedError, ConnectFailedError
@@ -22,6 +22,8 @@ from pyromq.wire.command import Ext
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
+
+CLOSE_MS: Final = 2_000  # for what is unsent, and for the farewell of TLS
 
 Outcome = Connection | ConnectFailedError | ClientClosedError
 
@@ -66,15 +68,24 @@ class Link:
         await self.close()
 
     async def close(self) -> None:
-        """Final: an attempt under way is given up, those who wait for it get ClientClosedError."""
+        """Final: an attempt under way is given up, those who wait for it get ClientClosedError.
+
+        A peer that does not take what is unsent is not waited for.
+        """
         self._state.closed()
         self._settle(ClientClosedError(f"the link to {self.address} was closed"))
         if self._attempt is not None:
             self._attempt.cancel()
             await asyncio.gather(self._attempt, return_exceptions=True)
         if self._connection is not None:
-            self._connection.close()
-            await self._connection.wait_closed()
+            connection = self._connection
+            connection.close()
+            try:
+                async with asyncio.timeout(CLOSE_MS / 1000):
+                    await connection.wait_closed()
+            except TimeoutError:
+                connection.abort("the link was closed")
+                await connection.wait_closed()
 
     async def request(self, code: int, header: Ext = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
         """``Connection.request`` on whatever connection there is; connecting counts towards the timeout.

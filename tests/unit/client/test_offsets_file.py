@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from pyromq.client.offset_keeper import FileOffsets
 from pyromq.client.offsets_file import OffsetsFile, OffsetsUnreadableError, decode_offsets, encode_offsets, offsets_path
 from pyromq.errors import ConfigError, InvalidNameError, RemoteProtocolError
 from pyromq.model.queue import QueueId
@@ -126,3 +130,29 @@ def test_a_save_that_stops_anywhere_leaves_the_old_table_or_the_new_one(
 def test_a_text_that_is_no_table_is_refused(text: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         decode_offsets(text)
+
+
+async def test_the_file_is_never_written_by_two_at_once() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.writing = self.writing_max = 0
+            self.texts: list[bytes] = []
+
+        def save(self, text: bytes) -> None:
+            self.writing += 1
+            self.writing_max = max(self.writing_max, self.writing)
+            time.sleep(0.02)
+            self.texts.append(text)
+            self.writing -= 1
+
+    file = Slow()
+    keeper = FileOffsets(cast(Any, file))
+    keeper._is_loaded = True
+    keeper.table.update(ORDERS_0, 41)
+    periodic = asyncio.ensure_future(keeper.persist([]))
+    await asyncio.sleep(0)
+    keeper.table.update(ORDERS_0, 42)
+    keeper.table.update(ORDERS_1, 7)
+    await keeper.persist([])  # as closing does
+    await periodic
+    assert file.writing_max == 1 and file.texts == [OLD, NEW]

@@ -69,9 +69,11 @@ def test_an_illegal_offset_drops_the_queue_at_the_corrected_one() -> None:
 
 def test_lite_pull_goes_on_at_the_corrected_offset() -> None:
     state, _ = started(settings=PullSettings(drop_when_illegal=False))
-    assert state.answered(MOVED, header(3)) == Accept(Offset(3))
-    assert state.offset == 3
-    assert state.answered(MOVED, header(3)) == Wait(3_000, Because.SENSELESS), "corrected to what was asked for"
+    ahead = state.offset + 7
+    assert state.answered(MOVED, header(ahead)) == Accept(Offset(ahead))
+    assert state.answered(MOVED, header(3)) == DropQueue(Offset(3)), "further back: what was pulled is another queue's"
+    assert state.offset == ahead
+    assert state.answered(MOVED, header(ahead)) == Wait(3_000, Because.SENSELESS), "corrected to what was asked for"
 
 
 def test_a_broker_that_controls_its_flow_is_asked_again_soon_and_others_later() -> None:

@@ -49,3 +49,16 @@ async def test_a_route_is_known_whatever_those_do_who_are_told_of_it() -> None:
     route = TopicRoute()
     routes = Routes(answer, fail, TaskOwner("test"))
     assert await routes.get("t", timeout_ms=NO_TIME_LIMIT_MS) is route
+
+
+async def test_after_the_end_every_question_is_refused_at_once_and_none_is_left_open() -> None:
+    async def never(topic: str) -> TopicRoute:
+        raise AssertionError
+
+    tasks = TaskOwner("test")
+    routes = Routes(never, lambda *_: None, tasks)
+    await tasks.close()
+    routes.refresh_soon("t")
+    for _ in range(2):
+        with pytest.raises(ClientClosedError):
+            await routes.get("t", timeout_ms=NO_TIME_LIMIT_MS)

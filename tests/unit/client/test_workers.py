@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from pyromq.client import runners
 from pyromq.client.outcome import SendBack
 from pyromq.client.return_line import ReturnLine
-from pyromq.client.runners import CoroutineRunner
+from pyromq.client.runners import CoroutineRunner, ThreadRunner
 from pyromq.client.tasks import TaskOwner
 from tests.unit.client.messages import FakeMessage
 
@@ -47,7 +51,9 @@ async def test_a_failed_message_that_comes_as_the_only_worker_leaves_finds_anoth
     sent: list[int] = []
 
     class Returns:
-        async def give_back(self, message: FakeMessage, delay_level: int) -> bool:
+        def begin(self, message: FakeMessage, delay_level: int) -> None: ...
+
+        async def give_back(self, message: FakeMessage, delay_level: int, begun: object = None) -> bool:
             sent.append(message.offset)
             return True
 
@@ -60,3 +66,43 @@ async def test_a_failed_message_that_comes_as_the_only_worker_leaves_finds_anoth
     await asyncio.create_task(fail(2))
     await settled()
     assert sent == [1, 2] and await line.drain(1_000)
+
+
+class NoThreads:
+    """A pool for which the system has no thread at first."""
+
+    def __init__(self) -> None:
+        self.refusals, self.submitted = 2, 0
+
+    def submit(self, work: Callable[[], None]) -> None:
+        self.submitted += 1
+        if self.submitted <= self.refusals:
+            raise RuntimeError("can't start new thread")
+        work()
+
+
+async def test_when_the_system_has_no_thread_it_is_said_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(runners, "_NO_THREAD_S", 0.0)
+    waiting: list[Any] = [(OWNED, ["first"]), (OWNED, ["second"])]
+    seen: list[str] = []
+    listener: Any = SimpleNamespace(function=seen.append, takes_one=True, runs={}, pool=NoThreads())
+    runner = ThreadRunner(
+        listener,
+        cast(Any, SimpleNamespace(threads=4)),
+        TaskOwner("test"),
+        lambda: waiting.pop(0) if waiting else None,
+        lambda *_: None,
+    )
+    runner.wake()
+    async with asyncio.timeout(5):
+        while len(seen) < 2:  # noqa: ASYNC110 - timers of the loop are what is waited for
+            await asyncio.sleep(0)
+    assert sorted(seen) == ["first", "second"] and caplog.text.count("no thread for a listener") == 2
+    await settled()
+    assert await runner.close(5_000)
+    listener.pool.refusals = 99
+    waiting.append((OWNED, ["too late"]))
+    runner.wake()
+    assert caplog.text.count("no thread for a listener") == 2, "a closed pool is no news"

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from pyromq.errors import ConfigError
 from pyromq.idempotent import InProgressError, Marks, message_key
 from pyromq.idempotent.keys import key_hash
-from pyromq.idempotent.leases import Claim, Leases
+from pyromq.idempotent.leases import Claim, Leases, _begin_anew
 from pyromq.testing import ManualClock
 from tests.unit.received import received
 
@@ -264,3 +264,18 @@ def test_a_thread_prolongs_claims_while_there_are_any() -> None:
     assert enough.wait(10)
     leases.let_go(claim)
     assert all(claims == [claim] for claims in renewed)
+
+
+def test_a_forked_child_does_not_prolong_the_claims_of_its_parent() -> None:
+    renewed: list[list[Claim]] = []
+    leases = Leases(renewed.append, lease_ms=60_000)
+    leases.hold(Claim("parent", "token", "key"))
+    leases._lock.acquire()  # a thread of the parent holds it at that moment, and there are no threads in a child
+    _begin_anew()
+    leases.renew_now()
+    assert renewed == []
+    mine = Claim("child", "token", "key")
+    leases.hold(mine)
+    leases.renew_now()
+    assert renewed == [[mine]]
+    leases.let_go(mine)

@@ -9,6 +9,7 @@ import pytest
 
 from pyromq.errors import ClientClosedError, ConnectFailedError
 from pyromq.net import Backoff, Connection, Link
+from pyromq.net import link as link_module
 from pyromq.net.link_state import Phase
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode
@@ -192,3 +193,14 @@ async def test_a_mistake_in_the_connect_function_is_a_failed_attempt(caplog: pyt
         await wanting
     assert world.link.phase is Phase.BACKING_OFF
     assert "connect function" in caplog.text
+
+
+@on_a_loop
+async def test_closing_does_not_wait_for_a_peer_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "CLOSE_MS", 1)
+    world = World()
+    rig = await world.lives()
+    monkeypatch.setattr(rig.transport, "close", lambda: None)  # what is unsent stays unsent, so the end never comes
+    async with asyncio.timeout(5):
+        await world.link.close()
+    assert rig.transport.is_aborted
