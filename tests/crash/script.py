@@ -79,9 +79,24 @@ def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, tur
         store.flush()
         witness.acknowledged = number
         if turn % 3 == 0:
-            store.note_flushed()
+            note(store)
         if turn % 5 == 4:
             store.seal()
+
+
+def note(store: MessageStore) -> None:
+    """Let recovery know how far the log is flushed, in one go."""
+    store.write_entries()
+    store.note_flushed()
+
+
+def retain(store: MessageStore, count: int) -> int:
+    """Delete the oldest files of the log, as upkeep does, in one go."""
+    store.seal()
+    deleted = store.delete_oldest(count)
+    store.removal.run()
+    store.trim_queues()
+    return deleted
 
 
 def open_store(disk: Disk, clock: ManualClock, settings: StoreSettings = SMALL) -> MessageStore:

@@ -12,7 +12,16 @@ import pytest
 from pyromq.store.message_store import MessageStore
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import Record
-from tests.crash.script import ROOT, Witness, check_agreement, log_records, open_store, read_everything, run_script
+from tests.crash.script import (
+    ROOT,
+    Witness,
+    check_agreement,
+    log_records,
+    note,
+    open_store,
+    read_everything,
+    run_script,
+)
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -146,7 +155,7 @@ def test_a_flip_behind_the_seal_costs_one_record_where_the_log_is_known_to_be_fl
     disk, clock = FaultyDisk(), ManualClock()
     store = open_store(disk, clock)
     run_script(store, clock, Witness())
-    store.note_flushed()
+    note(store)
     pristine = disk.after_crash(CrashMode.KEEP)
     records, victims = behind_the_seal(pristine, clock)
     for victim in victims:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import pytest
 
 from pyromq.errors import StoreError
+from pyromq.store.durability import SealJob
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import split_records
 from tests.crash.script import draft, open_store
@@ -36,10 +38,12 @@ class Life:
         self.unflushed: dict[Address, tuple[bytes, int]] = {}
         self.number = 0
         self.steps: list[str] = []
+        self.sealing: SealJob | None = None
 
     def live(self) -> None:
         deeds = [self.append] * 6 + [self.flush] * 4 + [self.crash] * 2
         deeds += [self.seal, self.note, self.delete_topic, self.retain, self.close, self.find, self.break_disk]
+        deeds += [self.write_some, self.seal_some, self.seal_some, self.remove, self.trim_some]
         for _ in range(STEPS):
             deed = self.rng.choice(deeds)
             self.steps.append(deed.__name__)
@@ -77,6 +81,30 @@ class Life:
     def note(self) -> None:
         self.store.note_flushed()
 
+    def write_some(self) -> None:
+        self.store.write_entries(self.rng.randint(1, 2))
+
+    def seal_some(self) -> None:
+        """A step of a seal that goes on while other things happen."""
+        job = self.sealing = self.sealing or self.store.begin_seal()
+        if job is None:
+            return
+        try:
+            if job.seal is None:
+                self.store.gather_seal(job, self.rng.randint(1, 2))
+            elif not job.is_synced:
+                job.sync()
+            elif self.store.log.flushed >= job.seal.durable_end:
+                self.sealing = None
+                if job.save():
+                    self.store.seal_done(job, None, synced=True)
+        except OSError as error:
+            self.sealing = None
+            self.store.seal_done(job, error, synced=job.is_synced)
+        except StoreError:
+            self.sealing = None
+            raise
+
     def find(self) -> None:
         self.store.find("orders", "order-1")
 
@@ -89,6 +117,13 @@ class Life:
 
     def retain(self) -> None:
         self.store.delete_oldest(self.rng.randint(1, 2))
+
+    def remove(self) -> None:
+        with suppress(OSError):
+            self.store.removal.run()
+
+    def trim_some(self) -> None:
+        self.store.trim_queues(self.rng.randint(1, 2))
 
     def close(self) -> None:
         self.store.close()
@@ -123,6 +158,7 @@ class Life:
     def come_back(self, mode: CrashMode) -> None:
         """Power returns, perhaps to fail once more while the store is recovering."""
         self.unflushed.clear()
+        self.sealing = None
         self.disk = self.disk.after_crash(mode, self.rng)
         if self.rng.random() < 0.3:
             self.disk.crash_at(self.rng.randint(1, 30), torn=True)

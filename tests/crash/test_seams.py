@@ -15,6 +15,7 @@ import pytest
 
 from pyromq.broker.turn import Turns
 from pyromq.errors import MQError, StoreError, StoreReadOnlyError, UntrustedDiskError
+from pyromq.store import log_walk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.store.upkeep import Upkeep
@@ -22,7 +23,7 @@ from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.testing.faulty_disk import FaultyFile
 from pyromq.wire.frame import SerializeType
 from pyromq.wire.record import Draft, encode_record, split_records
-from tests.crash.script import ROOT, SMALL, draft, log_records, open_store
+from tests.crash.script import ROOT, SMALL, draft, log_records, note, open_store, retain
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -60,7 +61,7 @@ def test_retention_of_files_behind_the_seal_and_a_crash_give_no_offset_twice(
     put(store, b"a" * 1400, b"b" * 1400)
     put(store, b"c" * 1400, b"d" * 1400, topic="other")  # goes on in the second segment
     assert len(store.log.segments) == 2
-    store.delete_oldest(1)
+    retain(store, 1)
     assert store.queues["orders", 0].next_offset == 2
     with open_store(disk.after_crash(CrashMode.KEEP), clock) as store:
         assert put(store, b"new") == [2], "a consumer that waits at offset 2 must get the next message"
@@ -74,8 +75,7 @@ def test_a_queue_whose_messages_expired_keeps_its_offsets_when_its_file_is_lost(
     with open_store(disk, clock) as store:
         put(store, b"a" * 1400, b"b" * 1400)
         put(store, b"c" * 1400, b"d" * 1400, topic="other")
-        store.seal()
-        store.delete_oldest(1)
+        retain(store, 1)
     path = next(path for path in disk.files() if "consumequeue/orders/0" in str(path))
     if what == "bit flip":
         disk.flip_bit(path, 13)
@@ -231,10 +231,11 @@ def test_a_log_file_that_could_not_be_deleted_makes_no_gap(disk: FaultyDisk, clo
             put(store, b"%d" % number + b"x" * 1400)
         assert len(store.log.segments) > 4
         store.seal()
+        assert store.delete_oldest(1) == 1
         disk.fail_at(disk.operations + 1, errno.EIO)
-        with pytest.raises((OSError, MQError)):
-            store.delete_oldest(1)
-        store.delete_oldest(1)
+        with pytest.raises(OSError, match="simulated"):
+            store.removal.run()
+        retain(store, 1)
     with open_store(disk, clock) as store:
         assert body_at(store, 11)
 
@@ -244,7 +245,7 @@ def test_retention_during_a_flush_leaves_the_store_trusted(tmp_path: Path, clock
         store.append([message(b"%d" % number * 1400) for number in range(4)])
         job = store.flush_job()
         assert job is not None and len(job.files) == 2
-        store.delete_oldest(1)  # the disk is nearly full
+        retain(store, 1)  # the disk is nearly full
         job.run()  # on a worker, at the same time: not on a closed descriptor, or one that is another file by now
 
 
@@ -482,7 +483,7 @@ def test_without_a_seal_the_noted_flushed_position_still_tells_damage_from_a_cra
     store = open_store(disk, clock)
     for number in range(6):
         put(store, b"message-%d" % number)
-    store.note_flushed()
+    note(store)
     disk = disk.after_crash(CrashMode.KEEP)
     for path in [path for path in disk.files() if path.name.startswith("pyromq-seal")]:
         disk.remove(path)
@@ -514,7 +515,7 @@ def test_a_lost_last_file_that_was_noted_as_flushed_is_reported_and_its_offsets_
 ) -> None:
     store = open_store(disk, clock)
     offsets = [put(store, b"x" * 1400)[0] for _ in range(4)]
-    store.note_flushed()
+    note(store)
     disk = disk.after_crash(CrashMode.KEEP)
     disk.remove(ROOT / "commitlog" / f"{SMALL.segment_bytes:020d}")
     with open_store(disk, clock) as store:
@@ -529,11 +530,28 @@ def test_a_queue_that_ends_with_a_file_and_whose_messages_expired_keeps_its_offs
     for _ in range(SMALL.queue_file_entries):  # exactly one queue file
         put(store, b"a" * 200)
     put(store, b"c" * 1400, b"d" * 1400, topic="other")
-    store.seal()
-    assert store.delete_oldest(1) == 1
+    assert retain(store, 1) == 1
     store.append([message(b"not flushed")])  # begins the second queue file
     for _ in range(3):
         disk = disk.after_crash(CrashMode.FORGET)
         store = open_store(disk, clock)
         assert store.queues["orders", 0].next_offset == SMALL.queue_file_entries
     assert put(store, b"new") == [SMALL.queue_file_entries]
+
+
+def test_after_a_crash_no_message_waits_until_the_whole_index_is_made_anew(
+    disk: FaultyDisk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_walk, "_SCAN_BYTES", 512)
+    store = open_store(disk, clock)
+    for number in range(20):
+        store.append([message(b"x" * 300, properties=b"KEYS\x01K%d\x02" % number)])
+    store.flush()
+    store = open_store(disk.after_crash(CrashMode.KEEP), clock, dataclasses.replace(SMALL, index_backlog_max=1))
+    behind = [store.log.end - store._indexer.position]
+    while behind[-1]:
+        store.append([message(b"new", properties=b"KEYS\x01later\x02")])
+        behind.append(store.log.end - store._indexer.position)
+    assert len(behind) > 5
+    store.flush()
+    assert store.find("orders", "K0") and store.find("orders", "later")

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pyromq.broker.broker import Broker
@@ -156,6 +157,15 @@ async def test_a_batch_becomes_messages_of_one_queue(tmp_path: Path) -> None:
         assert len(sent.msg_id.split(",")) == 5
         _, records, _ = await pull(client, pull_header())
         assert [(record.body, record.offset) for record in records] == [(b"%d" % n, n) for n in range(5)]
+
+
+async def test_a_pull_that_says_how_many_bytes_it_takes_gets_more_than_32_messages(tmp_path: Path) -> None:
+    async with running(tmp_path) as (_, client):
+        body = encode_batch([BatchItem(b"%d" % n) for n in range(50)])
+        await client.ask(RequestCode.SEND_BATCH_MESSAGE, send_header(batch=True), body)
+        wanted = msgspec.structs.replace(pull_header(), max_msg_nums=1000)
+        assert len((await pull(client, wanted))[1]) == 32
+        assert len((await pull(client, msgspec.structs.replace(wanted, max_msg_bytes=1 << 20)))[1]) == 50
 
 
 @pytest.mark.parametrize("flush", Flush)

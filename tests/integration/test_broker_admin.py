@@ -33,6 +33,7 @@ from pyromq.wire.received import Received
 from pyromq.wire.route import decode_route
 from tests.integration.test_broker import Client, pull, pull_header, running, send, send_header
 from tests.integration.test_broker_clients import commit, joined
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -143,9 +144,8 @@ async def test_expired_files_are_deleted_when_a_tool_says_so(tmp_path: Path) -> 
         first = broker.store.log.first
         for code in (RequestCode.DELETE_EXPIRED_COMMITLOG, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE):
             assert (await client.ask(code)).code == 0
-        assert broker.store.log.first > first
-        known = broker.store.reader.range_of("orders", 0)
-        assert known is not None and known.first > 0
+        await until(lambda: broker.store.log.first > first)
+        await until(lambda: broker.store.queues["orders", 0].first > 0)
 
 
 async def test_delay_offsets_are_told_as_on_file(tmp_path: Path) -> None:

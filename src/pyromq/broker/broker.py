@@ -152,7 +152,12 @@ class Broker(Handler):
         except MQError:
             await self._server.stop()
             raise
-        self._assemble(host)
+        try:
+            self._assemble(host)
+        except BaseException:  # a table is damaged, perhaps: the folder must not stay locked; raised again
+            self.store.close()
+            await self._server.stop()
+            raise
         self._tasks = [asyncio.create_task(self._tick_forever(), name="broker-tick")]
         if settings.nameservers:
             await self._registrar.register_now()
@@ -189,7 +194,15 @@ class Broker(Handler):
         )
         self.gate = SendGate(self.turns, self.stats.counters, settings, clock, self.on_requests)
         self._sealer = Sealer(self.store, self._seal_worker, self.turns.flush_soon)
-        self.upkeep = Upkeep(self.store, self._disk, clock, flush=self.turns.flush_soon, seal=self._sealer.start)
+        self.upkeep = Upkeep(
+            self.store,
+            self._disk,
+            clock,
+            flush=self.turns.flush_soon,
+            seal=self._sealer.start,
+            elsewhere=self._run_elsewhere,
+            needed_from=self._needed_from,
+        )
         self._registrar = Registrar(
             self.topics,
             settings,
@@ -278,6 +291,7 @@ class Broker(Handler):
             self._releases.halt()
             self._handlers.assignments.close()
             await self._registrar.close()
+            self._later = dict.fromkeys(self._later, _refuse)  # else the last turn might never come
             await self.turns.drain()
             while self._sealer.busy:
                 self._sealer.advance()
@@ -285,13 +299,12 @@ class Broker(Handler):
             await self.turns.drain()
             await self._releases.close()
         await self._server.stop()
+        for worker in (self._flusher, self._seal_worker, self._saver):
+            worker.shutdown()  # what they do with files of the store must be over before it is closed
         if hasattr(self, "store"):
             self._offsets.save_now()
             self._tables.save_now()
             self.store.close()
-        self._flusher.shutdown()
-        self._seal_worker.shutdown()
-        self._saver.shutdown()
         logger.info("broker stopped: name=%s", self.settings.name)
 
     # --- requests ---
@@ -350,35 +363,50 @@ class Broker(Handler):
     async def _tick_forever(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            try:
-                self._tick()
-            except (MQError, OSError) as error:  # the store has said so already, and says no to senders
-                logger.error("upkeep failed: reason=%s", error)
-            except Exception:  # a defect of one duty must not end flushes, seals and long polls for good
-                logger.exception("upkeep failed")
+            self._tick()
 
     def _tick(self) -> None:
         now = self._clock.monotonic_ms()
-        self._handlers.pulls.answer_due()
-        self.turns.answer_overdue()
-        self._sealer.advance()
-        self._tables.tick()
-        self.upkeep.tick()
-        self._checks.tick()
-        self._releases.tick()
+        duties = [
+            self._handlers.pulls.answer_due,
+            self.turns.answer_overdue,
+            self._sealer.advance,
+            self._tables.tick,
+            self.upkeep.tick,
+            self._checks.tick,
+            self._releases.tick,
+        ]
         if now - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now
-            self.stats.snapshot()
-            silent, changed = self.members.drop_silent()
-            for connection in silent:
-                connection.close("no heartbeat for too long")
-            self._handlers.clients.notify(changed)
-            self.filters.tick(self.members.subscription)
+            duties += [self.stats.snapshot, self._drop_silent]
         if now - self._offsets_saved_ms >= self.settings.offsets_save_ms:
             self._offsets_saved_ms = now
-            self._offsets.tick()
+            duties.append(self._offsets.tick)
+        for duty in duties:
+            try:
+                duty()
+            except (MQError, OSError) as error:  # the store has said so already, and says no to senders
+                logger.error("upkeep failed: reason=%s", error)
+            except Exception:  # a defect of one duty must not keep the others from being done
+                logger.exception("upkeep failed")
+
+    def _drop_silent(self) -> None:
+        silent, changed = self.members.drop_silent()
+        for connection in silent:
+            connection.close("no heartbeat for too long")
+        self._handlers.clients.notify(changed)
+        self.filters.tick(self.members.subscription)
 
     # --- helpers ---
+
+    def _run_elsewhere(self, job: Callable[[], None]) -> None:
+        """For jobs of upkeep that take a disk long and can be repeated."""
+        future = asyncio.get_running_loop().run_in_executor(self._saver, job)
+        future.add_done_callback(_log_failure)
+
+    def _needed_from(self) -> int:
+        """Where the log begins that retention has to keep: at the oldest message that waits for its level."""
+        return self._releases.schedule.waiting_from()
 
     def _open_link(self, name: str) -> Link:
         address = Address.parse(name)
@@ -395,3 +423,12 @@ class Broker(Handler):
             return generator.next(now_ms, int(month.timestamp()) * 1000)
 
         return new
+
+
+def _refuse(connection: Connection, request: Received[Any]) -> None:
+    send_refusal(connection, request, ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops; ask another one")
+
+
+def _log_failure(future: asyncio.Future[None]) -> None:
+    if (error := future.exception()) is not None:
+        logger.error("upkeep failed: reason=%s", error)

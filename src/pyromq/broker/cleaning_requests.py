@@ -8,7 +8,7 @@ from pyromq.broker.progress import Progress
 from pyromq.broker.topics import Topics
 from pyromq.broker.turn import Turns
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
+from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
 from pyromq.store.upkeep import Upkeep
 from pyromq.wire.received import Received
 
@@ -23,8 +23,8 @@ class CleaningHandler:
         self._turns, self._upkeep = turns, upkeep
 
     def clean_queues(self, connection: Connection, request: Received[None]) -> None:
-        """306: queue files whose messages the log has lost."""
-        self._store.delete_oldest(0)
+        """306: queue files whose messages the log has lost; they go by themselves, and this speeds it up."""
+        self._store.trim_queues(QUEUES_AT_ONCE)
 
     def clean_topics(self, connection: Connection, request: Received[None]) -> None:
         """316: queues of topics that nobody has configured any more, with the progress of groups in them."""
@@ -35,6 +35,7 @@ class CleaningHandler:
                 self._store.delete_topic(topic)
                 self._progress.forget_topic(topic)
                 logger.info("unused topic removed: topic=%s", topic)
+        self._progress.save()
 
     def delete_expired(self, connection: Connection, request: Received[None]) -> None:
         """329: log files that have expired, whatever the hour."""

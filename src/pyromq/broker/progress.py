@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, ItemsView
 
 from pyromq.clock import Clock
+from pyromq.errors import StoreReadOnlyError
 from pyromq.store.offsets import OffsetTable
 from pyromq.wire import bodies
 
@@ -97,6 +98,13 @@ class Progress:
         read = [key for key in self._pulled if key[0] == topic and key[1] in readers]
         self.forget_topic(topic)
         self._resets.update(dict.fromkeys(read, 0))
+
+    def save(self) -> None:
+        """Now rather than soon: a crash would bring back what was forgotten. Raises StoreReadOnlyError."""
+        try:
+            self._table.save()
+        except OSError as error:
+            raise StoreReadOnlyError(f"{self._table.file_name} could not be saved, try again: {error}") from error
 
     def forget_group(self, group: str) -> None:
         for topic in self.topics_of(group):

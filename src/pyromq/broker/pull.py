@@ -6,8 +6,11 @@ message arrives that its filter accepts, or until its time is over; then it gets
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Any, Final
 
+from pyromq.broker.answers import send_refusal
 from pyromq.broker.filters import Filters
 from pyromq.broker.groups import Groups
 from pyromq.broker.members import Members
@@ -41,6 +44,8 @@ from pyromq.wire.flags import ForbiddenType, PullFlag
 from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader
 from pyromq.wire.heartbeat import MessageModel, Subscription
 from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
 
 _READ: Final = int(Perm.READ)
 _COMMIT, _SUSPEND, _SUBSCRIPTION = int(PullFlag.COMMIT_OFFSET), int(PullFlag.SUSPEND), int(PullFlag.SUBSCRIPTION)
@@ -157,6 +162,7 @@ class PullHandler:
             header.queue_id,
             offset,
             count_max=header.max_msg_nums,
+            bytes_max=header.max_msg_bytes,
             accept_tag=wanted.accept_tag,
             accept_record=wanted.accept_record,
         )
@@ -228,22 +234,38 @@ class PullHandler:
     def wake(self, queue: QueueKey) -> None:
         """Readers can see new messages of a queue: answer those who wait for one of them."""
         for held in self._waiters.of_queue(queue):
-            reset = self._progress.take_reset(held.request.header.consumer_group, *queue)
-            if reset is not None:
-                self._waiters.release(held)
-                self._answer_reset(held.connection, held.request, reset)
-                continue
-            result = self._read(held.request.header, held.scanned, held.wanted)
-            if result.count or result.next_offset < result.end:  # more arrived than one read looks at: it asks again
-                self._waiters.release(held)
-                code = self._code(held.request.header, result)
-                self._answer(held.connection, held.request, code, result, None, None)
-            elif result.status is not ReadStatus.OFFSET_OVERFLOW_ONE:
-                held.scanned = result.next_offset  # nothing for it so far: look only at what comes after
+            self._attempt(held, self._wake)
 
     def answer_due(self) -> None:
         """Those whose time is over get their final answer."""
         for held in self._waiters.due():
-            header: Any = held.request.header
-            result = self._read(header, held.scanned, held.wanted)  # what was passed over need not be read again
-            self._answer(held.connection, held.request, self._code(header, result), result, None, None)
+            self._attempt(held, self._answer_finally)
+
+    def _attempt(self, held: HeldPull, answer: Callable[[HeldPull], None]) -> None:
+        """Whatever goes wrong with one of them, the others that wait are looked at too."""
+        try:
+            answer(held)
+        except Exception as error:  # a defect, or a damaged file
+            logger.exception("held pull failed: topic=%s queue=%d", *held.queue)
+            self._waiters.release(held)
+            text = f"the broker failed on this request: {type(error).__name__}: {error}"
+            send_refusal(held.connection, held.request, ResponseCode.SYSTEM_ERROR, text)
+
+    def _wake(self, held: HeldPull) -> None:
+        reset = self._progress.take_reset(held.request.header.consumer_group, *held.queue)
+        if reset is not None:
+            self._waiters.release(held)
+            self._answer_reset(held.connection, held.request, reset)
+            return
+        result = self._read(held.request.header, held.scanned, held.wanted)
+        if result.count or result.next_offset < result.end:  # more arrived than one read looks at: it asks again
+            self._waiters.release(held)
+            code = self._code(held.request.header, result)
+            self._answer(held.connection, held.request, code, result, None, None)
+        elif result.status is not ReadStatus.OFFSET_OVERFLOW_ONE:
+            held.scanned = result.next_offset  # nothing for it so far: look only at what comes after
+
+    def _answer_finally(self, held: HeldPull) -> None:
+        header: Any = held.request.header
+        result = self._read(header, held.scanned, held.wanted)  # what was passed over need not be read again
+        self._answer(held.connection, held.request, self._code(header, result), result, None, None)

@@ -14,6 +14,7 @@ from pyromq.net.connection import Connection
 from pyromq.wire.received import Received
 
 QueueKey = tuple[str, int]
+_SLACK = 1_024
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +66,9 @@ class PullWaiters:
             self._count -= 1
             _discard(self._by_queue, held.queue, held)
             _discard(self._by_connection, held.connection, held)
+            if len(self._deadlines) > _SLACK + 2 * self._count:  # else answered ones would stay until their time
+                self._deadlines = [entry for entry in self._deadlines if not entry[2].answered]
+                heapq.heapify(self._deadlines)
 
     def drop_connection(self, connection: Connection) -> None:
         """Nobody is left to be answered."""

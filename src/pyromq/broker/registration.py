@@ -82,8 +82,12 @@ class Registrar:
         """Until cancelled: a round every interval, at once after a change, and soon after a failure."""
         everything = True
         while True:
-            await self.register_now(everything=everything)
-            failed = len(self.registered_with) < len(self._links) or not self._links
+            try:
+                await self.register_now(everything=everything)
+                failed = len(self.registered_with) < len(self._links) or not self._links
+            except Exception:  # a defect must not let the broker vanish from its name servers for good
+                logger.exception("registration failed, it is tried again")
+                failed = True
             wait_s = _FIRST_RETRY_S if failed else self._settings.register_interval_ms / 1000
             try:
                 await asyncio.wait_for(self._changed.wait(), wait_s)
@@ -143,8 +147,8 @@ class Registrar:
         timeout_ms = self._settings.register_timeout_ms
         try:
             answer = await link.request(RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
-        except MQError as error:
-            self._note(name, False, str(error))
+        except Exception as error:  # whatever is wrong with one name server, the others are told
+            self._note(name, False, f"{type(error).__name__}: {error}")
             return
         if answer.code == ResponseCode.SUCCESS:
             self._told_all[name] = told if changed is not None else link.ready

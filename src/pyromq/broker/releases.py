@@ -146,8 +146,7 @@ class Releases:
         offsets = timers = metrics = None
         if now - self._offsets_ms >= _OFFSETS_SAVE_MS:
             self._offsets_ms = now
-            offsets = self._offsets if self.schedule.note(self._offsets) else None
-            metrics = self._changed_metrics()
+            offsets, metrics = self._changed_offsets(), self._changed_metrics()
         since_ms = now - self._timers_ms
         if since_ms >= (_TIMERS_SAVE_MS if self.timers.changed else _IDLE_SAVE_MS) and QUEUE in self._store.queues:
             self._timers_ms = now
@@ -155,6 +154,11 @@ class Releases:
             self.timers.changed = False
         anything = offsets is not None or timers is not None or metrics is not None
         return _Progress(offsets, timers, metrics, self._store.log.end) if anything else None
+
+    def _changed_offsets(self) -> DelayOffsets | None:
+        """Also those that changed before, and could not be saved."""
+        self.schedule.note(self._offsets)
+        return self._offsets if self._offsets.unsaved else None
 
     def _changed_metrics(self) -> TimerMetrics | None:
         metrics = self.timers.metrics
@@ -168,7 +172,9 @@ class Releases:
         self._saving = None
         if (error := future.exception()) is not None:
             logger.error("progress of delayed messages not saved: reason=%s", error)
-            self.timers.changed = True  # so that it is tried again
+            self.timers.changed = self.timers.metrics.changed = True  # so that it is tried again
+            if progress.timers is not None and progress.timers.is_in_doubt:
+                self._store.health.untrust(f"flushing timers failed: {error}")
         elif progress.timers is not None:
             self.files.flushed(progress.timers)
 
@@ -188,7 +194,7 @@ class Releases:
         try:
             if self._store.log.flushed < self._store.log.end:
                 self._store.flush()
-            offsets = self._offsets if self.schedule.note(self._offsets) else None
+            offsets = self._changed_offsets()
             timers = self.files.flush(self._clock.now_ms()) if QUEUE in self._store.queues else None
             if self._store.health.trusted:
                 _Progress(offsets, timers, self._changed_metrics(), self._store.log.end).save()

@@ -67,16 +67,18 @@ class Schedule:
         self.on_ready: Callable[[], None] = lambda: None  # a batch has ended: there may be more to do
         self._started_ms = clock.now_ms()
         last = max([len(store.settings.delay_ladder_ms), *self._queues_in_use(), *dict(offsets.items())])
-        self._levels = [self._open_level(number, offsets.get(number) or 0) for number in range(1, last + 1)]
+        self._levels = [self._open_level(number, offsets.get(number)) for number in range(1, last + 1)]
 
     def _queues_in_use(self) -> list[int]:
         """Levels that have messages, although the ladder may have become shorter."""
         return [queue_id + 1 for topic, queue_id in self._store.queues if topic == SCHEDULE_TOPIC]
 
-    def _open_level(self, number: int, offset: int) -> _Level:
+    def _open_level(self, number: int, offset: int | None) -> _Level:
         found = self._store.reader.range_of(SCHEDULE_TOPIC, number - 1)
         first, end = (found.first, found.end) if found else (0, 0)
-        return _Level(number, max(first, min(offset, end)), end)
+        level = _Level(number, first if offset is None else min(offset, end), end)
+        self._pass_deleted(level, first)
+        return level
 
     @property
     def level_count(self) -> int:
@@ -100,7 +102,7 @@ class Schedule:
             return level.wake_ms
         found = self._store.reader.range_of(SCHEDULE_TOPIC, level.number - 1)
         assert found is not None
-        level.cursor = level.batch_end = max(level.cursor, found.first)
+        self._pass_deleted(level, found.first)
         if level.cursor >= found.end:
             return _NEVER_MS
         level.failed_at, level.wake_ms = None, 0
@@ -119,6 +121,13 @@ class Schedule:
         if level.cursor >= found.end:
             return _NEVER_MS
         return level.wake_ms or now_ms
+
+    def _pass_deleted(self, level: _Level, first: int) -> None:
+        """The disk was so full that files went in which messages still waited."""
+        if level.cursor < first:
+            self._due.lost += first - level.cursor
+            logger.error("waiting messages lost: level=%d messages=%d", level.number, first - level.cursor)
+        level.cursor = level.batch_end = max(level.cursor, first)
 
     def _due_ms(self, level: _Level, offset: int, position: int, due_ms: int) -> int:
         """After a restart with a clock that went back, what was stored in the future waits its delay from then on."""
@@ -166,6 +175,15 @@ class Schedule:
 
     # --- progress ---
 
+    def waiting_from(self) -> int:
+        """Position of the oldest message that waits; the end of the log when none does."""
+        found = self._store.log.end
+        for level in self._levels:
+            queue = self._store.queues.get((SCHEDULE_TOPIC, level.number - 1))
+            for entry in queue.entries(level.cursor, 1) if queue is not None else ():
+                found = min(found, entry.position)
+        return found
+
     def progress(self) -> dict[int, tuple[int, int]]:
         """Of each level that was ever used, the cursor and the end of its queue."""
         found = {}
@@ -179,11 +197,10 @@ class Schedule:
     def pending(self) -> int:
         return sum(end - cursor for cursor, end in self.progress().values())
 
-    def note(self, offsets: DelayOffsets) -> bool:
-        """Bring a table of offsets up to date; True when that changed it."""
+    def note(self, offsets: DelayOffsets) -> None:
+        """Bring a table of offsets up to date."""
         moved = {number: cursor for number, (cursor, _) in self.progress().items() if offsets.get(number) != cursor}
         for number, cursor in moved.items():
             offsets.put(number, cursor)
         if moved:
             offsets.bump(self._clock.now_ms())
-        return bool(moved)

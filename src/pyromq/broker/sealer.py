@@ -1,6 +1,7 @@
 """Seals beside the running broker: the long part on a worker thread, the decisions on the loop.
 
-start ─▶ queues and index are synced (worker) ─▶ wait until the log is flushed that far ─▶ the seal is saved (worker)
+start ─▶ queues are gathered, some in each turn ─▶ they and the index are synced (worker)
+      ─▶ wait until the log is flushed that far ─▶ the seal is saved (worker)
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
+from pyromq.errors import StoreReadOnlyError
 from pyromq.store.durability import SealJob
-from pyromq.store.message_store import MessageStore
+from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -24,15 +26,25 @@ class Sealer:
         self._store, self._worker, self._flush_soon = store, worker, flush_soon
         self._loop = asyncio.get_running_loop()
         self._job: SealJob | None = None
-        self._waits_for_log = False
+        self._is_gathered = self._waits_for_log = False
 
     @property
     def busy(self) -> bool:
         return self._job is not None
 
     def start(self) -> None:
-        if self._job is None and (job := self._store.seal_job()) is not None:
-            self._job = job
+        if self._job is None:
+            self._job, self._is_gathered = self._store.begin_seal(), False
+            self.advance()
+
+    def _gather(self, job: SealJob) -> None:
+        try:
+            self._is_gathered = self._store.gather_seal(job, QUEUES_AT_ONCE)
+        except StoreReadOnlyError as error:
+            logger.error("seal failed: reason=%s", error)
+            self._end()
+            return
+        if self._is_gathered:
             self._loop.run_in_executor(self._worker, job.sync).add_done_callback(self._synced)
 
     def _synced(self, future: asyncio.Future[None]) -> None:
@@ -42,13 +54,17 @@ class Sealer:
             self.advance()
 
     def advance(self) -> None:
-        """Go on if the log is flushed far enough; called now and then."""
+        """Gather some more, or go on if the log is flushed far enough; called now and then."""
         job = self._job
-        if job is None or not self._waits_for_log:
+        if job is None:
             return
-        if not self._store.health.trusted:
+        if not self._is_gathered:
+            self._gather(job)
+        elif not self._waits_for_log:
+            return
+        elif not self._store.health.trusted:
             self._end()
-        elif self._store.log.flushed >= job.seal.position:
+        elif job.seal is not None and self._store.log.flushed >= job.seal.durable_end:
             self._waits_for_log = False
             self._loop.run_in_executor(self._worker, job.save).add_done_callback(self._saved)
 

@@ -96,6 +96,7 @@ class TopicHandler:
         self._store.delete_topic(topic)
         self._topics.delete(topic)
         self._progress.begin_anew(topic, self._readers_of(topic))
+        self._progress.save()
 
     def _readers_of(self, topic: str) -> set[str]:
         """Groups whose members are connected and subscribe to it."""

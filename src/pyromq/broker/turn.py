@@ -22,7 +22,7 @@ import msgspec
 
 from pyromq.broker.refusals import refusal_of
 from pyromq.clock import Clock
-from pyromq.errors import MQError
+from pyromq.errors import MQError, StoreError
 from pyromq.net.connection import Connection
 from pyromq.store.commit_log import FlushJob
 from pyromq.store.message_store import MessageStore
@@ -158,10 +158,12 @@ class Turns:
         touched, self._touched = self._touched, set()
         try:
             self._store.commit()
-        except MQError as error:
-            logger.error("turn refused: messages=%d reason=%s", len(staged) + len(patient) + len(own), error)
-            self._refuse(staged + patient, error)
-            _tell(own, error)
+        except Exception as error:  # also a defect: whoever is not told would wait for ever
+            refusal = error if isinstance(error, MQError) else StoreError(f"{type(error).__name__}: {error}")
+            count, is_defect = len(staged) + len(patient) + len(own), refusal is not error
+            logger.error("turn refused: messages=%d reason=%s", count, refusal, exc_info=is_defect)
+            self._refuse(staged + patient, refusal)
+            _tell(own, refusal)
             return
         _answer(staged)
         if not self._sync:

@@ -65,15 +65,15 @@ class ConsumeQueue:
         self._end = 0  # entries in files
         self.claimed_end = 0  # recovery only: offsets before this one may have been given
         self.next_offset = 0  # entries in files and staged: what the next message gets
-        self._staged: list[bytes] = []
-        self._owed = 0  # of those staged, how many stand for records that the log has
+        self._staged = bytearray()  # entries that are not in files
+        self._owed_bytes = 0  # of those, the first so many stand for records that the log has
         self._seals: dict[int, QueueSeal] = {}  # by base; of the file being written, the CRC runs along
         self.dirty: set[int] = set()  # bases of files with unsynced entries
 
     @property
     def end(self) -> int:
         """Entries that can be read: those of all committed messages, unless the disk does not take them."""
-        if self._owed:
+        if self._owed_bytes:
             with contextlib.suppress(OSError):  # whoever writes them by duty hears of it
                 self.write_owed()
         return self._end
@@ -173,29 +173,34 @@ class ConsumeQueue:
 
     def remove_files(self) -> None:
         self._segments.remove_from(0)
-        self._seals, self._staged, self._owed = {}, [], 0
+        self._seals, self._staged, self._owed_bytes = {}, bytearray(), 0
         self.dirty.clear()
         self.first = self._end = self.next_offset = 0
 
     # --- writing ---
 
     def stage(self, position: int, size: int, tag_hash: int) -> None:
-        self._staged.append(ENTRY.pack(position, size, tag_hash))
+        self._staged += ENTRY.pack(position, size, tag_hash)
         self.next_offset += 1
 
     def stage_filler(self, count: int, position: int) -> None:
         """Entries for messages that are lost, so that those behind keep their offsets."""
-        self._staged += [ENTRY.pack(position, FILLER_SIZE, 0)] * count
+        self._staged += ENTRY.pack(position, FILLER_SIZE, 0) * count
         self.next_offset += count
 
     def drop_staged(self) -> None:
         """Forget what the log did not take."""
-        del self._staged[self._owed :]
-        self.next_offset = self._end + self._owed
+        del self._staged[self._owed_bytes :]
+        self.next_offset = self._end + self.owed
 
     def commit_staged(self) -> None:
         """The log has the records: their entries are owed."""
-        self._owed = len(self._staged)
+        self._owed_bytes = len(self._staged)
+
+    @property
+    def owed(self) -> int:
+        """Entries that wait for ``write_owed``."""
+        return self._owed_bytes // ENTRY_BYTES
 
     def write_staged(self) -> None:
         """Commit and write at once."""
@@ -204,20 +209,19 @@ class ConsumeQueue:
 
     def write_owed(self) -> int:
         """Write entries whose records the log has; how many. On OSError those that were not written go on waiting."""
-        count = self._owed
-        while self._owed:
+        count = self.owed
+        while self._owed_bytes:
             segment = self._segments.get_or_create(self._end * ENTRY_BYTES)
             at = self._end * ENTRY_BYTES - segment.base
-            batch = self._staged[: min(self._owed, (segment.size - at) // ENTRY_BYTES)]
-            data = b"".join(batch)
+            data = bytes(self._staged[: min(self._owed_bytes, segment.size - at)])
             segment.file.write_at(at, data)
             seal = self._seals.get(segment.base)
-            crc, last_position = crc32(data, seal.crc if seal else 0), _position_of(batch[-1])
+            crc, last_position = crc32(data, seal.crc if seal else 0), _position_of(data[-ENTRY_BYTES:])
             self._seals[segment.base] = QueueSeal(segment.base, at + len(data), crc, last_position)
             self.dirty.add(segment.base)
-            self._end += len(batch)
-            self._owed -= len(batch)
-            del self._staged[: len(batch)]
+            self._end += len(data) // ENTRY_BYTES
+            self._owed_bytes -= len(data)
+            del self._staged[: len(data)]
         return count
 
     # --- sealing and retention ---
@@ -270,6 +274,8 @@ class ConsumeQueue:
     def search(self, is_behind: Callable[[QueueEntry], bool]) -> int:
         """Binary search: the first offset for which ``is_behind`` holds, given that it holds for all after it."""
         low, high = self.first, self.end
+        if low < high and is_behind(self.entry(low)):
+            return low
         while low < high:
             middle = (low + high) // 2
             if is_behind(self.entry(middle)):

@@ -189,10 +189,10 @@ class RealFile:
 
     def close(self) -> None:
         """Views handed out before stay valid; the mapping goes when the last of them does."""
+        self._view = self._map = None  # first: closing a file that nobody else has may take long, without the GIL then
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-        self._view = self._map = None
 
 
 def _asked_flock() -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 A flush may run on a worker thread. While it does, nobody else syncs the log: the kernel reports a failed write-back
 only once, and a second fsync that succeeds proves nothing. A seal therefore leaves the log to the flushes. It has two
 steps for a worker, ``sync`` of derived files and ``save`` of the seal, and between them waits until the log is flushed
-as far as the seal says.
+as far as the seal says. Before that its owner gathers what it says of the queues, in steps, since there may be many.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import errno
 import logging
 import threading
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import msgspec
 from pyromq.errors import StoreError, StoreReadOnlyError
 from pyromq.store.checkpoint import Checkpoint, note_flushed, save_checkpoint
 from pyromq.store.commit_log import CommitLog, FlushJob
-from pyromq.store.consume_queue import ConsumeQueue
+from pyromq.store.consume_queue import ConsumeQueue, QueueSeal
 from pyromq.store.disk import Disk, DiskFile
 from pyromq.store.health import Health
 from pyromq.store.indexer import Indexer
@@ -57,15 +58,20 @@ class SealFile:
 
 
 class SealJob:
-    """One seal on its way: ``sync``, then ``save`` once the log is flushed up to ``seal.position``; on any thread."""
+    """One seal on its way: gathered by its owner; then, on any thread, ``sync``, and ``save`` once the log is flushed.
 
-    def __init__(self, file: SealFile, seal: Seal, files: list[DiskFile], disk: Disk, folders: set[Path]) -> None:
-        self._file, self.seal, self.files = file, seal, files
-        self._disk, self.folders = disk, folders
-        self._generation = file.generation
+    How far it must be flushed is in ``seal``, which is there when everything is gathered.
+    """
+
+    def __init__(self, file: SealFile, disk: Disk, position: int, stored_ms: int, queues: deque[ConsumeQueue]) -> None:
+        self._file, self._disk, self._generation = file, disk, file.generation
+        self.position, self.stored_ms = position, stored_ms
+        self.to_gather = queues
+        self.queues: dict[str, list[QueueSeal]] = {}
+        self.files: list[DiskFile] = []
+        self.folders: set[Path] = set()
+        self.seal: Seal | None = None
         self.is_synced = False
-        ms, end = seal.stored_ms, seal.position
-        self._checkpoint = Checkpoint(ms, ms, ms, end, end)
 
     @property
     def is_outdated(self) -> bool:
@@ -85,7 +91,9 @@ class SealJob:
         self.is_synced = True
 
     def save(self) -> bool:
-        return self._file.save(self.seal, self._checkpoint, self._generation)
+        assert self.seal is not None
+        ms, end = self.stored_ms, self.seal.durable_end
+        return self._file.save(self.seal, Checkpoint(ms, ms, ms, end, end), self._generation)
 
 
 class Durability:
@@ -159,9 +167,9 @@ class Durability:
         if self._running is not None and (error := self._running.error) is not None:
             self.flush_failed(error)
 
-    def note_flushed(self) -> None:
+    def note_flushed(self, flushed: int) -> None:
         """Let recovery know, between two seals, up to where the log is durable."""
-        flushed, ms = self._log.flushed, self._sealed.stored_ms
+        ms = self._sealed.stored_ms
         if flushed <= self._noted or not self._health.trusted:
             return
         try:
@@ -175,31 +183,43 @@ class Durability:
 
     # --- sealing ---
 
-    def seal_job(self, *, clean: bool, stored_ms: int) -> SealJob:
-        """A seal of everything committed up to now; the index may lag behind."""
-        files: list[DiskFile] = []
-        folders: set[Path] = set()
-        for queue in self._queues.values():
-            files += [segment.file for segment in queue.dirty_segments()]
-            folders.update(queue.segments.unsynced_folders())
+    def begin_seal(self, stored_ms: int) -> SealJob:
+        """A seal of everything committed up to now, to be gathered."""
+        job = SealJob(self._file, self._disk, self._log.end, stored_ms, deque(self._queues.values()))
+        if self._last_job is not None and not self._last_job.is_synced:  # this seal speaks for those files too
+            job.files, job.folders = list(self._last_job.files), set(self._last_job.folders)
+        self._last_job = job
+        return job
+
+    def gather(self, job: SealJob, queues_max: int | None, *, clean: bool) -> bool:
+        """Write what some queues are owed and note it down; True when that was the rest. Raises OSError."""
+        for _ in range(len(job.to_gather) if queues_max is None else min(queues_max, len(job.to_gather))):
+            queue = job.to_gather[0]
+            queue.write_owed()
+            job.files += [segment.file for segment in queue.dirty_segments()]
+            job.folders.update(queue.segments.unsynced_folders())
+            job.queues[f"{queue.topic}/{queue.queue_id}"] = queue.seals()
             queue.dirty.clear()
+            job.to_gather.popleft()
+        if not job.to_gather:
+            self._gather_index(job, clean=clean)
+        return job.seal is not None
+
+    def _gather_index(self, job: SealJob, *, clean: bool) -> None:
+        """The index may lag behind."""
         for file in self._index.files:
             if file.dirty:
-                files.append(file.file)
+                job.files.append(file.file)
                 file.dirty = False
-        seal = Seal(
-            position=self._log.end,
+        job.seal = Seal(
+            position=job.position,
             index_position=self._indexer.position,
             clean=clean,
-            stored_ms=stored_ms,
-            queues={f"{topic}/{queue_id}": queue.seals() for (topic, queue_id), queue in self._queues.items()},
+            stored_ms=job.stored_ms,
+            queues=job.queues,
             index=self._index.seals(closing=clean),
+            flushed=self._log.end,
         )
-        if self._last_job is not None and not self._last_job.is_synced:  # this seal speaks for those files too
-            files += self._last_job.files
-            folders |= self._last_job.folders
-        self._last_job = SealJob(self._file, seal, files, self._disk, folders)
-        return self._last_job
 
     def seal_now(self, job: SealJob) -> bool:
         """Both steps on this thread, while no flush is under way; False when the disk refuses."""
@@ -222,7 +242,8 @@ class Durability:
         self._close_checkpoint()  # a new file took its name
         if job.is_outdated:  # saved, but a deletion was faster: what that has recorded is on disk
             return False
-        self._sealed, self._noted = job.seal, max(self._noted, job.seal.position)
+        assert job.seal is not None
+        self._sealed, self._noted = job.seal, job.seal.durable_end  # a note that went beyond was in the old file
         return True
 
     def seal_not_synced(self, error: OSError) -> None:

@@ -12,6 +12,8 @@ from pyromq.store.log_walk import LogWalk
 from pyromq.wire.properties import message_keys
 from pyromq.wire.record import is_indexed
 
+_AT_ONCE = 4_096
+
 Unindexed = tuple[bytes, bytes, int, int]
 """Topic with ``#`` behind it, properties, position, store time."""
 
@@ -51,8 +53,9 @@ class Indexer:
             return True
         if not self._committed:
             return False
-        self._index.add([(prefix, message_keys(raw), position, ms) for prefix, raw, position, ms in self._committed])
-        self._committed.clear()
+        some = self._committed[:_AT_ONCE]
+        self._index.add([(prefix, message_keys(raw), position, ms) for prefix, raw, position, ms in some])
+        del self._committed[: len(some)]
         return True
 
     def finish(self) -> None:

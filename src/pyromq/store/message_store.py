@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -35,6 +36,7 @@ from pyromq.store.key_index import KeyIndex
 from pyromq.store.layout import Layout
 from pyromq.store.queue_reader import QueueReader
 from pyromq.store.recovery import Opened, Recovery
+from pyromq.store.removal import Removal
 from pyromq.store.segments import SegmentList
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
@@ -74,10 +76,15 @@ class MessageStore:
         self._indexer = Indexer(self.index, self.log, opened.index_from)
         self._touched: set[ConsumeQueue] = set()  # have staged entries
         self._behind: dict[ConsumeQueue, None] = {}  # may have entries that are not in their files yet; oldest first
-        self._entries_owed = 0  # at most; staged ones included
+        self._entries_owed = 0  # at most: readers have some written; staged ones included
+        self._note_at: int | None = None  # flushed up to there, to be noted when so many queues more were written
+        self._note_after = 0
         self._ladder_ms = settings.delay_ladder_ms
         self._turn_ms = 0  # one store time for everything staged together
         self.last_stored_ms = opened.report.last_stored_ms
+        self.removal = Removal(disk)
+        self._to_trim: deque[ConsumeQueue] = deque()  # may have entries about records before ``_trimmed_to``
+        self._trimmed_to = self.log.first
         self._durability = Durability(self.log, self._queues, self.index, self._indexer, self.health, disk, layout)
 
     @classmethod
@@ -226,11 +233,11 @@ class MessageStore:
             behind[queue] = None
         self._touched.clear()
         if self._entries_owed >= self.settings.entry_backlog_max:
-            self.write_entries(QUEUES_AT_ONCE)  # if it fails the messages still count as stored: the log has them
+            self._shrink_backlog()
         self.last_stored_ms, self._turn_ms = self._turn_ms or self.last_stored_ms, 0
         self._indexer.commit()
         if self._indexer.waiting >= self.settings.index_backlog_max:
-            self.index_keys()
+            self.index_keys(everything=False)  # after a crash there may be seconds of work
 
     def write_entries(self, queues_max: int | None = None) -> bool:
         """Write queue entries of committed messages; False when the disk refuses (they go on waiting).
@@ -243,12 +250,20 @@ class MessageStore:
             for queue in list(islice(behind, queues_max)):
                 self._entries_owed -= queue.write_owed()
                 del behind[queue]
+                self._note_after -= 1
             if not behind:
-                self._entries_owed = 0  # readers have some written, too, which is not counted
+                self._entries_owed = 0
         except OSError as error:
             self.health.failed_write("consume queues", error)
             return False
+        self._note_if_written()
         return True
+
+    def _shrink_backlog(self) -> None:
+        """Too many entries wait, unless readers had them written. If it fails, messages still count as stored."""
+        self._entries_owed = sum([queue.owed for queue in self._behind])
+        if self._entries_owed >= self.settings.entry_backlog_max // 2:
+            self.write_entries(QUEUES_AT_ONCE)
 
     def index_keys(self, *, everything: bool = True) -> bool:
         """Index the keys of committed messages, all or a part; False when the disk refuses (they go on waiting)."""
@@ -316,19 +331,45 @@ class MessageStore:
     def note_flushed(self) -> None:
         """Let recovery know up to where the log is durable, between two seals; call it every second or so.
 
-        Queue entries are written first: should the log lose something up to there, they tell which offsets were given.
+        Queue entries come first: should the log lose something up to there, they tell which offsets were given. So it
+        is noted when ``write_entries`` has written all queues that are behind now.
         """
-        if self.write_entries():
-            self._durability.note_flushed()
+        if self._note_at is None:
+            self._note_at, self._note_after = self.log.flushed, len(self._behind)
+            self._note_if_written()
+
+    def _note_if_written(self) -> None:
+        if self._note_at is not None and (self._note_after <= 0 or not self._behind):
+            self._durability.note_flushed(self._note_at)
+            self._note_at = None
+
+    def begin_seal(self) -> SealJob | None:
+        """A seal of everything committed, for a worker, once ``gather_seal`` says that it is complete.
+
+        ``sync``, then ``save`` once the log is flushed as far as the seal says. None when the disk is not trusted.
+        """
+        return self._durability.begin_seal(self.last_stored_ms) if self.health.trusted else None
+
+    def gather_seal(self, job: SealJob, queues_max: int | None = None, *, clean: bool = False) -> bool:
+        """Let some queues become part of a seal: thousands at once would make everybody wait; True when all are.
+
+        Raises StoreReadOnlyError when the disk does not take what has to be written first: this seal comes to nothing.
+        """
+        try:
+            self.log.wipe_remains()
+            return self._durability.gather(job, queues_max, clean=clean)
+        except OSError as error:
+            raise self.health.failed_write("consume queues", error) from error
 
     def seal_job(self, *, clean: bool = False) -> SealJob | None:
-        """A seal of everything committed, for a worker: ``sync``, then ``save`` once the log is flushed that far.
-
-        None when the disk does not take what has to be written first. After a clean stop the index is complete.
-        """
-        if not self.health.trusted or not self.write_entries() or (clean and not self.index_keys()):
+        """A whole seal at once; None when the disk refuses. After a clean stop the index is complete."""
+        if (clean and not self.index_keys()) or (job := self.begin_seal()) is None:
             return None
-        return self._durability.seal_job(clean=clean, stored_ms=self.last_stored_ms)
+        try:
+            self.gather_seal(job, clean=clean)
+        except StoreReadOnlyError:
+            return None
+        return job
 
     def seal_done(self, job: SealJob, error: OSError | None, *, synced: bool) -> None:
         """How a worker's ``sync`` or ``save`` ended."""
@@ -377,26 +418,32 @@ class MessageStore:
             self._disk.sync_folder(folder.parent)
 
     def delete_oldest(self, count: int) -> int:
-        """Remove the oldest commit log files and what was derived from them; returns how many.
+        """Take the oldest files out of the log; returns how many. ``removal.run`` frees their space, on any thread.
 
         Only files that are sealed go: recovery could not tell how far their queues had come. The file being written
-        always stays. Raises StoreError when one cannot be removed.
+        always stays.
         """
-        segments, removed = self.log.segments, 0
-        if len(segments) > 1 and segments.first.end > self.sealed_position:
-            self.seal()
+        segments, taken = self.log.segments, 0
+        while taken < count and len(segments) > 1 and segments.first.end <= self.sealed_position:
+            segment = segments.take_first()
+            logger.info("commit log file deleted: path=%s", segment.path)
+            self.removal.add(segment)
+            taken += 1
+        return taken
+
+    def trim_queues(self, queues_max: int | None = None) -> None:
+        """Forget what queues and index say of log files that are gone, some queues at a time. Raises StoreError."""
+        oldest = self.removal.oldest
+        first = oldest.base if oldest is not None else self.log.first
+        if first > self._trimmed_to and not self._to_trim:
+            self._to_trim, self._trimmed_to = deque(self._queues.values()), first
         try:
-            while removed < count and len(segments) > 1 and segments.first.end <= self.sealed_position:
-                path = segments.first.path
-                segments.remove_first()
-                logger.info("commit log file deleted: path=%s", path)
-                removed += 1
-            for queue in self._queues.values():
-                queue.forget_before(self.log.first)
-            self.index.forget_before(self.log.first)
+            for _ in range(len(self._to_trim) if queues_max is None else min(queues_max, len(self._to_trim))):
+                self._to_trim.popleft().forget_before(self._trimmed_to)
+            if not self._to_trim:
+                self.index.forget_before(self._trimmed_to)
         except OSError as error:
             raise StoreError(f"an expired file could not be removed: {error}") from error
-        return removed
 
     def close(self) -> None:
         """Seal, mark the stop as clean and release the folder. A store that could not seal is left as after a crash."""
@@ -418,6 +465,7 @@ class MessageStore:
     def _release(self) -> None:
         self.health.close()
         self._durability.close()
+        self.removal.close()
         self.log.segments.close()
         self.index.close()
         for queue in self._queues.values():

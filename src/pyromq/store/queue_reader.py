@@ -17,7 +17,7 @@ from pyromq.store.key_index import KeyIndex
 from pyromq.store.reading import Boundary, QueueRange, ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.properties import message_keys
-from pyromq.wire.record import Record, decode_record
+from pyromq.wire.record import RECORD_OVERHEAD_BYTES, Record, decode_record
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,10 @@ class QueueReader:
         accept_tag: TagFilter | None = None,
         accept_record: RecordFilter | None = None,
     ) -> ReadResult:
-        """Messages from ``offset`` on, as many as the limits allow and at least one if there is one."""
+        """Messages from ``offset`` on, as many as the limits allow and at least one if there is one.
+
+        Without ``bytes_max`` the settings limit the number too.
+        """
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
@@ -212,15 +215,21 @@ class QueueReader:
 
 
 class _Limits:
-    """When an answer is full: fewer and smaller messages when they have to come from disk."""
+    """When an answer is full: fewer and smaller messages when they have to come from disk.
+
+    Who says how many bytes it takes is not limited in number: bytes alone say what an answer costs.
+    """
 
     __slots__ = ("_bytes", "_cold_bytes", "_cold_count", "count")
 
     def __init__(self, settings: StoreSettings, count_max: int, bytes_max: int | None) -> None:
-        self.count = max(1, min(count_max, settings.read_count_max))
-        self._cold_count = min(self.count, settings.cold_read_count_max)
         self._bytes = min(bytes_max or settings.read_bytes_max, settings.read_bytes_max)
         self._cold_bytes = min(self._bytes, settings.cold_read_bytes_max)
+        count, cold_count = settings.read_count_max, settings.cold_read_count_max
+        if bytes_max:
+            count = cold_count = max(count, self._bytes // RECORD_OVERHEAD_BYTES)
+        self.count = max(1, min(count_max, count))
+        self._cold_count = min(self.count, cold_count)
 
     def reached(self, count: int, size_bytes: int, cold: bool) -> bool:
         if cold:

@@ -138,7 +138,8 @@ class Recovery:
         for segment in self._segments:
             if segment.end > start:
                 segment.file.sync()  # a killed process leaves records in the page cache that were never flushed
-        self._log.open_at(end, trusted_from=start)
+        damaged_end = max((each.end for each in self._report.damaged), default=0)  # sealed queues may list these
+        self._log.open_at(end, trusted_from=max(start, min(end, damaged_end)))
         for (topic, queue_id), queue in self._queues.items():
             queue.forget_before(self._log.first)
             self._keep_offsets(queue, f"{topic}/{queue_id}", end)
@@ -150,7 +151,7 @@ class Recovery:
 
     def _restore_missing_end(self) -> None:
         """Put empty files where the log is known to have been, so that positions and offsets are not used twice."""
-        position = max(self._seal.position if self._seal else 0, self._noted)
+        position = max(self._seal.durable_end if self._seal else 0, self._noted)
         while position and (not len(self._segments) or self._segments.last.end < position):
             at = self._segments.last.end if len(self._segments) else position - 1
             segment = self._segments.get_or_create(at)
@@ -160,7 +161,7 @@ class Recovery:
     def _note_short_end(self) -> None:
         """Report what the last file of the log lost if it is shorter than the seal says; loading fills it up."""
         names = self._disk.names(self._layout.commit_log)
-        position = max(self._seal.position if self._seal else 0, self._noted)
+        position = max(self._seal.durable_end if self._seal else 0, self._noted)
         if not names or not names[-1].isdecimal():
             return
         end = int(names[-1]) + self._disk.size_of(self._layout.commit_log / names[-1])
@@ -182,7 +183,7 @@ class Recovery:
             self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, segments)
 
     def _trust_seal(self, seal: Seal) -> None:
-        self._durable = max(seal.position, self._noted)
+        self._durable = max(seal.durable_end, self._noted)
         self._rescan_from.append(seal.position)
         for name in seal.queues.keys() - {f"{topic}/{queue_id}" for topic, queue_id in self._queues}:
             topic, _, number = name.rpartition("/")

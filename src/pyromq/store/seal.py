@@ -4,6 +4,9 @@
 of those the CRCs are here. The same holds for the key index up to ``index_position``, which may lag behind. Recovery
 checks derived files against the seal, drops from them what lies behind it, and derives that again from the log. Apache
 RocketMQ ignores the file; when it has written to the store meanwhile, what it appended simply lies behind the seal.
+
+A seal is gathered while appends go on, so queues may be sealed further than ``position``: up to ``flushed`` at most,
+and up to there the log is durable too.
 """
 
 from __future__ import annotations
@@ -32,6 +35,12 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
     queues: dict[str, list[QueueSeal]] = {}  # by "topic/queue id"
     index: list[IndexSeal] = []
     deleted: dict[str, int] = {}  # topics deleted since, with the end of the log at that moment
+    flushed: int = 0  # the end of the log when the last queue was gathered
+
+    @property
+    def durable_end(self) -> int:
+        """Damage before this position is a disk's, not a crash's."""
+        return max(self.position, self.flushed)
 
 
 def load_seal(disk: Disk, root: Path) -> Seal | None:

@@ -117,6 +117,10 @@ class SegmentList:
         is_synced, self._is_synced = self._is_synced, True
         return [] if is_synced else [self.folder, *self.folder.parents[:2]]
 
+    def take_first(self) -> Segment:
+        """It belongs to the caller from now on, file and all."""
+        return self._segments.pop(0)
+
     def remove_first(self) -> None:
         """On OSError the file is still there, and still listed."""
         self._remove(0)

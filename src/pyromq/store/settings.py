@@ -49,7 +49,7 @@ class StoreSettings:
     seal_interval_ms: int = 60_000
     seal_bytes: int = 512 << 20  # seal early after that much, so that recovery has little to scan
     index_backlog_max: int = 1_024
-    entry_backlog_max: int = 65_536  # queue entries in memory, of messages that the log has
+    entry_backlog_max: int = 262_144  # queue entries in memory (20 bytes each), of messages that the log has
 
     timer_wheel_slots: int = 2 * 7 * 86_400
     timer_log_bytes: int = 100 << 20

@@ -50,11 +50,14 @@ class TimerFlush:
 
     def __init__(self, disk: Disk, path: Path, check: TimerCheck, files: list[DiskFile]) -> None:
         self._disk, self._path, self.check, self._files = disk, path, check, files
+        self.is_in_doubt = False  # a sync failed: a later one that succeeds proves nothing
 
     def run(self) -> None:
         """Raises OSError."""
+        self.is_in_doubt = True
         for file in self._files:
             file.sync()
+        self.is_in_doubt = False
         save_timer_check(self._disk, self._path, self.check)
 
 

@@ -1,7 +1,8 @@
 """What a store needs from time to time: flush pacing, index, seals, retention, a look at the disk.
 
 The owner calls ``tick`` every few hundred milliseconds; each duty knows when it is due. An owner with worker threads
-hands in ``flush`` and ``seal`` that start the store's jobs there; otherwise they run where ``tick`` does.
+hands in ``flush``, ``seal`` and ``elsewhere``, which start the store's jobs there; otherwise they run where ``tick``
+does. What there may be thousands of is done some at a time.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import datetime
+from itertools import islice
 
 from pyromq.clock import Clock
 from pyromq.store.disk import Disk
-from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
+from pyromq.store.message_store import MessageStore
 from pyromq.store.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.settings import Flush
 
@@ -21,6 +23,7 @@ logger = logging.getLogger(__name__)
 _DISK_LOOK_MS = 1_000
 _FILES_PER_SEAL = 512
 _RETENTION_MS = 10_000
+_QUEUES_PER_TICK = 64  # more would cost broker and disk more than entries in files are worth
 _FREE_BYTES_MIN = 16 << 20  # less free space than this does not count as "space has returned"
 
 
@@ -35,9 +38,16 @@ class Upkeep:
         *,
         flush: Callable[[], object] | None = None,
         seal: Callable[[], object] | None = None,
+        elsewhere: Callable[[Callable[[], None]], object] | None = None,
+        needed_from: Callable[[], int] | None = None,
     ) -> None:
+        """``needed_from`` tells from which position on somebody still needs the log, however old it is."""
         self._store, self._disk, self._clock = store, disk, clock
         self._flush, self._seal = flush or store.flush, seal or store.seal
+        self._elsewhere = elsewhere or _here
+        self._needed_from = needed_from or (lambda: store.log.end)
+        self._needed_file = -1  # the last that was kept for that reason
+        self._at_any_hour = False  # somebody asked for a deletion, and it waits for a seal
         now = clock.monotonic_ms()
         self._flushed_at = self._sealed_at = self._retained_at = now
         self._looked_at = now - _DISK_LOOK_MS
@@ -50,15 +60,19 @@ class Upkeep:
             self._look_at_disk()
             self._store.note_flushed()
             self._delete_by_force()
+            self._remove_deleted()
+            if self._at_any_hour:
+                self.delete_expired()
         if self._store.settings.flush is Flush.ASYNC:
             self._flush_if_due(now)
         if self._store.health.writable:
-            self._store.write_entries(QUEUES_AT_ONCE)
+            self._store.write_entries(_QUEUES_PER_TICK)
             self._store.index_keys(everything=False)
             self._seal_if_due(now)
         if now - self._retained_at >= _RETENTION_MS:
             self._retained_at = now
             self.delete_expired()
+        self._store.trim_queues(_QUEUES_PER_TICK)
 
     def _look_at_disk(self) -> None:
         """Refuse writes on a disk that is about to be full, and accept them again when space has returned."""
@@ -88,17 +102,63 @@ class Upkeep:
 
     def _delete_by_force(self) -> None:
         """Delete the oldest files, expired or not, one after the other, until the disk has room again."""
-        for _ in range(self._store.settings.delete_files_max):
-            if self.disk_state not in (DiskState.FORCE_CLEAN, DiskState.FULL) or not self._store.delete_oldest(1):
+        store = self._store
+        for _ in range(store.settings.delete_files_max):
+            if self.disk_state not in (DiskState.FORCE_CLEAN, DiskState.FULL) or store.removal.oldest is not None:
                 return
+            if len(store.log.segments) < 2:
+                return
+            oldest, needed_from = store.log.segments.first, self._needed_from()
+            if not self._delete(1):
+                return
+            if oldest.end > needed_from:
+                logger.error("disk too full, delayed messages go with the file they wait in: file=%s", oldest.path.name)
             self._look_at_disk()
 
     def delete_expired(self, *, at_any_hour: bool = False) -> int:
-        """Delete commit log files by age and hour, then what was derived from them; returns how many."""
+        """Delete commit log files by age and hour; returns how many. Those that are not sealed yet go a bit later."""
         store, now_ms, state = self._store, self._clock.now_ms(), self.disk_state
-        if at_any_hour or state is not DiskState.FINE:
+        self._at_any_hour |= at_any_hour
+        if self._at_any_hour or state is not DiskState.FINE:
             state = DiskState.CLEAN  # what goes by force went when the disk was looked at
         files = [KeptFile(segment.path, self._disk.modified_ms(segment.path)) for segment in store.log.segments]
         hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour
         count = count_to_delete(files, now_ms=now_ms, local_hour=hour, state=state, settings=store.settings)
-        return store.delete_oldest(count) if count else 0
+        count = self._without_needed(count)
+        deleted = self._delete(count) if count else 0
+        self._at_any_hour &= deleted < count
+        return deleted
+
+    def _without_needed(self, count: int) -> int:
+        """Of so many files that expired, those in which nothing waits that somebody was promised."""
+        needed_from = self._needed_from()
+        for number, segment in enumerate(islice(self._store.log.segments, count)):
+            if segment.end > needed_from:
+                if segment.base != self._needed_file:
+                    self._needed_file = segment.base
+                    logger.warning("expired file is kept, delayed messages wait in it: file=%s", segment.path.name)
+                return number
+        return count
+
+    def _delete(self, count: int) -> int:
+        """What is not sealed yet goes next time."""
+        segments = self._store.log.segments
+        if count and len(segments) > 1 and segments.first.end > self._store.sealed_position:
+            self._seal()
+        deleted = self._store.delete_oldest(count)
+        self._remove_deleted()
+        return deleted
+
+    def _remove_deleted(self) -> None:
+        """Free the space of files that were deleted, also of those whose removal failed the last time."""
+        removal = self._store.removal
+        if removal.oldest is not None and not removal.is_running:
+            removal.is_running = True
+            self._elsewhere(removal.run)
+
+
+def _here(job: Callable[[], None]) -> None:
+    try:
+        job()
+    except OSError as error:
+        logger.error("expired files could not be removed: reason=%s", error)

@@ -70,3 +70,13 @@ def test_there_is_a_limit_to_how_many_are_held() -> None:
     assert rig.waiters.full
     rig.waiters.release(held)
     assert not rig.waiters.full
+
+
+def test_answered_pulls_are_forgotten_long_before_their_time() -> None:
+    rig = Rig(held_max=100_000)
+    waiting = rig.hold(patience_ms=30_000)
+    for _ in range(10_000):
+        rig.waiters.release(rig.hold(patience_ms=20_000))
+    assert len(rig.waiters._deadlines) < 2_000
+    rig.clock.advance_ms(30_000)
+    assert rig.waiters.due() == [waiting]

@@ -180,3 +180,29 @@ async def test_whoever_waits_for_news_waits_for_the_round_that_brings_them() -> 
     await registration.told()
     assert first.done() and len(link.asked) == 2, "one of them spoke, both know that it was heard"
     await registration.close()
+
+
+async def test_a_name_server_that_breaks_something_keeps_no_other_from_being_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken, sound = NamesLink(), NamesLink()
+    monkeypatch.setattr(broken, "request", lambda *args, **options: 1 // 0)
+    registration = registrar(BrokerSettings(), n1=broken, n2=sound)
+    await registration.register_now()
+    assert registration.registered_with == ["n2:9876"]
+
+
+async def test_registration_goes_on_after_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = NamesLink()
+    registration = registrar(BrokerSettings(), n1=link)
+    monkeypatch.setattr("pyromq.broker.registration._FIRST_RETRY_S", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(registration, "_look_for_others", lambda: 1 // 0)
+        task = asyncio.create_task(registration.run())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not link.asked
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert registration.registered_with == ["n1:9876"]
+    task.cancel()

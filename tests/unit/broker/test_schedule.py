@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
+from pyromq.store.upkeep import Upkeep
 from pyromq.testing import ManualClock
 from pyromq.wire.java_hash import tag_hash
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.record import Draft
+from tests.crash.script import retain
 from tests.unit.broker.waiting_room import HOUR_MS, SMALL, WaitingRoom
 
 DAY_MS = 24 * HOUR_MS
@@ -167,3 +169,49 @@ def test_an_offset_outside_of_its_queue_is_brought_back() -> None:
     room.store.close()
     room = WaitingRoom(room.disk, room.wall)
     assert room.schedule.progress()[1] == (1, 1)
+
+
+def test_retention_is_told_where_the_oldest_message_waits() -> None:
+    room = WaitingRoom()
+    assert room.schedule.waiting_from() == room.store.log.end == 0
+    room.send("before")
+    first = room.store.log.end
+    room.send_at_level("a", 3)
+    second = room.store.log.end
+    room.send_at_level("b", 3)
+    assert room.schedule.waiting_from() == first
+    room.pass_time(9_000)
+    room.send_at_level("c", 3)
+    room.pass_time(1_000)
+    assert room.delivered() == ["before", "a", "b"]
+    assert room.schedule.waiting_from() > second
+
+
+def test_messages_that_wait_longer_than_files_are_kept_are_delivered_all_the_same() -> None:
+    settings = replace(SMALL, keep_ms=5_000, delete_hours=tuple(range(24)))
+    room = WaitingRoom(settings=settings)
+    room.upkeep = Upkeep(room.store, room.disk, room.clock, needed_from=room.schedule.waiting_from)
+    room.send_at_level("waits", 3)
+    while len(room.store.log.segments) < 3:
+        room.send("x" * 1_000)
+    room.wall.advance_ms(9_000)
+    room.upkeep.delete_expired()
+    assert room.store.log.first == 0
+    room.pass_time(1_000)
+    assert "waits" in room.delivered()
+    room.upkeep.delete_expired()
+    assert room.store.log.first > 0
+
+
+def test_messages_that_were_deleted_while_they_waited_are_counted_and_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    room = WaitingRoom()
+    room.send_at_level("lost", 3)
+    while len(room.store.log.segments) < 3:
+        room.send("x" * 1_000)
+    retain(room.store, 2)
+    room.send_at_level("kept", 3)
+    room.pass_time(10_000)
+    assert room.delivered()[-1] == "kept" and "lost" not in room.delivered()
+    assert "waiting messages lost: level=3 messages=1" in caplog.text

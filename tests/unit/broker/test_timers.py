@@ -9,6 +9,7 @@ from pyromq.model.names import TIMER_TOPIC
 from pyromq.testing import ManualClock
 from pyromq.wire.properties import decode_properties, encode_properties
 from pyromq.wire.record import RecordFound
+from tests.crash.script import retain
 from tests.unit.broker.waiting_room import HOUR_MS, SMALL, WaitingRoom
 
 DAY_MS = 24 * HOUR_MS
@@ -139,8 +140,7 @@ def test_timer_log_files_about_deleted_records_go() -> None:
         room.send_in(f"m{number}", 500)
     room.pass_time(2_000)
     files = len(room.disk.names(room.store.layout.root / "timerlog"))
-    room.store.seal()
-    room.store.delete_oldest(2)
+    retain(room.store, 2)
     room.files.forget_before(room.store.log.first)
     assert 1 <= len(room.disk.names(room.store.layout.root / "timerlog")) < files
     room.send_in("later", 1_500)

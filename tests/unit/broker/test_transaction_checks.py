@@ -16,6 +16,7 @@ from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.prepared import PreparedMessage, unresolved
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.record import decode_record
+from tests.crash.script import retain
 from tests.unit.broker.transaction_rig import BORN_MS, COMMIT, ROLLBACK, Rig
 
 NOW_MS = 1_700_000_000_000
@@ -273,8 +274,7 @@ async def test_a_half_message_whose_file_is_gone_is_given_up(caplog: pytest.LogC
     await rig.half("U0")
     while rig.store.log.end < 3 << 14:
         await rig.half("U" * 1000)
-    rig.store.seal()
-    rig.store.delete_oldest(1)
+    retain(rig.store, 1)
     await rig.round()
     assert "half message lost" in caplog.text
     assert not rig.log.is_waiting(0)

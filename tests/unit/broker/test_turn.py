@@ -394,3 +394,20 @@ async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush:
         await rig.worker.run()
     assert told == [None]
     await asyncio.wait_for(rig.turns.drain(), 10)
+
+
+async def test_after_a_defect_of_the_store_everybody_hears_of_it_and_the_next_turn_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    told: list[MQError | None] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store._indexer, "commit", lambda: 1 // 0)
+        rig.send(wire)
+        OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"own"), told.append)
+        await turn()
+    assert wire.codes == [ResponseCode.SYSTEM_ERROR]
+    assert len(told) == 1 and "ZeroDivisionError" in str(told[0])
+    rig.send(wire)
+    await turn()
+    assert wire.codes[-1] == ResponseCode.SUCCESS

@@ -99,7 +99,8 @@ class WaitingRoom:
         raise AssertionError("it never rests")
 
     def save(self) -> None:
-        if self.schedule.note(self.offsets):
+        self.schedule.note(self.offsets)
+        if self.offsets.unsaved:
             self.offsets.save()
         flush = self.files.flush(self.clock.now_ms())
         flush.run()

@@ -18,7 +18,7 @@ from pyromq.store.whole_file import WholeFile
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.testing.faulty_disk import FaultyFile
 from pyromq.wire.properties import find_property, message_keys
-from tests.crash.script import ROOT, SMALL, draft, log_records
+from tests.crash.script import ROOT, SMALL, draft, log_records, retain
 
 LOG, QUEUES, INDEX = ROOT / "commitlog", ROOT / "consumequeue", ROOT / "index"
 
@@ -146,7 +146,7 @@ def test_after_retention_a_store_is_sound() -> None:
     disk, clock = FaultyDisk(), ManualClock()
     with open_store(disk, clock) as store:
         write(store, clock, 80)
-        store.delete_oldest(3)
+        retain(store, 3)
         write(store, clock, 10, first=80)
     report = check(disk)
     assert report.verdict is Verdict.SOUND, report.findings

@@ -216,6 +216,15 @@ def test_a_read_ends_at_the_count_the_bytes_or_the_file_and_gives_at_least_one(b
     assert read("orders", 0, 8, count_max=32).count == 4
 
 
+def test_who_says_how_many_bytes_it_takes_is_not_limited_in_number() -> None:
+    bench = Bench(StoreSettings(segment_bytes=65536, read_count_max=2, cold_read_count_max=1, read_bytes_max=2600))
+    bench.send(*[Draft(topic="orders", queue_id=0, body=b"x" * 400) for _ in range(8)])
+    read = bench.store.reader.read
+    assert read("orders", 0, 0, count_max=8).count == 2
+    assert read("orders", 0, 0, count_max=3, bytes_max=1 << 20).count == 3
+    assert read("orders", 0, 0, count_max=1 << 30, bytes_max=1 << 20).count == 5, "the store's limit of bytes holds"
+
+
 def test_cold_records_are_read_in_smaller_portions() -> None:
     bench = Bench(StoreSettings(segment_bytes=65536, hot_bytes=0, cold_read_count_max=2))
     bench.send(*[message(n) for n in range(9)])

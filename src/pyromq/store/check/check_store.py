@@ -183,7 +183,7 @@ class _Check:
         index.by_seal(seal.index, self._log_run.first, clean=self._clean and seal.clean)
         newest = index.files[-1].path.name if index.files else ""
         index_from = seal.index_position if not seal.index or newest == seal.index[-1].name else index.covered
-        durable = max(seal.position, load_flushed(self._disk, self._layout.checkpoint))
+        durable = max(seal.durable_end, load_flushed(self._disk, self._layout.checkpoint))
         return _Plan(durable, max(min(rescan), self._log_run.first), trusts, index, index_from)
 
     def _plan_by_checkpoint(self, safe_ms: int, index: IndexTrust) -> _Plan:
