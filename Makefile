@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := .cache/demo
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help setup demo test check format bench bench-broker bench-spark compare crash interop clean
@@ -19,9 +20,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group dev --editable .
 	@touch $@
 
-demo: $(READY)  ## the whole system: orders, a crash, retries, dead letters sent again; then the store alone
-	$(BIN)/python examples/orders_survive_a_crash.py
-	$(BIN)/python examples/crash_and_recover.py
+demo: $(READY)  ## orders, a crash, retries, dead letters sent again; the store alone; the orders on Spark, with a picture
+	@rm -rf $(DEMO)
+	@$(BIN)/python examples/orders_survive_a_crash.py $(DEMO)
+	@$(BIN)/python examples/crash_and_recover.py
+	@$(BIN)/python examples/orders_on_spark.py $(DEMO)
 
 test: $(READY)  ## every test that needs PyPI and Debian packages only
 	$(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/spark
@@ -43,10 +46,13 @@ bench: $(READY)  ## rates and CPU per operation of codec, store, recovery and in
 bench-broker: $(READY)  ## the broker under load of a C program: CPU per message, latencies
 	$(BIN)/python -m benchmarks.end_to_end
 
-bench-spark: $(READY)  ## topic to Spark: rows per second, CPU per row of JVM and workers
+bench-spark: $(READY)  ## topics, sinks and jobs of the pipeline: CPU per row of JVM and workers, latencies, goals beside
 	$(BIN)/python -m benchmarks.bench_spark
+	$(BIN)/python -m benchmarks.bench_spark_sink
+	$(BIN)/python -m benchmarks.bench_spark_jobs
+	$(BIN)/python -m benchmarks.bench_spark_latency
 
-compare: $(READY)  ## our broker and Apache RocketMQ's under the same load, in one run: needs Java 17, Maven, a C compiler
+compare: $(READY)  ## beside Apache RocketMQ (the broker) and Spark's Kafka source (the pipeline), one run: needs Java 17, Maven, a C compiler
 	$(BIN)/python -m benchmarks.compare $(ARGUMENTS)
 
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds

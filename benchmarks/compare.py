@@ -1,6 +1,8 @@
 """Our broker and Apache RocketMQ's, side by side in one run, under the same load: how many times better, row by row.
 
-    make compare                     (needs Java 17, Maven and a C compiler; ARGUMENTS="sync 5": flush mode, rounds)
+    make compare                               this, then ``compare_spark``; needs Java 17, Maven and a C compiler
+    make compare ARGUMENTS="brokers sync 5"    this alone; flush mode and rounds
+    make compare ARGUMENTS=spark               the other alone
 
 Both run with RocketMQ's defaults for files and the same flush mode; Apache's broker has a heap of 1 GiB, G1 and its
 usual compilers, and 15 seconds of load before anything counts, so that they have done their work. Scenarios alternate
@@ -24,11 +26,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 from interop.jars import Jars, prepare_jars
 from interop.process import free_port
 
+from benchmarks import compare_spark
+from benchmarks.compare_lines import less, more, print_lines
 from benchmarks.generator import Outcome, Scenario, build, resident_mb, run
 from benchmarks.measure import machine
 from pyromq.aio import Admin
@@ -69,7 +72,20 @@ class Server:
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
 
 
-def main(flush: str = "async", rounds: str = "3") -> None:
+def main(part: str = "", *arguments: str) -> None:
+    match part:
+        case "":
+            compare_brokers()
+            compare_spark.main()
+        case "brokers":
+            compare_brokers(*arguments)
+        case "spark":
+            compare_spark.main(*arguments)
+        case _:
+            raise SystemExit(f"there is nothing called {part} to compare: brokers or spark, or nothing for both")
+
+
+def compare_brokers(flush: str = "async", rounds: str = "3") -> None:
     build()
     print(machine())
     jars = prepare_jars()
@@ -164,44 +180,26 @@ async def _until_a_topic_is_made(nameserver: str) -> None:
     raise SystemExit(f"no broker was ready at {nameserver} within two minutes")
 
 
-class Line(NamedTuple):
-    scenario: str
-    unit: str
-    ours: float
-    theirs: float
-    ratio: float
-
-
 def _report(ours: Server, apache: Server) -> None:
     lines = [
-        Line("start-up to the first topic", "s", ours.ready_s, apache.ready_s, apache.ready_s / ours.ready_s),
-        Line("idle memory with name server", "MB", ours.idle_mb, apache.idle_mb, apache.idle_mb / ours.idle_mb),
+        less("start-up to the first topic", "s", ours.ready_s, apache.ready_s),
+        less("idle memory with name server", "MB", ours.idle_mb, apache.idle_mb),
     ]
     for scenario in ROWS:
         name, (mine, theirs) = scenario.name, (_median(each.outcomes[scenario.name]) for each in (ours, apache))
-        p99 = Line(name, "p99 µs", mine.p99_us, theirs.p99_us, theirs.p99_us / max(1, mine.p99_us))
+        p99 = less(name, "p99 µs", max(1, mine.p99_us), theirs.p99_us)
         if scenario.mode == "trip":
-            lines += [Line(name, "p50 µs", mine.p50_us, theirs.p50_us, theirs.p50_us / max(1, mine.p50_us)), p99]
+            lines += [less(name, "p50 µs", max(1, mine.p50_us), theirs.p50_us), p99]
             continue
         lines += [
-            Line(name, "per second", mine.rate, theirs.rate, mine.rate / theirs.rate),
-            Line(name, "CPU µs each", mine.cpu_us, theirs.cpu_us, theirs.cpu_us / mine.cpu_us),
+            more(name, "per second", mine.rate, theirs.rate),
+            less(name, "CPU µs each", mine.cpu_us, theirs.cpu_us),
             p99,
         ]
         for server, outcome in ((ours, mine), (apache, theirs)):
             if outcome.errors:
                 print(f"{server.name} refused {outcome.errors} of {name}")
-    below = [f"{line.scenario}, {line.unit} ({line.ratio:.2f})" for line in lines if line.ratio < 1]
-    print("\nours is behind in: " + ("; ".join(below) or "nothing"))
-    print(f"\n{'':44} {'':12} {ours.name:>10} {apache.name:>10} {'ratio':>8}")
-    before = ""
-    for line in lines:
-        shown, before = "" if line.scenario == before else line.scenario, line.scenario
-        print(f"{shown:44} {line.unit:12} {_shown(line.ours):>10} {_shown(line.theirs):>10} {line.ratio:7.2f}×")
-
-
-def _shown(value: float) -> str:
-    return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+    print_lines(lines, ours.name, apache.name)
 
 
 def _median(outcomes: list[Outcome]) -> Outcome:

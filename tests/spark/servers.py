@@ -9,10 +9,10 @@ from typing import Self
 
 
 class Servers:
-    """``with Servers(folder) as servers``; the first start chooses the ports."""
+    """``with Servers(folder) as servers``; the first start chooses the ports. ``flags`` are those of ``up``."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._ports = folder, ("0", "0")
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self._folder, self._flags, self._ports = folder, flags, ("0", "0")
         self.nameserver = ""
 
     def __enter__(self) -> Self:
@@ -27,7 +27,7 @@ class Servers:
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(self._folder)),
-                *("--nameserver-port", names, "--broker-port", broker),
+                *("--nameserver-port", names, "--broker-port", broker, *self._flags),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

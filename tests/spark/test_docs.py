@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,3 +33,20 @@ def test_every_option_is_documented_with_its_use_and_default() -> None:
 def test_every_column_is_documented() -> None:
     rows = table_rows(SOURCE, first="column")
     assert [name.strip("`") for row in rows for name in row[0].split(", ")] == list(COLUMNS)
+
+
+def test_the_comparison_with_kafka_names_every_option_and_every_column() -> None:
+    ours = {name for row in table_rows(SOURCE, first="Kafka's option") for name in named(row[1])}
+    assert ours == {option.name for option in OPTIONS}
+    columns = [name for row in table_rows(SOURCE, first="Kafka's column") for name in named(row[1])]
+    assert sorted(columns) == sorted(COLUMNS)
+
+
+def test_every_gap_beside_kafka_is_explained() -> None:
+    rows = table_rows(SOURCE, first="Kafka's option") + table_rows(SOURCE, first="Kafka's source otherwise")
+    assert [row for row in rows if row[1] == "–" and not row[2]] == []
+
+
+def named(cell: str) -> list[str]:
+    """What stands between backquotes."""
+    return re.findall(r"`([^`]+)`", cell)

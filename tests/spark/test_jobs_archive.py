@@ -127,14 +127,16 @@ def test_sparks_own_writer_gives_the_same_rows(spark: Any, topics: Topics, tmp_p
     topic, path = topics.make(), tmp_path / "archive"
     topics.send(topic, range(10))
     done = archive(spark, selection(topics, topic), str(path), group=topics.group, writer=ArchiveWriterKind.SPARK)
-    assert done.messages == 10
+    again = archive(spark, selection(topics, topic), str(path), group=topics.group, writer=ArchiveWriterKind.SPARK)
+    assert [(run.messages, run.batches) for run in (done, again)] == [(10, 1), (0, 0)]
     assert archived_bodies(spark, path) == Counter(topics.sent)
 
 
-def test_a_missing_table_format_is_named(spark: Any, topics: Topics, tmp_path: Path) -> None:
-    topic = topics.make()
-    with pytest.raises(FormatMissingError, match="delta"):
-        archive(spark, selection(topics, topic), str(tmp_path / "t"), group=topics.group, form=ArchiveFormat.DELTA)
+@pytest.mark.parametrize("form", [ArchiveFormat.DELTA, ArchiveFormat.ICEBERG])
+def test_a_missing_table_format_is_named(spark: Any, topics: Topics, tmp_path: Path, form: ArchiveFormat) -> None:
+    topic, target = topics.make(), "messages" if form is ArchiveFormat.ICEBERG else str(tmp_path / "t")
+    with pytest.raises(FormatMissingError, match=rf"format {form.value}: .*{form.value}-spark.*_2.13:VERSION"):
+        archive(spark, selection(topics, topic), target, group=topics.group, form=form, checkpoint=str(tmp_path / "c"))
 
 
 def test_a_commit_of_the_same_name_is_dropped(tmp_path: Path) -> None:

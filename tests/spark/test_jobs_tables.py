@@ -155,9 +155,10 @@ def test_a_store_is_read_without_its_broker(spark: Any, store: tuple[Path, dict[
 
 def test_small_stretches_give_every_record_once(spark: Any, store: tuple[Path, dict[str, list[str]]]) -> None:
     folder, sent = store
-    read_store(spark, folder)  # registers the source
-    frame = spark.read.format("pyromq_store").schema("topic string, body binary")
-    rows = frame.option("path", str(folder)).option("stretchBytes", 300_001).load().collect()
+    frame = spark.read.format("pyromq").schema("topic string, body binary").option("storePath", str(folder))
+    frame = frame.option("minPartitions", 5).load()
+    assert frame.rdd.getNumPartitions() >= 5
+    rows = frame.collect()
     assert bodies(rows) == Counter(text for texts in sent.values() for text in texts)
 
 

@@ -10,11 +10,13 @@ import typer
 
 from pyromq.cli.asking import YesOption, confirm
 from pyromq.cli.option_records import unfolded
-from pyromq.cli.output import Column, Form, form_for, write_json, write_rows
+from pyromq.cli.output import Form, form_for, write_json, write_rows
+from pyromq.cli.pipeline_checks import check_topics, has_dead_letters
 from pyromq.cli.pipeline_options import (
     BeginOption,
     CheckpointOption,
     ClusterOptions,
+    Compression,
     EndOption,
     FilterOptions,
     FollowOption,
@@ -25,11 +27,14 @@ from pyromq.cli.pipeline_options import (
     WhereOption,
     offsets_of,
     one_of,
+    one_target,
+    page_file,
     selection,
     time_of,
 )
 from pyromq.cli.pipeline_session import bar, started
-from pyromq.cli.pipeline_tables import LETTERS, SAMPLES, rows_of, shown, write_report, write_summary
+from pyromq.cli.pipeline_tables import LETTERS, SAMPLES, columns_of, rows_of, shown, write_report, write_summary
+from pyromq.errors import StoreNotFoundError
 
 app = typer.Typer(help="Jobs on Spark: archive, replay, redrive, report, dedupe, store, run.", no_args_is_help=True)
 
@@ -39,14 +44,14 @@ app = typer.Typer(help="Jobs on Spark: archive, replay, redrive, report, dedupe,
 def archive(
     topics: TopicsArgument,
     *,
-    to: Annotated[str, typer.Option("--to", help="Folder of the archive (Iceberg: name of the table).")],
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Of the archive (Iceberg: name of the table).")],
     group: GroupOption = "pyromq-archive",
     checkpoint: CheckpointOption = "",
     writer: Annotated[
-        str, typer.Option(help="task: tasks write themselves, fast; spark: Spark's own writer.")
+        str, typer.Option(metavar="KIND", help="task: tasks write themselves, fast; spark: Spark's own writer.")
     ] = "task",
-    form: Annotated[str, typer.Option("--format", help="parquet, delta or iceberg.")] = "parquet",
-    compression: Annotated[str, typer.Option(help="snappy, zstd, gzip, lz4 or none.")] = "snappy",
+    form: Annotated[str, typer.Option("--format", metavar="KIND", help="parquet, delta or iceberg.")] = "parquet",
+    compression: Annotated[str, typer.Option(metavar="KIND", help="snappy, zstd, gzip, lz4 or none.")] = "snappy",
     compact: Annotated[bool, typer.Option("--compact", help="Merge small files at the end.")] = False,
     begin: BeginOption = "",
     filters: FilterOptions,
@@ -54,13 +59,20 @@ def archive(
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """Topics to Parquet by topic, date and hour, each message once; goes on where it ended."""
+    """Topics to Parquet, each message once; goes on where it ended.
+
+    Files lie by topic, date and hour. A run that was interrupted is finished by the next one.
+    """
     from pyromq.pipeline.jobs import archive as job
     from pyromq.pipeline.jobs import compact_archive
     from pyromq.pipeline.jobs.archive_job import ArchiveFormat, ArchiveWriterKind
 
     kind, table = one_of(ArchiveWriterKind, writer, "--writer"), one_of(ArchiveFormat, form, "--format")
+    one_of(Compression, compression, "--compression")
+    if filters.where and kind is ArchiveWriterKind.TASK and table is ArchiveFormat.PARQUET:
+        raise typer.BadParameter("--where needs --writer spark: tasks write what brokers send")
     chosen = selection(topics, filters, cluster, time_of(begin))
+    check_topics(cluster, *topics, group=group)
     with started(run_in) as spark, bar("archiving") as tell:
         done = job(
             spark, chosen, to, group=group, checkpoint=checkpoint, writer=kind, form=table,
@@ -78,7 +90,7 @@ def archive(
 def replay(
     topics: TopicsArgument,
     *,
-    to: Annotated[str, typer.Option("--to", help="Topic that gets the messages.")],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="That gets the messages.")],
     begin: BeginOption = "",
     end: EndOption = "",
     begin_offsets: Annotated[
@@ -89,19 +101,25 @@ def replay(
     ] = "",
     filters: FilterOptions,
     rate: RateOption = 0,
-    count: Annotated[int, typer.Option("--max", min=0, help="Send at most so many; 0 means all.")] = 0,
-    name: Annotated[str, typer.Option(help="Run again under its name, it does not send what it sent before.")] = "",
+    count: Annotated[int, typer.Option("--max", min=0, metavar="NUMBER", help="Send at most so many; 0: all.")] = 0,
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Run again under its name, it does not send what it sent before.")
+    ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count and show.")] = False,
     yes: YesOption = False,
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """A stretch of topics into a topic again: counted and shown first, then sent at a set rate."""
+    """A stretch of topics into a topic again, after a look at it.
+
+    What would be sent is counted and shown first; then it is sent in the order it was stored, at a set rate.
+    """
     from pyromq.pipeline.jobs import replay as job
 
     first = offsets_of(begin_offsets, "--begin-offsets") if begin_offsets else time_of(begin)
     behind = offsets_of(end_offsets, "--end-offsets") if end_offsets else time_of(end)
     chosen = selection(topics, filters, cluster, first, behind)
+    check_topics(cluster, *topics, to)
     form = form_for(run_in.output, sys.stdout)
     with started(run_in) as spark:
         with bar("counting"):
@@ -125,10 +143,12 @@ def redrive(
     group: Annotated[str, typer.Argument(metavar="GROUP")],
     *,
     where: WhereOption = "",
-    begin: Annotated[str, typer.Option("--begin", help="Letters that died then or later.")] = "",
-    end: Annotated[str, typer.Option("--end", help="Letters that died before.")] = "",
+    begin: Annotated[str, typer.Option("--begin", metavar="TIME", help="Letters that died then or later.")] = "",
+    end: Annotated[str, typer.Option("--end", metavar="TIME", help="Letters that died before.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
-    canary: Annotated[int, typer.Option(min=0, help="Send so many first and see whether they come back.")] = 0,
+    canary: Annotated[
+        int, typer.Option(min=0, metavar="NUMBER", help="Send so many first and see whether they come back.")
+    ] = 0,
     canary_wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to watch them.")] = 30,
     rate: RateOption = 0,
     patch: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="Changes each letter before it is sent.")] = "",
@@ -137,7 +157,10 @@ def redrive(
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """Dead letters to the topics they came from: chosen by SQL, a canary first, at a set rate, told of one by one."""
+    """Dead letters to the topics they came from, a few first.
+
+    Chosen by SQL, patched, sent at a set rate, and told of one by one.
+    """
     from pyromq.pipeline.jobs import redrive as job
     from pyromq.pipeline.jobs.patching import find_function
 
@@ -146,6 +169,9 @@ def redrive(
         "nameserver": cluster.nameserver, "where": where, "begin": time_of(begin), "end": time_of(end),
         "patch": function, "only_group": only_group, "options": cluster.source_options,
     }  # fmt: skip
+    if not has_dead_letters(cluster, group):
+        typer.echo(f"group {group} has no dead letters", err=True)
+        return
     with started(run_in) as spark:
         with bar("reading dead letters"):
             done = job(spark, group, **chosen)
@@ -169,19 +195,26 @@ def report(
     topics: TopicsArgument,
     *,
     group: Annotated[
-        list[str] | None, typer.Option("--group", "-g", help="Group whose dead letters count; may be given again.")
+        list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Its dead letters count; again for more.")
     ] = None,
     begin: BeginOption = "",
     end: EndOption = "",
-    html: Annotated[Path | None, typer.Option(help="Write a page with charts there.")] = None,
-    trace_topic: Annotated[str, typer.Option(help="Where consumers write their trace.")] = "RMQ_SYS_TRACE_TOPIC",
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with charts there.")] = None,
+    trace_topic: Annotated[
+        str, typer.Option(metavar="TOPIC", help="Where consumers write their trace.")
+    ] = "RMQ_SYS_TRACE_TOPIC",
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """Throughput, latencies, attempts, slow keys, duplicates, dead letters and lag over time."""
+    """What happened to messages: rates, latencies, lag, dead letters.
+
+    What consumers did is known where they write a trace.
+    """
     from pyromq.pipeline.jobs import page
     from pyromq.pipeline.jobs import report as job
 
+    page_file(html)
+    check_topics(cluster, *topics)
     with started(run_in) as spark, bar("reporting") as tell:
         found = job(
             spark, topics, nameserver=cluster.nameserver, groups=group or (), begin=time_of(begin), end=time_of(end),
@@ -202,10 +235,10 @@ def report(
 def dedupe(
     topics: TopicsArgument,
     *,
-    key: Annotated[str, typer.Option(help="Expression of Spark SQL that gives the key.")] = "keys",
-    within: Annotated[str, typer.Option(help="How long a key is remembered.")] = "1 hour",
-    to: Annotated[str, typer.Option("--to", help="Folder that gets Parquet.")] = "",
-    to_topic: Annotated[str, typer.Option("--to-topic", help="Or a topic.")] = "",
+    key: Annotated[str, typer.Option(metavar="SQL", help="Expression over the columns that gives the key.")] = "keys",
+    within: Annotated[str, typer.Option(metavar="SPAN", help="How long a key is remembered.")] = "1 hour",
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="That gets Parquet.")] = "",
+    to_topic: Annotated[str, typer.Option("--to-topic", metavar="TOPIC", help="Or a topic.")] = "",
     checkpoint: CheckpointOption = "",
     group: GroupOption = "pyromq-dedupe",
     begin: BeginOption = "",
@@ -214,10 +247,12 @@ def dedupe(
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """A topic without repetitions of its business key, into Parquet or another topic."""
+    """A topic without repetitions, into Parquet or another topic."""
     from pyromq.pipeline.jobs import dedupe as job
 
+    one_target(to, to_topic, checkpoint)
     chosen = selection(topics, filters, cluster, time_of(begin))
+    check_topics(cluster, *topics, *filter(None, [to_topic]), group=group)
     with started(run_in) as spark, bar("without repetitions") as tell:
         done = job(
             spark, chosen, key=key, within=within, path=to, to_topic=to_topic, checkpoint=checkpoint, group=group,
@@ -232,21 +267,24 @@ def store(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Store folder: the one with commitlog in it.")],
     *,
     query: Annotated[
-        str, typer.Option("--query", "-q", help="Spark SQL over the view messages; counts by topic without one.")
+        str,
+        typer.Option("--query", "-q", metavar="SQL", help="Over the view messages; without one, counts by topic."),
     ] = "",
-    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be given again.")] = None,
-    to: Annotated[str, typer.Option("--to", help="Write Parquet there instead of showing rows.")] = "",
-    count: Annotated[int, typer.Option("--max", min=1, help="Show at most so many rows.")] = 100,
+    topic: Annotated[list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; again for more.")] = None,
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Write Parquet there instead of showing rows.")] = "",
+    count: Annotated[int, typer.Option("--max", min=1, metavar="NUMBER", help="Show at most so many rows.")] = 100,
     run_in: SparkOptions,
 ) -> None:
-    """Query a store folder, ours or Apache RocketMQ's, without a broker."""
+    """Query a store folder without a broker, ours or RocketMQ's."""
     from pyromq.pipeline.jobs.queries import failures_in_words
     from pyromq.pipeline.jobs.topics import absolute
     from pyromq.pipeline.store_source import read_store
 
+    if not run_in.is_elsewhere and not (folder / "commitlog").is_dir():
+        raise StoreNotFoundError(f"there is no commitlog in {folder}")
     with started(run_in) as spark, failures_in_words():
-        columns = "" if query or to else "topic string, store_time timestamp"
-        read_store(spark, folder, topics=topic or (), columns=columns).createOrReplaceTempView("messages")
+        needed = "" if query or to else "topic string, store_time timestamp"
+        read_store(spark, folder, topics=topic or (), columns=needed).createOrReplaceTempView("messages")
         counts = "SELECT topic, count(*) AS messages, min(store_time) AS first, max(store_time) AS last FROM messages"
         found = spark.sql(query or ("SELECT * FROM messages" if to else f"{counts} GROUP BY topic ORDER BY topic"))
         if to:
@@ -257,7 +295,8 @@ def store(
             rows = [
                 {name: shown(value) for name, value in row.asDict().items()} for row in found.limit(count).collect()
             ]
-    write_rows(sys.stdout, form_for(run_in.output, sys.stdout), [Column(name, name) for name in found.columns], rows)
+        columns = columns_of(found.columns, rows)
+    write_rows(sys.stdout, form_for(run_in.output, sys.stdout), columns, rows)
 
 
 @app.command()
@@ -268,7 +307,10 @@ def run(
     check: Annotated[bool, typer.Option("--check", help="Only look whether the file is right.")] = False,
     run_in: SparkOptions,
 ) -> None:
-    """Run a pipeline that a file describes: source, SQL or Python steps, sinks."""
+    """Run a pipeline that a file describes.
+
+    A source, steps in SQL or Python, sinks; the mistakes in a file are told with their places.
+    """
     from pyromq.pipeline.jobs import run_file
     from pyromq.pipeline.jobs.pipeline_file import option_text, read_pipeline_file
 

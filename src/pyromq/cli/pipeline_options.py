@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,22 +16,42 @@ from pyromq.cli.times import parse_time
 if TYPE_CHECKING:
     from pyromq.pipeline.jobs.topics import Selection
 
-TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC…")]
-BeginOption = Annotated[str, typer.Option("--begin", help="Messages stored then or later: 2h ago, 2026-11-15T07:30.")]
-EndOption = Annotated[str, typer.Option("--end", help="Messages stored before.")]
-WhereOption = Annotated[str, typer.Option("--where", help="Filter of Spark: a condition over the columns.")]
-GroupOption = Annotated[str, typer.Option("--group", "-g", help="Where brokers keep the progress.")]
-CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="Folder that remembers how far it is.")]
-RateOption = Annotated[float, typer.Option("--rate", min=0, help="Messages a second; 0 means as fast as it goes.")]
-FollowOption = Annotated[float, typer.Option("--follow", min=0, metavar="SECONDS", help="Go on, every so often.")]
+TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="One or more.")]
+BeginOption = Annotated[
+    str, typer.Option("--begin", metavar="TIME", help="Messages stored then or later: 2h ago, 2026-11-15T07:30.")
+]
+EndOption = Annotated[str, typer.Option("--end", metavar="TIME", help="Messages stored before.")]
+WhereOption = Annotated[
+    str, typer.Option("--where", metavar="CONDITION", help="Filter of Spark: SQL over the columns.")
+]
+GroupOption = Annotated[
+    str, typer.Option("--group", "-g", metavar="GROUP", help="Under which brokers show the progress.")
+]
+CheckpointOption = Annotated[
+    str, typer.Option("--checkpoint", metavar="DIR", help="Remembers how far it is; beside the output by default.")
+]
+RateOption = Annotated[
+    float, typer.Option("--rate", min=0, metavar="NUMBER", help="Messages a second; 0: as fast as it goes.")
+]
+FollowOption = Annotated[
+    float, typer.Option("--follow", min=0, metavar="SECONDS", help="Do not end: look for more every so often.")
+]
+
+
+class Compression(StrEnum):
+    SNAPPY = "snappy"
+    ZSTD = "zstd"
+    GZIP = "gzip"
+    LZ4 = "lz4"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterOptions:
     """Which messages of its topics a job reads."""
 
-    tags: Annotated[str, typer.Option("--tags", help="Filter of brokers: a || b.")] = ""
-    sql: Annotated[str, typer.Option("--sql", help="Filter of brokers: SQL92 over properties.")] = ""
+    tags: Annotated[str, typer.Option("--tags", metavar="TAGS", help="Filter of brokers: a || b.")] = ""
+    sql: Annotated[str, typer.Option("--sql", metavar="SQL92", help="Filter of brokers, over properties.")] = ""
     where: WhereOption = ""
 
 
@@ -38,7 +60,8 @@ class ClusterOptions:
     """Where a job reads."""
 
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Further option of the source.")
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="Further option of the source; again for more."),
     ] = None
     nameserver: NameServerOption = DEFAULT_NAMESERVER
 
@@ -52,9 +75,19 @@ class ClusterOptions:
 class SparkOptions:
     """Where a job runs, and in which form it answers."""
 
-    master: Annotated[str, typer.Option("--master", help="Spark's master.")] = "local[*]"
-    conf: Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Setting of Spark.")] = None
+    master: Annotated[
+        str, typer.Option("--master", metavar="URL", help="local[2], spark://host:7077, sc://host:15002, …")
+    ] = "local[*]"
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Setting of Spark; again for more.")
+    ] = None
+    spark_log: Annotated[Path | None, typer.Option(metavar="FILE", help="Append what Spark says of itself.")] = None
     output: FormOption = None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """A Spark Connect server: its files are not ours."""
+        return self.master.startswith("sc://")
 
 
 def selection(
@@ -107,6 +140,21 @@ def pairs(texts: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE")
         found[name] = value
     return found
+
+
+def one_target(folder: str, topic: str, checkpoint: str) -> None:
+    """Raises typer.BadParameter."""
+    if bool(folder) == bool(topic):
+        raise typer.BadParameter("say where to: --to DIR or --to-topic TOPIC, one of them")
+    if topic and not checkpoint:
+        raise typer.BadParameter("--to-topic needs --checkpoint DIR: a topic has no folder for it")
+
+
+def page_file(path: Path | None) -> Path | None:
+    """Can it be written? Better known before the work than after it. Raises typer.BadParameter."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise typer.BadParameter(f"--html: there is no folder {path.parent}")
+    return path
 
 
 def one_of(kinds: Any, text: str, flag: str) -> Any:

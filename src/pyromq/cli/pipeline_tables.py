@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from pyromq.cli.output import Column, Form, form_for, write_fields, write_rows
@@ -30,12 +30,24 @@ def _ms(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _drawn(points: list[dict[str, float]]) -> str:
+    from pyromq.pipeline.jobs.charts import sparkline
+
+    return sparkline([point["value"] for point in points])
+
+
 def _sinks(value: list[dict[str, Any]]) -> str:
     return ", ".join(
-        f"{each['name']} ({each['kind']}): {each['rows'] if each['rows'] is not None else 'done'}" for each in value
+        f"{each['name']} ({each['kind']}): {'done' if each['rows'] is None else _number(each['rows'])}"
+        for each in value
     )
 
 
+_OVER_TIME: Final = Column("points", "over time", show=_drawn, only=Form.TABLE, whole=True)
 _TOOK: Final = Column("took_s", "took", show=_seconds)
 FIELDS: Final = {
     "archive": (
@@ -64,7 +76,7 @@ FIELDS: Final = {
         Column("sent_before", "sent before", show=_number),
         Column("failed", "failed", show=_number),
         Column("held_back", "held back", show=_number),
-        Column("canary", "canary"),
+        Column("canary", "canary", show=lambda verdict: "" if verdict == "not asked for" else verdict),
         _TOOK,
     ),
     "dedupe": (
@@ -95,8 +107,9 @@ LETTERS: Final = (
 _REPORT: Final = (
     ("throughput", "Throughput", (
         Column("topic", "topic"), Column("messages", "messages", right=True, show=_number),
-        Column("per_second", "a second", right=True), Column("first_ms", "first", show=show_time, whole=True),
-        Column("last_ms", "last", show=show_time, whole=True),
+        Column("per_second", "a second", right=True, show=_rate),
+        Column("first_ms", "first", show=show_time, whole=True),
+        Column("last_ms", "last", show=show_time, whole=True), _OVER_TIME,
     )),
     ("latencies", "Latency in ms", (
         Column("what", "what", whole=True), Column("topic", "topic"), Column("group", "group", optional=True),
@@ -106,7 +119,7 @@ _REPORT: Final = (
     )),
     ("lags", "Lag", (
         Column("group", "group"), Column("topic", "topic"), Column("last", "now", right=True, show=_number),
-        Column("max", "most", right=True, show=_number),
+        Column("max", "most", right=True, show=_number), _OVER_TIME,
     )),
     ("attempts", "Attempts", (
         Column("group", "group"), Column("attempt", "attempt", right=True),
@@ -142,16 +155,25 @@ def write_report(out: TextIO, form: Form, report: Report) -> None:
 
 
 def write_summary(out: TextIO, asked: Form | None, name: str, done: Any) -> None:
-    """What a job says at its end, by the columns of its name."""
+    """What a job says at its end, by the columns of its name; people are spared what a dry run did not do."""
     import msgspec
 
-    write_fields(out, form_for(asked, out), FIELDS[name], msgspec.to_builtins(done))
+    form, row = form_for(asked, out), msgspec.to_builtins(done)
+    if form is Form.TABLE and row.get("is_dry"):
+        row = {key: value for key, value in row.items() if value or key == "found"}
+    write_fields(out, form, FIELDS[name], row)
 
 
 def rows_of(found: Iterable[Struct]) -> list[dict[str, Any]]:
     import msgspec
 
     return [msgspec.structs.asdict(each) for each in found]
+
+
+def columns_of(names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> list[Column]:
+    """Of rows that a query of the user's gave: numbers to the right."""
+    found = list(rows)
+    return [Column(name, name, right=all(isinstance(row[name], int | float) for row in found)) for name in names]
 
 
 def shown(value: Any) -> Any:

@@ -7,7 +7,8 @@ import logging
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.errors import DataLossError
 from pyromq.pipeline.offsets import Held, Offsets
-from pyromq.pipeline.options import AtTime, SourceOptions, Where
+from pyromq.pipeline.options import SourceOptions
+from pyromq.pipeline.places import AtTime, Where
 from pyromq.pipeline.plan import Partition, planned_ranges
 from pyromq.pipeline.starts import beyond_end, ending_offsets, needs_group, starting_offsets
 from pyromq.pipeline.stream import Asked, spread

@@ -13,8 +13,11 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from pyromq.client.admin import Admin
-from pyromq.client.errors import TopicNotFoundError
+from pyromq.client.errors import GroupNotFoundError, NoPermissionError, TopicNotFoundError
+from pyromq.client.expression_check import ExpressionCheck
 from pyromq.client.group_calls import GroupCalls
+from pyromq.client.roles import ConsumerRole
+from pyromq.client.subscription import subscribe_sql
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
 from pyromq.model.names import RETRY_PREFIX, retry_topic
@@ -27,7 +30,7 @@ from pyromq.pipeline.patience import Patience
 from pyromq.pipeline.pulls import NO_GROUP, QueueReader
 from pyromq.wire import bodies
 from pyromq.wire.bodies import TopicStats
-from pyromq.wire.codes import RequestCode
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.shared import TopicHeader
 
 T = TypeVar("T")
@@ -46,6 +49,8 @@ class Cluster:
         self._connected: Connected | None = None
         self._listed: tuple[str, ...] = ()  # topics that match the pattern
         self._listed_ms: int | None = None
+        self._checked: set[str] = set()  # topics whose brokers understand the filter
+        self._is_introduced = False  # whether brokers know the group
 
     @property
     def connected(self) -> Connected:
@@ -56,12 +61,17 @@ class Cluster:
     # --- queues ---
 
     def held(self, *, missing_ok: bool = False) -> dict[QueueId, Held]:
-        """Every queue of every topic that is read. Raises TopicNotFoundError unless ``missing_ok``."""
+        """Every queue of every topic that is read.
+
+        Raises BrokerError for a filter that is not understood; TopicNotFoundError, NoPermissionError unless
+        ``missing_ok``.
+        """
         return self._surely("asking brokers for their queues", lambda: self._held(missing_ok))
 
     async def _held(self, missing_ok: bool) -> dict[QueueId, Held]:
         topics = await self._topics()
         tables = await asyncio.gather(*(self._held_of(topic, missing_ok) for topic in topics))
+        await self._check_filter({queue.topic for table in tables for queue in table})
         return {queue: there for table in tables for queue, there in sorted(table.items())}
 
     async def _topics(self) -> list[str]:
@@ -84,6 +94,14 @@ class Cluster:
             self._listed_ms = now_ms
         return self._listed
 
+    async def _check_filter(self, topics: set[str]) -> None:
+        """Apache's broker sends everything when it does not understand an expression: so it is asked before."""
+        new = topics - self._checked
+        if self._options.sql and new:
+            check = ExpressionCheck(self.connected.client, self._group)
+            await check.require(subscribe_sql(topic, self._options.sql, 0) for topic in sorted(new))
+        self._checked |= new
+
     async def _held_of(self, topic: str, missing_ok: bool) -> dict[QueueId, Held]:
         client = self.connected.client
         may_be_missing = missing_ok or bool(self._options.topic_pattern) or topic.startswith(RETRY_PREFIX)
@@ -100,11 +118,15 @@ class Cluster:
             if may_be_missing:
                 return {}
             raise
+        readable = route.readable_queues(topic)
+        if not readable and not may_be_missing:
+            text = f"no queue of topic {topic} may be read; an operator has to give it permission 6"
+            raise NoPermissionError(code=ResponseCode.NO_PERMISSION, remark=text)
         stats = [bodies.decode(answer.body, TopicStats).offset_table for answer in answers]
         known = {queue: there for table in stats for queue, there in table.items()}
         return {
             queue: Held(max(0, known[queue].min_offset), max(0, known[queue].max_offset))
-            for queue in route.readable_queues(topic)
+            for queue in readable
             if queue in known
         }
 
@@ -138,14 +160,49 @@ class Cluster:
 
     async def _commit(self, offsets: Mapping[QueueId, int]) -> None:
         calls = await self._calls(offsets)
-        await asyncio.gather(*(calls.commit_surely(queue, offset) for queue, offset in offsets.items()))
+        if not self._is_introduced and not await self._has_retry_topic():
+            await self._introduce()
+        self._is_introduced = True
+        try:
+            await asyncio.gather(*(calls.commit_surely(queue, offset) for queue, offset in offsets.items()))
+        except GroupNotFoundError:
+            await self._introduce()
+            await asyncio.gather(*(calls.commit_surely(queue, offset) for queue, offset in offsets.items()))
+
+    async def _has_retry_topic(self) -> bool:
+        client, topic = self.connected.client, retry_topic(self._group)
+        try:
+            await client.routes.get(topic, timeout_ms=self._options.request_ms)
+        except TopicNotFoundError:
+            client.routes.forget(topic)
+            return False
+        return True
+
+    async def _introduce(self) -> None:
+        """The group has a member for a moment, which makes it and its retry topic.
+
+        Apache's brokers store nothing for a group that they do not know; RocketMQ's tools show nothing of one without a
+        retry topic.
+        """
+        client, member = self.connected.client, ConsumerRole(self._group)
+        client.join(member)
+        try:
+            await client.heartbeat_now()
+        finally:
+            await client.leave(member)
 
     async def _calls(self, queues: Iterable[QueueId]) -> GroupCalls:
         """For queues whose brokers are known then."""
-        client, group = self.connected.client, self._options.group
+        client = self.connected.client
         for topic in sorted({queue.topic for queue in queues}):
             await client.routes.get(topic, timeout_ms=self._options.request_ms)
-        return GroupCalls(client, client.wire_name(group) if group else NO_GROUP)
+        return GroupCalls(client, self._group)
+
+    @property
+    def _group(self) -> str:
+        """As brokers know it."""
+        group = self._options.group
+        return self.connected.client.wire_name(group) if group else NO_GROUP
 
     # --- sizes ---
 

@@ -18,6 +18,7 @@ from pyromq.client.loop_thread import LoopThread, Waiter, loop_thread
 from pyromq.client.settings import ClientSettings, Credentials
 from pyromq.client.sync import Client
 from pyromq.pipeline.options import SourceOptions
+from pyromq.pipeline.workers import settle
 
 T = TypeVar("T")
 
@@ -63,6 +64,7 @@ def connect(options: SourceOptions) -> Connected:
         face = Client(key[1])
         face.open()
         found = _open[key] = Connected(face, loop_thread())
+        settle()
     return found
 
 

@@ -23,7 +23,6 @@ from pyromq.pipeline.columns import spark_type
 from pyromq.pipeline.consume_rows import columns_of
 from pyromq.pipeline.consume_verdicts import DONE, Dead, Retry
 from pyromq.pipeline.options import Use, parse_options
-from pyromq.pipeline.sink_log import SinkLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,13 +42,17 @@ class Consumption:
 
     query: StreamingQuery
     checkpoint: str
+    spark: SparkSession
 
     @property
     def counts(self) -> Counts:
         """As of the last batch that was committed."""
-        from pyromq.pipeline.consume_writer import read_counts
+        from pyromq.pipeline.consume_writer import counts_log, read_counts, read_counts_there
+        from pyromq.pipeline.spark_session import is_connect
 
-        return read_counts(SinkLog(self.checkpoint, "consumed"))
+        if is_connect(self.spark):
+            return read_counts_there(self.spark, self.checkpoint)
+        return read_counts(counts_log(self.checkpoint))
 
     def stop(self) -> None:
         """A batch under way is given up; it will be run again."""
@@ -113,7 +116,7 @@ def consume(
         writing = writing.queryName(name)
     if trigger:
         writing = writing.trigger(**trigger)
-    return Consumption(writing.start(), checkpoint)
+    return Consumption(writing.start(), checkpoint, spark)
 
 
 def source_options(

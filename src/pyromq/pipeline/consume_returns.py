@@ -3,7 +3,8 @@
     retry   36 CONSUMER_SEND_MSG_BACK: the broker delivers a copy again after the delay; if it cannot (the message has
             expired since), a copy is sent to %RETRY%group
     dead    a send to %RETRY%group that has more attempts than it may have, which brokers put to %DLQ%group: unlike a
-            send-back it carries properties, so the letter tells what happened; and it needs no topic to exist
+            send-back it carries properties, so the letter tells what happened; and it needs no topic to exist. A body
+            that cannot be decompressed is sent as the broker has it
 
 A row is given back before its batch counts as done, and tried again for ``retryTimeout``.
 """
@@ -29,9 +30,11 @@ from pyromq.pipeline.consume_rows import Judged, Record
 from pyromq.pipeline.consume_verdicts import STAGE_ATTEMPTS, Dead, Retry
 from pyromq.pipeline.options import SourceOptions
 from pyromq.pipeline.patience import Patience
-from pyromq.wire.codes import ResponseCode
-from pyromq.wire.headers.consumer import SendBackHeader
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
+from pyromq.wire.headers.consumer import SendBackHeader, ViewMessageHeader
 from pyromq.wire.property_text import value_of, with_values, without
+from pyromq.wire.record import decode_record
 
 logger = logging.getLogger(__name__)
 
@@ -132,13 +135,18 @@ class Returns:
             logger.info("not sent back, sending a copy: id=%s error=%s", record.message_id, error)
             level = verdict.delay_level or FIRST_RETRY_LEVEL + record.delivery_attempt
             text = with_values(_copied(record), {names.DELAY: str(level)})
-            await self._send(record, text, attempts_max=self._attempts_max)
+            await self._send(record, text, record.body, attempts_max=self._attempts_max)
 
     async def _bury(self, record: Record, dead: Dead) -> None:
-        if record.body is None:  # nothing to send: the broker has the bytes
-            await self._calls.send_back(record.broker, self._header(record, -1))
-            return
-        await self._send(record, letter_properties(record, dead, self._batch), attempts_max=0)
+        body, sys_flag = (record.body, 0) if record.body is not None else await self._as_stored(record)
+        await self._send(record, letter_properties(record, dead, self._batch), body, sys_flag, attempts_max=0)
+
+    async def _as_stored(self, record: Record) -> tuple[bytes, int]:
+        """A body that nobody can decompress, as its broker has it, and the flag that says how it was compressed."""
+        link, header = self._client.master_link(record.broker), ViewMessageHeader(position=record.position)
+        answer = await self._client.ask(link, RequestCode.VIEW_MESSAGE_BY_ID, header)
+        found = decode_record(answer.body)
+        return found.body, found.sys_flag & (SysFlag.COMPRESSED | COMPRESSION_MASK)
 
     def _header(self, record: Record, delay_level: int) -> SendBackHeader:
         return SendBackHeader(
@@ -150,10 +158,12 @@ class Returns:
             max_reconsume_times=self._attempts_max,
         )
 
-    async def _send(self, record: Record, properties: str, *, attempts_max: int) -> None:
+    async def _send(
+        self, record: Record, properties: str, body: bytes, sys_flag: int = 0, *, attempts_max: int
+    ) -> None:
         """A copy that counts this attempt; more than ``attempts_max`` make it a dead letter."""
         client, topic = self._client, retry_topic(self._group)
-        letter = Letter(SEND, topic, record.body, properties, "", client.clock.now_ms(), 0, record.flag)
+        letter = Letter(SEND, topic, body, properties, "", client.clock.now_ms(), 0, record.flag, sys_flag)
         fields = header_fields(letter, QueueId(topic, record.broker, 0), _PRODUCER, DEFAULT_TOPIC, "1")
         fields |= {"j": str(record.delivery_attempt + 1), "l": str(attempts_max)}
         link = client.master_link(record.broker)

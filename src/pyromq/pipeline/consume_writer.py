@@ -12,10 +12,11 @@ import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -23,10 +24,13 @@ from pyromq.pipeline.connections import connect
 from pyromq.pipeline.consume_returns import Returns
 from pyromq.pipeline.consume_rows import judge_batch, judge_records
 from pyromq.pipeline.options import SourceOptions
-from pyromq.pipeline.sink_log import SinkLog
+from pyromq.pipeline.sink_log import FOLDER, SinkLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NAME: Final = "pyromq_consume"
-_TOTALS: Final = "totals"
+_PART, _TOTALS = "consumed", "totals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class ConsumeWriter(DataSourceStreamArrowWriter):
         )
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        log = SinkLog(self._checkpoint, "consumed")
+        log = counts_log(self._checkpoint)
         before = read_counts(log)
         if batchId > before.batch:
             handled = [each for each in messages if isinstance(each, Handled)]
@@ -126,7 +130,23 @@ def handle_rows(work: tuple[Work, Any], batch: str, batches: Iterator[pa.RecordB
     return Handled(rows, returns.retried, returns.dead) if returns is not None else Handled(rows, 0, 0)
 
 
+def counts_log(checkpoint: str) -> SinkLog:
+    return SinkLog(checkpoint, _PART)
+
+
 def read_counts(log: SinkLog) -> Counts:
-    text = log.read(_TOTALS)
+    return _counts(log.read(_TOTALS))
+
+
+def read_counts_there(spark: SparkSession, checkpoint: str) -> Counts:
+    """Of a Spark that is elsewhere: it reads the file, which lies on its side."""
+    try:
+        rows = spark.read.text(f"{checkpoint.rstrip('/')}/{FOLDER}/{_PART}/{_TOTALS}", wholetext=True).collect()
+    except AnalysisException:  # no batch is committed yet
+        return Counts()
+    return _counts(rows[0]["value"] if rows else None)
+
+
+def _counts(text: str | None) -> Counts:
     found: Mapping[str, int] = json.loads(text) if text else {}
     return Counts(**found)

@@ -55,7 +55,7 @@ def java_home(
             return java.resolve().parent.parent
         seen.append(f"{where} leads to Java {version or 'of no known version'}")
     if (home := wheel_home()) is not None:
-        return launcher_home(home / "bin" / "java", folder or _cache(environment))
+        return launcher_home(home / "bin" / "java", folder or cache_folder(environment))
     raise JavaNotFoundError(f"{ADVICE} ({'; '.join(seen)})" if seen else ADVICE)
 
 
@@ -91,7 +91,7 @@ def launcher_home(java: Path, folder: Path) -> Path:
     return home
 
 
-def _cache(environment: Mapping[str, str]) -> Path:
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """The user's own: what lies in a folder of everybody could be somebody else's program."""
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyromq"
 

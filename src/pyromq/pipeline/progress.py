@@ -11,14 +11,15 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.cluster import Cluster
-from pyromq.pipeline.offsets import OffsetFormatError, Offsets, from_tree
+from pyromq.pipeline.offsets import OffsetFormatError, from_tree
 from pyromq.pipeline.options import SourceOptions
 
 logger = logging.getLogger(__name__)
@@ -34,17 +35,22 @@ class GroupProgress:
 
 
 def progress_of(sources: Iterable[Any]) -> list[GroupProgress]:
-    """Of the sources of a query that are ours; others report something else as their latest offset."""
+    """Of the sources of a query that are ours; others report something else as their latest offset.
+
+    Only of queues that were there when the source looked: a topic that was deleted must not be told of, and if it was
+    made anew it begins anew.
+    """
     found = []
     for source in sources:
         latest, end = _parsed(source.latestOffset), _parsed(source.endOffset)
         if not (isinstance(latest, dict) and isinstance(latest.get("group"), str) and "nameserver" in latest):
             continue
         try:
-            offsets: Offsets = from_tree(end)
+            offsets, there = from_tree(end), from_tree(latest.get("offsets"))
         except OffsetFormatError:
             continue
-        found.append(GroupProgress(latest["group"], latest["nameserver"], tuple(offsets.items())))
+        told = tuple((queue, offset) for queue, offset in offsets.items() if queue in there)
+        found.append(GroupProgress(latest["group"], latest["nameserver"], told))
     return found
 
 
@@ -60,12 +66,27 @@ class ProgressListener(StreamingQueryListener):
         self._options = options or SourceOptions(retry_ms=5_000)
         self._cluster_of = cluster_of
         self._clusters: dict[tuple[str, str], Cluster] = {}
+        self._ear: Any = None
+
+    @property
+    def _jlistener(self) -> Any:
+        """What Spark's JVM calls. PySpark's own turns every event into Python objects first (``_Ear``)."""
+        if self._ear is None:
+            from pyspark import SparkContext
+
+            jvm: Any = SparkContext._jvm
+            self._ear = jvm.PythonStreamingQueryListenerWrapper(_Ear(self))
+        return self._ear
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         """Nothing is done yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        for progress in progress_of(event.progress.sources):
+        self.hear(event.progress.sources)
+
+    def hear(self, sources: Iterable[Any]) -> None:
+        """What they report after a batch."""
+        for progress in progress_of(sources):
             self._tell(progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
@@ -84,6 +105,33 @@ class ProgressListener(StreamingQueryListener):
             self._clusters[key].commit(dict(progress.offsets))
         except MQError as error:
             logger.warning("progress not stored: group=%s error=%s", progress.group, error)
+
+
+class _Ear:
+    """Takes the progress as one text. To walk it through Py4J costs 50 ms of the JVM's CPU for each batch: every map
+    ends with an exception, for which PySpark looks up a dozen classes by names that may lie in any jar."""
+
+    def __init__(self, listener: ProgressListener) -> None:
+        self._listener = listener
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        sources = json.loads(event.progress().json())["sources"]
+        self._listener.hear(
+            SimpleNamespace(latestOffset=source.get("latestOffset"), endOffset=source.get("endOffset"))
+            for source in sources
+        )
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """Nothing is done yet."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing new."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """The last batch was told of when it was done."""
+
+    class Java:
+        implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
 
 def _parsed(text: Any) -> Any:

@@ -2,6 +2,7 @@
 
 ``name 0x01 value 0x02`` repeated; the last 0x02 may be missing. Items without name or value do not count, and of a
 repeated name the last does (``pyromq.wire.properties``). What is not that regular is taken apart message by message.
+Bytes that are not UTF-8 are replaced here: a column of texts must not end the query of whoever reads it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Properties:
     """Of some messages: ``starts`` and ``ends`` say where each one's lie in ``data``."""
 
     def __init__(self, data: Any, starts: Ints, ends: Ints) -> None:
-        self.raw = spans(data, starts, ends, pa.binary())
+        self.raw = _readable(spans(data, starts, ends, pa.binary()))
         self._count = len(starts)
         _, offsets, values = self.raw.buffers()
         self._bytes = memoryview(values) if values is not None else memoryview(b"")
@@ -117,6 +118,14 @@ def _repeats(data: memoryview, rows: Ints, starts: Ints, ends: Ints) -> bool:
 def _pairs(raw: bytes) -> dict[str, str]:
     items = (item.partition("\x01") for item in raw.decode("utf-8", "replace").split("\x02"))
     return {name: value for name, _, value in items if name and value}
+
+
+def _readable(raw: pa.Array) -> pa.Array:
+    try:
+        _as_text(raw).validate(full=True)
+    except pa.ArrowInvalid:  # nobody but the producer kept them from being anything
+        return pa.array([each.decode("utf-8", "replace").encode() for each in raw.to_pylist()], pa.binary())
+    return raw
 
 
 def _as_text(array: pa.Array) -> pa.Array:

@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 NO_GROUP: Final = "TOOLS_CONSUMER"  # the group of those who read without being in one
 PULLS_MAX: Final = 64
+PULL_BYTES: Final = 1 << 20  # brokers of ours let those who name a size have more than 32 messages an answer
 _FLAGS: Final = int(PullFlag.SUBSCRIPTION)
 _FOUND, _NO_MATCH = int(ResponseCode.SUCCESS), int(ResponseCode.PULL_RETRY_IMMEDIATELY)
 _NOTHING, _MOVED = int(ResponseCode.PULL_NOT_FOUND), int(ResponseCode.PULL_OFFSET_MOVED)
@@ -160,6 +161,7 @@ class QueueReader:
             subscription=self.filter.expression,
             sub_version=0,
             expression_type=self.filter.kind,
+            max_msg_bytes=PULL_BYTES,
         )
         signed = self._client.signer.signed(header)
         future: asyncio.Future[Received[Any]] = connection.request_nowait(

@@ -12,7 +12,7 @@ from typing import Final
 
 from pyarrow import fs
 
-_FOLDER: Final = "pyromq"
+FOLDER: Final = "pyromq"
 _one_slash = re.compile(r"^file:/+").sub
 
 
@@ -25,7 +25,7 @@ class SinkLog:
             self._files, base = fs.FileSystem.from_uri(location)
         else:
             self._files, base = fs.LocalFileSystem(), os.path.abspath(location)  # noqa: PTH100
-        self._base = f"{base.rstrip('/')}/{_FOLDER}/{part}"
+        self._base = f"{base.rstrip('/')}/{FOLDER}/{part}"
 
     def write(self, name: str, text: str, *, durable: bool = True) -> None:
         """``durable``: on disk when it returns."""

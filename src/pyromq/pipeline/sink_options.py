@@ -56,7 +56,7 @@ _SHARED: Final = (
     *("tls", "tlsCa", "tlsCertificate", "tlsKey", "tlsVerify", "tlsHostname"),
 )
 _SOURCES: Final = {option.name: option for option in OPTIONS}
-_text, _count, _bytes = (_SOURCES[name].parse for name in ("nameserver", "pullBatchSize", "gatherBytes"))
+_text, _count, _bytes = (_SOURCES[name].parse for name in ("namespace", "pullBatchSize", "gatherBytes"))
 _duration, _topics, _group = (_SOURCES[name].parse for name in ("retryTimeout", "topic", "group"))
 BATCH_BYTES_MAX: Final = 4 << 20  # what brokers take in one request
 

@@ -46,7 +46,7 @@ NAME = "pyromq"
 
 
 class PyromqDataSource(DataSource):
-    """Topics as tables."""
+    """Topics as tables, from brokers or from store files."""
 
     @classmethod
     def name(cls) -> str:
@@ -56,7 +56,12 @@ class PyromqDataSource(DataSource):
         return spark_schema(properties_as_map=self.options.get("properties", "map").strip().lower() != "raw")
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(_options(self.options, Use.BATCH), arrow_schema(schema))
+        options = _options(self.options, Use.BATCH)
+        if options.store_folders:
+            from pyromq.pipeline.store_source import StoreReader  # knows stores, which others need not load
+
+            return StoreReader(options, arrow_schema(schema))
+        return BatchReader(options, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return StreamReader(_options(self.options, Use.STREAM), arrow_schema(schema))

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.errors import OptionError
 from pyromq.pipeline.offsets import Held, Offsets
-from pyromq.pipeline.options import EARLIEST, LATEST, AtOffsets, AtTime, Place, Where
+from pyromq.pipeline.places import EARLIEST, LATEST, AtOffsets, AtTime, Place, Where
 from pyromq.pipeline.plan import shown
 
 

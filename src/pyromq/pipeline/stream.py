@@ -17,7 +17,8 @@ from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.errors import DataLossError
 from pyromq.pipeline.offsets import Held, OffsetRange, Offsets, from_tree, to_tree
-from pyromq.pipeline.options import AtTime, SourceOptions
+from pyromq.pipeline.options import SourceOptions
+from pyromq.pipeline.places import AtTime
 from pyromq.pipeline.plan import (
     Limits,
     Partition,
@@ -28,6 +29,7 @@ from pyromq.pipeline.plan import (
     plan_partitions,
     planned_ranges,
     rows_allowed,
+    shown,
     with_new_queues,
 )
 from pyromq.pipeline.starts import starting_offsets
@@ -37,6 +39,8 @@ logger = logging.getLogger(__name__)
 _POLL_MS_FIRST: Final = 5
 _POLL_MS_MAX: Final = 40
 _SIZES_MS: Final = 10_000  # how long an average size is believed
+_TELL_AGAIN_MS: Final = 10_000  # a broker that crashed may have forgotten the last seconds
+_SKIPPED_SHOWN: Final = 5
 
 
 class Asked(Protocol):
@@ -67,7 +71,11 @@ class Stream:
         self._latest: Offsets = {}
         self._end: Offsets = {}
         self._told: Offsets = {}  # what the group knows
+        self._told_ms: int | None = None  # when it was last told of all
         self._given_up: set[QueueId] = set()
+        self._made_anew: set[QueueId] = set()
+        self._has_looked = False
+        self._skipped: list[str] = []  # the last gaps, in words
         self._batch_ms = self._clock.monotonic_ms()
         self._sizes: dict[str, tuple[int, float]] = {}  # by topic: when it was found out, bytes
 
@@ -96,6 +104,8 @@ class Stream:
 
         Waits a little for messages when there are none. Raises DataLossError, SourceUnreachableError.
         """
+        if not self._has_looked:
+            self._look_for_strangers(start)
         self.tell(start)
         limits = self._limits() if limited else Limits()
         deadline_ms = self._clock.monotonic_ms() + self._options.long_poll_ms
@@ -112,6 +122,10 @@ class Stream:
     def _end_now(self, start: Offsets, limits: Limits) -> Offsets:
         held = self._held(start)
         losses, mended = losses_before({q: at for q, at in start.items() if q not in self._given_up}, held)
+        if anew := {queue: held[queue].first for queue in self._made_anew if queue in start and queue in held}:
+            self._made_anew.clear()
+            self._report([f"{shown(queue)} was made anew, {start[queue]} was next" for queue in sorted(anew)])
+            return {**start, **anew}  # a batch that only takes note of it
         self._report(losses)
         self._given_up |= {queue for queue in start if queue not in held}
         self._latest = {queue: there.end for queue, there in held.items()}
@@ -139,15 +153,30 @@ class Stream:
             held = self._cluster.held(missing_ok=True)
             missing = start.keys() - held.keys() - self._given_up
             if not missing or self._clock.monotonic_ms() >= deadline_ms:
-                self._given_up -= held.keys()
+                self._welcome(self._given_up & held.keys())
                 return held
             self._sleep(_POLL_MS_MAX * 5 / 1000)
+
+    def _welcome(self, back: set[QueueId]) -> None:
+        """Queues that were gone and are there again: with a topic goes what groups have read of it."""
+        if back:
+            self._made_anew |= back - self._cluster.stored(back).keys()
+            self._given_up -= back
+
+    def _look_for_strangers(self, start: Offsets) -> None:
+        """A topic that was made anew between two lives and is longer than before cannot be told from the old one."""
+        self._has_looked, held = True, self._cluster.held(missing_ok=True)
+        begun = {queue for queue in start.keys() & held.keys() if start[queue] > held[queue].first}
+        for queue in sorted(begun - self._cluster.stored(begun).keys()):
+            text = "if its topic was deleted and made anew, what lies before is not read"
+            logger.warning("the group does not know %s, the query is at %d: %s", shown(queue), start[queue], text)
 
     def _report(self, losses: list[str]) -> None:
         if losses and self._options.fail_on_data_loss:
             raise DataLossError(losses)
         for loss in losses:
             logger.warning("messages skipped: %s", loss)
+        self._skipped = [*self._skipped, *losses][-_SKIPPED_SHOWN:]
 
     def _limits(self) -> Limits:
         options = self._options
@@ -181,6 +210,9 @@ class Stream:
 
     def tell(self, start: Offsets) -> None:
         """The group stands where the last committed batch ended; a failure is logged, the next batch tells more."""
+        now_ms = self._clock.monotonic_ms()
+        if self._told_ms is not None and now_ms - self._told_ms >= _TELL_AGAIN_MS:
+            self._told.clear()
         news = {queue: offset for queue, offset in start.items() if self._told.get(queue) != offset}
         if not news:
             return
@@ -189,10 +221,11 @@ class Stream:
         except MQError as error:
             logger.warning("progress not stored: group=%s error=%s", self._options.group, error)
         else:
+            self._told_ms = self._told_ms if self._told else now_ms
             self._told.update(news)
 
     def report(self) -> dict[str, Any] | None:
-        """For the progress of the query: where queues end, and how many messages the planned batch leaves unread."""
+        """For the progress of the query: where queues end, how many messages the planned batch leaves unread, gaps."""
         if not self._latest:
             return None
         lag = sum(backlog_of(self._end or self._latest, self._latest).values())
@@ -201,6 +234,7 @@ class Stream:
             "lag": lag,
             "group": self._options.group,
             "nameserver": self._options.nameserver,
+            **({"skipped": self._skipped} if self._skipped else {}),
         }
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.errors import OptionError
-from pyromq.pipeline.options import OPTIONS, AtOffsets, AtTime, Place, SourceOptions, Use, parse_options
+from pyromq.pipeline.option_texts import StoreFolder
+from pyromq.pipeline.options import OPTIONS, SourceOptions, Use, parse_options
+from pyromq.pipeline.places import AtOffsets, AtTime, Place
 
 BATCH = {"topic": "orders"}
 STREAM = {"topic": "orders", "group": "reports"}
@@ -123,3 +125,26 @@ def test_a_wrong_option_is_named(given: dict[str, str], use: Use, option: str, r
         parse_options(given, use)
     assert caught.value.option == option
     assert str(caught.value).startswith(f"option {option}: ")
+
+
+def test_store_folders_have_the_names_of_their_brokers() -> None:
+    options = parse_options({"storePath": " broker-a=/data/a, file:///data/b=c ", "storeVerify": "false"}, Use.BATCH)
+    assert options.store_folders == (StoreFolder("broker-a", "/data/a"), StoreFolder("", "/data/b=c"))
+    assert not options.store_verify
+
+
+@pytest.mark.parametrize(
+    ("given", "use", "option", "reason"),
+    [
+        ({"storePath": " , "}, Use.BATCH, "storePath", "names no folder"),
+        ({"storePath": "data/a"}, Use.BATCH, "storePath", "no absolute path"),
+        ({"storePath": "a=data"}, Use.BATCH, "storePath", "no absolute path"),
+        ({"storePath": "/a", "group": "g"}, Use.BATCH, "group", "beside storePath"),
+        ({"storePath": "/a", "sql": "a > 1"}, Use.BATCH, "sql", "beside storePath"),
+        ({"storePath": "/a", "startingOffsets": "earliest"}, Use.BATCH, "startingOffsets", "beside storePath"),
+        ({"storePath": "/a"}, Use.STREAM, "storePath", "batch reads only"),
+        ({**BATCH, "storeVerify": "false"}, Use.BATCH, "storeVerify", "needs storePath"),
+    ],
+)
+def test_what_cannot_be_asked_of_files_is_named(given: dict[str, str], use: Use, option: str, reason: str) -> None:
+    test_a_wrong_option_is_named(given, use, option, reason)

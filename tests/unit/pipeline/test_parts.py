@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 import stat
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -29,14 +30,16 @@ import pyspark_pyromq
 from pyromq.client.errors import NoPermissionError
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
+from pyromq.pipeline import workers
 from pyromq.pipeline.columns import ARROW_TYPES, COLUMNS, check_schema, spark_schema
 from pyromq.pipeline.errors import OptionError, SchemaError, SourceUnreachableError
 from pyromq.pipeline.java import JavaNotFoundError, java_home, launcher_home
 from pyromq.pipeline.options import SourceOptions
 from pyromq.pipeline.patience import Patience
-from pyromq.pipeline.progress import ProgressListener, progress_of
+from pyromq.pipeline.progress import ProgressListener, _Ear, progress_of
 from pyromq.pipeline.pulls import filter_for
 from pyromq.pipeline.source import BatchReader, PyromqDataSource, StreamReader
+from pyromq.pipeline.workers import settle
 from pyromq.testing import ManualClock
 
 # --- schemas ---
@@ -186,6 +189,18 @@ def test_without_java_one_line_says_what_to_do(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_worker_of_spark_does_not_look_through_modules_after_every_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle()
+    assert gc.get_freeze_count() == 0, "elsewhere nobody asked for it"
+    monkeypatch.setattr(workers, "_settled", set())
+    monkeypatch.setitem(sys.modules, "pyspark.worker", ModuleType("pyspark.worker"))
+    try:
+        settle()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+
+
 # --- progress ---
 
 
@@ -193,7 +208,10 @@ def _source(latest: Any, end: Any) -> Any:
     return SimpleNamespace(latestOffset=json.dumps(latest), endOffset=json.dumps(end))
 
 
-OURS = _source({"offsets": {}, "lag": 0, "group": "g", "nameserver": "n:1"}, {"orders": {"broker-a": {"0": 7}}})
+OURS = _source(
+    {"offsets": {"orders": {"broker-a": {"0": 9}}}, "lag": 2, "group": "g", "nameserver": "n:1"},
+    {"orders": {"broker-a": {"0": 7}}, "deleted": {"broker-a": {"0": 4}}},
+)
 
 
 def test_progress_of_other_sources_is_left_alone() -> None:
@@ -202,7 +220,7 @@ def test_progress_of_other_sources_is_left_alone() -> None:
     bare = SimpleNamespace(latestOffset="7", endOffset="not json")
     (found,) = progress_of([other, OURS, none, bare])
     assert (found.group, found.nameserver) == ("g", "n:1")
-    assert found.offsets == ((QueueId("orders", "broker-a", 0), 7),)
+    assert found.offsets == ((QueueId("orders", "broker-a", 0), 7),), "of a topic that is gone nobody is told"
 
 
 def test_the_listener_tells_the_group_and_never_raises(caplog: pytest.LogCaptureFixture) -> None:
@@ -220,6 +238,7 @@ def test_the_listener_tells_the_group_and_never_raises(caplog: pytest.LogCapture
     listener = ProgressListener(SourceOptions(access_key="me"), Brokers)  # type: ignore[arg-type]
     event = SimpleNamespace(progress=SimpleNamespace(sources=[OURS]))
     listener.onQueryProgress(event)
-    listener.onQueryProgress(event)
+    text = json.dumps({"sources": [{"description": "other"}, vars(OURS)]})  # as the JVM has it
+    _Ear(listener).onQueryProgress(SimpleNamespace(progress=lambda: SimpleNamespace(json=lambda: text)))
     assert told == [("n:1", "g", "me", {QueueId("orders", "broker-a", 0): 7})] * 2
     assert "progress not stored: group=g" in caplog.text

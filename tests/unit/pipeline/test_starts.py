@@ -7,7 +7,7 @@ import pytest
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.errors import OptionError
 from pyromq.pipeline.offsets import Held
-from pyromq.pipeline.options import AtOffsets, AtTime, Place, Where
+from pyromq.pipeline.places import AtOffsets, AtTime, Place, Where
 from pyromq.pipeline.starts import ending_offsets, needs_group, starting_offsets
 
 A, B, C = (QueueId("orders", "broker-a", number) for number in range(3))

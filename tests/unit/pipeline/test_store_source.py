@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from pyromq.errors import InvalidNameError, StoreNotFoundError
+from pyromq.errors import StoreNotFoundError
 from pyromq.pipeline.columns import ARROW_TYPES
-from pyromq.pipeline.errors import OptionError
-from pyromq.pipeline.store_source import parse_store_options
-from pyromq.pipeline.store_source_log import LogFile, decode_stretch, log_files, plan_stretches, stretch_size
+from pyromq.pipeline.options import Use, parse_options
+from pyromq.pipeline.store_source import chosen_of
+from pyromq.pipeline.store_source_log import LogFile, Stretch, log_files, plan_parts, plan_stretches, stretch_size
+from pyromq.pipeline.store_source_rows import Chosen, decode_stretch
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import ManualClock
@@ -26,24 +27,28 @@ SCHEMA = pa.schema([(name, ARROW_TYPES[name]) for name in COLUMNS])
 SETTINGS = StoreSettings(
     segment_bytes=16 << 10, queue_file_entries=100, index_slots=10, index_entries=100, full_percent=100
 )
+START_MS = 1_700_000_000_000
 LONG_TOPIC = "%RETRY%" + "x" * 200
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Three topics over several files; one has a name that takes a longer length field."""
-    with MessageStore.open(tmp_path, SETTINGS, clock=ManualClock()) as opened:
+    clock = ManualClock(START_MS)
+    with MessageStore.open(tmp_path, SETTINGS, clock=clock) as opened:
         for number in range(200):
             topic = ("a", "b", LONG_TOPIC)[number % 3]
             body = f"body {number} ".encode() * (number % 20 + 1)
-            opened.append([Draft(topic=topic, queue_id=0, body=body, properties=encode_properties({"TAGS": "t"}))])
+            properties = encode_properties({"TAGS": ("even", "odd")[number % 2]})
+            opened.append([Draft(topic=topic, queue_id=0, body=body, properties=properties)])
+            clock.advance_ms(1)
         opened.flush()
     return tmp_path
 
 
-def rows(folder: Path, stretch_bytes: int = 1 << 30, topics: Sequence[str] = ()) -> list[dict[str, object]]:
+def rows(folder: Path, stretch_bytes: int = 1 << 30, chosen: Chosen | None = None) -> list[dict[str, object]]:
     stretches = plan_stretches(log_files(folder), stretch_bytes)
-    batches = [batch for each in stretches for batch in decode_stretch(each, SCHEMA, frozenset(topics), "me")]
+    batches = [batch for each in stretches for batch in decode_stretch(each, SCHEMA, chosen)]
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -59,7 +64,7 @@ def test_records_come_in_order_with_their_own_topic(store: Path) -> None:
     assert [number_of(row) for row in found] == list(range(200))
     assert [row["topic"] for row in found] == [("a", "b", LONG_TOPIC)[number % 3] for number in range(200)]
     assert [row["queue_offset"] for row in found if row["topic"] == "b"] == list(range(67))
-    assert {row["tags"] for row in found} == {"t"}
+    assert [row["tags"] for row in found] == ["even", "odd"] * 100
 
 
 @pytest.mark.parametrize("stretch_bytes", [100, 333, 1_000, 5_001, 16 << 10])
@@ -67,8 +72,21 @@ def test_wherever_files_are_cut_every_record_is_there_once(store: Path, stretch_
     assert Counter(map(number_of, rows(store, stretch_bytes))) == Counter(range(200))
 
 
-def test_topics_can_be_chosen(store: Path) -> None:
-    assert [number_of(row) for row in rows(store, topics=["b", "c"])] == list(range(1, 200, 3))
+@pytest.mark.parametrize(
+    ("given", "numbers"),
+    [
+        ({"topic": "b,c"}, range(1, 200, 3)),
+        ({"tags": "odd || none"}, range(1, 200, 2)),
+        ({"topic": "b", "tags": "even"}, range(4, 200, 6)),
+        ({"startingTimestamp": str(START_MS + 50)}, range(50, 200)),
+        ({"endingTimestamp": str(START_MS + 50), "startingTimestamp": str(START_MS + 20)}, range(20, 50)),
+        ({"startingTimestamp": str(START_MS + 200)}, range(0)),
+    ],
+    ids=str,
+)
+def test_rows_can_be_chosen(store: Path, given: dict[str, str], numbers: range) -> None:
+    options = parse_options({"storePath": str(store), **given}, Use.BATCH)
+    assert [number_of(row) for row in rows(store, 5_000, chosen_of(options))] == list(numbers)
 
 
 @pytest.mark.parametrize("what", ["body", "size", "magic"])
@@ -106,15 +124,20 @@ def test_stretches_fit_the_log_and_the_cores(mib: int, stretch_mib: int) -> None
     assert stretch_size([LogFile(Path("x"), 0, mib << 20)], cores=2) == stretch_mib << 20
 
 
-def test_options_are_checked() -> None:
-    found = parse_store_options({"PATH": "file:///x", "topic": "a, b", "stretchBytes": "7"})
-    assert (found.folder, found.topics, found.stretch_bytes) == (Path("/x"), ("a", "b"), 7)
-    for given, error, text in (
-        ({}, OptionError, "which store folder"),
-        ({"path": "/x", "colour": "green"}, OptionError, "none of that name"),
-        ({"path": "/x", "verify": "maybe"}, OptionError, "neither true nor false"),
-        ({"path": "/x", "batchRows": "0"}, OptionError, "not a number above 0"),
-        ({"path": "/x", "topic": "a b"}, InvalidNameError, "a b"),
-    ):
-        with pytest.raises(error, match=text):
-            parse_store_options(given)
+def test_parts_have_every_stretch_once_within_the_counts() -> None:
+    files = [(name, LogFile(Path(f"/{name}/{base}"), base, 40 << 20)) for name in ("a", "b") for base in (0, 1 << 30)]
+    by_cores = plan_parts(files, cores=2)
+    assert [len(part) for part in by_cores] == [1] * 4
+    assert [part[0].broker for part in by_cores] == ["a", "a", "b", "b"]
+    for low, high, count in ((None, 3, 3), (10, None, 12), (10, 11, 11), (None, 100, 4)):
+        parts = plan_parts(files, cores=2, count_min=low, count_max=high)
+        assert len(parts) == count
+        assert _bytes_of(stretch for part in parts for stretch in part) == _bytes_of(part[0] for part in by_cores)
+    assert plan_parts([("a", LogFile(Path("/a"), 0, 0))], cores=2) == []
+
+
+def _bytes_of(stretches: Iterable[Stretch]) -> Counter[Path]:
+    total: Counter[Path] = Counter()
+    for stretch in stretches:
+        total[stretch.path] += stretch.end - stretch.begin
+    return total

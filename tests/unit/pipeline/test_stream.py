@@ -10,7 +10,8 @@ from pyromq.model.queue import QueueId
 from pyromq.pipeline.batch import plan_batch
 from pyromq.pipeline.errors import DataLossError
 from pyromq.pipeline.offsets import Held, OffsetRange
-from pyromq.pipeline.options import AtOffsets, AtTime, Place, SourceOptions
+from pyromq.pipeline.options import SourceOptions
+from pyromq.pipeline.places import AtOffsets, AtTime, Place
 from pyromq.pipeline.stream import Stream
 from pyromq.testing import ManualClock
 from tests.unit.pipeline.brokers import FakeCluster

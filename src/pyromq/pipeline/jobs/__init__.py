@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyromq.pipeline.jobs.archive_job import Archived, archive, read_archive
     from pyromq.pipeline.jobs.compaction import Compacted, compact_archive
     from pyromq.pipeline.jobs.dedupe_job import Deduped, dedupe
-    from pyromq.pipeline.jobs.demo_job import demo
     from pyromq.pipeline.jobs.redrive_job import Redriving, redrive
     from pyromq.pipeline.jobs.replay_job import Replayed, replay
     from pyromq.pipeline.jobs.report_job import report
@@ -27,14 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Archived", "Compacted", "Deduped", "Ran", "Redriving", "Replayed", "Report", "Selection", "archive",
-    "compact_archive", "dedupe", "demo", "page", "read_archive", "redrive", "replay", "report", "run_file",
+    "compact_archive", "dedupe", "page", "read_archive", "redrive", "replay", "report", "run_file",
 ]  # fmt: skip
 
 _HOMES = {
     "Archived": "archive_job", "archive": "archive_job", "read_archive": "archive_job",
     "Compacted": "compaction", "compact_archive": "compaction",
     "Deduped": "dedupe_job", "dedupe": "dedupe_job",
-    "demo": "demo_job",
     "Redriving": "redrive_job", "redrive": "redrive_job",
     "Replayed": "replay_job", "replay": "replay_job",
     "Report": "report_numbers", "report": "report_job", "page": "report_page",

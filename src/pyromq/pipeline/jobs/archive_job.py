@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -22,8 +23,10 @@ from pyromq.pipeline.columns import COLUMNS
 from pyromq.pipeline.jobs.archive_files import OWN, ArchiveFolder, Commit, StagedFile, batch_name, total_rows
 from pyromq.pipeline.jobs.bars import Tell, silent
 from pyromq.pipeline.jobs.errors import ArchiveError
-from pyromq.pipeline.jobs.queries import drain, failures_in_words
+from pyromq.pipeline.jobs.queries import drain, failures_in_words, offsets_read, rows_read
 from pyromq.pipeline.jobs.topics import Selection, absolute, schema_of
+from pyromq.pipeline.sink_keys import digest_of
+from pyromq.pipeline.spark_session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +35,18 @@ if TYPE_CHECKING:
 
 GROUP: Final = "pyromq-archive"
 ROWS_PER_BATCH: Final = 2_000_000
+_PARQUET: Final = {
+    # values of which hardly two are the same: hashing each for a dictionary costs more than writing it
+    f"parquet.enable.dictionary#{column}": "false"
+    for column in (
+        *("body", "message_id", "offset_message_id", "keys", "queue_offset", "commit_log_offset", "body_crc"),
+        *("born_time", "store_time", "properties.key_value.value"),
+    )
+} | {
+    f"parquet.column.statistics.enabled#{column}": "false"
+    for column in ("body", "offset_message_id", "body_crc", "properties.key_value.key", "properties.key_value.value")
+}
+"""What Spark's writer leaves out, as ours does (``archive_writer``)."""
 
 
 class ArchiveWriterKind(StrEnum):
@@ -118,18 +133,21 @@ class _Run:
 def _with_tasks(spark: SparkSession, run: _Run) -> Archived:
     from pyromq.pipeline.jobs.archive_source import NAME, ArchiveSource
 
+    if is_connect(spark):
+        _local(run.checkpoint)  # the query is known by it there
     folder = ArchiveFolder(_local(run.path))
     folder.prepare()
-    before = -1
+    before, place = -1, digest_of(run.checkpoint)
+    folder.sweep(place)
     if (query_id := _query_of(run.checkpoint)) is not None:
         folder.sweep(query_id)
         before = folder.last_batch(query_id)
     spark.dataSource.register(ArchiveSource)
     reader = run.selection.stream_reader(spark, NAME, run.group, rows_max=run.rows_max)
-    staged = reader.option("archivePath", str(folder.path)).option("compression", run.compression).load()
-    tally = _Tally(folder)
-    query = _started(staged.writeStream.foreachBatch(tally.commit), run)
-    drain(query, _told(tally, run.tell), endless=run.follow_s is not None)
+    reader = reader.option("archivePath", str(folder.path)).option("compression", run.compression)
+    staged = reader.option("archiveRun", f"{place}-{uuid.uuid4().hex}").load()
+    query = _started(staged.writeStream.foreachBatch(_Committing(folder, run.checkpoint)), run)
+    drain(query, run.tell, offsets_read, endless=run.follow_s is not None)  # Spark counts files, people want messages
     commits = list(folder.committed(str(query.id), before))
     return run.archived(
         str(folder.path),
@@ -140,28 +158,17 @@ def _with_tasks(spark: SparkSession, run: _Run) -> Archived:
     )
 
 
-class _Tally:
-    """Commits each batch; travels to where Spark calls it."""
+class _Committing:
+    """Commits each batch; travels to where Spark calls it, which may be another process."""
 
-    def __init__(self, folder: ArchiveFolder) -> None:
-        self._folder = folder
-        self.rows = 0
+    def __init__(self, folder: ArchiveFolder, checkpoint: str) -> None:
+        self._folder, self._checkpoint = folder, checkpoint
 
-    def commit(self, staged: DataFrame, batch: int) -> None:
+    def __call__(self, staged: DataFrame, batch: int) -> None:
         files = [StagedFile(row["name"], row["folder"], row["rows"], row["size"]) for row in staged.collect()]
         if files:
-            query = files[0].name.rsplit("-", 4)[0]
+            query = _query_of(self._checkpoint) or files[0].name.rsplit("-", 4)[0]
             self._folder.commit(Commit(name=batch_name(query, batch), added=tuple(files)))
-            self.rows += sum(file.rows for file in files)
-
-
-def _told(tally: _Tally, tell: Tell) -> Tell:
-    """Spark counts files here; people want messages."""
-
-    def tell_rows(done: int, total: int | None = None, text: str = "") -> None:
-        tell(tally.rows, None if total is None else tally.rows + total - done, text)
-
-    return tell_rows
 
 
 def _with_spark(spark: SparkSession, run: _Run) -> Archived:
@@ -172,11 +179,18 @@ def _with_spark(spark: SparkSession, run: _Run) -> Archived:
     )
     writer = frame.writeStream.format(run.form.value).partitionBy("topic", "date", "hour").outputMode("append")
     if run.form is ArchiveFormat.PARQUET:
-        writer = writer.option("compression", run.compression)
+        writer = writer.option("compression", run.compression).options(**_PARQUET)
     query = _started(writer, run, run.path if run.form is not ArchiveFormat.ICEBERG else "", table=run.path)
-    rows = drain(query, run.tell, endless=run.follow_s is not None)
-    batches = query.lastProgress["batchId"] + 1 if query.lastProgress else 0
-    return run.archived(run.path, messages=rows, batches=batches)
+    batches = set()
+
+    def counted(progress: Any) -> int:
+        rows = rows_read(progress)
+        if rows:
+            batches.add(progress["batchId"])
+        return rows
+
+    messages = drain(query, run.tell, counted, endless=run.follow_s is not None)
+    return run.archived(run.path, messages=messages, batches=len(batches))
 
 
 def _started(writer: DataStreamWriter, run: _Run, path: str = "", table: str = "") -> StreamingQuery:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from socket import gethostname
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pyromq.errors import ConfigError
 from pyromq.pipeline.columns import ARROW_TYPES
 from pyromq.pipeline.jobs.archive_files import ArchiveFolder, StagedFile
 from pyromq.pipeline.jobs.archive_writer import ArchiveWriter
+from pyromq.pipeline.jobs.errors import ArchiveError
 from pyromq.pipeline.options import SourceOptions
 from pyromq.pipeline.source import PyromqDataSource, StreamReader
 
@@ -29,19 +31,20 @@ _ARROW_ROWS: Final = pa.schema(
     [("name", pa.string()), ("folder", pa.string()), ("rows", pa.int64()), ("size", pa.int64())]
 )
 MESSAGES: Final = pa.schema(list(ARROW_TYPES.items()))
-_OWN: Final = ("archivepath", "compression")
+_OWN: Final = ("archivepath", "compression", "archiverun")
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Where tasks stage, and how files are compressed."""
+    """Where tasks stage, how files are compressed, and a name that no other run of a query has."""
 
     path: str
     compression: str
+    run: str
 
 
 class ArchiveSource(DataSource):
-    """Options: those of the source, ``archivePath`` and ``compression``."""
+    """Options: those of the source, ``archivePath``, ``compression`` and ``archiveRun``."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,10 +58,11 @@ class ArchiveSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         given = dict(self.options)
-        path, compression = (given.pop(name) for name in _OWN)
+        writing = Writing(*(given.pop(name) for name in _OWN))
+        staging_of(writing.path)
         inner: Any = PyromqDataSource(given)
         reader: StreamReader = inner.streamReader(_message_schema())
-        return ArchiveReader(reader._options, Writing(path, compression))
+        return ArchiveReader(reader._options, writing)
 
 
 def _message_schema() -> StructType:
@@ -76,10 +80,20 @@ class ArchiveReader(StreamReader):
         self._writing = writing
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        writer = ArchiveWriter(ArchiveFolder(Path(self._writing.path)).staged, _prefix(), self._writing.compression)
+        writing = self._writing
+        writer = ArchiveWriter(staging_of(writing.path), _prefix(writing.run), writing.compression)
         files = list(writer.write(super().read(partition)))
         if files:
             yield rows_of(files)
+
+
+def staging_of(path: str) -> Path:
+    """Where tasks write. Raises ArchiveError on a machine that does not have the folder."""
+    staged = ArchiveFolder(Path(path)).staged
+    if not staged.is_dir():
+        text = f"{path} is not there on {gethostname()}, where Spark works: the folder must be shared"
+        raise ArchiveError(f"{text} by it, its tasks and the program that archives; or use writer=spark")
+    return staged
 
 
 def rows_of(files: list[StagedFile]) -> pa.RecordBatch:
@@ -88,10 +102,13 @@ def rows_of(files: list[StagedFile]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_ROWS)
 
 
-def _prefix() -> str:
-    """Of files of this attempt of this task; no two attempts share one."""
+def _prefix(run: str) -> str:
+    """Of files of this attempt of this task; no two attempts share one.
+
+    Tasks of Spark Connect are not told of which query and batch they are: there the run tells attempts apart.
+    """
     context = TaskContext.get()
     if context is None:
         raise ConfigError(f"format {NAME} works in tasks of Spark only")
     query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
-    return f"{query}-{int(batch or 0):09d}-{context.partitionId()}-{context.taskAttemptId()}"
+    return f"{query or run}-{int(batch or 0):09d}-{context.partitionId()}-{context.taskAttemptId()}"

@@ -8,14 +8,14 @@ times of messages, those of a queue that is behind others would be too late and 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.columns import COLUMNS
 from pyromq.pipeline.jobs.bars import Tell, silent
-from pyromq.pipeline.jobs.queries import drain, failures_in_words
+from pyromq.pipeline.jobs.queries import drain, failures_in_words, rows_read
 from pyromq.pipeline.jobs.sinks import to_message_columns
 from pyromq.pipeline.jobs.topics import Selection, absolute
 
@@ -105,14 +105,12 @@ class _Dropped:
     def total(self) -> int:
         return sum(self._by_batch.values())
 
-    def count(self, progress: dict[str, object]) -> int:
-        operators = progress.get("stateOperators") or []
-        assert isinstance(operators, list)
+    def count(self, progress: Any) -> int:
+        operators = progress["stateOperators"] or []
         found = sum(int(each["customMetrics"].get("numDroppedDuplicateRows", 0)) for each in operators)
-        batch, rows = progress["batchId"], progress["numInputRows"]
-        assert isinstance(batch, int) and isinstance(rows, int)
+        batch = progress["batchId"]
         self._by_batch[batch] = max(found, self._by_batch.get(batch, 0))
-        return rows
+        return rows_read(progress)
 
 
 def _checkpoint_for(path: str) -> str:

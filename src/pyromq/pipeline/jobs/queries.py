@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.pipeline.jobs.bars import Tell, silent
 from pyromq.pipeline.jobs.errors import FormatMissingError, JobFailedError
+from pyromq.pipeline.offsets import from_tree
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LOOK_S: Final = 0.2
+_LOOK_S: Final = 1.0  # each look costs the JVM some ms for every batch that it remembers; the end is seen at once
 _PACKAGES: Final = {
-    "delta": "io.delta:delta-spark_4.1_2.13",
-    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13",
+    "delta": "io.delta:delta-spark_{}_2.13",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{}_2.13",
 }
 # the last line of a Python traceback: what was raised, and why
 _raised = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE).findall
+# what stands around the reason: ids of the query, codes of the SQL standard
+_around = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: |\s*SQLSTATE: \w+\b.*$").sub
 
 
 def drain(
@@ -50,7 +53,7 @@ def _count(query: StreamingQuery, seen: dict[int, int], tell: Tell, rows_of: Cal
     """Spark remembers the last hundred batches only, so they are added up on the way."""
     last: Any = None
     for last in query.recentProgress:
-        rows = rows_of(last) if rows_of else int(last["numInputRows"])
+        rows = (rows_of or rows_read)(last)
         seen[last["batchId"]] = max(rows, seen.get(last["batchId"], 0))
     done = sum(seen.values())
     tell(done, done + _lag(last) if last is not None else None)
@@ -58,33 +61,64 @@ def _count(query: StreamingQuery, seen: dict[int, int], tell: Tell, rows_of: Cal
 
 def _lag(progress: Any) -> int:
     try:
-        latest = progress["sources"][0]["latestOffset"]
-        return int((json.loads(latest) if isinstance(latest, str) else latest)["lag"])
+        return int(_parsed(progress["sources"][0]["latestOffset"])["lag"])
     except (KeyError, IndexError, TypeError, ValueError):
         return 0
+
+
+def rows_read(progress: Any) -> int:
+    """By all sources of a batch; Spark Connect leaves their sum out."""
+    rows = progress["numInputRows"]
+    return int(sum(source["numInputRows"] for source in progress["sources"]) if rows is None else rows)
+
+
+def offsets_read(progress: Any) -> int:
+    """How many messages a batch went over, by the offsets of our source."""
+    try:
+        source = progress["sources"][0]
+        start, end = from_tree(_parsed(source["startOffset"])), from_tree(_parsed(source["endOffset"]))
+    except (KeyError, IndexError, TypeError, ValueError):
+        return 0
+    return sum(max(0, offset - start.get(queue, offset)) for queue, offset in end.items())
+
+
+def _parsed(offset: Any) -> Any:
+    return json.loads(offset) if isinstance(offset, str) else offset
 
 
 @contextmanager
 def failures_in_words() -> Iterator[None]:
     """Errors of Spark become JobFailedError or FormatMissingError with the line that matters."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # what PySpark does not translate
     from pyspark.errors import PySparkException
 
+    kinds: list[type[Exception]] = [PySparkException]
+    with suppress(ImportError):  # it does not come with the client of Spark Connect alone
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # what PySpark does not translate
+
+        kinds.append(Py4JJavaError)
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except tuple(kinds) as error:
         raise translated(str(error)) from error
+
+
+def _spark_version() -> str:
+    """As names of packages have it: 4.3"""
+    import pyspark
+
+    return ".".join(pyspark.__version__.split(".")[:2])
 
 
 def translated(text: str) -> JobFailedError | FormatMissingError:
     for name, package in _PACKAGES.items():
         if "DATA_SOURCE_NOT_FOUND" in text and re.search(rf"data source: {name}\b", text):
             return FormatMissingError(
-                f"Spark has no package for the format {name}: start it with spark.jars.packages={package}:VERSION "
-                "(--conf on the command line), or write parquet"
+                f"Spark has no package for the format {name}: start it with spark.jars.packages="
+                f"{package.format(_spark_version())}:VERSION (--conf on the command line) if there is one for this "
+                "Spark, or write parquet"
             )
     raised = _raised(text)
     if raised:
         name, reason = raised[-1]
         return JobFailedError(reason if not name.startswith("PySpark") else f"{name}: {reason}")
-    return JobFailedError(text.strip().split("\n", 1)[0])
+    return JobFailedError(_around("", text.strip().split("\n", 1)[0]))

@@ -77,7 +77,8 @@ def replay(
         ordered = selection.frame(spark).select(*dict.fromkeys((*COLUMNS, *_ORDER)))
         found = _counted(ordered, count_max)
         if dry_run:
-            return Replayed(to_topic=to_topic, name=name, is_dry=True, found=found, samples=_samples(ordered))
+            shown = _samples(ordered, min(SAMPLE, found))
+            return Replayed(to_topic=to_topic, name=name, is_dry=True, found=found, samples=shown)
         ordered = ordered.orderBy(*_ORDER)
         ordered = ordered.limit(count_max) if count_max else ordered
         run = name or f"{time.time_ns():x}"
@@ -115,8 +116,8 @@ def _counted(frame: DataFrame, count_max: int) -> int:
     return (frame.limit(count_max) if count_max else frame).count()
 
 
-def _samples(frame: DataFrame) -> tuple[Sample, ...]:
-    return tuple(map(_sample, frame.orderBy(*_ORDER).limit(SAMPLE).collect()))
+def _samples(frame: DataFrame, count: int) -> tuple[Sample, ...]:
+    return tuple(map(_sample, frame.orderBy(*_ORDER).limit(count).collect()))
 
 
 def _sample(row: Any) -> Sample:

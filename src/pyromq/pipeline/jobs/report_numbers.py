@@ -9,7 +9,7 @@ import msgspec
 
 BUCKETS_MAX: Final = 120
 _WIDTHS_MS: Final = (
-    *(1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000),
+    *(100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000),
     *(3_600_000, 3 * 3_600_000, 6 * 3_600_000, 12 * 3_600_000, 86_400_000),
 )
 
@@ -88,7 +88,10 @@ class DeadCause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lag(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages of a topic stored and not yet handled by a group, over time; of those that the report has read."""
+    """Messages of a topic stored and not yet handled by a group, over time; of those that the report has read.
+
+    The times come from the trace, what is left at the end from the group's offsets.
+    """
 
     group: str
     topic: str

@@ -10,11 +10,12 @@ from html import escape
 from typing import Final
 
 from pyromq.client.wording import shown_span, shown_time
-from pyromq.pipeline.jobs.charts import Bar, Line, bars_chart, lines_chart
+from pyromq.pipeline.jobs.charts import Bar, Line, bars_chart, lines_chart, shades_legend
 from pyromq.pipeline.jobs.report_numbers import Report
 
 _STYLE: Final = """
-:root{--bg:#fff;--fg:#1b1f24;--dim:#667;--line:#e3e6ea;--card:#f7f8fa;--c0:#2463c5;--c1:#d2691e;--c2:#2e8b57;--c3:#9c4dcc;
+:root{color-scheme:light dark;
+--bg:#fff;--fg:#1b1f24;--dim:#667;--line:#e3e6ea;--card:#f7f8fa;--c0:#2463c5;--c1:#d2691e;--c2:#2e8b57;--c3:#9c4dcc;
 --c4:#c2185b;--c5:#00838f}
 @media(prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e6e8eb;--dim:#9aa3ad;--line:#2b3138;--card:#1b2026;--c0:#6ea8fe;
 --c1:#ffa657;--c2:#7ee2a8;--c3:#d2a8ff;--c4:#ff7eb6;--c5:#56d4dd}}
@@ -22,18 +23,20 @@ _STYLE: Final = """
 body{margin:0 auto;max-width:1080px;padding:2rem 1.2rem 4rem;background:var(--bg);color:var(--fg);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 h1{margin:0;font-size:1.6rem}h2{margin:2.4rem 0 .6rem;font-size:1.15rem}
-p,.dim{color:var(--dim);margin:.3rem 0}
+p{color:var(--dim);margin:.3rem 0 .6rem}
 .cards{display:flex;flex-wrap:wrap;gap:.8rem;margin:1.4rem 0}
 .card{flex:1 1 9rem;background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.7rem 1rem}
 .card b{display:block;font-size:1.5rem;font-variant-numeric:tabular-nums}.card span{color:var(--dim);font-size:.85rem}
 svg{display:block;width:100%;height:auto;background:var(--card);border:1px solid var(--line);border-radius:8px;
 padding:4px}
-svg text{fill:var(--dim);font-size:11px}svg text.v{fill:var(--fg)}svg .g{stroke:var(--line)}
+svg text{fill:var(--dim);font-size:11px}svg text.v{fill:var(--fg)}svg text.u{font-style:italic}
+svg .g{stroke:var(--line)}
 .legend{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;margin:.5rem 0;padding:0;list-style:none;color:var(--dim);
 font-size:.85rem}
 .legend span{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;margin:.6rem 0;font-variant-numeric:tabular-nums}
-th,td{padding:.3rem .7rem .3rem 0;border-bottom:1px solid var(--line);text-align:left;overflow-wrap:anywhere}
+th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:left;overflow-wrap:anywhere}
+tr>:first-child{padding-left:0}tr>:last-child{padding-right:0}
 th{font-weight:600;color:var(--dim)}td.n,th.n{text-align:right;overflow-wrap:normal;white-space:nowrap}
 """
 
@@ -69,8 +72,8 @@ def _cards(report: Report) -> str:
     slowest = max((each.p99_ms for each in whole), default=None)
     cards = (
         ("messages", _count(sum(each.messages for each in report.throughput))),
-        ("topics", _count(len(report.throughput))),
-        ("groups", _count(len(report.groups))),
+        ("topic" if len(report.throughput) == 1 else "topics", _count(len(report.throughput))),
+        ("group" if len(report.groups) == 1 else "groups", _count(len(report.groups))),
         ("end to end, p99", "?" if slowest is None else _ms(slowest)),
         ("behind now", _count(sum(each.last for each in report.lags)) if report.lags else "?"),
         ("dead letters", _count(sum(each.count for each in report.dead))),
@@ -115,17 +118,18 @@ def _latencies(report: Report) -> str:
         for each in report.latencies
     ]
     heads = ("what", "topic", "group", "#count", "#p50", "#p90", "#p99", "#max")
-    text = "Median, 90th and 99th percentile. Storing: born to stored; queueing: stored to first handed to a listener; "
+    text = "Storing: born to stored; queueing: stored to first handed to a listener; "
     text += "handling: inside the listener; end to end: born to handled with success."
     if not report.has_trace:
         text += " There is no trace topic, so consumers told nothing: only storing is known."
-    return _section("Latency", text, bars_chart(bars, "latencies"), heads, rows)
+    chart = bars_chart(bars, "latencies")
+    return _section("Latency", text, chart and chart + shades_legend(("p50", "p90", "p99")), heads, rows)
 
 
 def _lags(report: Report) -> str:
     chart = lines_chart([Line(f"{each.group} · {each.topic}", each.points) for each in report.lags], "messages behind")
     rows = [(each.group, each.topic, _count(each.last), _count(each.max)) for each in report.lags]
-    text = f"Stored and not yet handled, every {shown_span(report.bucket_ms)}; from the trace of consumers."
+    text = "Stored and not yet handled; the times are from the trace of consumers, what is left now from their offsets."
     return _section("Lag over time", text, chart, ("group", "topic", "#now", "#most"), rows)
 
 
@@ -179,4 +183,6 @@ def _count(value: int) -> str:
 
 
 def _ms(value: float) -> str:
+    if value < 1:
+        return "< 1 ms"
     return f"{value:,.0f} ms" if value < 10_000 else shown_span(int(value))

@@ -15,30 +15,28 @@ def handled_frame(trace: DataFrame) -> DataFrame:
     """One row for each time that a message was handed to a listener.
 
     ``group, message_id, keys, attempt, began_ms, ended_ms, cost_ms, is_success``; the last three are null where
-    nothing was told of the end. ``trace`` has the column ``body``.
+    nothing was told of the end. ``trace`` has the column ``body``, and is read once.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     records = trace.select(F.explode(F.split(F.decode("body", "UTF-8"), "\x02")).alias("record"))
-    fields = records.select(F.split("record", "\x01").alias("f"))
-    began = fields.where(F.get("f", F.lit(0)) == "SubBefore").select(
-        _text(3).alias("group"),
-        _text(4).alias("request"),
-        _text(5).alias("message_id"),
-        _text(7).alias("keys"),
-        (F.coalesce(_number(6), F.lit(0)) + 1).alias("attempt"),
-        _number(1).alias("began_ms"),
+    fields = records.select(F.split("record", "\x01").alias("f"), F.substring_index("record", "\x01", 1).alias("kind"))
+    is_begin = F.col("kind") == "SubBefore"
+    told = fields.where("kind IN ('SubBefore', 'SubAfter')").select(
+        F.when(is_begin, _text(4)).otherwise(_text(1)).alias("request"),
+        F.when(is_begin, _text(5)).otherwise(_text(2)).alias("message_id"),
+        F.when(is_begin, _text(3)).alias("group"),
+        F.when(is_begin, _text(7)).alias("keys"),
+        F.when(is_begin, F.coalesce(_number(6), F.lit(0)) + 1).alias("attempt"),
+        F.when(is_begin, _number(1)).alias("began_ms"),
+        F.when(~is_begin, _number(3)).alias("cost_ms"),
+        F.when(~is_begin, _text(4) == "true").alias("is_success"),
+        F.when(~is_begin, _number(7)).alias("ended_at"),
     )
-    ended = fields.where(F.get("f", F.lit(0)) == "SubAfter").select(
-        _text(1).alias("request"),
-        _text(2).alias("message_id"),
-        _number(3).alias("cost_ms"),
-        (_text(4) == "true").alias("is_success"),
-        _number(7).alias("ended_at"),
-    )
-    both = began.join(ended, ["request", "message_id"], "left").where("began_ms IS NOT NULL")
+    columns = ("group", "keys", "attempt", "began_ms", "cost_ms", "is_success", "ended_at")
+    both = told.groupBy("request", "message_id").agg(*(F.max(name).alias(name) for name in columns))
     ended_ms = F.when(F.col("ended_at") > 0, F.col("ended_at")).otherwise(F.col("began_ms") + F.col("cost_ms"))
-    return both.select(
+    return both.where("began_ms IS NOT NULL").select(
         "group", "message_id", "keys", "attempt", "began_ms",
         ended_ms.alias("ended_ms"),
         "cost_ms", "is_success",

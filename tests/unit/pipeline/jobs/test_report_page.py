@@ -7,7 +7,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pyromq.pipeline.jobs.charts import Bar, Line, bars_chart, lines_chart, nice_top, short_number
+from pyromq.pipeline.jobs.bars import numbers
+from pyromq.pipeline.jobs.charts import (
+    Bar,
+    Line,
+    bars_chart,
+    lines_chart,
+    nice_top,
+    short_number,
+    sparkline,
+    time_ticks,
+)
 from pyromq.pipeline.jobs.report_numbers import (
     Attempts,
     DeadCause,
@@ -96,19 +106,53 @@ def test_charts_are_xml_and_stay_within_their_box() -> None:
     lines = lines_chart([Line("a & b", [Point(0, 0), Point(5_000, 10)]), Line("none", [])], "x")
     svg = ElementTree.fromstring(lines.partition("<ul")[0])
     places = [tuple(map(float, place.split(","))) for place in svg.findall("polyline")[0].attrib["points"].split()]
-    assert places == [(56.0, 192.0), (708.0, 12.0)]
+    assert places == [(56.0, 194.0), (704.0, 26.0)]
     bars = ElementTree.fromstring(bars_chart([Bar("x", (1, 2, 4), "four"), Bar("y", (0,), "none")], "bars"))
     assert [float(rect.attrib["width"]) for rect in bars.findall("rect")] == [300.0, 150.0, 75.0, 0.0]
     assert lines_chart([], "x") == bars_chart([], "x") == ""
 
 
 def test_a_single_point_is_drawn_as_a_line() -> None:
-    assert "56.0,12.0 708.0,12.0" in lines_chart([Line("a", [Point(0, 1)])], "x")
+    assert "56.0,26.0 704.0,26.0" in lines_chart([Line("a", [Point(0, 1)])], "x")
 
 
 @pytest.mark.parametrize(("value", "top"), [(0, 1), (1, 1), (3, 5), (21, 25), (99, 100), (100, 100), (101, 200)])
 def test_axes_end_at_round_numbers(value: float, top: float) -> None:
     assert nice_top(value) == top
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "ticks"),
+    [
+        (50, 450, [100, 200, 300, 400]),
+        (0, 3_000, [0, 500, 1_000, 1_500, 2_000, 2_500, 3_000]),
+        (59_000, 240_000, [60_000, 120_000, 180_000, 240_000]),
+        (5, 6, [5]),
+    ],
+)
+def test_times_of_an_axis_are_round(begin: int, end: int, ticks: list[int]) -> None:
+    assert time_ticks(begin, end) == ticks
+
+
+def test_an_axis_of_years_has_few_times() -> None:
+    assert 1 < len(time_ticks(0, 10 * 365 * 86_400_000)) <= 7
+
+
+def test_labels_of_an_axis_differ() -> None:
+    chart = lines_chart([Line("a", [Point(0, 1), Point(900, 2)])], "messages a second")
+    labels = [text.text for text in ElementTree.fromstring(chart.partition("<ul")[0]).findall("text")]
+    assert {"00:00.0", "00:00.2", "00:00.8", "messages a second", "time, UTC"} <= set(labels)
+
+
+def test_a_terminal_gets_a_line_of_blocks() -> None:
+    assert sparkline([0, 1, 7, 14]) == "▁▂▅█" and sparkline([]) == "" and sparkline([0, 0]) == "▁▁"
+    assert len(sparkline(range(1_000), width=40)) == 40
+
+
+def test_behind_a_bar_stands_what_is_known() -> None:
+    assert numbers(0, None, None) == ""
+    assert numbers(1_500, None, None) == "1,500" and numbers(2, 7, 0.4) == "2 of 7"
+    assert numbers(1_500, 4_500, 100) == "1,500 of 4,500  100 a second  30 s left"
 
 
 def test_numbers_are_short() -> None:
@@ -119,7 +163,7 @@ def test_numbers_are_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("span_ms", "width"), [(0, 1_000), (120_000, 1_000), (120_001, 5_000), (86_400_000, 1_800_000)]
+    ("span_ms", "width"), [(0, 100), (12_001, 200), (120_000, 1_000), (120_001, 2_000), (86_400_000, 1_800_000)]
 )
 def test_buckets_are_few_and_round(span_ms: int, width: int) -> None:
     assert bucket_width(span_ms) == width

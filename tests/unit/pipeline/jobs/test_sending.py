@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import msgspec
@@ -11,7 +12,7 @@ from pyromq.client.admin.dead_letters import REDRIVEN_FROM, redriven_id
 from pyromq.model import property_names as names
 from pyromq.pipeline.jobs.errors import FormatMissingError, JobFailedError
 from pyromq.pipeline.jobs.patching import Letter
-from pyromq.pipeline.jobs.queries import drain, translated
+from pyromq.pipeline.jobs.queries import drain, offsets_read, rows_read, translated
 from pyromq.pipeline.jobs.redrive_job import CanaryVerdict, letter_to_send, summary
 from pyromq.pipeline.jobs.replay_job import replayed_id
 from pyromq.pipeline.jobs.sending import Outgoing, Resent, SendOutcome, outgoing, source_of
@@ -127,3 +128,12 @@ def test_an_interrupt_ends_an_endless_query_in_order_and_any_other_with_the_inte
     with pytest.raises(KeyboardInterrupt):
         drain(cast(Any, other))
     assert not other.isActive
+
+
+def test_rows_and_messages_of_a_batch_are_counted_as_every_spark_tells_them() -> None:
+    start, end = {"t": {"b": {"0": 3, "1": 5}}}, {"t": {"b": {"0": 7, "1": 5, "2": 9}}}  # queue 2 was only noted
+    source = {"numInputRows": 2, "startOffset": start, "endOffset": json.dumps(end)}
+    here, there = {"numInputRows": 4, "sources": [source]}, {"numInputRows": None, "sources": [source, source]}
+    assert (rows_read(here), rows_read(there)) == (4, 4)
+    assert offsets_read(here) == 4
+    assert offsets_read({"sources": [{"startOffset": None, "endOffset": "7"}]}) == 0, "not our source"

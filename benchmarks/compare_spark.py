@@ -1,0 +1,367 @@
+"""PyroMQ's Spark source and sink beside Spark's Kafka source and sink: one Spark, one run, the same messages.
+
+    make compare ARGUMENTS=spark               needs Java 17 and Maven; "spark 200000 1": messages, rounds
+
+Both read 1 KiB messages with a key from four queues (partitions), in four batches, and hand the same columns to
+the same sinks of Spark; brokers run beside with their defaults and flush when they like. CPU is that of Spark's JVM and
+of its Python workers, without the first batch of a query; that of the brokers is shown beside. Scenarios alternate
+between the two; a first round warms up and does not count, of the others the best counts, for both. Rounds end early
+when there is no time for another. Latency is from before a send to the end of the batch that has the message.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from random import Random
+from statistics import median, quantiles
+from typing import Any, NamedTuple, Protocol
+
+from benchmarks.compare_kafka import Kafka, kafka, prepare_kafka
+from benchmarks.compare_lines import Line, less, more, print_lines
+from benchmarks.measure import machine
+from benchmarks.spark_bench import broker as pyromq_broker
+from pyromq import Admin, Message, Producer
+
+QUEUES = 4
+BATCHES = 4  # of a query; the first is not counted
+SMALL_BATCHES = 40
+LATENCY_MESSAGES = 200
+LATENCY_PAUSE_S = 0.05
+BUDGET_S = 300  # no round begins later than this
+TICKS = os.sysconf("SC_CLK_TCK")
+_PATIENCE_S = 120
+_SETTLE_S = 3  # Kafka leads new partitions a moment after it told of them, and mixes up what comes in between
+
+
+class Wanted(Enum):
+    """Columns of a query, in the words of both."""
+
+    ALL = (
+        "keys string, topic string, queue_id int, queue_offset bigint, store_time timestamp, body binary",
+        ("key", "topic", "partition", "offset", "timestamp", "value"),
+    )
+    HEADS = (
+        "keys string, topic string, queue_id int, queue_offset bigint, store_time timestamp",
+        ("key", "topic", "partition", "offset", "timestamp"),
+    )
+    TO_COPY = ("body binary, keys string", ("value", "key"))
+
+
+class Taken(NamedTuple):
+    """Of one query, without its first batch."""
+
+    rate: float  # of the best batch
+    cpu_us: float  # per row
+    broker_us: float
+    batch_ms: float  # median
+    batch_cpu_ms: float
+
+
+class Side(Protocol):
+    """One of the two that are compared."""
+
+    name: str
+    broker_pid: int
+
+    def make(self, spark: Any, topics: Sequence[str]) -> None: ...
+    def fill(self, spark: Any, topic: str, count: int, body: bytes) -> None: ...
+    def read(self, spark: Any, topic: str, query: str, limit: int, wanted: Wanted) -> Any: ...
+    def to_topic(self, frame: Any, topic: str) -> Any: ...
+    def sender(self, spark: Any, topic: str) -> Callable[[bytes], None]: ...
+
+
+@dataclass
+class PyromqSide:
+    nameserver: str
+    broker_pid: int
+    name: str = "PyroMQ"
+    _producers: ExitStack = field(default_factory=ExitStack)
+
+    def make(self, spark: Any, topics: Sequence[str]) -> None:
+        with Admin(self.nameserver) as admin:
+            for topic in topics:
+                admin.create_topic(topic, queues=QUEUES)
+
+    def fill(self, spark: Any, topic: str, count: int, body: bytes) -> None:
+        rows = _rows(spark, count, body).selectExpr("value AS body", "string(key) AS keys", "partition AS queue_id")
+        rows.write.format("pyromq").options(nameserver=self.nameserver, topic=topic).mode("append").save()
+
+    def read(self, spark: Any, topic: str, query: str, limit: int, wanted: Wanted) -> Any:
+        reader = spark.readStream.format("pyromq").options(
+            nameserver=self.nameserver, topic=topic, group=f"compare-{query}", startingOffsets="earliest",
+            maxOffsetsPerTrigger=str(limit),
+        )  # fmt: skip
+        return reader.schema(wanted.value[0]).load()
+
+    def to_topic(self, frame: Any, topic: str) -> Any:
+        return frame.writeStream.format("pyromq").options(nameserver=self.nameserver, topic=topic)
+
+    def sender(self, spark: Any, topic: str) -> Callable[[bytes], None]:
+        producer = self._producers.enter_context(Producer(self.nameserver, group="compare"))
+
+        def send(body: bytes) -> None:
+            producer.send(Message(topic, body, keys="order-1"))
+
+        return send
+
+
+@dataclass
+class KafkaSide:
+    address: str
+    broker_pid: int
+    name: str = "Kafka"
+
+    def make(self, spark: Any, topics: Sequence[str]) -> None:
+        java, admin = spark._jvm.java, spark._jvm.org.apache.kafka.clients.admin
+        settings, wanted = java.util.Properties(), java.util.ArrayList()
+        settings.put("bootstrap.servers", self.address)
+        for topic in topics:
+            wanted.add(admin.NewTopic(topic, java.util.Optional.of(QUEUES), java.util.Optional.empty()))
+        asking = admin.Admin.create(settings)
+        asking.createTopics(wanted).all().get()
+        asking.close()
+        time.sleep(_SETTLE_S)
+
+    def fill(self, spark: Any, topic: str, count: int, body: bytes) -> None:
+        options = {"kafka.bootstrap.servers": self.address, "topic": topic}
+        _rows(spark, count, body).write.format("kafka").options(**options).save()
+
+    def read(self, spark: Any, topic: str, query: str, limit: int, wanted: Wanted) -> Any:
+        options = {
+            "kafka.bootstrap.servers": self.address, "subscribe": topic, "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(limit),
+        }  # fmt: skip
+        return spark.readStream.format("kafka").options(**options).load().select(*wanted.value[1])
+
+    def to_topic(self, frame: Any, topic: str) -> Any:
+        return frame.writeStream.format("kafka").options(**{"kafka.bootstrap.servers": self.address, "topic": topic})
+
+    def sender(self, spark: Any, topic: str) -> Callable[[bytes], None]:
+        """Kafka's own producer, in Spark's JVM."""
+        java, clients = spark._jvm.java, spark._jvm.org.apache.kafka.clients.producer
+        settings = java.util.Properties()
+        settings.put("bootstrap.servers", self.address)
+        for kind in ("key", "value"):
+            settings.put(f"{kind}.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer")
+        producer = clients.KafkaProducer(settings)
+
+        def send(body: bytes) -> None:
+            producer.send(clients.ProducerRecord(topic, b"order-1", body)).get()
+
+        return send
+
+
+def main(messages: str = "400000", rounds: str = "3") -> None:
+    count, begun = int(messages), time.monotonic()
+    jars = prepare_kafka()
+    print(machine())
+    from pyspark import __version__ as spark_version
+
+    from pyromq.pipeline import session
+
+    print(f"Spark {spark_version} with two cores for both; {jars.versions}; {count:,} messages")
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="pyromq-compare-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        theirs: Kafka = stack.enter_context(kafka(jars, folder / "kafka"))
+        nameserver, pid = stack.enter_context(pyromq_broker(folder))
+        ours = PyromqSide(nameserver, pid)
+        stack.callback(ours._producers.close)
+        settings: dict[str, Any] = {
+            "spark.driver.extraClassPath": ":".join(map(str, jars.connector)), "spark.driver.memory": "2g",
+            "spark.ui.enabled": False, "spark.log.level": "OFF", "spark.local.dir": folder / "spark",
+            "spark.sql.streaming.numRecentProgressUpdates": 5_000,
+        }  # fmt: skip
+        spark = session("local[2]", **settings)
+        stack.callback(spark.stop)
+        sides: tuple[Side, Side] = ours, KafkaSide(theirs.address, theirs.pid)
+        print_lines(_compared(spark, sides, folder, count, int(rounds), begun), *(side.name for side in sides))
+        print(f"\ntook {time.monotonic() - begun:.0f} s")
+
+
+def _compared(spark: Any, sides: tuple[Side, Side], folder: Path, count: int, rounds: int, begun: float) -> list[Line]:
+    body = Random(1).randbytes(1024)
+    for side in sides:
+        side.make(spark, ("orders", "copies", "few", "live"))
+        side.fill(spark, "orders", count, body)
+        side.fill(spark, "few", SMALL_BATCHES * QUEUES, body)
+    found: dict[str, dict[str, list[Taken]]] = {name: {side.name: [] for side in sides} for name in SCENARIOS}
+    done = 0
+    for turn in range(rounds + 1):
+        if turn > 1 and time.monotonic() - begun > BUDGET_S:
+            break
+        for number, (name, start) in enumerate(SCENARIOS.items()):
+            for side in sides:
+                query = f"{number}-{side.name}-{turn}"
+                limit = QUEUES if name == SMALL else count // BATCHES
+                taken = _measured(Running(spark, side, folder / query, query, limit), start)
+                if turn:
+                    found[name][side.name].append(taken)
+        done = turn
+    print(f"best of {done} rounds after one that does not count")
+    lines = [line for name in SCENARIOS for line in _lines(name, *(found[name][side.name] for side in sides))]
+    late = [_latencies(spark, side, folder / f"live-{side.name}") for side in sides]
+    for unit, which in (("p50 ms", 49), ("p99 ms", 98)):
+        mine, other = (quantiles(each, n=100, method="inclusive")[which] for each in late)
+        lines.append(less("latency, 20 messages/s, topic → no-op", unit, mine, other))
+    return lines
+
+
+def _lines(name: str, ours: list[Taken], theirs: list[Taken]) -> list[Line]:
+    def best(which: str, choose: Callable[..., float] = min) -> tuple[float, float]:
+        mine, other = (choose(getattr(taken, which) for taken in side) for side in (ours, theirs))
+        return mine, other
+
+    if name == SMALL:
+        return [
+            less(name, "ms", *best("batch_ms")),
+            less(name, "CPU ms", *best("batch_cpu_ms")),
+        ]
+    return [
+        more(name, "rows/s", *best("rate", max)),
+        less(name, "CPU µs each", *best("cpu_us")),
+        less(name, "broker CPU µs each", *best("broker_us")),
+    ]
+
+
+# --- scenarios -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a scenario is played with."""
+
+    spark: Any
+    side: Side
+    folder: Path
+    query: str
+    limit: int
+
+    def read(self, wanted: Wanted = Wanted.ALL, topic: str = "orders") -> Any:
+        return self.side.read(self.spark, topic, self.query, self.limit, wanted)
+
+
+def _noop(run: Running) -> Any:
+    return run.read().writeStream.format("noop")
+
+
+def _noop_heads(run: Running) -> Any:
+    return run.read(Wanted.HEADS).writeStream.format("noop")
+
+
+def _parquet(run: Running) -> Any:
+    return run.read().writeStream.format("parquet").option("path", str(run.folder / "files"))
+
+
+def _copy(run: Running) -> Any:
+    return run.side.to_topic(run.read(Wanted.TO_COPY), "copies")
+
+
+def _few(run: Running) -> Any:
+    return run.read(topic="few").writeStream.format("noop")
+
+
+SMALL = "a micro-batch of 4 rows in 4 partitions"
+SCENARIOS: dict[str, Callable[[Running], Any]] = {
+    "topic → no-op, with bodies": _noop,
+    "topic → no-op, without bodies": _noop_heads,
+    "topic → Parquet": _parquet,
+    "topic → topic": _copy,
+    SMALL: _few,
+}
+
+
+def _measured(run: Running, start: Callable[[Running], Any]) -> Taken:
+    """Runs a query over what there is."""
+    side, folder, writing = run.side, run.folder, start(run)
+    jvm = run.spark._jvm.java.lang.ProcessHandle.current().pid()
+    query = writing.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    while (first := query._jsq.lastProgress()) is None and query.isActive:
+        time.sleep(0.02)  # asked seldom and for little: progress costs the JVM time, too
+    began = tree_cpu_s(jvm), tree_cpu_s(side.broker_pid)
+    query.awaitTermination()
+    spark_s, broker_s = tree_cpu_s(jvm) - began[0], tree_cpu_s(side.broker_pid) - began[1]
+    shutil.rmtree(folder, ignore_errors=True)
+    batches = [each for each in query.recentProgress if each.numInputRows and each.batchId > first.batchId()]
+    times_ms = [each.durationMs["triggerExecution"] for each in batches]
+    rows = sum(each.numInputRows for each in batches)
+    return Taken(
+        rate=max(each.numInputRows / took * 1000 for each, took in zip(batches, times_ms, strict=True)),
+        cpu_us=spark_s / rows * 1e6,
+        broker_us=broker_s / rows * 1e6,
+        batch_ms=median(times_ms),
+        batch_cpu_ms=spark_s / rows * QUEUES * 1e3,
+    )
+
+
+def _latencies(spark: Any, side: Side, folder: Path) -> list[float]:
+    """In milliseconds, message by message."""
+    send = side.sender(spark, "live")
+    body = Random(2).randbytes(1024)
+    send(body)  # the first takes longer
+    reading = side.read(spark, "live", f"live-{side.name}", 100_000, Wanted.ALL)
+    query = reading.writeStream.format("noop").option("checkpointLocation", str(folder)).start()
+    warm_up = LATENCY_MESSAGES // 2
+    sent_ms: list[float] = []
+    for _ in range(warm_up + LATENCY_MESSAGES):
+        sent_ms.append(time.time() * 1000)
+        send(body)
+        time.sleep(max(0.0, LATENCY_PAUSE_S - (time.time() - sent_ms[-1] / 1000)))
+    deadline = time.monotonic() + _PATIENCE_S
+    while sum(each.numInputRows for each in query.recentProgress) < len(sent_ms) + 1:
+        assert time.monotonic() < deadline and query.isActive, "the query does not get what was sent"
+        time.sleep(0.05)
+    ends_ms = [
+        datetime.fromisoformat(each.timestamp).timestamp() * 1000 + each.durationMs["triggerExecution"]
+        for each in query.recentProgress
+        for _ in range(each.numInputRows)
+    ][1:]
+    query.stop()
+    return [end - sent for end, sent in zip(ends_ms[warm_up:], sent_ms[warm_up:], strict=True)]
+
+
+# --- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def tree_cpu_s(pid: int) -> float:
+    """Of a process and all its descendants, those included that have ended and were waited for."""
+    parents: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(folder.name))
+            ticks[int(folder.name)] = sum(map(int, fields[11:15]))
+    spent, todo = 0, [pid]
+    while todo:
+        each = todo.pop()
+        spent += ticks.get(each, 0)
+        todo += parents.get(each, [])
+    return spent / TICKS
+
+
+def _rows(spark: Any, count: int, body: bytes) -> Any:
+    from pyspark.sql import functions as f
+
+    return spark.range(0, count, 1, 2).select(
+        f.lit(bytearray(body)).alias("value"),
+        f.lit(b"order-1").alias("key"),
+        (f.col("id") % QUEUES).cast("int").alias("partition"),
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

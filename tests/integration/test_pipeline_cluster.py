@@ -1,0 +1,79 @@
+"""What the pipeline asks of brokers on the driver, where brokers are particular."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyromq import Admin
+from pyromq.client.errors import GroupNotFoundError, NoPermissionError
+from pyromq.client.group_calls import GroupCalls
+from pyromq.errors import BrokerError
+from pyromq.model.names import retry_topic
+from pyromq.model.queue import QueueId
+from pyromq.model.topic import Perm
+from pyromq.pipeline.cluster import Cluster
+from pyromq.pipeline.options import SourceOptions
+from pyromq.testing import LoopbackBroker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LoopbackBroker]:
+    with LoopbackBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def admin(broker: LoopbackBroker) -> Iterator[Admin]:
+    with Admin(broker.nameserver) as asking:
+        asking.create_topic("orders", queues=2)
+        yield asking
+
+
+def cluster(broker: LoopbackBroker, *, group: str = "", sql: str = "") -> Cluster:
+    reading = SourceOptions(nameserver=broker.nameserver, topics=("orders",), group=group, sql=sql, retry_ms=10_000)
+    return Cluster(reading)
+
+
+def test_a_filter_that_brokers_do_not_understand_is_refused_before_anything_is_read(
+    broker: LoopbackBroker, admin: Admin
+) -> None:
+    assert len(cluster(broker, sql="price > 10").held()) == 2
+    with pytest.raises(BrokerError, match="SQL92"):
+        cluster(broker, sql="price >").held()
+
+
+def test_a_topic_that_may_not_be_read_is_no_empty_topic(broker: LoopbackBroker, admin: Admin) -> None:
+    admin.create_topic("letters", queues=1, perm=Perm.WRITE)
+    with pytest.raises(NoPermissionError, match="letters may be read"):
+        Cluster(SourceOptions(nameserver=broker.nameserver, topics=("letters",))).held()
+
+
+def test_a_group_that_stores_its_progress_has_what_tools_look_for(broker: LoopbackBroker, admin: Admin) -> None:
+    reading = cluster(broker, group="reports")
+    reading.commit(dict.fromkeys(reading.held(), 0))
+    assert admin.route(retry_topic("reports")).readable_queues(retry_topic("reports"))
+    with pytest.raises(BrokerError):  # nobody is connected
+        admin.group_connections("reports")
+
+
+def test_a_group_that_brokers_do_not_know_is_introduced(
+    broker: LoopbackBroker, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Apache's brokers do, this one refuses the first commit."""
+    surely = GroupCalls.commit_surely
+    refused: list[QueueId] = []
+
+    async def commit(self: GroupCalls, queue: QueueId, offset: int) -> None:
+        if not refused:
+            refused.append(queue)
+            raise GroupNotFoundError(code=26, remark="Group billing not exist!")
+        await surely(self, queue, offset)
+
+    monkeypatch.setattr(GroupCalls, "commit_surely", commit)
+    reading = cluster(broker, group="billing")
+    queues = list(reading.held())
+    reading.commit(dict.fromkeys(queues, 0))
+    assert refused and [admin.committed("billing", queue) for queue in queues] == [0, 0]
+    assert "billing" in admin.groups()

@@ -1,0 +1,112 @@
+"""A driver in client mode of a standalone cluster, one of whose executors is killed while it reads.
+
+``python -m tests.spark.cluster_driver MASTER NAMESERVER FOLDER``: copies topic ``in`` (numbers) to ``out``, consumes
+and archives it, and prints one line of JSON about each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyromq.pipeline import Dead, consume, session
+from pyromq.pipeline.consume_rows import Record
+from pyromq.pipeline.consume_verdicts import Verdict
+from pyromq.pipeline.jobs import Selection, archive
+from pyromq.pipeline.source import PyromqDataSource, StreamReader
+from tests.spark import cluster_driver as importable
+from tests.spark.conftest import QUICK
+
+PATIENCE_S = 180
+
+
+class DyingSource(PyromqDataSource):
+    """The source as it is, but for the executor that reads first."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dying"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        given = dict(self.options)
+        folder = given.pop("folder")
+        inner = PyromqDataSource(given).streamReader(schema)
+        assert isinstance(inner, StreamReader)
+        reader = DyingReader(inner._options, inner._schema)
+        reader.folder = folder
+        return reader
+
+
+class DyingReader(StreamReader):
+    """Takes its executor along after the first rows, once."""
+
+    folder: str
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(partition):
+            yield batch
+            try:
+                Path(self.folder, "killed").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            time.sleep(0.5)  # so that rows are on their way to the sink
+            os.kill(parent_of(os.getppid()), signal.SIGKILL)
+            time.sleep(60)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def handle(record: Record) -> Verdict:
+    number = int(record.body)
+    if number == 7:
+        return Dead("a seven")
+    if number == 8 and not record.delivery_attempt:
+        raise ValueError("an eight")
+    return None
+
+
+def tell(name: str, value: Any) -> None:
+    print(json.dumps([name, value]), flush=True)
+
+
+def main(master: str, nameserver: str, folder: str) -> None:
+    spark = session(
+        master, **{
+            **QUICK, "spark.driver.host": "127.0.0.1", "spark.executor.cores": 1, "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": QUICK["spark.driver.extraJavaOptions"],
+        }
+    )  # fmt: skip
+    spark.dataSource.register(importable.DyingSource)  # by its name, which executors can import
+    reading = {"nameserver": nameserver, "topic": "in", "group": "copy", "startingOffsets": "earliest"}
+    rows = spark.readStream.format("dying").options(**reading, folder=folder, batchRows="3")
+    writing = rows.schema("body binary, keys string").load().writeStream.format("pyromq")
+    writing = writing.options(nameserver=nameserver, topic="out", mode="idempotent", settleTime="200ms")
+    query = writing.option("checkpointLocation", f"{folder}/copy").trigger(availableNow=True).start()
+    tell("copied", query.awaitTermination(PATIENCE_S))
+
+    running = consume(
+        spark, "in", "work", handle, nameserver=nameserver, start="earliest", checkpoint=f"{folder}/work",
+        trigger={"availableNow": True},
+    )  # fmt: skip
+    ended = running.wait(PATIENCE_S)
+    counts = running.counts
+    tell("consumed", [ended, counts.rows, counts.done, counts.retried, counts.dead])
+    archived = archive(spark, Selection(topics=("in",), nameserver=nameserver), f"{folder}/archive", group="archive")
+    tell("archived", archived.messages)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4])
