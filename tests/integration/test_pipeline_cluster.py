@@ -14,6 +14,7 @@ from pyromq.model.names import retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm
 from pyromq.pipeline.cluster import Cluster
+from pyromq.pipeline.connections import close_all
 from pyromq.pipeline.options import SourceOptions
 from pyromq.testing import LoopbackBroker
 
@@ -22,6 +23,7 @@ from pyromq.testing import LoopbackBroker
 def broker() -> Iterator[LoopbackBroker]:
     with LoopbackBroker() as running:
         yield running
+        close_all()
 
 
 @pytest.fixture(scope="module")

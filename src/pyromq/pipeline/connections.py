@@ -68,6 +68,14 @@ def connect(options: SourceOptions) -> Connected:
     return found
 
 
+def close_all() -> None:
+    """End them, for a process that goes on without; whoever needs one later opens its own."""
+    while _open:
+        _, connected = _open.popitem()
+        if connected.is_usable:
+            connected.face.close()
+
+
 def client_settings(options: SourceOptions) -> ClientSettings:
     """Raises ConfigError."""
     credentials = None
