@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import signal
 
 import pytest
 import uvloop
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background: children would not hear Ctrl-C either
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ASYNC_TEST_S_MAX = 60
 SHOWN = (

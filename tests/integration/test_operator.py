@@ -395,9 +395,10 @@ def test_new_messages_are_followed(nameserver: str, admin: Admin) -> None:
             assert json.loads(following.stdout.readline())["body"] == "1"
             send(nameserver, Message("followed", b"2"))
             assert json.loads(following.stdout.readline())["body"] == "2"
-        finally:
             following.send_signal(signal.SIGINT)
-        assert following.wait(LIMIT_S) == 0
+            assert following.wait(LIMIT_S) == 0
+        finally:
+            following.kill()
 
 
 def test_nobody_there_is_exit_code_four(typed: Typed) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyromq.model import property_names as names
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.pipeline.columns import ARROW_TYPES
 from pyromq.pipeline.consume_verdicts import STAGE_DECODE, Dead, Verdict, failed, verdict_of
 from pyromq.pipeline.errors import SchemaError
+from pyromq.pipeline.slices import in_slices
 from pyromq.wire.property_text import value_of
 
 NEEDED: Final = (
@@ -93,25 +96,27 @@ def judge_records(batch: pa.RecordBatch, handler: RecordHandler) -> list[Judged]
 
 def judge_batch(batch: pa.RecordBatch, handler: BatchHandler) -> list[Judged]:
     """The rows that are not done; all of them come again when the handler raises, or answers for too few or many."""
-    records = list(_records(batch))
+    verdicts: list[Verdict] = [None] * batch.num_rows
     try:
         answer = handler(batch)
-        verdicts: list[Verdict] = (
-            [None] * len(records) if answer is None else [verdict_of(verdict) for verdict in answer]
-        )
-        if len(verdicts) != len(records):
-            raise ValueError(f"{len(verdicts)} verdicts for {len(records)} rows")
+        if answer is not None:
+            verdicts = [verdict_of(verdict) for verdict in answer]
+        if len(verdicts) != batch.num_rows:
+            raise ValueError(f"{len(verdicts)} verdicts for {batch.num_rows} rows")
     except Exception as error:  # the handler is the application's: all of its rows come again
-        verdicts = [failed(error)] * len(records)
-    unread = (
-        (record, _UNREADABLE if record.body is None else verdict)
-        for record, verdict in zip(records, verdicts, strict=True)
-    )
-    return [(record, verdict) for record, verdict in unread if verdict is not None]
+        verdicts = [failed(error)] * batch.num_rows
+    for row in pc.indices_nonzero(batch.column("body").is_null()).to_pylist():
+        verdicts[row] = _UNREADABLE
+    left = [row for row, verdict in enumerate(verdicts) if verdict is not None]
+    return list(zip(_records(batch.take(left)), [verdicts[row] for row in left], strict=True)) if left else []
 
 
 _UNREADABLE: Final = Dead("its body cannot be decompressed", STAGE_DECODE)
 
 
 def _records(batch: pa.RecordBatch) -> Iterable[Record]:
+    return chain.from_iterable(map(_records_of, in_slices(batch)))
+
+
+def _records_of(batch: pa.RecordBatch) -> Iterable[Record]:
     return map(Record, *(batch.column(name).to_pylist() for name in NEEDED))

@@ -48,6 +48,7 @@ from pyromq.pipeline.sink_replay import (
 )
 from pyromq.pipeline.sink_sender import HalfPlace, Sender
 from pyromq.pipeline.sink_transactions import decisions_of, end_all, with_group
+from pyromq.pipeline.slices import in_slices
 from pyromq.wire.flags import SysFlag
 
 
@@ -172,8 +173,9 @@ def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[p
                     options, keys, sender.queues_of, system=system, alone=transactional,
                     is_sent=found.has if found is not None and len(found) else None,
                 )  # fmt: skip
-            for parcel in packer.pack(batch):
-                sender.put(parcel)
+            for part in in_slices(batch):
+                for parcel in packer.pack(part):
+                    sender.put(parcel)
         for parcel in packer.rest() if packer is not None else ():
             sender.put(parcel)
         sent = sender.finish()

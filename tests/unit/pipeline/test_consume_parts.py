@@ -67,6 +67,22 @@ def test_a_batch_handler_answers_for_all_rows_or_all_come_again() -> None:
         assert len(verdicts) == 2 and all(isinstance(verdict, Retry) for verdict in verdicts)
 
 
+def test_every_row_of_a_long_batch_keeps_its_own_verdict() -> None:
+    bodies = [None if row % 700 == 3 else b"%d" % row for row in range(1_500)]
+    bad = {3, 511, 512, 703, 1_023, 1_024, 1_403, 1_499}  # 3, 703 and 1 403 have no body
+
+    def reason(row: int) -> Dead | None:
+        return Dead(f"row {row}") if row in bad else None
+
+    one_by_one = judge_records(batch(*bodies), lambda row: reason(int(row.body)))
+    at_once = judge_batch(batch(*bodies), lambda _: [reason(row) for row in range(1_500)])
+    for judged in (one_by_one, at_once):
+        assert [row.queue_offset for row, _ in judged] == sorted(bad)
+        assert [row.body for row, _ in judged] == [bodies[row] for row in sorted(bad)]
+        stages = [verdict.stage for _, verdict in judged if isinstance(verdict, Dead)]
+        assert [stage == "decode" for stage in stages] == [bodies[row] is None for row in sorted(bad)]
+
+
 def test_verdicts_are_checked() -> None:
     with pytest.raises(ConfigError, match="outside"):
         Retry(delay_level=19)
