@@ -6,14 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pyromq.client.client import Client
-from pyromq.client.delivery import Delivery
 from pyromq.client.errors import SendFailedError
-from pyromq.client.hooks import SendHooks
 from pyromq.client.letters import SEND_BATCH, Letter, split_batch, system_text
 from pyromq.client.long_way import pinned_queue
-from pyromq.client.publications import Publications
-from pyromq.client.settings import ProducerSettings
+from pyromq.client.sending import Sending
 from pyromq.errors import RemoteProtocolError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendReceipt
@@ -21,19 +17,11 @@ from pyromq.model.queue import QueueId
 
 
 class BatchSending:
-    """Of one producer; ``system`` are properties that all its messages have."""
+    """Of one producer."""
 
-    def __init__(
-        self,
-        client: Client,
-        settings: ProducerSettings,
-        publications: Publications,
-        delivery: Delivery,
-        hooks: SendHooks,
-        system: str,
-    ) -> None:
-        self._client, self._clock, self._settings = client, client.clock, settings
-        self._publications, self._delivery, self._hooks, self._system = publications, delivery, hooks, system
+    def __init__(self, sending: Sending) -> None:
+        self._client, self._settings, self._publications, self._delivery, self._hooks, self._system = sending
+        self._clock = self._client.clock
 
     async def send(self, messages: Sequence[Message], queue: QueueId | None, timeout_ms: int) -> list[SendReceipt]:
         """``check_batch`` has passed them. Raises SendFailedError, whose ``sent`` are receipts of requests before."""

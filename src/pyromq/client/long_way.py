@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from pyromq.client.client import Client
-from pyromq.client.delivery import Delivery
-from pyromq.client.hooks import SendHooks
 from pyromq.client.letters import SEND, SEND_REPLY, Letter, check_body, pack_body, properties_text
 from pyromq.client.publication import Publication
-from pyromq.client.publications import Publications
 from pyromq.client.selectors import QueueSelector, by_sharding_key
-from pyromq.client.settings import ProducerSettings
+from pyromq.client.sending import Sending
 from pyromq.errors import MessageRefusedError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
@@ -21,19 +17,11 @@ _LONG_COMPRESSION_BYTES: Final = 64 * 1024  # larger bodies are compressed on a 
 
 
 class LongWay:
-    """Of the messages of one producer; ``system`` are properties that all of them have."""
+    """Of the messages of one producer."""
 
-    def __init__(
-        self,
-        client: Client,
-        settings: ProducerSettings,
-        publications: Publications,
-        delivery: Delivery,
-        hooks: SendHooks,
-        system: str,
-    ) -> None:
-        self._client, self._clock, self._settings = client, client.clock, settings
-        self._publications, self._delivery, self._hooks, self._system = publications, delivery, hooks, system
+    def __init__(self, sending: Sending) -> None:
+        self._client, self._settings, self._publications, self._delivery, self._hooks, self._system = sending
+        self._clock = self._client.clock
 
     async def send(
         self,

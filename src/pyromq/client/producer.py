@@ -29,6 +29,7 @@ from pyromq.client.received_message import ReceivedMessage
 from pyromq.client.requests import Requests
 from pyromq.client.roles import ProducerRole
 from pyromq.client.selectors import QueueSelector
+from pyromq.client.sending import Sending
 from pyromq.client.sends_under_way import SendCallback, SendsUnderWay
 from pyromq.client.settings import ClientSettings, ProducerSettings, client_settings_of
 from pyromq.client.short_way import ShortWay
@@ -84,9 +85,8 @@ class Producer(ProducerRole):
         system = system_text([(names.INSTANCE_ID, ns)]) if (ns := client.settings.namespace) else ""
         self._publications = publications = Publications(client, settings)
         self._delivery = delivery = Delivery(client, settings, publications, self.group, latency_table)
-        self._short_way = ShortWay(client, settings, publications, delivery, system)
-        self._long_way = LongWay(client, settings, publications, delivery, hooks, system)
-        self._batches = BatchSending(client, settings, publications, delivery, hooks, system)
+        sending = Sending(client, settings, publications, delivery, hooks, system)
+        self._short_way, self._long_way, self._batches = ShortWay(sending), LongWay(sending), BatchSending(sending)
         self._requests = Requests(client, publications, self._long_way)
         self._under_way = SendsUnderWay(delivery, lambda: client.tasks, settings.in_flight_max)
         self._begin, self._receipt_of = self._short_way.begin, delivery.receipt  # looked up once, for speed

@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pyromq.client.client import Client
-from pyromq.client.delivery import Delivery
 from pyromq.client.letters import SEND, Letter, properties_text
-from pyromq.client.publications import Publications
+from pyromq.client.sending import Sending
 from pyromq.client.settings import ProducerSettings
 from pyromq.errors import TransportError
 from pyromq.model.message import Message
@@ -27,12 +25,11 @@ Begun = tuple[Letter, QueueId, Connection, asyncio.Future[Received[Any]]]
 class ShortWay:
     """``is_open`` belongs to the producer: while it is false, every message has to go the long way."""
 
-    def __init__(
-        self, client: Client, settings: ProducerSettings, publications: Publications, delivery: Delivery, system: str
-    ) -> None:
+    def __init__(self, sending: Sending) -> None:
+        client, settings, delivery = sending.client, sending.settings, sending.delivery
         self.is_open = False
-        self._clock, self._system = client.clock, system
-        self._known, self._ext_of, self._next_id = publications.known, delivery.ext, client.message_ids.next
+        self._clock, self._system = client.clock, sending.system
+        self._known, self._ext_of, self._next_id = sending.publications.known, delivery.ext, client.message_ids.next
         self._timeout_ms, self._attempt_timeout_ms = settings.timeout_ms, settings.attempt_timeout_ms
         self._bytes_max = _bytes_max_uncompressed(settings)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -137,11 +137,12 @@ async def test_the_file_is_never_written_by_two_at_once() -> None:
         def __init__(self) -> None:
             self.writing = self.writing_max = 0
             self.texts: list[bytes] = []
+            self.go_on = threading.Event()
 
         def save(self, text: bytes) -> None:
             self.writing += 1
             self.writing_max = max(self.writing_max, self.writing)
-            time.sleep(0.02)
+            assert self.go_on.wait(10)
             self.texts.append(text)
             self.writing -= 1
 
@@ -153,6 +154,9 @@ async def test_the_file_is_never_written_by_two_at_once() -> None:
     await asyncio.sleep(0)
     keeper.table.update(ORDERS_0, 42)
     keeper.table.update(ORDERS_1, 7)
-    await keeper.persist([])  # as closing does
-    await periodic
+    closing = asyncio.ensure_future(keeper.persist([]))
+    for _ in range(10):  # as many turns as it needs to begin a write of its own, if it could
+        await asyncio.sleep(0)
+    file.go_on.set()
+    await asyncio.gather(periodic, closing)
     assert file.writing_max == 1 and file.texts == [OLD, NEW]
