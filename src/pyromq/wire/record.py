@@ -21,10 +21,10 @@ from __future__ import annotations
 import re
 import struct
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
+from pyromq.checksum import crc32
 from pyromq.errors import CorruptRecordError, MessageTooLargeError, PropertiesTooLargeError
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX

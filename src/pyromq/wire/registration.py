@@ -19,10 +19,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from typing import Any, Final
-from zlib import compress, crc32
+from zlib import compress
 
 import msgspec
 
+from pyromq.checksum import crc32
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.topic import DataVersion, TopicConfig
 from pyromq.wire import java_json
