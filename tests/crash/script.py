@@ -95,7 +95,7 @@ def retain(store: MessageStore, count: int) -> int:
     store.seal()
     deleted = store.delete_oldest(count)
     store.removal.run()
-    store.trim_queues()
+    store.removal.trim_queues()
     return deleted
 
 

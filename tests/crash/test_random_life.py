@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from pyromq.errors import StoreError
-from pyromq.store.durability import SealJob
+from pyromq.store.seal_job import SealJob
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import split_records
 from tests.crash.script import draft, open_store
@@ -97,10 +97,10 @@ class Life:
             elif self.store.log.flushed >= job.seal.durable_end:
                 self.sealing = None
                 if job.save():
-                    self.store.seal_done(job, None, synced=True)
+                    self.store.seal_done(job, None)
         except OSError as error:
             self.sealing = None
-            self.store.seal_done(job, error, synced=job.is_synced)
+            self.store.seal_done(job, error)
         except StoreError:
             self.sealing = None
             raise
@@ -123,7 +123,7 @@ class Life:
             self.store.removal.run()
 
     def trim_some(self) -> None:
-        self.store.trim_queues(self.rng.randint(1, 2))
+        self.store.removal.trim_queues(self.rng.randint(1, 2))
 
     def close(self) -> None:
         self.store.close()

@@ -24,7 +24,7 @@ class CleaningHandler:
 
     def clean_queues(self, connection: Connection, request: Received[None]) -> None:
         """306: queue files whose messages the log has lost; they go by themselves, and this speeds it up."""
-        self._store.trim_queues(QUEUES_AT_ONCE)
+        self._store.removal.trim_queues(QUEUES_AT_ONCE)
 
     def clean_topics(self, connection: Connection, request: Received[None]) -> None:
         """316: queues of topics that nobody has configured any more, with the progress of groups in them."""

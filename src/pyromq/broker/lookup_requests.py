@@ -22,6 +22,7 @@ from pyromq.wire.received import Received
 
 _NOTHING: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}  # clients read both in any case
 _FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX, _ENTRIES_MAX = 64, 32, 1_000
+_GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of a second, and everybody waits for it
 
 
 class LookupHandler:
@@ -34,7 +35,11 @@ class LookupHandler:
         self, connection: Connection, request: Received[QueryMessageHeader]
     ) -> tuple[QueryMessageResponseHeader, bytes]:
         """Messages with a key, oldest first, as stored bytes."""
-        header = request.header
+        header, gap_bytes = request.header, self._store.index_gap_bytes
+        if gap_bytes > _GAP_BYTES_MAX and self._store.health.writable:  # else nobody works on it
+            left = f"{gap_bytes >> 20} MiB of the log are left"
+            text = f"the key index is not complete yet, {left}: ask again in some seconds"
+            raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
         count_max = _FOUND_BY_UNIQUE_KEY_MAX if header.unique_key_query else min(header.max_num, _FOUND_MAX)
         positions = self._store.find(
             header.topic,

@@ -13,8 +13,8 @@ from concurrent.futures import Executor
 from typing import Any
 
 from pyromq.errors import StoreReadOnlyError
-from pyromq.store.durability import SealJob
 from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
+from pyromq.store.seal_job import SealJob
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Sealer:
             self._loop.run_in_executor(self._worker, job.sync).add_done_callback(self._synced)
 
     def _synced(self, future: asyncio.Future[None]) -> None:
-        if not self._failed(future, synced=False):
+        if not self._failed(future):
             self._waits_for_log = True
             self._flush_soon()
             self.advance()
@@ -69,20 +69,20 @@ class Sealer:
             self._loop.run_in_executor(self._worker, job.save).add_done_callback(self._saved)
 
     def _saved(self, future: asyncio.Future[bool]) -> None:
-        if not self._failed(future, synced=True):
+        if not self._failed(future):
             assert self._job is not None
             if future.result():  # else a topic was deleted meanwhile: the next seal knows of it
-                self._store.seal_done(self._job, None, synced=True)
+                self._store.seal_done(self._job, None)
             self._end()
 
-    def _failed(self, future: asyncio.Future[Any], *, synced: bool) -> bool:
+    def _failed(self, future: asyncio.Future[Any]) -> bool:
         error = future.exception()
         if error is None:
             return False
         assert self._job is not None
         logger.error("seal failed: reason=%s", error)
         cause = error if isinstance(error, OSError) else OSError(str(error))
-        self._store.seal_done(self._job, cause, synced=synced)
+        self._store.seal_done(self._job, cause)
         self._end()
         return True
 

@@ -12,12 +12,15 @@ alone; so what RocketMQ writes here is not taken for a note of ours.
 
 from __future__ import annotations
 
+import logging
 import struct
 from pathlib import Path
 from typing import NamedTuple
-from zlib import crc32
 
+from pyromq.checksum import crc32
 from pyromq.store.disk import Disk, DiskFile
+
+logger = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES = 4096
 _FIELDS = struct.Struct(">qqqqq")
@@ -53,11 +56,6 @@ def load_flushed(disk: Disk, path: Path) -> int:
     return Checkpoint(*_FIELDS.unpack(data[: _FIELDS.size])).confirmed
 
 
-def note_flushed(file: DiskFile, checkpoint: Checkpoint) -> None:
-    """Write over the fields where they are, without a sync: a torn note has a wrong checksum and counts for nothing."""
-    file.write_at(0, _packed(checkpoint))
-
-
 def _packed(checkpoint: Checkpoint) -> bytes:
     fields = _FIELDS.pack(*checkpoint)
     return fields.ljust(_MARK_AT, b"\0") + _mark(fields)
@@ -73,3 +71,36 @@ def save_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint) -> None:
     disk.write(aside, _packed(checkpoint))
     disk.rename(aside, path)
     disk.sync_folder(path.parent)
+
+
+class FlushedNote:
+    """The note between two seals. Nothing depends on it, so a disk that refuses it is only worth a warning."""
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self._disk, self._path = disk, path
+        self._file: DiskFile | None = None
+        self._noted = 0
+
+    def write(self, flushed: int, sealed_ms: int) -> None:
+        """The log is durable up to ``flushed``, and everything else up to the store time of the last seal."""
+        if flushed <= self._noted:
+            return
+        # RocketMQ trusts queues and index up to the times in there: only a seal moves those.
+        checkpoint = Checkpoint(sealed_ms, sealed_ms, sealed_ms, flushed, flushed)
+        try:
+            if self._file is None:
+                self._file = self._disk.open(self._path)
+            self._file.write_at(0, _packed(checkpoint))  # without a sync: a torn note has a wrong checksum
+        except OSError as error:
+            logger.warning("flushed position not noted: reason=%s", error)
+        self._noted = flushed
+
+    def file_replaced(self, flushed: int) -> None:
+        """A seal saved a checkpoint that says ``flushed``; a note that went beyond was in the old file."""
+        self.close()
+        self._noted = flushed
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -17,8 +17,8 @@ import logging
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from zlib import crc32
 
+from pyromq.checksum import crc32
 from pyromq.errors import (
     CorruptRecordError,
     LocalProtocolError,

@@ -17,8 +17,8 @@ import contextlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
-from zlib import crc32
 
+from pyromq.checksum import crc32
 from pyromq.store.segments import Segment, SegmentList
 
 ENTRY = struct.Struct(">qiq")
@@ -92,10 +92,11 @@ class ConsumeQueue:
         last = self.entry(self.end - 1)
         return last.position if last.size == FILLER_SIZE else last.position + 1  # a filler has the next one's position
 
-    def open_sealed(self, seals: Sequence[QueueSeal], log_first: int, durable_end: int) -> bool:
+    def open_sealed(self, seals: Sequence[QueueSeal], log_first: int, durable_end: int, *, alive_from: int) -> bool:
         """Trust exactly what the seals confirm; False when some of that is damaged (it is dropped, with all behind).
 
-        What is dropped and speaks of records before ``durable_end`` is remembered in ``claimed_end``.
+        What is dropped and speaks of records before ``durable_end`` is remembered in ``claimed_end``; not so of records
+        before ``alive_from``, which are left from a deleted topic of this name.
         """
         bases = {segment.base for segment in self._segments}
         by_base = {seal.base: seal for seal in seals if seal.base in bases or seal.last_position >= log_first}
@@ -107,13 +108,13 @@ class ConsumeQueue:
             self._accept(segment, seal)
             if seal.used_bytes < segment.size:
                 break
-        self.claimed_end = self.end + self._count_claims(durable_end)
+        self.claimed_end = self.end + self._count_claims(alive_from, durable_end)
         self._drop_behind()
         return len(self._seals) == len(by_base)
 
-    def _count_claims(self, durable_end: int) -> int:
+    def _count_claims(self, alive_from: int, durable_end: int) -> int:
         """Entries behind ``end`` that make sense and whose records were durable, so that their offsets were given."""
-        count, before = 0, self.covered_end
+        count, before = 0, max(self.covered_end, alive_from)
         while (segment := self._segments.holding((self.end + count) * ENTRY_BYTES)) is not None:
             at = (self.end + count) * ENTRY_BYTES - segment.base
             for position, size, _ in ENTRY.iter_unpack(segment.file.read_at(at, segment.size - at)):
@@ -157,7 +158,8 @@ class ConsumeQueue:
 
     def restart_at(self, offset: int) -> None:
         """An empty queue whose first message will have ``offset``; its file is filled up to there."""
-        self.remove_files()
+        self._segments.remove_from(0)
+        self.forget_all()
         entries_per_file = self._segments.segment_bytes // ENTRY_BYTES
         self.first = self._end = self.next_offset = offset - offset % entries_per_file
         if offset > self._end:
@@ -171,8 +173,8 @@ class ConsumeQueue:
             self.stage_filler(min(_FILLERS_AT_ONCE, offset - self.next_offset), position)
             self.write_staged()
 
-    def remove_files(self) -> None:
-        self._segments.remove_from(0)
+    def forget_all(self) -> None:
+        """Be as new, and owed nothing; files are the caller's affair."""
         self._seals, self._staged, self._owed_bytes = {}, bytearray(), 0
         self.dirty.clear()
         self.first = self._end = self.next_offset = 0
@@ -193,9 +195,10 @@ class ConsumeQueue:
         del self._staged[self._owed_bytes :]
         self.next_offset = self._end + self.owed
 
-    def commit_staged(self) -> None:
-        """The log has the records: their entries are owed."""
-        self._owed_bytes = len(self._staged)
+    def commit_staged(self) -> int:
+        """The log has the records: their entries are owed; how many that makes more."""
+        before, self._owed_bytes = self._owed_bytes, len(self._staged)
+        return (self._owed_bytes - before) // ENTRY_BYTES
 
     @property
     def owed(self) -> int:

@@ -31,11 +31,7 @@ class Health:
         self._full = ""
         self._untrusted = ""
         self._closed = False
-        self.writable = True  # a plain attribute: every append looks at it
-
-    @property
-    def trusted(self) -> bool:
-        return not self._untrusted
+        self.writable = self.trusted = True  # plain attributes: every append looks at them
 
     @property
     def full(self) -> bool:
@@ -74,7 +70,7 @@ class Health:
     def untrust(self, reason: str) -> UntrustedDiskError:
         """After a failed fsync the kernel may have dropped what it could not write: no later success is believed."""
         logger.error("store is read-only, disk untrusted: reason=%s", reason)
-        self._untrusted, self.writable = self._untrusted or reason, False
+        self._untrusted, self.trusted, self.writable = self._untrusted or reason, False, False
         return UntrustedDiskError(f"the store is read-only: {reason}; check the disk, then reopen the store")
 
     def close(self) -> None:

@@ -20,10 +20,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from zlib import crc32
 
 import msgspec
 
+from pyromq.checksum import crc32
 from pyromq.store.disk import Disk, DiskFile
 
 HEADER = struct.Struct(">qqqqii")

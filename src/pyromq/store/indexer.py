@@ -1,7 +1,7 @@
 """Feeds the key index: in bulk, apart from the appends.
 
 Two sources, both in log order. What recovery left to do is read from the log again, some megabytes at a time; what was
-appended since waits in memory, and must not wait for long (``waiting`` tells how much there is).
+appended since waits in memory, and must not become much.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ Unindexed = tuple[bytes, bytes, int, int]
 class Indexer:
     """Owns what is not in the index yet. OSErrors come out as they are; nothing is lost by them."""
 
-    def __init__(self, index: KeyIndex, log: CommitLog, gap_start: int) -> None:
-        self._index, self._log = index, log
+    def __init__(self, index: KeyIndex, log: CommitLog, gap_start: int, waiting_max: int) -> None:
+        """Records from ``gap_start`` to the end of the log are not in the index."""
+        self._index, self._log, self._waiting_max = index, log, waiting_max
         self._gap_start, self._gap_end = gap_start, log.end
         self._committed: list[Unindexed] = []
         self.staged: list[Unindexed] = []  # appended to directly, for speed
@@ -35,13 +36,15 @@ class Indexer:
         return self._committed[0][2] if self._committed else self._log.end
 
     @property
-    def waiting(self) -> int:
-        """Messages in memory that are not in the index."""
-        return len(self._committed)
+    def gap_bytes(self) -> int:
+        """How much of the log recovery left to do, and is not done yet."""
+        return max(0, self._gap_end - max(self._gap_start, self._log.first))
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
+        """What is staged waits to be indexed. True when so much waits that some should be."""
         self._committed += self.staged
         self.staged.clear()
+        return len(self._committed) >= self._waiting_max
 
     def drop_staged(self) -> None:
         self.staged.clear()

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,13 +21,14 @@ from typing import Self
 import msgspec
 
 from pyromq.clock import Clock, SystemClock
-from pyromq.errors import LocalProtocolError, StoreClosedError, StoreError, StoreReadOnlyError
+from pyromq.errors import LocalProtocolError, StoreClosedError, StoreReadOnlyError
 from pyromq.model.names import validate_topic
 from pyromq.store.commit_log import CommitLog, FlushJob, TopicBytes
 from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from pyromq.store.disk import Disk, DiskLock, RealDisk
 from pyromq.store.dispatch import entry_tag
-from pyromq.store.durability import Durability, SealJob
+from pyromq.store.durability import Durability
+from pyromq.store.entry_backlog import EntryBacklog
 from pyromq.store.health import Health, cannot_open
 from pyromq.store.indexer import Indexer
 from pyromq.store.key_index import KeyIndex
@@ -37,6 +36,7 @@ from pyromq.store.layout import Layout
 from pyromq.store.queue_reader import QueueReader
 from pyromq.store.recovery import Opened, Recovery
 from pyromq.store.removal import Removal
+from pyromq.store.seal_job import SealJob
 from pyromq.store.segments import SegmentList
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
@@ -73,19 +73,13 @@ class MessageStore:
         self.health = Health()
         self.reader = QueueReader(self.log, self._queues, self.index, settings, lambda: self.visible_end)
         self._topics: dict[str, TopicBytes] = {}
-        self._indexer = Indexer(self.index, self.log, opened.index_from)
-        self._touched: set[ConsumeQueue] = set()  # have staged entries
-        self._behind: dict[ConsumeQueue, None] = {}  # may have entries that are not in their files yet; oldest first
-        self._entries_owed = 0  # at most: readers have some written; staged ones included
-        self._note_at: int | None = None  # flushed up to there, to be noted when so many queues more were written
-        self._note_after = 0
+        self._indexer = Indexer(self.index, self.log, opened.index_from, settings.index_backlog_max)
         self._ladder_ms = settings.delay_ladder_ms
         self._turn_ms = 0  # one store time for everything staged together
         self.last_stored_ms = opened.report.last_stored_ms
-        self.removal = Removal(disk)
-        self._to_trim: deque[ConsumeQueue] = deque()  # may have entries about records before ``_trimmed_to``
-        self._trimmed_to = self.log.first
+        self.removal = Removal(disk, self.log, self._queues, self.index)
         self._durability = Durability(self.log, self._queues, self.index, self._indexer, self.health, disk, layout)
+        self._backlog = EntryBacklog(settings.entry_backlog_max, self._durability.note_flushed)
 
     @classmethod
     def open(
@@ -140,7 +134,7 @@ class MessageStore:
 
     def append(self, drafts: Iterable[Draft]) -> list[Placed]:
         """Stage and commit some messages; all are stored or none. They are durable after ``flush``."""
-        if self._touched or self._indexer.staged:
+        if self._backlog.staged or self._indexer.staged:
             raise LocalProtocolError("others have staged messages: commit them first")
         try:
             placed = [self.stage(draft) for draft in drafts]
@@ -170,8 +164,7 @@ class MessageStore:
             if not queue.next_offset:
                 self._queues[topic, draft.queue_id] = queue  # not before the log took its first message
             queue.stage(position, size, entry_tag(topic, properties, stored_ms, self._ladder_ms))
-            self._entries_owed += 1
-            self._touched.add(queue)
+            self._backlog.staged.add(queue)
         if transaction != _ROLLBACK:
             self._indexer.staged.append((topic_bytes.key_prefix, properties, position, stored_ms))
         return Placed(position, offset, size)
@@ -212,8 +205,7 @@ class MessageStore:
             placed.append(Placed(position, offset, size))
             offset += 1
         self._queues[topic, queue_id] = queue
-        self._touched.add(queue)
-        self._entries_owed += len(placed)
+        self._backlog.staged.add(queue)
         return placed
 
     def commit(self) -> None:
@@ -227,16 +219,10 @@ class MessageStore:
         except OSError as error:
             self._drop_staged()
             raise self.health.failed_write("the commit log", error) from error
-        behind = self._behind
-        for queue in self._touched:
-            queue.commit_staged()
-            behind[queue] = None
-        self._touched.clear()
-        if self._entries_owed >= self.settings.entry_backlog_max:
-            self._shrink_backlog()
+        if self._backlog.commit():
+            self.write_entries(QUEUES_AT_ONCE)  # if that fails, messages still count as stored
         self.last_stored_ms, self._turn_ms = self._turn_ms or self.last_stored_ms, 0
-        self._indexer.commit()
-        if self._indexer.waiting >= self.settings.index_backlog_max:
+        if self._indexer.commit():
             self.index_keys(everything=False)  # after a crash there may be seconds of work
 
     def write_entries(self, queues_max: int | None = None) -> bool:
@@ -244,26 +230,13 @@ class MessageStore:
 
         Of all queues, or of those whose turn it is: thousands at once would make everybody else wait.
         """
-        behind = self._behind
         try:
             self.log.wipe_remains()
-            for queue in list(islice(behind, queues_max)):
-                self._entries_owed -= queue.write_owed()
-                del behind[queue]
-                self._note_after -= 1
-            if not behind:
-                self._entries_owed = 0
+            self._backlog.write(queues_max)
         except OSError as error:
             self.health.failed_write("consume queues", error)
             return False
-        self._note_if_written()
         return True
-
-    def _shrink_backlog(self) -> None:
-        """Too many entries wait, unless readers had them written. If it fails, messages still count as stored."""
-        self._entries_owed = sum([queue.owed for queue in self._behind])
-        if self._entries_owed >= self.settings.entry_backlog_max // 2:
-            self.write_entries(QUEUES_AT_ONCE)
 
     def index_keys(self, *, everything: bool = True) -> bool:
         """Index the keys of committed messages, all or a part; False when the disk refuses (they go on waiting)."""
@@ -277,6 +250,11 @@ class MessageStore:
             return False
         return True
 
+    @property
+    def index_gap_bytes(self) -> int:
+        """How much of the log ``find`` would have to index first, because a crash or a bad disk took that away."""
+        return self._indexer.gap_bytes
+
     def find(self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = 1 << 62) -> list[int]:
         """Positions of messages with a key stored in [begin_ms, end_ms], newest first, the latest included."""
         self.index_keys()
@@ -284,9 +262,7 @@ class MessageStore:
 
     def _drop_staged(self) -> None:
         self.log.drop_staged()
-        for queue in self._touched:
-            queue.drop_staged()
-        self._touched.clear()
+        self._backlog.drop_staged()
         self._indexer.drop_staged()
         self._turn_ms = 0
 
@@ -334,14 +310,7 @@ class MessageStore:
         Queue entries come first: should the log lose something up to there, they tell which offsets were given. So it
         is noted when ``write_entries`` has written all queues that are behind now.
         """
-        if self._note_at is None:
-            self._note_at, self._note_after = self.log.flushed, len(self._behind)
-            self._note_if_written()
-
-    def _note_if_written(self) -> None:
-        if self._note_at is not None and (self._note_after <= 0 or not self._behind):
-            self._durability.note_flushed(self._note_at)
-            self._note_at = None
+        self._backlog.note_behind(self.log.flushed)
 
     def begin_seal(self) -> SealJob | None:
         """A seal of everything committed, for a worker, once ``gather_seal`` says that it is complete.
@@ -371,14 +340,12 @@ class MessageStore:
             return None
         return job
 
-    def seal_done(self, job: SealJob, error: OSError | None, *, synced: bool) -> None:
-        """How a worker's ``sync`` or ``save`` ended."""
+    def seal_done(self, job: SealJob, error: OSError | None) -> None:
+        """A worker saved a seal, or failed to sync or save it."""
         if error is None:
             self._durability.seal_saved(job)
-        elif synced:
-            self._durability.seal_not_saved(error)
         else:
-            self._durability.seal_not_synced(error)
+            self._durability.seal_failed(job, error)
 
     def seal(self, *, clean: bool = False) -> bool:
         """Seal on this thread, so that recovery need not look at anything committed up to now.
@@ -395,27 +362,29 @@ class MessageStore:
     def delete_topic(self, topic: str) -> None:
         """Remove the queues of a topic; a topic made anew under this name starts at offset 0.
 
-        Raises StoreReadOnlyError when the deletion cannot be recorded, and then nothing was deleted.
+        Raises StoreReadOnlyError when the deletion cannot be recorded, and then nothing was deleted. That the files are
+        gone need not be durable before the next seal: until then an opening knows from the record what to drop.
         """
-        if self._touched:
+        if self._backlog.staged:
             raise LocalProtocolError("others have staged messages: commit them first")
         self._durability.record_deletion(topic)
-        keys = [key for key in self._queues if key[0] == topic]
         self._topics.pop(topic, None)
-        try:
-            for key in keys:
-                queue = self._queues.pop(key)
-                self._behind.pop(queue, None)
-                queue.remove_files()
-                self._remove_if_empty(self.layout.queue(*key))
-            self._remove_if_empty(self.layout.queues / topic)
-        except OSError as error:  # what is left of its files is dropped by the next opening
-            logger.warning("files of a deleted topic are left: topic=%s reason=%s", topic, error)
+        for key in [key for key in self._queues if key[0] == topic]:
+            queue = self._queues.pop(key)
+            queue.forget_all()  # it may stand in line for a write or a seal
+            self._remove_files(queue.segments.folder, queue.segments)
+        self._remove_files(self.layout.queues / topic)
 
-    def _remove_if_empty(self, folder: Path) -> None:
-        if self._disk.exists(folder) and not self._disk.names(folder):
-            self._disk.remove_folder(folder)
-            self._disk.sync_folder(folder.parent)
+    def _remove_files(self, folder: Path, files: SegmentList | None = None) -> None:
+        """Remove files of a deleted topic, and their folder if nothing else is in it. What the disk refuses is left."""
+        try:
+            if files is not None:
+                files.remove_all()
+            if self._disk.exists(folder) and not self._disk.names(folder):
+                self._disk.remove_folder(folder)
+        except OSError as error:
+            logger.warning("files of a deleted topic are left: folder=%s reason=%s", folder, error)
+        self._durability.sync_with_seal([folder, folder.parent])
 
     def delete_oldest(self, count: int) -> int:
         """Take the oldest files out of the log; returns how many. ``removal.run`` frees their space, on any thread.
@@ -430,20 +399,6 @@ class MessageStore:
             self.removal.add(segment)
             taken += 1
         return taken
-
-    def trim_queues(self, queues_max: int | None = None) -> None:
-        """Forget what queues and index say of log files that are gone, some queues at a time. Raises StoreError."""
-        oldest = self.removal.oldest
-        first = oldest.base if oldest is not None else self.log.first
-        if first > self._trimmed_to and not self._to_trim:
-            self._to_trim, self._trimmed_to = deque(self._queues.values()), first
-        try:
-            for _ in range(len(self._to_trim) if queues_max is None else min(queues_max, len(self._to_trim))):
-                self._to_trim.popleft().forget_before(self._trimmed_to)
-            if not self._to_trim:
-                self.index.forget_before(self._trimmed_to)
-        except OSError as error:
-            raise StoreError(f"an expired file could not be removed: {error}") from error
 
     def close(self) -> None:
         """Seal, mark the stop as clean and release the folder. A store that could not seal is left as after a crash."""

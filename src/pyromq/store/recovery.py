@@ -143,6 +143,8 @@ class Recovery:
         for (topic, queue_id), queue in self._queues.items():
             queue.forget_before(self._log.first)
             self._keep_offsets(queue, f"{topic}/{queue_id}", end)
+        for key in [key for key, queue in self._queues.items() if not queue.next_offset and not len(queue.segments)]:
+            del self._queues[key]  # its topic was deleted, and this folder is what is left of it
         self._report.scanned_from, self._report.end = start, end
         self._log_report()
         return Opened(self._log, self._queues, self._index, min(self._index_from, end), self._report)
@@ -189,8 +191,9 @@ class Recovery:
             topic, _, number = name.rpartition("/")
             self._queues[topic, int(number)] = self._new_queue(topic, int(number))
         for (topic, queue_id), queue in self._queues.items():
-            seals = seal.queues.get(f"{topic}/{queue_id}", [])
-            if not queue.open_sealed(seals, self._log.first, self._durable):
+            seals = seal.queues.get(f"{topic}/{queue_id}")
+            alive_from = max(seal.position, seal.deleted.get(topic, 0)) if seals is None else 0
+            if not queue.open_sealed(seals or [], self._log.first, self._durable, alive_from=alive_from):
                 self._report.rebuilt.append(f"consumequeue {topic}/{queue_id}")
                 self._rescan_from.append(max(0, queue.covered_end - 1))
         if removed := self._index.open_sealed(seal.index, self._log.first):

@@ -1,36 +1,58 @@
-"""Commit log files on their way out.
+"""Commit log files on their way out, and what queues and index say of them.
+
+    taken out of the log ─▶ removed from the disk (``run``) ─▶ forgotten by queues and index (``trim_queues``)
 
 Freeing a gigabyte takes a disk some tenths of a second, so it happens on a worker. The oldest goes first, and its name
-is durably gone before the next one's turn: a gap would keep the store from opening.
+is durably gone before the next one's turn: a gap would keep the store from opening. A file that is still on the disk
+may be part of the log again after a crash, so until it is gone its entries stay too.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
 
+from pyromq.errors import StoreError
+from pyromq.store.commit_log import CommitLog
+from pyromq.store.consume_queue import ConsumeQueue
 from pyromq.store.disk import Disk
+from pyromq.store.key_index import KeyIndex
 from pyromq.store.segments import Segment
 
 
 class Removal:
-    """Filled by the store's owner, emptied by ``run``, on one thread at a time."""
+    """Belongs to the store's owner; only ``run`` may happen on another thread, one at a time."""
 
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+    def __init__(
+        self, disk: Disk, log: CommitLog, queues: Mapping[tuple[str, int], ConsumeQueue], index: KeyIndex
+    ) -> None:
+        self._disk, self._log, self._queues, self._index = disk, log, queues, index
         self._segments: deque[Segment] = deque()
-        self.is_running = False
+        self._is_running = False
+        self._to_trim: deque[ConsumeQueue] = deque()  # may have entries about records before ``_trimmed_to``
+        self._trimmed_to = log.first
 
     @property
     def oldest(self) -> Segment | None:
         """The first file that is not gone yet."""
-        return self._segments[0] if self._segments else None
+        try:
+            return self._segments[0]
+        except IndexError:  # looking first whether there is one would not help: ``run`` takes them away
+            return None
 
     def add(self, segment: Segment) -> None:
+        """A file that the log has given up."""
         self._segments.append(segment)
 
+    def start(self, elsewhere: Callable[[Callable[[], None]], object]) -> None:
+        """Hand ``run`` to somebody who calls it soon, unless there is nothing to do, or it is being done."""
+        if self._segments and not self._is_running:
+            self._is_running = True
+            elsewhere(self.run)
+
     def run(self) -> None:
-        """Raises OSError; what is left then is for the next run."""
-        self.is_running = True
+        """Remove the files from the disk. Raises OSError; what is left then is for the next run."""
+        self._is_running = True
         try:
             while self._segments:
                 segment = self._segments[0]
@@ -39,7 +61,21 @@ class Removal:
                 self._segments.popleft()
                 segment.close()
         finally:
-            self.is_running = False
+            self._is_running = False
+
+    def trim_queues(self, queues_max: int | None = None) -> None:
+        """Let queues, some at a time, and then the index forget the files that are gone. Raises StoreError."""
+        oldest = self.oldest
+        first = oldest.base if oldest is not None else self._log.first
+        if first > self._trimmed_to and not self._to_trim:
+            self._to_trim, self._trimmed_to = deque(self._queues.values()), first
+        try:
+            for _ in range(len(self._to_trim) if queues_max is None else min(queues_max, len(self._to_trim))):
+                self._to_trim.popleft().forget_before(self._trimmed_to)
+            if not self._to_trim:
+                self._index.forget_before(self._trimmed_to)
+        except OSError as error:
+            raise StoreError(f"an expired file could not be removed: {error}") from error
 
     def close(self) -> None:
         for segment in self._segments:

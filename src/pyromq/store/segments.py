@@ -130,10 +130,16 @@ class SegmentList:
         while self._segments and self._segments[-1].base >= at:
             self._remove(-1)
 
-    def _remove(self, number: int) -> None:
+    def remove_all(self) -> None:
+        """Remove every file, without a sync of the folder: any of them may be there again after a crash."""
+        while self._segments:
+            self._remove(-1, sync=False)
+
+    def _remove(self, number: int, *, sync: bool = True) -> None:
         self._disk.remove(self._segments[number].path)
         self._segments.pop(number).close()
-        self._disk.sync_folder(self.folder)
+        if sync:
+            self._disk.sync_folder(self.folder)
 
     def close(self) -> None:
         for segment in self._segments:

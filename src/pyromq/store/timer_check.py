@@ -16,8 +16,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 from typing import Final, NamedTuple
-from zlib import crc32
 
+from pyromq.checksum import crc32
 from pyromq.store.disk import Disk
 
 TIMER_CHECK_BYTES: Final = 4096

@@ -60,7 +60,7 @@ class Upkeep:
             self._look_at_disk()
             self._store.note_flushed()
             self._delete_by_force()
-            self._remove_deleted()
+            self._store.removal.start(self._elsewhere)  # of what could not be removed the last time
             if self._at_any_hour:
                 self.delete_expired()
         if self._store.settings.flush is Flush.ASYNC:
@@ -72,7 +72,7 @@ class Upkeep:
         if now - self._retained_at >= _RETENTION_MS:
             self._retained_at = now
             self.delete_expired()
-        self._store.trim_queues(_QUEUES_PER_TICK)
+        self._store.removal.trim_queues(_QUEUES_PER_TICK)
 
     def _look_at_disk(self) -> None:
         """Refuse writes on a disk that is about to be full, and accept them again when space has returned."""
@@ -146,15 +146,8 @@ class Upkeep:
         if count and len(segments) > 1 and segments.first.end > self._store.sealed_position:
             self._seal()
         deleted = self._store.delete_oldest(count)
-        self._remove_deleted()
+        self._store.removal.start(self._elsewhere)
         return deleted
-
-    def _remove_deleted(self) -> None:
-        """Free the space of files that were deleted, also of those whose removal failed the last time."""
-        removal = self._store.removal
-        if removal.oldest is not None and not removal.is_running:
-            removal.is_running = True
-            self._elsewhere(removal.run)
 
 
 def _here(job: Callable[[], None]) -> None:

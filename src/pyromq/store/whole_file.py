@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
-from zlib import crc32
 
+from pyromq.checksum import crc32
 from pyromq.errors import CorruptFileError, ProtocolError
 from pyromq.store.disk import Disk
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from pyromq.broker import lookup_requests
 from pyromq.broker.filters import Filters
 from pyromq.broker.group_requests import GroupHandler
 from pyromq.broker.lookup_requests import LookupHandler
@@ -21,13 +22,14 @@ from pyromq.net import Connection
 from pyromq.store.filter_table import FilterTable
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
-from pyromq.testing import FaultyDisk, ManualClock
+from pyromq.store.upkeep import Upkeep
+from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire import bodies
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GroupHeader, QueryConsumeQueueHeader
 from pyromq.wire.headers.consumer import QueryConsumerOffsetHeader, QueryMessageHeader
 from pyromq.wire.heartbeat import ConsumerData, Heartbeat, Subscription
-from pyromq.wire.record import Draft
+from pyromq.wire.record import Draft, split_records
 from pyromq.wire.route import TopicList, decode_topics
 from tests.unit.broker.builders import ROOT, Wire, groups, producer_heartbeat, progress, request, topics
 
@@ -114,6 +116,29 @@ def test_an_unknown_key_is_answered_with_the_fields_that_clients_read(store: Mes
     error = refused(lookups(store, members).query, asked)
     assert error.code == ResponseCode.QUERY_NOT_FOUND
     assert error.ext == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
+
+
+def test_a_key_is_not_looked_up_while_much_of_the_log_is_not_in_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_requests, "_GAP_BYTES_MAX", 100_000)
+    clock, disk = ManualClock(), FaultyDisk()
+    store = MessageStore.open(ROOT, SMALL, disk=disk, clock=clock)
+    for number in range(10):
+        properties = b"KEYS\x01k%d\x02" % number
+        store.append([Draft(topic="orders", queue_id=0, body=bytes(20_000), properties=properties, born_ms=0)])
+    store.flush()
+    disk = disk.after_crash(CrashMode.KEEP)
+    store = MessageStore.open(ROOT, SMALL, disk=disk, clock=clock)
+    query = lookups(store, Members(clock)).query
+    asked = QueryMessageHeader(topic="orders", key="k9", max_num=32, begin_timestamp=0, end_timestamp=1 << 60)
+    gap_bytes = store.index_gap_bytes
+    error = refused(query, asked)
+    assert error.code == ResponseCode.SYSTEM_BUSY and "ask again" in error.remark
+    assert store.index_gap_bytes == gap_bytes == store.log.end, "nothing was done for it"
+    upkeep = Upkeep(store, disk, clock)
+    while store.index_gap_bytes > 100_000:
+        upkeep.tick()
+    _, body = query(Wire().as_connection, request(header=asked))
+    assert len(split_records(body)) == 1 and store.index_gap_bytes == 0
 
 
 # --- topics --------------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pyromq.store.checkpoint import load_flushed
-from pyromq.store.durability import SealJob
 from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
 from pyromq.store.seal import load_seal
+from pyromq.store.seal_job import SealJob
 from pyromq.store.settings import StoreSettings
 from pyromq.store.upkeep import Upkeep
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
@@ -100,7 +100,7 @@ def test_a_note_that_a_seal_swept_away_is_made_again() -> None:
     bench.store.write_entries()
     bench.store.note_flushed()
     assert job.save()  # with a checkpoint of its own, which is older
-    bench.store.seal_done(job, None, synced=True)
+    bench.store.seal_done(job, None)
     bench.store.note_flushed()
     assert load_flushed(bench.disk, ROOT / "checkpoint") == bench.store.log.flushed
 
@@ -244,12 +244,12 @@ def test_files_are_removed_elsewhere_and_until_then_queues_keep_what_they_say() 
     upkeep = Upkeep(bench.store, bench.disk, bench.clock, elsewhere=jobs.append)
     assert bench.operations(upkeep.delete_expired) == 0
     assert bench.store.log.first == int(paths[3].name)
-    bench.store.trim_queues()
+    bench.store.removal.trim_queues()
     assert bench.store.queues["orders", 0].first == 0
     (job,) = jobs
     job()
     assert not any(bench.disk.exists(path) for path in paths[:3])
-    bench.store.trim_queues()
+    bench.store.removal.trim_queues()
     assert bench.store.queues["orders", 0].first > 0
 
 
@@ -274,7 +274,7 @@ def test_queues_are_trimmed_some_at_a_time() -> None:
     bench.store.delete_oldest(3)
     bench.store.removal.run()
     for trimmed in (8, 16, 20, 20):
-        bench.store.trim_queues(8)
+        bench.store.removal.trim_queues(8)
         assert sum(queue.first > 0 for queue in bench.store.queues.values()) == trimmed
 
 

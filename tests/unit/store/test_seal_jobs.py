@@ -48,7 +48,7 @@ def test_a_deletion_between_save_and_its_news_is_not_forgotten() -> None:
     job.sync()
     assert job.save()
     store.delete_topic("orders")
-    store.seal_done(job, None, synced=True)
+    store.seal_done(job, None)
     store.delete_topic("bills")
     disk = disk.after_crash(CrashMode.FORGET)
     with MessageStore.open(ROOT, SETTINGS, disk=disk, clock=clock) as reopened:

@@ -13,8 +13,8 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from zlib import crc32
 
+from pyromq.checksum import crc32
 from pyromq.store.check.files import Ranges, SafeView
 from pyromq.store.check.report import Findings, IndexCheck, Severity
 from pyromq.store.disk import Disk

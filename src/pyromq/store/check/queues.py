@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from zlib import crc32
 
+from pyromq.checksum import crc32
 from pyromq.store.check.files import FileRun, Ranges
 from pyromq.store.consume_queue import ENTRY, ENTRY_BYTES, FILLER_SIZE, QueueSeal
 from pyromq.wire.record import RECORD_OVERHEAD_BYTES
