@@ -16,6 +16,7 @@ import pytest
 from pyromq.pipeline.jobs import Selection, archive, compact_archive, read_archive
 from pyromq.pipeline.jobs.archive_files import ArchiveFolder, Commit
 from pyromq.pipeline.jobs.archive_job import ArchiveFormat, ArchiveWriterKind
+from pyromq.pipeline.jobs.archive_spark_writer import OPEN_FILES_SETTING
 from pyromq.pipeline.jobs.errors import FormatMissingError, JobFailedError
 from tests.spark.topics import Topics, bodies
 
@@ -130,6 +131,25 @@ def test_sparks_own_writer_gives_the_same_rows(spark: Any, topics: Topics, tmp_p
     again = archive(spark, selection(topics, topic), str(path), group=topics.group, writer=ArchiveWriterKind.SPARK)
     assert [(run.messages, run.batches) for run in (done, again)] == [(10, 1), (0, 0)]
     assert archived_bodies(spark, path) == Counter(topics.sent)
+    assert not list(path.rglob("*.parquet.crc"))
+
+
+def test_sparks_own_writer_makes_folders_of_utc_and_leaves_the_session_as_it_was(
+    spark: Any, topics: Topics, tmp_path: Path
+) -> None:
+    topic, path, zone, limit = topics.make(), tmp_path / "archive", "spark.sql.session.timeZone", OPEN_FILES_SETTING
+    topics.send(topic, range(4))
+    before = {name: spark.conf.get(name) for name in (zone, limit)}
+    spark.conf.set(zone, "Asia/Kolkata")  # 5 h 30 min ahead
+    try:
+        archive(spark, selection(topics, topic), str(path), group=topics.group, writer=ArchiveWriterKind.SPARK)
+        spark.conf.set(zone, "UTC")
+        off = "date != to_date(store_time) OR hour != hour(store_time)"
+        assert read_archive(spark, str(path)).count() == 4
+        assert read_archive(spark, str(path)).where(off).count() == 0
+    finally:
+        spark.conf.set(zone, before[zone])
+    assert spark.conf.get(limit) == before[limit]
 
 
 @pytest.mark.parametrize("form", [ArchiveFormat.DELTA, ArchiveFormat.ICEBERG])

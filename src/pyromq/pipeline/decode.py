@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyromq.model.queue import QueueId
+from pyromq.pipeline.arrow_bytes import fixed_width, hexadecimal
 from pyromq.pipeline.columns import ARROW_TYPES
 from pyromq.pipeline.layout import Ints, Records
 from pyromq.pipeline.properties import Properties, spans
@@ -27,7 +28,6 @@ from pyromq.wire.message_id import Host
 logger = logging.getLogger(__name__)
 
 _COMPRESSED: Final = 1
-_HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class _Rows:
         packed = np.flatnonzero(self.of(records.sys_flags) & _COMPRESSED)
         if not len(packed):
             return spans(records.data, starts, ends, pa.binary())
-        bodies: list[bytes | None] = [records.data[low:high] for low, high in zip(starts, ends, strict=True)]
+        bodies: list[bytes | None] = [bytes(records.data[low:high]) for low, high in zip(starts, ends, strict=True)]
         flags, offsets = self.of(records.sys_flags), self.of(records.queue_offsets)
         for row in packed:
             try:
@@ -114,7 +114,7 @@ class _Rows:
         places, is_v6 = self.of(places), self.of(is_v6)
         if is_v6.any():
             data = self.records.data
-            raws = [data[at : at + (20 if v6 else 8)] for at, v6 in zip(places, is_v6, strict=True)]
+            raws = [bytes(data[at : at + (20 if v6 else 8)]) for at, v6 in zip(places, is_v6, strict=True)]
             names = {raw: str(Host.decode(raw)) for raw in set(raws)}
             return pa.array([names[raw] for raw in raws], pa.string())
         words = self.records.words(places, "u8")
@@ -129,7 +129,7 @@ class _Rows:
         places, is_v6, positions = self.of(places), self.of(is_v6), self.of(self.records.positions)
         data = self.records.data
         if is_v6.any():
-            hosts = [data[at : at + (20 if v6 else 8)] for at, v6 in zip(places, is_v6, strict=True)]
+            hosts = [bytes(data[at : at + (20 if v6 else 8)]) for at, v6 in zip(places, is_v6, strict=True)]
             ids = [
                 (host + int(position).to_bytes(8, "big", signed=True)).hex().upper()
                 for host, position in zip(hosts, positions, strict=True)
@@ -137,11 +137,7 @@ class _Rows:
             return pa.array(ids, pa.string())
         raw = np.empty((len(places), 2), ">u8")
         raw[:, 0], raw[:, 1] = self.records.words(places, "u8"), positions
-        halves = raw.view(np.uint8).reshape(-1)
-        digits = np.empty((len(halves), 2), np.uint8)
-        digits[:, 0], digits[:, 1] = _HEX[halves >> 4], _HEX[halves & 15]
-        ends = np.arange(len(places) + 1, dtype=np.int32) * 32
-        return pa.Array.from_buffers(pa.string(), len(places), [None, pa.py_buffer(ends), pa.py_buffer(digits)])
+        return fixed_width(hexadecimal(raw), pa.string())
 
     def message_ids(self) -> pa.Array:
         """The id of the producer, or else that of the broker."""

@@ -29,7 +29,7 @@ class Records:
     ``starts`` are where they begin, for those who know it already.
     """
 
-    def __init__(self, data: bytes, starts: list[int] | None = None) -> None:
+    def __init__(self, data: bytes | memoryview, starts: list[int] | None = None) -> None:
         self.data = data
         self.starts: Ints = np.array(record_starts(data) if starts is None else starts, dtype=np.int64)
         self.ends: Ints = np.append(self.starts[1:], len(data))
@@ -134,7 +134,7 @@ class Records:
             raise CorruptRecordError(position=position, reason="its magic is unknown, or its parts do not add up")
 
 
-def record_starts(data: bytes) -> list[int]:
+def record_starts(data: bytes | memoryview) -> list[int]:
     """Where records begin. Raises CorruptRecordError."""
     found: list[int] = []
     add, size_at, least = found.append, _SIZE, RECORD_OVERHEAD_BYTES

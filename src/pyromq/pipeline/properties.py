@@ -18,6 +18,7 @@ from pyromq.pipeline.layout import Ints
 from pyromq.wire.properties import find_property
 
 _NAME_END, _ITEM_END = 1, 2
+_BITS: Final = 48  # 32 767 bytes have at most 10 922 items: sums stay below 2**62
 _WORDS: Final = {4: "u4", 8: "u8"}  # names of these lengths are compared as one number
 
 
@@ -73,13 +74,18 @@ class Properties:
         return named
 
     def maps(self) -> pa.Array:
-        if self._items is None or _repeats(self._bytes, *self._items[:3]):
-            return pa.array([list(_pairs(raw).items()) for raw in self.raw.to_pylist()], PROPERTIES_MAP)
+        if self._items is None:
+            return self._maps_one_by_one()
         rows, name_starts, name_ends, value_ends = self._items
         names = spans(self._bytes, name_starts, name_ends, pa.string())
+        if _repeats(rows, names):
+            return self._maps_one_by_one()
         values = spans(self._bytes, name_ends + 1, value_ends, pa.string())
         offsets = np.searchsorted(rows, np.arange(self._count + 1)).astype(np.int32)
         return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, values)
+
+    def _maps_one_by_one(self) -> pa.Array:
+        return pa.array([list(_pairs(raw).items()) for raw in self.raw.to_pylist()], PROPERTIES_MAP)
 
 
 def _items(data: npt.NDArray[np.uint8], starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints, Ints] | None:
@@ -106,11 +112,14 @@ def _items(data: npt.NDArray[np.uint8], starts: Ints, ends: Ints) -> tuple[Ints,
     return rows, name_starts, name_ends, value_ends
 
 
-def _repeats(data: memoryview, rows: Ints, starts: Ints, ends: Ints) -> bool:
+def _repeats(rows: Ints, names: pa.Array) -> bool:
     """Whether a message has a name twice."""
     if not len(rows):
         return False
-    codes = spans(data, starts, ends, pa.binary()).dictionary_encode().indices.to_numpy().astype(np.int64)
+    codes = names.dictionary_encode().indices.to_numpy().astype(np.int64)
+    if codes.max() < _BITS:  # a bit for each name: their sum has other bits than their union where one is twice
+        bits, firsts = 1 << codes, np.flatnonzero(np.diff(rows, prepend=-1))
+        return bool((np.add.reduceat(bits, firsts) != np.bitwise_or.reduceat(bits, firsts)).any())
     pairs = np.sort(rows * (int(codes.max()) + 1) + codes)
     return bool((pairs[1:] == pairs[:-1]).any())
 

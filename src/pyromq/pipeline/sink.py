@@ -33,6 +33,7 @@ from pyromq.pipeline.errors import OptionError
 from pyromq.pipeline.options import Use
 from pyromq.pipeline.sink_answers import keep_answering
 from pyromq.pipeline.sink_columns import check_sink_schema
+from pyromq.pipeline.sink_joined import JoinedPacker, can_join
 from pyromq.pipeline.sink_keys import RowKeys
 from pyromq.pipeline.sink_options import Mode, SinkOptions, parse_sink_options
 from pyromq.pipeline.sink_parcels import Packer, Parcel
@@ -48,7 +49,6 @@ from pyromq.pipeline.sink_replay import (
 )
 from pyromq.pipeline.sink_sender import HalfPlace, Sender
 from pyromq.pipeline.sink_transactions import decisions_of, end_all, with_group
-from pyromq.pipeline.slices import in_slices
 from pyromq.wire.flags import SysFlag
 
 
@@ -164,18 +164,21 @@ def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[p
         keeps_halves=transactional,
         is_stored=checks.is_stored if checks is not None else None,
     )
-    packer: Packer | None = None
+    packer: Packer | JoinedPacker | None = None
     try:
         for batch in batches:
             if packer is None:
-                found = checks.found(has_own="unique_key" in batch.schema.names) if checks is not None else None
-                packer = Packer(
-                    options, keys, sender.queues_of, system=system, alone=transactional,
-                    is_sent=found.has if found is not None and len(found) else None,
-                )  # fmt: skip
-            for part in in_slices(batch):
-                for parcel in packer.pack(part):
-                    sender.put(parcel)
+                columns = batch.schema.names
+                found = checks.found(has_own="unique_key" in columns) if checks is not None else None
+                is_sent = found.has if found is not None and len(found) else None
+                if is_sent is None and not transactional and can_join(columns, options):
+                    packer = JoinedPacker(options, keys, system=system)
+                else:
+                    packer = Packer(
+                        options, keys, sender.queues_of, system=system, alone=transactional, is_sent=is_sent
+                    )
+            for parcel in packer.pack(batch):
+                sender.put(parcel)
         for parcel in packer.rest() if packer is not None else ():
             sender.put(parcel)
         sent = sender.finish()

@@ -12,13 +12,20 @@ partition, row and run.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+
+from pyromq.pipeline.arrow_bytes import fixed_width, hexadecimal
+
 _DIGEST_BYTES: Final = 8
 _OWN_BYTES: Final = 14
 KEY_CHARACTERS: Final = 56
+_ROW_AT, _TAIL_AT = 32, 40
 ROWS_MAX: Final = 1 << 32
 
 
@@ -49,8 +56,34 @@ class RowKeys:
     def of_row(self, row: int) -> str:
         return f"{self.head}{row:08X}{self.tail}"
 
+    def column(self, first: int, count: int) -> pa.Array:
+        """Those of ``count`` rows from ``first`` on, as bytes."""
+        digits = np.empty((count, KEY_CHARACTERS), np.uint8)
+        digits[:, :_ROW_AT] = np.frombuffer(self.head.encode(), np.uint8)
+        digits[:, _ROW_AT:_TAIL_AT] = hexadecimal(np.arange(first, first + count, dtype=">u4"))
+        digits[:, _TAIL_AT:] = np.frombuffer(self.tail.encode(), np.uint8)
+        return fixed_width(digits)
+
     def of_own(self, own: str) -> str:
         return f"{self.digest}{blake2b(own.encode(), digest_size=_OWN_BYTES).hexdigest().upper()}000000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange(Collection[str]):
+    """Keys of rows that follow each other, each made when somebody asks."""
+
+    keys: RowKeys
+    first: int
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.keys.of_row, range(self.first, self.first + self.count))
+
+    def __contains__(self, key: object) -> bool:
+        return any(each == key for each in self)
 
 
 def next_run(key: str) -> str:

@@ -2,14 +2,15 @@
 
     record batch ──▶ texts of properties, column by column ──▶ items, by topic and queue ──▶ parcels of ``batchBytes``
 
-Delayed messages and half messages travel alone, because brokers take them in no other way. What no broker would take
-is refused here, before anything of its record batch is sent, with the column and the row named.
+``sink_joined`` does the same for rows that may all go anywhere, without looking at each. Delayed messages and
+half messages travel alone, because brokers take them in no other way. What no broker would take is refused here, before
+anything of its record batch is sent, with the column and the row named.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,10 +27,12 @@ from pyromq.pipeline.sink_columns import values_of
 from pyromq.pipeline.sink_keys import ROWS_MAX, RowKeys
 from pyromq.pipeline.sink_options import BATCH_BYTES_MAX, SinkOptions
 from pyromq.pipeline.sink_texts import property_texts
+from pyromq.pipeline.slices import in_slices
 from pyromq.wire.batch import ITEM_OVERHEAD_BYTES
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX
 
 QueuesOf = Callable[[str], Sequence[QueueId]]
+IsSent = Callable[[str, bytes], bool]
 _OPEN_BYTES_MAX: Final = 16 << 20  # of all parcels that are not full yet
 _head, _short = struct.Struct(">iiiii").pack, struct.Struct(">h").pack
 Target = tuple[str, QueueId | None]
@@ -42,9 +45,15 @@ class Parcel:
     topic: str
     queue: QueueId | None
     body: bytes
-    keys: list[str]
+    keys: Collection[str]
     properties: str | None = None
     flag: int = 0
+
+    @property
+    def key(self) -> str:
+        """Of a message that travels alone."""
+        [key] = self.keys
+        return key
 
 
 @dataclass(slots=True)
@@ -55,10 +64,11 @@ class _Open:
 
 
 class Packer:
-    """For one task; ``row`` counts the rows of its partition, those that are left out included.
+    """Rows that differ in topic, queue, flag or delay, or travel alone: each is looked at.
 
-    ``queues_of(topic)`` are the queues in their order; ``system`` is added to all properties. ``is_sent(key, body)``
-    says that a row is there already. Raises MessageRefusedError and its kind.
+    ``row`` counts the rows of the task's partition, those that are left out included. ``queues_of(topic)`` are the
+    queues in their order; ``system`` is added to all properties. ``is_sent(key, body)`` says that a row is there
+    already. Raises MessageRefusedError and its kind.
     """
 
     def __init__(
@@ -69,7 +79,7 @@ class Packer:
         *,
         system: str = "",
         alone: bool = False,
-        is_sent: Callable[[str, bytes], bool] | None = None,
+        is_sent: IsSent | None = None,
     ) -> None:
         self._options, self._keys, self._queues_of = options, keys, queues_of
         self._system, self._alone, self._is_sent = system, alone, is_sent
@@ -80,22 +90,21 @@ class Packer:
 
     def pack(self, batch: pa.RecordBatch) -> Iterator[Parcel]:
         """Parcels that are full now."""
-        first, count = self.row, batch.num_rows
-        if first + count > ROWS_MAX:
-            raise MessageRefusedError(f"a partition has more than {ROWS_MAX} rows; split it")
-        bodies, flags, targets = _bodies(batch, first), values_of(batch, "flag"), self._targets(batch, first)
-        own = values_of(batch, "unique_key")
-        of_row, of_own = self._keys.of_row, self._keys.of_own
-        if own is None:
-            head, tail = self._keys.head, self._keys.tail
-            keys = [f"{head}{row:08X}{tail}" for row in range(first, first + count)]
-        else:
-            keys = [of_own(text) if text else of_row(first + number) for number, text in enumerate(own)]
-        texts, delays = property_texts(batch, keys, self._system, first), _delays(batch, first)
-        self.row += count
-        if targets is None and flags is None and delays is None and self._is_sent is None and not self._alone:
-            yield from self._pack_alike(bodies, texts, keys)
-            return
+        for part in in_slices(batch):
+            yield from self._pack(part)
+
+    def rest(self) -> Iterator[Parcel]:
+        """Parcels that did not get full."""
+        for target in list(self._open):
+            yield self._close(target)
+
+    def _pack(self, batch: pa.RecordBatch) -> Iterator[Parcel]:
+        first = rows_checked(self.row, batch)
+        bodies: list[bytes] = bodies_of(batch, first).to_pylist()
+        flags, targets = values_of(batch, "flag"), self._targets(batch, first)
+        keys, delays = self._row_keys(batch, first), _delays(batch, first)
+        texts: list[bytes] = property_texts(batch, pa.array(keys, pa.binary()), self._system, first).to_pylist()
+        self.row += batch.num_rows
         for number, (body, text, key) in enumerate(zip(bodies, texts, keys, strict=True)):
             if self._is_sent is not None and self._is_sent(key, body):
                 self.skipped += 1
@@ -104,43 +113,21 @@ class Packer:
             flag = (flags[number] or 0) if flags is not None else 0
             delay = delays[number] if delays is not None else ""
             if delay or self._alone:
-                yield self._single(target, body, text + delay, key, flag)
+                yield self._single(target, body, text + delay.encode(), key, flag)
             else:
-                yield from self._add(target, body, text.encode(), key, flag)
+                yield from self._add(target, body, text, key, flag)
 
-    def rest(self) -> Iterator[Parcel]:
-        """Parcels that did not get full."""
-        for target in list(self._open):
-            yield self._close(target)
+    def _row_keys(self, batch: pa.RecordBatch, first: int) -> list[str]:
+        own, of_row, of_own = values_of(batch, "unique_key"), self._keys.of_row, self._keys.of_own
+        if own is None:
+            return list(map(of_row, range(first, first + batch.num_rows)))
+        return [of_own(text) if text else of_row(first + number) for number, text in enumerate(own)]
 
-    # --- batches ---
-
-    def _pack_alike(self, bodies: Sequence[bytes], texts: Sequence[str], keys: Sequence[str]) -> Iterator[Parcel]:
-        """The usual case, a third faster: all rows to the same topic, any queue."""
-        if max(map(len, texts), default=0) * 4 > PROPERTIES_BYTES_MAX:  # a character has at most four bytes
-            for text in texts:
-                _check_item(0, len(text.encode()))
-        target, bytes_max = (self._options.topic, None), self._bytes_max
-        opened = self._open.setdefault(target, _Open())
-        parts, size, since = opened.parts, opened.size, 0
-        for number, (body, text) in enumerate(zip(bodies, texts, strict=True)):
-            properties = text.encode()
-            total = ITEM_OVERHEAD_BYTES + len(body) + len(properties)
-            if size + total > bytes_max:
-                _check_item(total, len(properties))
-                if size:
-                    opened.keys += keys[since:number]
-                    yield self._close(target)
-                    opened = self._open.setdefault(target, _Open())
-                    parts, size, since = opened.parts, 0, number
-            parts += (_head(total, 0, 0, 0, len(body)), body, _short(len(properties)), properties)
-            size += total
-        opened.keys += keys[since:]
-        opened.size = size
+    # --- requests ---
 
     def _add(self, target: Target, body: bytes, properties: bytes, key: str, flag: int) -> Iterator[Parcel]:
         total = ITEM_OVERHEAD_BYTES + len(body) + len(properties)
-        _check_item(total, len(properties))
+        check_item(total, len(properties))
         opened = self._open.get(target)
         if opened is not None and opened.size + total > self._bytes_max:
             yield self._close(target)
@@ -159,9 +146,9 @@ class Packer:
         self._open_bytes = max(0, self._open_bytes - opened.size)
         return Parcel(*target, b"".join(opened.parts), opened.keys)
 
-    def _single(self, target: Target, body: bytes, text: str, key: str, flag: int) -> Parcel:
-        _check_item(len(body) + len(text.encode()), len(text.encode()))
-        return Parcel(*target, body, [key], text, flag)
+    def _single(self, target: Target, body: bytes, properties: bytes, key: str, flag: int) -> Parcel:
+        check_item(len(body) + len(properties), len(properties))
+        return Parcel(*target, body, [key], properties.decode(), flag)
 
     # --- where to ---
 
@@ -206,16 +193,20 @@ class Packer:
         raise MessageRefusedError(f"column queue_id, row {row}: topic {topic} has no queue {number} on {where}")
 
 
-def _bodies(batch: pa.RecordBatch, first: int) -> list[bytes]:
-    column = batch.column(batch.schema.get_field_index("body"))
-    if not pa.types.is_binary(column.type) and not pa.types.is_large_binary(column.type):
-        column = column.cast(pa.binary())
+def rows_checked(first: int, batch: pa.RecordBatch) -> int:
+    """``first``, if there are keys for all rows from there on. Raises MessageRefusedError."""
+    if first + batch.num_rows > ROWS_MAX:
+        raise MessageRefusedError(f"a partition has more than {ROWS_MAX} rows; split it")
+    return first
+
+
+def bodies_of(batch: pa.RecordBatch, first: int) -> pa.Array:
+    """As bytes, none of them empty. Raises MessageRefusedError."""
+    column = batch.column(batch.schema.get_field_index("body")).cast(pa.binary())
     if batch.num_rows and (column.null_count or not pc.min(pc.binary_length(column)).as_py()):
-        found = column.to_pylist()
-        row = first + next(number for number, body in enumerate(found) if not body)
+        row = first + next(number for number, body in enumerate(column.to_pylist()) if not body)
         raise MessageRefusedError(f"column body, row {row}: it is empty, and brokers take no message without a body")
-    bodies: list[bytes] = column.to_pylist()
-    return bodies
+    return column
 
 
 def _delays(batch: pa.RecordBatch, first: int) -> list[str] | None:
@@ -231,7 +222,8 @@ def _delays(batch: pa.RecordBatch, first: int) -> list[str] | None:
     return [f"{names.TIMER_DELIVER_MS}\x01{time_ms}\x02" if time_ms else "" for time_ms in times]
 
 
-def _check_item(size: int, properties_bytes: int) -> None:
+def check_item(size: int, properties_bytes: int) -> None:
+    """Raises MessageTooLargeError."""
     if size > BATCH_BYTES_MAX:
         raise MessageTooLargeError(what="a row with its properties", size_bytes=size, bytes_max=BATCH_BYTES_MAX)
     if properties_bytes > PROPERTIES_BYTES_MAX:

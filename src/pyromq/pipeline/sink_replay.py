@@ -12,7 +12,6 @@ are the truth about what was stored, whichever queue a row went to in its first 
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -20,6 +19,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyromq.checksum import crc32
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.connections import connect
@@ -166,7 +166,7 @@ class Found:
         crc = self._crcs.get(key)
         if crc is None:
             return False
-        if crc & _CRC_MASK != zlib.crc32(body) & _CRC_MASK:
+        if crc & _CRC_MASK != crc32(body) & _CRC_MASK:
             raise NotRepeatableError(
                 "the batch that is run again has other rows than before (a shuffle, a random or a current value before "
                 "the sink), so it is not known which of them were sent. Give rows a column unique_key, or use the mode "

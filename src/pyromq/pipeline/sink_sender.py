@@ -195,7 +195,7 @@ class Sender:
 
     def _rename(self, parcel: Parcel) -> None:
         """A half message that may have arrived is given up; its row is sent under another key."""
-        old, new = parcel.keys[0], next_run(parcel.keys[0])
+        old, new = parcel.key, next_run(parcel.key)
         self._sent.doubtful.append(old)
         parcel.keys, parcel.properties = [new], (parcel.properties or "").replace(old, new, 1)
 
@@ -228,7 +228,7 @@ class Sender:
         if self._keeps_halves:
             header = answer.header_as(SendResponseHeader)
             position = decode_offset_id(header.msg_id)[1]
-            place = HalfPlace(queue.broker, queue.topic, header.queue_offset, position, parcel.keys[0])
+            place = HalfPlace(queue.broker, queue.topic, header.queue_offset, position, parcel.key)
             self._sent.halves.append(place)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyromq.model.queue import QueueId
 from pyromq.pipeline.errors import OptionError, SchemaError
 from pyromq.pipeline.options import Use
 from pyromq.pipeline.sink_columns import check_sink_schema
+from pyromq.pipeline.sink_joined import JoinedPacker, can_join
 from pyromq.pipeline.sink_keys import KeyParts, RowKeys, digest_of, parse_key
 from pyromq.pipeline.sink_options import SINK_OPTIONS, Mode, SinkOptions, parse_sink_options
 from pyromq.pipeline.sink_parcels import Packer, Parcel
@@ -139,7 +141,11 @@ def packer(options: SinkOptions | None = None, **more: Any) -> Packer:
     return Packer(options or parse(topic="out"), RowKeys("query", 1, 2), lambda topic: QUEUES, **more)
 
 
-def packed(made: Packer, *batches: pa.RecordBatch) -> list[Parcel]:
+def joining(options: SinkOptions | None = None) -> JoinedPacker:
+    return JoinedPacker(options or parse(topic="out"), RowKeys("query", 1, 2))
+
+
+def packed(made: Packer | JoinedPacker, *batches: pa.RecordBatch) -> list[Parcel]:
     return [parcel for batch in batches for parcel in made.pack(batch)] + list(made.rest())
 
 
@@ -148,12 +154,12 @@ def rows_of(parcels: list[Parcel]) -> list[tuple[bytes, dict[str, str]]]:
     return [(item.body, decode_properties(item.properties)) for item in items]
 
 
-@pytest.mark.parametrize("extra", [{}, {"flag": [0] * 300}], ids=["alike", "each for itself"])
-def test_rows_are_cut_into_requests_of_the_size_asked_for(extra: dict[str, list[int]]) -> None:
+@pytest.mark.parametrize("make", [joining, packer])
+def test_rows_are_cut_into_requests_of_the_size_asked_for(make: Callable[[SinkOptions], Packer | JoinedPacker]) -> None:
     options = parse(topic="out", batchBytes="4k")
     bodies = [b"x" * (number % 90 + 1) for number in range(300)]
-    made = packer(options)
-    parcels = packed(made, pa.record_batch({"body": bodies, "tags": ["t"] * 300, **extra}))
+    made = make(options)
+    parcels = packed(made, pa.record_batch({"body": bodies, "tags": ["t"] * 300}))
     assert [body for body, _ in rows_of(parcels)] == bodies
     assert all(len(parcel.body) <= 4096 for parcel in parcels) and len(parcels) > 5
     keys = [key for parcel in parcels for key in parcel.keys]
@@ -161,16 +167,55 @@ def test_rows_are_cut_into_requests_of_the_size_asked_for(extra: dict[str, list[
     assert [properties["UNIQ_KEY"] for _, properties in rows_of(parcels)] == keys
 
 
-def test_rows_go_on_counting_from_batch_to_batch() -> None:
-    made = packer()
-    [parcel] = packed(made, pa.record_batch({"body": [b"a"]}), pa.record_batch({"body": [b"b", b"c"]}))
+@pytest.mark.parametrize("make", [joining, packer])
+def test_rows_go_on_counting_from_batch_to_batch(make: Callable[[], Packer | JoinedPacker]) -> None:
+    [parcel] = packed(make(), pa.record_batch({"body": [b"a"]}), pa.record_batch({"body": [b"b", b"c"]}))
     assert [parse_key(key).row for key in parcel.keys] == [0, 1, 2]  # type: ignore[union-attr]
+    assert parcel.body == packed(make(), pa.record_batch({"body": [b"a", b"b", b"c"]}))[0].body
+
+
+_words = st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02|"), max_size=9)
+_rows = st.lists(st.tuples(st.binary(min_size=1, max_size=1500), _words, _words), min_size=1, max_size=40)
+
+
+@given(st.lists(_rows, max_size=4), st.booleans())
+def test_joined_requests_are_those_of_rows_that_are_looked_at(batches: list[Any], with_properties: bool) -> None:
+    def batch_of(rows: list[Any]) -> pa.RecordBatch:
+        body, tags, keys = zip(*rows, strict=True)
+        columns = {"body": pa.array(body, pa.binary()), "tags": pa.array(tags, pa.string())}
+        columns["keys"] = pa.array(keys, pa.string())
+        if with_properties:
+            columns["properties"] = pa.array([f"shop\x01{number}\x02" for number in range(len(rows))])
+        return pa.record_batch(columns)
+
+    options = parse(topic="out", batchBytes="2k")
+    made = [pa.Table.from_batches([batch_of(rows)]).slice(0).to_batches()[0] for rows in batches]
+    joined, looked_at = packed(joining(options), *made), packed(packer(options), *made)
+    assert [(parcel.body, list(parcel.keys)) for parcel in joined] == [(each.body, each.keys) for each in looked_at]
+
+
+@pytest.mark.parametrize(
+    ("columns", "holds"),
+    [
+        ("body keys tags properties", True),
+        ("body flag", False),
+        ("body queue_id", False),
+        ("body sharding_key", False),
+        ("body delay_level", False),
+        ("body deliver_time", False),
+        ("body unique_key", False),
+    ],
+)
+def test_rows_that_differ_in_more_than_text_are_not_joined(columns: str, holds: bool) -> None:
+    assert can_join(columns.split(), parse(topic="out")) is holds
+    assert not can_join(columns.split(), parse(topic="out,other"))
 
 
 def test_properties_come_from_columns_and_rocketmqs_own_are_left_out() -> None:
     raw = "UNIQ_KEY\x01old\x02shop\x01north\x02TAGS\x01old\x02CLUSTER\x01c\x02x\x01y"
     batch = pa.record_batch({"body": ["é"], "keys": [["a", "b"]], "tags": ["new"], "properties": [raw]})
     [(body, properties)] = rows_of(packed(packer(), batch))
+    assert rows_of(packed(joining(), batch)) == [(body, properties)]
     assert body.decode() == "é"
     key = properties.pop("UNIQ_KEY")
     assert key != "old" and properties == {"TAGS": "new", "KEYS": "a b", "shop": "north", "x": "y"}
@@ -226,6 +271,9 @@ def test_rows_that_are_there_already_are_left_out_and_counted() -> None:
 def test_what_no_broker_takes_is_refused_with_column_and_row(columns: dict[str, Any], words: str) -> None:
     with pytest.raises(MessageRefusedError, match=words):
         packed(packer(), pa.record_batch(columns))
+    if can_join(columns, parse(topic="out")):
+        with pytest.raises(MessageRefusedError, match=words):
+            packed(joining(), pa.record_batch(columns))
 
 
 def test_topics_that_were_not_announced_are_refused() -> None:
@@ -239,11 +287,12 @@ def test_topics_that_were_not_announced_are_refused() -> None:
         packed(packer(parse()), pa.record_batch({"body": [b"x"], "topic": ["no topic!"]}))
 
 
-def test_rows_that_are_too_large_are_refused() -> None:
+@pytest.mark.parametrize("make", [joining, packer])
+def test_rows_that_are_too_large_are_refused(make: Callable[[], Packer | JoinedPacker]) -> None:
     with pytest.raises(MessageTooLargeError):
-        packed(packer(), pa.record_batch({"body": [b"x" * (4 << 20)]}))
+        packed(make(), pa.record_batch({"body": [b"x" * (4 << 20)]}))
     with pytest.raises(MessageTooLargeError):
-        packed(packer(), pa.record_batch({"body": [b"x"], "properties": ["a\x01" + "v" * 40_000 + "\x02"]}))
+        packed(make(), pa.record_batch({"body": [b"x"], "properties": ["a\x01" + "v" * 40_000 + "\x02"]}))
 
 
 def test_items_are_laid_out_as_brokers_read_them() -> None:

@@ -21,6 +21,7 @@ import msgspec
 from pyromq.errors import ConfigError
 from pyromq.pipeline.columns import COLUMNS
 from pyromq.pipeline.jobs.archive_files import OWN, ArchiveFolder, Commit, StagedFile, batch_name, total_rows
+from pyromq.pipeline.jobs.archive_spark_writer import FOLDERS, PARQUET_OPTIONS, several_files_open
 from pyromq.pipeline.jobs.bars import Tell, silent
 from pyromq.pipeline.jobs.errors import ArchiveError
 from pyromq.pipeline.jobs.queries import drain, failures_in_words, offsets_read, rows_read
@@ -35,18 +36,6 @@ if TYPE_CHECKING:
 
 GROUP: Final = "pyromq-archive"
 ROWS_PER_BATCH: Final = 2_000_000
-_PARQUET: Final = {
-    # values of which hardly two are the same: hashing each for a dictionary costs more than writing it
-    f"parquet.enable.dictionary#{column}": "false"
-    for column in (
-        *("body", "message_id", "offset_message_id", "keys", "queue_offset", "commit_log_offset", "body_crc"),
-        *("born_time", "store_time", "properties.key_value.value"),
-    )
-} | {
-    f"parquet.column.statistics.enabled#{column}": "false"
-    for column in ("body", "offset_message_id", "body_crc", "properties.key_value.key", "properties.key_value.value")
-}
-"""What Spark's writer leaves out, as ours does (``archive_writer``)."""
 
 
 class ArchiveWriterKind(StrEnum):
@@ -174,13 +163,12 @@ class _Committing:
 def _with_spark(spark: SparkSession, run: _Run) -> Archived:
     if run.form is ArchiveFormat.PARQUET and _is_ours(run.path):
         raise ArchiveError(f"{run.path} was written with writer=task: use that again, or another folder")
-    frame = run.selection.stream(spark, run.group, rows_max=run.rows_max).selectExpr(
-        *COLUMNS, "to_date(store_time) AS date", "hour(store_time) AS hour"
-    )
+    frame = run.selection.stream(spark, run.group, rows_max=run.rows_max).selectExpr(*COLUMNS, *FOLDERS)
     writer = frame.writeStream.format(run.form.value).partitionBy("topic", "date", "hour").outputMode("append")
     if run.form is ArchiveFormat.PARQUET:
-        writer = writer.option("compression", run.compression).options(**_PARQUET)
-    query = _started(writer, run, run.path if run.form is not ArchiveFormat.ICEBERG else "", table=run.path)
+        writer = writer.option("compression", run.compression).options(**PARQUET_OPTIONS)
+    with several_files_open(spark):
+        query = _started(writer, run, run.path if run.form is not ArchiveFormat.ICEBERG else "", table=run.path)
     batches = set()
 
     def counted(progress: Any) -> int:

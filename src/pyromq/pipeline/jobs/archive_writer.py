@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from pyromq.pipeline.jobs.archive_files import StagedFile, folder_of
 
 TIME_COLUMN: Final = "store_time"
-_OPEN_MAX: Final = 16
-_GROUP_BYTES: Final = 32 << 20
+OPEN_MAX: Final = 16
+GROUP_BYTES: Final = 32 << 20  # of a group of rows
 _HOUR_US: Final = 3_600_000_000
 _REPEATED: Final = ("broker", "tags", "born_host", "store_host", "flag", "sys_flag", "delivery_attempt", "queue_id")
 _TELLING: Final = ("queue_id", "queue_offset", "born_time", "store_time", "message_id", "keys", "commit_log_offset")
@@ -49,7 +49,7 @@ class _OpenFile:
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
         self.rows += batch.num_rows
-        if self._waiting_bytes >= _GROUP_BYTES:
+        if self._waiting_bytes >= GROUP_BYTES:
             self._write()
 
     def _write(self) -> None:
@@ -87,7 +87,7 @@ class ArchiveWriter:
     def _add(self, topic: str, hour: int, part: pa.RecordBatch) -> Iterator[StagedFile]:
         file = self._open.pop((topic, hour), None)
         if file is None:
-            if len(self._open) >= _OPEN_MAX:
+            if len(self._open) >= OPEN_MAX:
                 oldest = next(iter(self._open))
                 yield self._open.pop(oldest).close()
             file = self._begin(topic, hour, part.schema)
