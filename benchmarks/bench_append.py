@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.measure import Row, measure
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
+from pyromq.wire.batch import BatchItem
 from pyromq.wire.record import Draft
 
 BODIES = ((128, "128 B"), (1024, "1 KiB"), (65536, "64 KiB"))
@@ -76,15 +77,13 @@ def _appends(name: str, body_bytes: int, total: int, group: int, flush: Flush, *
 
 
 def _batches(name: str, body_bytes: int, total: int) -> Row:
-    messages = [message for message in drafts(body_bytes, 32) if True]
-    one_queue = [
-        Draft(topic=m.topic, queue_id=0, body=m.body, properties=m.properties, born_ms=m.born_ms) for m in messages
-    ]
+    messages = drafts(body_bytes, 32)
+    items = [BatchItem(each.body, each.properties) for each in messages]
 
     def run() -> int:
         store = stores.pop()
         for _ in range(total // 32):
-            store.stage_batch(one_queue)
+            store.stage_batch(messages[0], items)
             store.commit()
         return total // 32 * 32
 

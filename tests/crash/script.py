@@ -14,6 +14,7 @@ from pyromq.store.key_index import key_hash
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
+from pyromq.wire.batch import BatchItem
 from pyromq.wire.properties import encode_properties, message_keys
 from pyromq.wire.record import (
     Draft,
@@ -70,7 +71,7 @@ def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, tur
             drafts = [msgspec.structs.replace(each, topic="orders", queue_id=1) for each in drafts]
         witness.sent += drafts
         if turn % 4 == 3:
-            store.stage_batch(drafts)
+            store.stage_batch(drafts[0], [BatchItem(each.body, each.properties, each.flag) for each in drafts])
             store.commit()
         else:
             store.append(drafts)

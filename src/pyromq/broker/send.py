@@ -225,23 +225,19 @@ class SendHandler:
             header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
         )
         queue_id, session = self._queue_id(config, header.queue_id), connection.session_as(Session)
-        drafts = [
-            Draft(
-                topic=header.topic,
-                queue_id=queue_id,
-                body=item.body,
-                properties=item.properties,
-                flag=item.flag,
-                sys_flag=header.sys_flag,
-                born_ms=header.born_timestamp,
-                born_host=session.born_host,
-                delivery_attempt=header.reconsume_times or 0,
-            )
-            for item in decode_batch(request.body)
-        ]
-        if not drafts:
+        items = decode_batch(request.body)
+        if not items:
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
-        placed = self._store.stage_batch(drafts)
+        shared = Draft(
+            topic=header.topic,
+            queue_id=queue_id,
+            body=b"",
+            sys_flag=header.sys_flag,
+            born_ms=header.born_timestamp,
+            born_host=session.born_host,
+            delivery_attempt=header.reconsume_times or 0,
+        )
+        placed = self._store.stage_batch(shared, items)
         wait = "WAIT\x01false" not in (header.properties or "")
         answer = b""
         if not request.is_oneway:

@@ -18,6 +18,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from pyromq.checksum import crc32
 from pyromq.errors import (
     CorruptRecordError,
@@ -29,6 +31,7 @@ from pyromq.errors import (
 from pyromq.store.disk import DiskFile
 from pyromq.store.segments import Segment, SegmentList
 from pyromq.store.settings import StoreSettings
+from pyromq.wire.batch import BatchItem
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX
 from pyromq.wire.record import (
     BLANK,
@@ -53,9 +56,9 @@ _CHECKSUM_NAME = b"__CRC32#\x01"
 _BORN_V6, _STORE_V6 = 0x10, 0x20
 _ANY_V6 = _BORN_V6 | _STORE_V6
 _HOST_V4_BYTES = 8
-_FIXED_BYTES_MAX = max(fixed.size for fixed in FIXED)
+_MIDDLE_AT = 36  # in the fixed part of a record: what lies behind it does not differ within a batch, but for the last
+_BATCH_HEADS = tuple(struct.Struct(f">IIIiiqq{fixed.size - _MIDDLE_AT - 4}si").pack for fixed in FIXED)
 _WORTH_NO_COPY = 16_384
-_PROPERTIES_BYTES_SAFE = PROPERTIES_BYTES_MAX - CHECKSUM_BYTES - 1  # whatever is added, they stay within the limit
 
 
 _Write = tuple[Segment | None, int, list[bytes]]
@@ -129,22 +132,6 @@ class CommitLog:
 
     # --- appending ---
 
-    def reserve(self, drafts: Sequence[Draft], topic: TopicBytes) -> None:
-        """Make sure that all of these can be staged, side by side in one segment; raises when some limit forbids it."""
-        room_for_each = _FIXED_BYTES_MAX + topic.field_bytes + 3 + CHECKSUM_BYTES
-        size = 0
-        for draft in drafts:
-            body_bytes, properties_bytes = len(draft.body), len(draft.properties)
-            if body_bytes > self._body_bytes_max or properties_bytes > _PROPERTIES_BYTES_SAFE:
-                self._check_limits(draft, topic)
-            if not (_fits32(draft.flag) and _fits32(draft.delivery_attempt) and _fits32(draft.sys_flag)):
-                raise LocalProtocolError("a field of the message does not fit in a record")
-            if not (_fits64(draft.born_ms) and _fits64(draft.prepared_position)):
-                raise LocalProtocolError("a time or position of the message does not fit in a record")
-            size += body_bytes + properties_bytes + room_for_each
-        if size + BLANK_BYTES > self._room:
-            self._next_segment(sum(self._check_limits(draft, topic) for draft in drafts))
-
     def stage(self, draft: Draft, topic: TopicBytes, offset: int, stored_ms: int) -> tuple[int, int]:
         """Encode a record behind what is staged; returns its position and size. Raises before anything changed.
 
@@ -153,7 +140,8 @@ class CommitLog:
         body, properties, sys_flag = draft.body, draft.properties, draft.sys_flag
         if sys_flag & _ANY_V6 or self._host_flag or len(draft.born_host) != _HOST_V4_BYTES:
             sys_flag = self._stored_sys_flag(draft)
-        if properties and (properties[-1:] != b"\x02" or _CHECKSUM_NAME in properties or not self._checksum_bytes):
+        # one byte is found six times as fast as a name
+        if properties and (properties[-1] != 2 or b"#" in properties or not self._checksum_bytes):
             properties = self._stored_properties(properties)
         body_bytes, properties_bytes = len(body), len(properties) + self._checksum_bytes
         fixed = FIXED[sys_flag >> 4 & 3]
@@ -194,6 +182,68 @@ class CommitLog:
         self._staged_end = position + size
         self._room -= size
         return position, size
+
+    def stage_batch(
+        self, shared: Draft, items: Sequence[BatchItem], topic: TopicBytes, offset: int, stored_ms: int
+    ) -> list[tuple[int, int]]:
+        """``stage`` for messages that differ in body, properties and flag alone, side by side in one segment.
+
+        Positions and sizes. Raises before anything changed: all are staged or none.
+        """
+        sys_flag = self._stored_sys_flag(shared)
+        kind = sys_flag >> 4 & 3
+        middle, head_of = self._middle(shared, sys_flag, stored_ms), _BATCH_HEADS[kind]
+        texts = [self._batch_properties(item) for item in items]
+        fixed_bytes = FIXED[kind].size + topic.field_bytes + 2 + self._checksum_bytes
+        sizes = [fixed_bytes + len(item.body) + len(text) for item, text in zip(items, texts, strict=True)]
+        body_bytes_max = max(len(item.body) for item in items)
+        if (
+            body_bytes_max > self._body_bytes_max
+            or max(sizes) > self._size_max
+            or max(map(len, texts)) + self._checksum_bytes > PROPERTIES_BYTES_MAX
+        ):
+            for item in items:
+                self._check_limits(msgspec.structs.replace(shared, body=item.body, properties=item.properties), topic)
+        if sum(sizes) + BLANK_BYTES > self._room:
+            self._next_segment(sum(sizes))
+        self._has_large = self._has_large or body_bytes_max >= _WORTH_NO_COPY
+        parts, position, queue_id, checksum_bytes = self._parts, self._staged_end, shared.queue_id, self._checksum_bytes
+        field, magic, found = topic.field, topic.magic, []
+        for item, properties, size in zip(items, texts, sizes, strict=True):
+            body = item.body
+            body_crc = crc32(body) & _WORD
+            head = head_of(size, magic, body_crc, queue_id, item.flag, offset, position, middle, len(body))
+            tail = field + (len(properties) + checksum_bytes).to_bytes(2, "big") + properties
+            if checksum_bytes:
+                digits = b"%010d" % (crc32(tail, crc32(body, crc32(head))) & _WORD)
+                parts += (head, body, tail, _CHECKSUM_NAME, digits[::-1], b"\x02")
+            else:
+                parts += (head, body, tail)
+            found.append((position, size))
+            position += size
+            offset += 1
+        self._room -= position - self._staged_end
+        self._staged_end = position
+        return found
+
+    def _middle(self, shared: Draft, sys_flag: int, stored_ms: int) -> bytes:
+        """What the fixed parts of a batch's records have in common, from the system flag on."""
+        try:
+            whole = FIXED[sys_flag >> 4 & 3].pack(
+                *(0, 0, 0, shared.queue_id, 0, 0, 0, sys_flag, shared.born_ms, shared.born_host),
+                *(stored_ms, self._store_host, shared.delivery_attempt, shared.prepared_position, 0),
+            )
+        except struct.error as error:
+            raise LocalProtocolError(f"a field of the batch does not fit in a record: {error}") from error
+        return whole[_MIDDLE_AT:-4]
+
+    def _batch_properties(self, item: BatchItem) -> bytes:
+        properties, flag = item.properties, item.flag
+        if flag and not -(1 << 31) <= flag < 1 << 31:
+            raise LocalProtocolError(f"flag {flag} of the message does not fit in a record")
+        if properties and (properties[-1] != 2 or b"#" in properties or not self._checksum_bytes):
+            return self._stored_properties(properties)
+        return properties
 
     def _check_limits(self, draft: Draft, topic: TopicBytes) -> int:
         """Bytes the record will take; raises when no limit allows it."""

@@ -39,6 +39,7 @@ from pyromq.store.removal import Removal
 from pyromq.store.seal_job import SealJob
 from pyromq.store.segments import SegmentList
 from pyromq.store.settings import Flush, StoreSettings
+from pyromq.wire.batch import BatchItem
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.record import Draft
 
@@ -169,37 +170,33 @@ class MessageStore:
             self._indexer.staged.append((topic_bytes.key_prefix, properties, position, stored_ms))
         return Placed(position, offset, size)
 
-    def stage_batch(self, drafts: Sequence[Draft]) -> list[Placed]:
-        """Stage messages of one batch: all of them or none, side by side in one segment."""
+    def stage_batch(self, shared: Draft, items: Sequence[BatchItem]) -> list[Placed]:
+        """Stage messages of one batch: all of them or none, side by side in one segment.
+
+        ``shared`` has everything but their bodies, properties and flags.
+        """
         if not self.health.writable:
             raise self.health.error()
-        topics = {draft.topic for draft in drafts}
-        if len(topics) != 1:
-            raise LocalProtocolError(f"a batch has messages of one topic, this one has {len(topics)}")
-        topic = topics.pop()
-        for queue_id in {draft.queue_id for draft in drafts}:
-            if (topic, queue_id) not in self._queues:
-                self._new_queue(topic, queue_id)  # for its checks
-        try:
-            self.log.reserve(drafts, self._topics.get(topic) or self._topic_bytes(topic))
-        except OSError as error:
-            raise self.health.failed_write("a commit log file", error) from error
-        if any(draft.queue_id != drafts[0].queue_id or draft.sys_flag & TRANSACTION_MASK for draft in drafts):
-            return [self.stage(draft) for draft in drafts]
-        return self._stage_side_by_side(drafts)
-
-    def _stage_side_by_side(self, drafts: Sequence[Draft]) -> list[Placed]:
-        """``stage`` for messages of one queue that the log has room for: what they share is looked up once."""
-        topic, queue_id = drafts[0].topic, drafts[0].queue_id
+        if shared.sys_flag & TRANSACTION_MASK or not items:
+            raise LocalProtocolError("a batch has messages, and is not part of a transaction")
+        topic, queue_id = shared.topic, shared.queue_id
         queue = self._queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         topic_bytes = self._topics.get(topic) or self._topic_bytes(topic)
-        self._turn_ms = stored_ms = self._turn_ms or self._clock.now_ms()
-        ladder_ms, prefix, keys = self._ladder_ms, topic_bytes.key_prefix, self._indexer.staged
-        stage_record, stage_entry, offset = self.log.stage, queue.stage, queue.next_offset
+        stored_ms, offset = self._turn_ms or self._clock.now_ms(), queue.next_offset
+        try:
+            places = self.log.stage_batch(shared, items, topic_bytes, offset, stored_ms)
+        except OSError as error:
+            raise self.health.failed_write("a commit log file", error) from error
+        self._turn_ms = stored_ms
+        ladder_ms, prefix, keys, stage_entry = (
+            self._ladder_ms,
+            topic_bytes.key_prefix,
+            self._indexer.staged,
+            queue.stage,
+        )
         placed = []
-        for draft in drafts:
-            position, size = stage_record(draft, topic_bytes, offset, stored_ms)
-            properties = draft.properties
+        for item, (position, size) in zip(items, places, strict=True):
+            properties = item.properties
             stage_entry(position, size, entry_tag(topic, properties, stored_ms, ladder_ms) if properties else 0)
             keys.append((prefix, properties, position, stored_ms))
             placed.append(Placed(position, offset, size))

@@ -18,6 +18,7 @@ from pyromq.errors import LocalProtocolError, PropertiesTooLargeError, RemotePro
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX
 
 _HEAD = struct.Struct(">iiiii")
+_READ_HEAD = struct.Struct(">i8xii").unpack_from
 _PROPERTIES_LENGTH = struct.Struct(">h")
 ITEM_OVERHEAD_BYTES = _HEAD.size + _PROPERTIES_LENGTH.size
 
@@ -57,15 +58,16 @@ def decode_batch(data: bytes) -> list[BatchItem]:
     while start < end:
         if end - start < ITEM_OVERHEAD_BYTES:
             raise RemoteProtocolError(f"batch item {len(items)} is cut: {end - start} bytes left")
-        total, _, _, flag, body_bytes = _HEAD.unpack_from(data, start)
-        body_end = start + _HEAD.size + body_bytes
-        if body_bytes < 0 or total < ITEM_OVERHEAD_BYTES or start + total > end or body_end + 2 > start + total:
+        total, flag, body_bytes = _READ_HEAD(data, start)
+        body_start, item_end = start + _HEAD.size, start + total
+        body_end = body_start + body_bytes
+        if body_bytes < 0 or item_end > end or body_end + 2 > item_end:
             raise RemoteProtocolError(
                 f"batch item {len(items)} has impossible lengths: {total} total, {body_bytes} body"
             )
-        (properties_bytes,) = _PROPERTIES_LENGTH.unpack_from(data, body_end)
-        if body_end + 2 + properties_bytes != start + total or properties_bytes < 0:
+        properties_bytes = data[body_end] << 8 | data[body_end + 1]
+        if body_end + 2 + properties_bytes != item_end or properties_bytes > PROPERTIES_BYTES_MAX:
             raise RemoteProtocolError(f"batch item {len(items)} has impossible properties length {properties_bytes}")
-        items.append(BatchItem(data[start + _HEAD.size : body_end], data[body_end + 2 : start + total], flag))
-        start += total
+        items.append(BatchItem(data[body_start:body_end], data[body_end + 2 : item_end], flag))
+        start = item_end
     return items

@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pyromq.store.commit_log import CommitLog, TopicBytes
 from pyromq.store.segments import SegmentList
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk
+from pyromq.wire.batch import BatchItem
 from pyromq.wire.record import Draft, decode_record, encode_record
 
 V4, V6 = bytes.fromhex("0a00000100002a9f"), bytes(range(16)) + b"\0\0\x2a\x9f"
@@ -45,20 +47,22 @@ def log_with(settings: StoreSettings, store_host: bytes) -> CommitLog:
     return CommitLog(segments, settings, store_host)
 
 
-@pytest.mark.parametrize("store_host", [V4, V6], ids=["v4", "v6"])
-@pytest.mark.parametrize(
-    ("checksums", "properties"),
+kinds_of_logs = pytest.mark.parametrize(
+    ("checksums", "properties", "store_host"),
     [
-        pytest.param(True, USUAL, id="checksums"),
-        pytest.param(True, ODD, id="checksums-odd"),
-        pytest.param(False, USUAL, id="plain"),
-        pytest.param(
-            False,
-            ODD,
-            id="plain-odd",
-        ),
+        pytest.param(checksums, properties, host, id=f"{name}-{'v4' if host is V4 else 'v6'}")
+        for checksums, properties, name in (
+            (True, USUAL, "checksums"),
+            (True, ODD, "checksums-odd"),
+            (False, USUAL, "plain"),
+            (False, ODD, "plain-odd"),
+        )
+        for host in (V4, V6)
     ],
 )
+
+
+@kinds_of_logs
 def test_what_the_log_writes_is_what_encode_record_gives(
     checksums: bool, properties: list[bytes], store_host: bytes
 ) -> None:
@@ -80,3 +84,24 @@ def test_what_the_log_writes_is_what_encode_record_gives(
         assert decode_record(stored).body == draft.body
         assert log.verify(position).size == size
         assert log.stored_ms(position) == STORED_MS
+
+
+@kinds_of_logs
+def test_a_batch_gives_the_records_that_its_messages_would_give(
+    checksums: bool, properties: list[bytes], store_host: bytes
+) -> None:
+    settings = StoreSettings(segment_bytes=16_384, checksums=checksums)
+    log = log_with(settings, store_host)
+    items = [BatchItem(b"body" * number, text, flag=-number) for number, text in enumerate(properties)]
+    for offset, shared in enumerate(drafts([b""])):
+        topic = TopicBytes(shared.topic)
+        found = log.stage_batch(shared, items, topic, offset, STORED_MS)
+        log.write_staged()
+        for number, (item, (position, size)) in enumerate(zip(items, found, strict=True)):
+            draft = msgspec.structs.replace(shared, body=item.body, properties=item.properties, flag=item.flag)
+            assert bytes(log.bytes_at(position, size)) == encode_record(
+                draft, offset=offset + number, position=position, stored_ms=STORED_MS, store_host=store_host,
+                checksum=checksums,
+            )  # fmt: skip
+            assert log.verify(position).size == size
+        assert found[0][0] // settings.segment_bytes == found[-1][0] // settings.segment_bytes
