@@ -1,4 +1,4 @@
-"""Topic → Spark → no-op sink: rows per second of the best batch, CPU µs per row of JVM and Python workers.
+"""Topic → Spark → no-op sink and Parquet: rows per second of the best batch, CPU µs per row of JVM and Python workers.
 
 ``python -m benchmarks.bench_spark [messages]``. Two queues on two partitions, 1 KiB bodies, 200 000 rows a batch, a
 broker with default settings in a process of its own whose files are in page cache. ``spark_bench`` says how CPU is
@@ -8,10 +8,12 @@ counted. Then the same number of rows from a topic that holds no more, and from 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.measure import machine
 from benchmarks.spark_bench import (
@@ -35,11 +37,23 @@ HEAD = (
     "topic string, queue_id int, queue_offset bigint, born_time timestamp, store_time timestamp, delivery_attempt int"
 )
 BODY = f"{HEAD}, flag int, sys_flag int, body_crc int, commit_log_offset bigint, properties string, body binary"
-CASES: tuple[tuple[str, str, dict[str, str], float | None], ...] = (
-    ("12 columns with bodies", BODY, {}, 5.5),
-    ("6 columns, no bodies", HEAD, {}, 2.0),
-    ("all 19 columns, properties raw", "", {"properties": "raw"}, None),
-    ("all 19 columns, properties map", "", {}, None),
+
+
+class Case(NamedTuple):
+    name: str
+    schema: str = ""
+    options: Mapping[str, str] = {}
+    goal_us: float | None = None
+    to_parquet: bool = False
+
+
+CASES = (
+    Case("12 columns with bodies", BODY, goal_us=5.5),
+    Case("6 columns, no bodies", HEAD, goal_us=2.0),
+    Case("all 19 columns, properties raw", options={"properties": "raw"}),
+    Case("all 19 columns, properties map"),
+    Case("12 columns → Parquet, Spark's", BODY, goal_us=8.0, to_parquet=True),
+    Case("all 19 → Parquet, Spark's", to_parquet=True),
 )
 RATE_GOAL = 400_000
 
@@ -60,29 +74,37 @@ def main() -> None:
 def _sources(spark: Any, nameserver: str, broker_pid: int, folder: Path, batch: int) -> None:
     rounds: list[list[Taken]] = [[] for _ in CASES]
     for turn in range(ROUNDS + 1):  # in turns, so that a busy minute of the machine spoils no case alone
-        for number, (_, schema, options, _) in enumerate(CASES):
-            limited = {"maxOffsetsPerTrigger": str(batch), **options}
-            taken = run(spark, nameserver, broker_pid, folder / f"{number}-{turn}", schema, limited)
+        for number, case in enumerate(CASES):
+            taken = run(spark, nameserver, broker_pid, folder / f"{number}-{turn}", case, batch)
             if turn:  # the first is for the JVM to compile
                 rounds[number].append(taken)
     print_head()
-    for (name, _, _, goal_us), some in zip(CASES, rounds, strict=True):
-        print_taken(name, cheapest(some), goal_us)
+    for case, some in zip(CASES, rounds, strict=True):
+        print_taken(case.name, cheapest(some), case.goal_us)
     best = max(taken.best_rate for taken in rounds[0])
     print_figure("best batch with bodies, rows/s", f"{best:,.0f}", f"≥ {RATE_GOAL:,}")
 
 
-def run(spark: Any, nameserver: str, broker_pid: int, checkpoint: Path, schema: str, options: dict[str, str]) -> Taken:
+def run(spark: Any, nameserver: str, broker_pid: int, folder: Path, case: Case, batch: int) -> Taken:
+    from pyromq.pipeline.jobs.archive_spark_writer import FOLDERS, PARQUET_OPTIONS, several_files_open
+
     def start() -> Any:
         reader = spark.readStream.format("pyromq").options(
-            nameserver=nameserver, topic=TOPIC, group=f"bench-{checkpoint.name}", startingOffsets="earliest",
-            **options,
+            nameserver=nameserver, topic=TOPIC, group=f"bench-{folder.name}", startingOffsets="earliest",
+            maxOffsetsPerTrigger=str(batch), **case.options,
         )  # fmt: skip
-        frame = (reader.schema(schema) if schema else reader).load()
-        writing = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
-        return writing.trigger(availableNow=True).start()
+        frame = (reader.schema(case.schema) if case.schema else reader).load()
+        if case.to_parquet:
+            writing = frame.selectExpr("*", *FOLDERS).writeStream.format("parquet").options(**PARQUET_OPTIONS)
+            writing = writing.partitionBy("topic", "date", "hour").option("path", str(folder / "files"))
+        else:
+            writing = frame.writeStream.format("noop")
+        return writing.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
 
-    return watched(spark, broker_pid, start)
+    with several_files_open(spark):
+        taken = watched(spark, broker_pid, start)
+    shutil.rmtree(folder)
+    return taken
 
 
 def _history(spark: Any, nameserver: str, queues: list[QueueId], count: int) -> None:

@@ -27,10 +27,9 @@ JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
 def run_pipeline(console: Console, folder: Path) -> int:
     archive, page = folder / "archive", folder / "report.html"
-    groups = ("-g", "billing", "-g", "shipping")
     for words in (
         ("archive", TOPIC, "--to", str(archive)),
-        ("report", TOPIC, *groups, "--html", str(page)),
+        ("report", TOPIC, "--html", str(page)),
     ):
         console.print(f"\n[dim]$[/] [bold]pyromq pipeline {' '.join(words)}[/]", soft_wrap=True)
         begin = time.perf_counter()

@@ -1,23 +1,27 @@
 """A program that has no Spark of its own: everything goes through Spark Connect.
 
 ``python -m tests.spark.connect_client ADDRESS NAMESERVER FOLDER``: reads topic ``in`` (numbers), copies it to ``out``,
-consumes, archives, replays and reports it, and prints one line of JSON about each. It ends without stopping Spark.
+consumes, archives, replays and reports it, leaves out repetitions, and prints one line of JSON about each. It ends
+without stopping Spark.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
+from pyromq.errors import MQError
 from pyromq.pipeline import Dead, consume, session
 from pyromq.pipeline.consume_rows import Record
 from pyromq.pipeline.consume_verdicts import Verdict
-from pyromq.pipeline.jobs import Selection, archive, read_archive, redrive, replay, report
+from pyromq.pipeline.jobs import Selection, archive, dedupe, read_archive, redrive, replay, report
 from pyromq.pipeline.jobs.errors import JobFailedError
+from pyromq.pipeline.options import SourceOptions
 from pyromq.pipeline.store_source import read_store
 
 PATIENCE_S = 180
+unreached = set[str]()  # groups that the listener wanted to tell from here
 
 
 def handle(record: Record) -> Verdict:
@@ -33,6 +37,11 @@ def tell(name: str, value: Any) -> None:
     print(json.dumps([name, value]), flush=True)
 
 
+def no_way(options: SourceOptions) -> NoReturn:
+    unreached.add(options.group)
+    raise MQError("there is no way from here to the brokers")
+
+
 def main(address: str, nameserver: str, folder: str) -> None:
     spark = session(address)
     tell("session", type(spark).__module__)
@@ -46,6 +55,7 @@ def main(address: str, nameserver: str, folder: str) -> None:
     query = writing.trigger(once=True).start()  # no other trigger follows that could tell of this one
     tell("copied", query.awaitTermination(PATIENCE_S))
 
+    spark._pyromq_listener._cluster_of = no_way  # type: ignore[attr-defined]  # from now on the source tells groups
     running = consume(
         spark, "in", "work", handle, nameserver=nameserver, start="earliest", checkpoint=f"{folder}/work",
         trigger={"availableNow": True},
@@ -63,6 +73,9 @@ def main(address: str, nameserver: str, folder: str) -> None:
     tell("written", spark.read.format("pyromq").options(nameserver=nameserver, topic="out").load().count())
     tell("redriven", redrive(spark, "work", nameserver=nameserver).found)
     tell("reported", sum(each.messages for each in report(spark, ["in"], nameserver=nameserver).throughput))
+    once = dedupe(spark, selection, key="string(body) % 5", path=f"{folder}/once", group="once")
+    tell("deduped", [once.read, once.written, once.dropped, spark.read.parquet(f"{folder}/once").count()])
+    tell("unreached", sorted(unreached))
     try:
         read_store(spark, f"{folder}/nowhere").collect()
     except Exception as error:

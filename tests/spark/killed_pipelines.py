@@ -27,7 +27,7 @@ TOO_LATE = ("CANNOT_OPEN_SOCKET", "failed to connect back")
 
 
 def copy(spark: Any, mode: str, nameserver: str, folder: Path, trigger: dict[str, Any]) -> Any:
-    reading = {"nameserver": nameserver, "topic": "in", "group": mode, "startingOffsets": "earliest"}
+    reading = {"nameserver": nameserver, "topic": "in", "group": mode, "startingOffsets": "latest"}
     rows = spark.readStream.format("pyromq").options(**reading).schema("body binary, keys string").load()
     writing = {
         "nameserver": nameserver, "topic": mode, "mode": mode, "checkAfter": "2s", "requestTimeout": "1s",
@@ -57,7 +57,7 @@ def handler(notes: str) -> Callable[[Record], Any]:
 
 def consuming(spark: Any, nameserver: str, folder: Path, trigger: dict[str, Any]) -> Any:
     return consume(
-        spark, "in", "consume", handler(str(folder / "done")), nameserver=nameserver, start="earliest",
+        spark, "in", "consume", handler(str(folder / "done")), nameserver=nameserver, start="latest",
         checkpoint=str(checkpoint_of(folder, "consume")), trigger=trigger, options={"requestTimeout": "1s"},
     ).query  # fmt: skip
 

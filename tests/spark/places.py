@@ -1,8 +1,10 @@
 """Places in a micro-batch where the processes of a driver stop when they are told to, so that a kill hits them there.
 
+    started      the query knows where it starts, Spark does not; nobody is killed here
     planned      Spark has written the batch into its offset log; nothing is read
     reading      tasks have half of their rows
     writing      some rows are with their brokers (handled, staged), others are not
+    staged       all of them are, as far as tasks go; nothing is decided
     committing   the sink is in the middle of its commit: decided, if that is a step of its own, and nobody told
     committed    the sink's commit is done, Spark's commit log does not have the batch
     noted        Spark's commit log has it, the group has not heard of it
@@ -10,7 +12,8 @@
 ``install`` runs in every Python process of the driver and of its workers, as a ``sitecustomize`` on their path. The
 folder that the environment names has a file ``at`` with the life it is for and the place to stop at; who stops there
 leaves ``<who>.there``, and goes on when ``at`` says another place. At ``killing`` a worker kills itself instead: once
-at reading, once at writing.
+at reading, once at writing. What brokers ask about half messages goes to the file ``asked``, line by line, with the
+answer.
 """
 
 from __future__ import annotations
@@ -26,8 +29,8 @@ from types import ModuleType
 from typing import Any
 
 FOLDER, LIFE = "PYROMQ_TEST_PLACES", "PYROMQ_TEST_LIFE"
-KILLING, NOWHERE = "killing", "nowhere"
-PLACES = ("planned", "reading", "writing", "committing", "committed", "noted")
+KILLING, NOWHERE, STARTED = "killing", "nowhere", "started"
+PLACES = ("planned", "writing", "staged", "committing", "committed", "noted")
 PARCELS = 3  # of a task that are confirmed when it stops at writing
 _PATIENCE_S = 300
 
@@ -99,6 +102,7 @@ def _sink(module: Any) -> None:
     commit, end_all = module.StreamWriter.commit, module.end_all
 
     def held_commit(self: Any, messages: Any, batchId: int) -> None:  # noqa: N803
+        reached("staged", self._options.topic)
         if self._options.mode is not module.Mode.TRANSACTIONAL:
             reached("committing", self._options.topic)
         commit(self, messages, batchId)
@@ -111,6 +115,18 @@ def _sink(module: Any) -> None:
     module.StreamWriter.commit, module.end_all = held_commit, held_end_all
 
 
+def _transactions(module: Any) -> None:
+    outcome = module.Decisions.outcome
+
+    def noted_outcome(self: Any, key: str) -> Any:
+        found = outcome(self, key)
+        with open(Path(os.environ[FOLDER], "asked"), "a", encoding="utf-8") as file:
+            file.write(f"{key} {found.name}\n")
+        return found
+
+    module.Decisions.outcome = noted_outcome
+
+
 def _consume(module: Any) -> None:
     commit, give_back = module.ConsumeWriter.commit, module.Returns.give_back
 
@@ -119,6 +135,7 @@ def _consume(module: Any) -> None:
         reached("writing", self._group)
 
     def held_commit(self: Any, messages: Any, batchId: int) -> None:  # noqa: N803
+        reached("staged", "consume")
         reached("committing", "consume")
         commit(self, messages, batchId)
         reached("committed", "consume")
@@ -144,6 +161,7 @@ def _archive_files(module: Any) -> None:
         reached("committing", "archive")
 
     def held_commit(self: Any, files: Any) -> bool:
+        reached("staged", "archive")
         done: bool = commit(self, files)
         reached("committed", "archive")
         return done
@@ -152,17 +170,21 @@ def _archive_files(module: Any) -> None:
 
 
 def _stream(module: Any) -> None:
-    begin, tell = module.Stream.__init__, module.Stream.tell
+    begin, latest, tell = module.Stream.__init__, module.Stream.latest, module.Stream.tell
 
     def marked_begin(self: Any, options: Any, *arguments: Any, **more: Any) -> None:
         Path(os.environ[FOLDER], f"{options.group}.begun").touch()
         begin(self, options, *arguments, **more)
 
+    def held_latest(self: Any, start: Any, **more: Any) -> Any:
+        reached(STARTED, self._options.group)
+        return latest(self, start, **more)
+
     def held_tell(self: Any, start: Any) -> None:
         _before_telling(self._options.group)
         tell(self, start)
 
-    module.Stream.__init__, module.Stream.tell = marked_begin, held_tell
+    module.Stream.__init__, module.Stream.latest, module.Stream.tell = marked_begin, held_latest, held_tell
 
 
 def _progress(module: Any) -> None:
@@ -191,6 +213,7 @@ _WRAPPERS: dict[str, Callable[[Any], None]] = {
     "pyromq.pipeline.progress": _progress,
     "pyromq.pipeline.sink": _sink,
     "pyromq.pipeline.sink_sender": _sender,
+    "pyromq.pipeline.sink_transactions": _transactions,
     "pyromq.pipeline.consume_writer": _consume,
     "pyromq.pipeline.jobs.archive_source": _archive_source,
     "pyromq.pipeline.jobs.archive_files": _archive_files,

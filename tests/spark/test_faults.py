@@ -1,12 +1,8 @@
-"""Killed drivers, killed brokers, topics that go: nothing is lost, nothing comes twice, nothing is silent."""
+"""Killed brokers, topics that go: nothing is lost, nothing comes twice, nothing is silent."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -29,41 +25,6 @@ from tests.spark.topics import Topics, bodies
 
 pytestmark = pytest.mark.spark
 NARROW = "topic string, queue_id int, queue_offset bigint, body binary"
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.mark.parametrize("fatal", [0, 1])
-def test_a_driver_killed_in_a_batch_is_replaced_without_loss(
-    spark: Any, topics: Topics, tmp_path: Path, checkpoint: str, fatal: int
-) -> None:
-    """It started at "latest", which Spark does not remember when the first batch is not finished."""
-    topic = topics.make(queues=2)
-    topics.send(topic, ["before the start"] * 4)
-    topics.sent.clear()
-    options = topics.options(topic, group=topics.group)
-    command = [sys.executable, "-m", "tests.spark.driver", json.dumps(options), checkpoint, str(tmp_path), str(fatal)]
-    driver = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert driver.stdout is not None
-    try:
-        until(lambda: None not in topics.committed(topic).values(), "the start is stored")
-        topics.send(topic, range(6))
-        if fatal:
-            until(lambda: (tmp_path / "0.json").exists(), "the first batch is done")
-            topics.send(topic, range(6, 11))
-        word, jvm = driver.stdout.readline().split()
-        assert word == "now"
-        os.kill(int(jvm), signal.SIGKILL)
-    finally:
-        driver.kill()
-        driver.wait()
-        driver.stdout.close()
-    topics.send(topic, range(11, 20))
-    sink = run(spark, options, checkpoint, schema=NARROW)
-    done = [row for batch in range(fatal) for row in json.loads((tmp_path / f"{batch}.json").read_text())]
-    seen = Counter([text for _, _, text in done] + [row.body.decode() for row in sink.rows])
-    assert seen == Counter(topics.sent)
-    assert min(sink.batches) == fatal, "the batch came again under its own number"
-    until(lambda: sum(offset or 0 for offset in topics.committed(topic).values()) == 4 + len(topics.sent), "progress")
 
 
 def test_a_broker_killed_under_a_query_is_waited_for(spark: Any, tmp_path: Path, checkpoint: str) -> None:

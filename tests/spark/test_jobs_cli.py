@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +19,11 @@ import pytest
 from pyromq.cli import pipeline
 from pyromq.cli.main import main
 from pyromq.cli.pipeline_options import SparkOptions
-from pyromq.pipeline.jobs import Selection
+from pyromq.pipeline.jobs import Selection, archive, read_archive
+from tests.spark.conftest import QUICK
+from tests.spark.queries import until
 from tests.spark.test_jobs_sending import bury
-from tests.spark.topics import Topics
+from tests.spark.topics import Topics, bodies
 
 pytestmark = pytest.mark.spark
 
@@ -56,6 +64,41 @@ def test_archive_report_and_dedupe_answer_in_json_and_tables(
     key = ("--key", "string(body)")
     done = answer(capsys, "dedupe", topic, *here, *key, "--to", to, "-g", f"{topics.group}-2")
     assert (done["read"], done["dropped"]) == (3, 1)
+
+
+def test_ctrl_c_ends_an_archive_that_follows(spark: Any, topics: Topics, tmp_path: Path) -> None:
+    """In the middle of a batch, most likely: messages keep coming. What it told of is there; the next run has all."""
+    topic, to, enough = topics.make(), tmp_path / "a", threading.Event()
+    command = ["archive", topic, "-n", topics.nameserver, "--to", str(to), "-g", topics.group, "--follow", "0.05"]
+    java = f"spark.driver.extraJavaOptions={QUICK['spark.driver.extraJavaOptions']}"
+
+    def keep_sending() -> None:
+        while not enough.is_set():
+            topics.send(topic, range(len(topics.sent), len(topics.sent) + 5))
+
+    sending = threading.Thread(target=keep_sending)
+    with subprocess.Popen(
+        [sys.executable, "-m", "pyromq", "pipeline", *command, "--master", "local[2]", "--conf", java, "-o", "json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as following:  # fmt: skip
+        sending.start()
+        try:
+            until(lambda: len(list((to / "_pyromq" / "commits").glob("*.json"))) > 2, "batches are committed")
+            os.killpg(following.pid, signal.SIGINT)  # as a terminal does: to every process of the command
+            out, err = following.communicate(timeout=60)
+        finally:
+            following.kill()
+            enough.set()
+            sending.join()
+    assert (following.returncode, err) == (0, "")
+    done = json.loads(out)
+    there = read_archive(spark, str(to))
+    assert done["messages"] == there.count() and done["batches"] > 2
+    ends = dict(there.groupBy("queue_id").max("queue_offset").collect())
+    told = {queue: offset for queue, offset in topics.committed(topic).items() if offset}
+    assert told and all(offset <= ends[queue] + 1 for queue, offset in told.items()), "nothing is skipped"
+    archive(spark, Selection(topics=(topic,), nameserver=topics.nameserver), str(to), group=topics.group)
+    assert bodies(read_archive(spark, str(to)).collect()) == Counter(topics.sent)
 
 
 def test_replay_asks_before_it_sends(spark: Any, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:

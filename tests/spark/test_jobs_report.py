@@ -7,11 +7,65 @@ from typing import Any
 import pytest
 
 from pyromq.client.admin.offsets import LATEST
-from pyromq.pipeline.jobs import Selection, report
+from pyromq.client.letters import header_fields
+from pyromq.model import property_names as names
+from pyromq.model.names import retry_topic
+from pyromq.pipeline.jobs import Selection, report, sending
+from pyromq.pipeline.jobs.outgoing import Outgoing, SendOutcome, source_of
+from tests.spark.test_jobs_sending import bury
 from tests.spark.test_jobs_tables import tell_trace
 from tests.spark.topics import Topics
 
 pytestmark = pytest.mark.spark
+
+
+def test_a_report_is_about_its_topics_and_those_who_consume_them(spark: Any, topics: Topics) -> None:
+    topic, other, trace = topics.make(), topics.make("-other"), topics.make("-trace")
+    topics.send(topic, range(6))
+    topics.send(other, range(2))
+    rows = Selection(topics=(topic,), nameserver=topics.nameserver).frame(spark, "message_id").collect()
+    tell_trace(topics, trace, topics.group, {row["message_id"]: 1_000 for row in rows})
+    tell_trace(topics, trace, "elsewhere", {f"other-{number}": 1_000 for number in range(6)})
+
+    found = report(spark, [topic, other], nameserver=topics.nameserver, trace_topic=trace)
+
+    assert [(each.group, each.topic) for each in found.lags] == [(topics.group, topic)], "who consumes the other?"
+    assert {each.group for each in found.attempts} == {each.group for each in found.slow_keys} == {topics.group}
+    assert found.groups == (topics.group,)
+
+
+def test_a_group_without_trace_is_told_of_as_far_as_brokers_know(
+    spark: Any, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, causes = topics.make(), 22
+    topics.send(topic, range(3))
+    for number in range(causes):
+        bury(topics, topic, [f"{number}"], error=f"cause {number:02}")
+    bury(topics, "another-topic", ["x"], error="not ours")
+    for attempt, count in ((1, 2), (2, 1)):
+        give_back(topics, topic, attempt, count, monkeypatch)
+    topics.admin.reset_offset(topics.group, topic, to_ms=LATEST)
+    topics.send(topic, range(3, 5))
+
+    found = report(
+        spark, [topic], nameserver=topics.nameserver, groups=[topics.group], trace_topic=topics.name("-none")
+    )
+
+    assert [(each.attempt, each.count) for each in found.attempts] == [(2, 2), (3, 1)]
+    assert [(each.topic, each.last, each.points) for each in found.lags] == [(topic, 2, ())]
+    assert [each.cause for each in found.dead[:20]] == [f"cause {number:02}" for number in range(20)]
+    assert (found.dead[20].cause, found.dead[20].count) == ("all other causes", 2) and len(found.dead) == 21
+
+
+def give_back(topics: Topics, topic: str, attempt: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the retry topic of the group, as brokers put it there after the n-th attempt."""
+    again = topics.create(retry_topic(topics.group), 1)
+    row = {"message_id": "M", "offset_message_id": "O", "keys": ""}
+    source = source_of(row, SendOutcome.SENT)
+    with monkeypatch.context() as patched:
+        patched.setattr(sending, "header_fields", lambda *given: {**header_fields(*given), "j": str(attempt)})
+        letters = [Outgoing(source, again, f"{number}", b"x", ((names.RETRY_TOPIC, topic),)) for number in range(count)]
+        assert all(each.outcome is SendOutcome.SENT for each in sending.Sender(topics.nameserver, {}).send_all(letters))
 
 
 def test_what_a_group_has_passed_is_not_behind_though_the_trace_does_not_know_of_it(spark: Any, topics: Topics) -> None:

@@ -23,6 +23,9 @@ def shout(frame):
 
 def nothing(frame):
     return None
+
+def broken(frame):
+    return {}["colour"]
 """
 
 
@@ -88,8 +91,9 @@ def test_a_batch_pipeline_writes_what_there_is(spark: Any, topics: Topics, tmp_p
 def test_mistakes_of_steps_are_told_in_a_line(spark: Any, topics: Topics, tmp_path: Path) -> None:
     topic = topics.make()
     for step, error, text in (
-        ('sql = "SELECT nonsense FROM input"', JobFailedError, "nonsense"),
-        ('python = "steps_of_run:nothing"', ConfigError, "NoneType"),
+        ('sql = "SELECT nonsense FROM input"', JobFailedError, r"^step\[0\]: .*nonsense"),
+        ('python = "steps_of_run:nothing"', ConfigError, r"^step\[0\]: .*NoneType"),
+        ('python = "steps_of_run:broken"', JobFailedError, r"^step\[0\]: .*KeyError: 'colour'"),
         ('python = "steps_of_run:missing"', ConfigError, "has no missing"),
     ):
         path = written(tmp_path, topics, topic, f'[[step]]\n{step}\n[[sink]]\nkind = "noop"')

@@ -11,7 +11,7 @@ import typer
 from pyromq.cli.asking import YesOption, confirm
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output import Form, form_for, write_json, write_rows
-from pyromq.cli.pipeline_checks import check_topics, has_dead_letters
+from pyromq.cli.pipeline_checks import check_source, check_topics, has_dead_letters
 from pyromq.cli.pipeline_options import (
     BeginOption,
     CheckpointOption,
@@ -25,17 +25,28 @@ from pyromq.cli.pipeline_options import (
     SparkOptions,
     TopicsArgument,
     WhereOption,
-    offsets_of,
     one_of,
     one_target,
     page_file,
+    place_of,
     selection,
     time_of,
+    times_of,
 )
 from pyromq.cli.pipeline_session import bar, started
-from pyromq.cli.pipeline_tables import LETTERS, SAMPLES, columns_of, rows_of, shown, write_report, write_summary
+from pyromq.cli.pipeline_tables import (
+    LETTERS,
+    SAMPLES,
+    fitting,
+    rows_of,
+    rows_shown,
+    write_found,
+    write_report,
+    write_summary,
+)
 from pyromq.errors import StoreNotFoundError
 
+_LETTERS_SHOWN = 10
 app = typer.Typer(help="Jobs on Spark: archive, replay, redrive, report, dedupe, store, run.", no_args_is_help=True)
 
 
@@ -69,8 +80,11 @@ def archive(
 
     kind, table = one_of(ArchiveWriterKind, writer, "--writer"), one_of(ArchiveFormat, form, "--format")
     one_of(Compression, compression, "--compression")
-    if filters.where and kind is ArchiveWriterKind.TASK and table is ArchiveFormat.PARQUET:
+    by_tasks = kind is ArchiveWriterKind.TASK and table is ArchiveFormat.PARQUET
+    if filters.where and by_tasks:
         raise typer.BadParameter("--where needs --writer spark: tasks write what brokers send")
+    if compact and not by_tasks:
+        raise typer.BadParameter("--compact is for --writer task: Spark and table formats know their own files")
     chosen = selection(topics, filters, cluster, time_of(begin))
     check_topics(cluster, *topics, group=group)
     with started(run_in) as spark, bar("archiving") as tell:
@@ -78,7 +92,7 @@ def archive(
             spark, chosen, to, group=group, checkpoint=checkpoint, writer=kind, form=table,
             compression=compression, follow_s=follow or None, tell=tell,
         )  # fmt: skip
-    if compact and kind is ArchiveWriterKind.TASK:
+    if compact:
         with bar("merging small files") as tell:
             merged = compact_archive(to, compression=compression, tell=tell)
         typer.echo(f"{merged.files_before} files before, {merged.files_after} after", err=True)
@@ -116,13 +130,16 @@ def replay(
     """
     from pyromq.pipeline.jobs import replay as job
 
-    first = offsets_of(begin_offsets, "--begin-offsets") if begin_offsets else time_of(begin)
-    behind = offsets_of(end_offsets, "--end-offsets") if end_offsets else time_of(end)
-    chosen = selection(topics, filters, cluster, first, behind)
+    first, behind = times_of(begin, end)
+    chosen = selection(
+        topics, filters, cluster,
+        place_of(first, begin_offsets, "--begin"), place_of(behind, end_offsets, "--end"),
+    )  # fmt: skip
     check_topics(cluster, *topics, to)
     form = form_for(run_in.output, sys.stdout)
     with started(run_in) as spark:
         with bar("counting"):
+            chosen = chosen.frozen()  # what is sent is what was shown
             plan = job(spark, chosen, to, count_max=count, name=name)
         if form is Form.TABLE or dry_run:
             write_rows(sys.stdout if form is Form.TABLE else sys.stderr, Form.TABLE, SAMPLES, rows_of(plan.samples))
@@ -161,31 +178,44 @@ def redrive(
 
     Chosen by SQL, patched, sent at a set rate, and told of one by one.
     """
+    from msgspec.structs import replace
+
+    from pyromq.model.names import dead_letter_topic
     from pyromq.pipeline.jobs import redrive as job
     from pyromq.pipeline.jobs.patching import find_function
 
+    form = form_for(run_in.output, sys.stdout)
     function = find_function(patch) if patch else None
+    died_from, died_before = times_of(begin, end)
+    letters = selection([dead_letter_topic(group)], FilterOptions(), cluster, died_from, died_before)
     chosen: dict[str, Any] = {
-        "nameserver": cluster.nameserver, "where": where, "begin": time_of(begin), "end": time_of(end),
-        "patch": function, "only_group": only_group, "options": cluster.source_options,
+        "nameserver": cluster.nameserver, "where": where, "begin": died_from, "patch": function,
+        "only_group": only_group, "options": cluster.source_options,
     }  # fmt: skip
     if not has_dead_letters(cluster, group):
         typer.echo(f"group {group} has no dead letters", err=True)
         return
     with started(run_in) as spark:
         with bar("reading dead letters"):
+            chosen["end"] = letters.frozen().end  # what is sent is what was shown
             done = job(spark, group, **chosen)
-        if not dry_run and done.found:
-            confirm(f"send {sum(each.outcome == 'would send' for each in done.letters)} dead letters?", yes)
+        to_send = sum(each.outcome == "would send" for each in done.letters)
+        if not dry_run and to_send:
+            if form is Form.TABLE and not yes:
+                first = done.letters[:_LETTERS_SHOWN]
+                write_rows(sys.stderr, form, fitting(sys.stderr, form, LETTERS), rows_of(first))
+            confirm(f"send {to_send} dead letters?", yes)
             with bar("redriving") as tell:
                 done = job(
                     spark, group, dry_run=False, canary=canary, canary_wait_s=canary_wait, rate=rate or None,
                     tell=tell, **chosen,
                 )  # fmt: skip
-    form = form_for(run_in.output, sys.stdout)
-    write_rows(sys.stdout, form, LETTERS, rows_of(done.letters))
+    if not dry_run and not to_send:
+        typer.echo("nothing is left to send", err=True)
+        done = replace(done, is_dry=False)
+    write_rows(sys.stdout, form, fitting(sys.stdout, form, LETTERS), rows_of(done.letters))
     write_summary(sys.stderr, Form.TABLE if form is Form.TABLE else Form.JSONL, "redrive", done)
-    if done.failed or done.held_back:
+    if done.failed or done.held_back or done.canary.is_bad:
         raise typer.Exit(5)
 
 
@@ -195,7 +225,8 @@ def report(
     topics: TopicsArgument,
     *,
     group: Annotated[
-        list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Its dead letters count; again for more.")
+        list[str] | None,
+        typer.Option("--group", "-g", metavar="GROUP", help="For one that writes no trace; again for more."),
     ] = None,
     begin: BeginOption = "",
     end: EndOption = "",
@@ -214,16 +245,19 @@ def report(
     from pyromq.pipeline.jobs import report as job
 
     page_file(html)
+    first, behind = times_of(begin, end)
     check_topics(cluster, *topics)
     with started(run_in) as spark, bar("reporting") as tell:
         found = job(
-            spark, topics, nameserver=cluster.nameserver, groups=group or (), begin=time_of(begin), end=time_of(end),
+            spark, topics, nameserver=cluster.nameserver, groups=group or (), begin=first, end=behind,
             trace_topic=trace_topic, options=cluster.source_options, tell=tell,
         )  # fmt: skip
     if html is not None:
         html.write_text(page(found), encoding="utf-8")
         typer.echo(f"page: {html}", err=True)
     form = form_for(run_in.output, sys.stdout)
+    if not found.throughput:
+        typer.echo(f"no messages in {', '.join(topics)} in that time", err=True)
     if form in (Form.JSON, Form.JSONL):
         write_json(sys.stdout, found, indent=2 if form is Form.JSON else 0)
     else:
@@ -250,7 +284,7 @@ def dedupe(
     """A topic without repetitions, into Parquet or another topic."""
     from pyromq.pipeline.jobs import dedupe as job
 
-    one_target(to, to_topic, checkpoint)
+    one_target(to, to_topic, checkpoint, topics)
     chosen = selection(topics, filters, cluster, time_of(begin))
     check_topics(cluster, *topics, *filter(None, [to_topic]), group=group)
     with started(run_in) as spark, bar("without repetitions") as tell:
@@ -292,17 +326,14 @@ def store(
                 found.write.mode("errorifexists").parquet(absolute(to))
             return
         with bar("reading the log"):
-            rows = [
-                {name: shown(value) for name, value in row.asDict().items()} for row in found.limit(count).collect()
-            ]
-        columns = columns_of(found.columns, rows)
-    write_rows(sys.stdout, form_for(run_in.output, sys.stdout), columns, rows)
+            rows = rows_shown(found, count)
+    write_found(sys.stdout, form_for(run_in.output, sys.stdout), found.columns, rows)
 
 
 @app.command()
 @unfolded
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Pipeline in TOML.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Pipeline in TOML or YAML.")],
     *,
     check: Annotated[bool, typer.Option("--check", help="Only look whether the file is right.")] = False,
     run_in: SparkOptions,
@@ -313,11 +344,15 @@ def run(
     """
     from pyromq.pipeline.jobs import run_file
     from pyromq.pipeline.jobs.pipeline_file import option_text, read_pipeline_file
+    from pyromq.pipeline.jobs.run_job import require_functions
 
     pipeline = read_pipeline_file(file)
+    require_functions(pipeline, file.absolute().parent)
     if check:
         typer.echo(f"{file} is right", err=True)
         return
+    if not run_in.is_elsewhere:
+        check_source(pipeline.source_options(pipeline.group_of(0)), is_stream=pipeline.mode != "batch")
     settings = {name: option_text(value) for name, value in pipeline.spark.items()}
     with started(run_in, settings) as spark, bar(pipeline.name) as tell:
         done = run_file(spark, file, tell=tell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyromq.cli.pipeline_options import ClusterOptions
@@ -15,6 +16,19 @@ def check_topics(cluster: ClusterOptions, *topics: str, group: str = "") -> None
     with _admin(cluster, group) as admin:
         for topic in topics:
             admin.route(topic)
+
+
+def check_source(options: Mapping[str, str], *, is_stream: bool) -> None:
+    """The topics that a source reads, if it names them and asks brokers. Raises as ``check_topics`` does."""
+    from pyromq import Admin
+    from pyromq.pipeline.connections import client_settings
+    from pyromq.pipeline.options import Use, parse_options
+
+    found = parse_options(options, Use.STREAM if is_stream else Use.BATCH)
+    if not found.store_folders:
+        with Admin(client_settings=client_settings(found)) as admin:
+            for topic in found.topics:
+                admin.route(topic)
 
 
 def has_dead_letters(cluster: ClusterOptions, group: str) -> bool:

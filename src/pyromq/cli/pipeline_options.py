@@ -118,8 +118,22 @@ def time_of(text: str) -> int | None:
     return parse_time(text, int(time.time() * 1000)) if text else None
 
 
-def offsets_of(text: str, flag: str) -> dict[str, Any]:
+def times_of(begin: str, end: str) -> tuple[int | None, int | None]:
     """Raises typer.BadParameter."""
+    first, behind = time_of(begin), time_of(end)
+    if first is not None and behind is not None and first >= behind:
+        raise typer.BadParameter(f"--begin {begin} is not before --end {end}")
+    return first, behind
+
+
+def place_of(time_ms: int | None, offsets: str, flag: str) -> dict[str, Any] | int | None:
+    """Of ``--begin`` and ``--begin-offsets``, or ``--end``. Raises typer.BadParameter."""
+    if time_ms is not None and offsets:
+        raise typer.BadParameter(f"say {flag} or {flag}-offsets, one of them")
+    return _offsets_of(offsets, f"{flag}-offsets") if offsets else time_ms
+
+
+def _offsets_of(text: str, flag: str) -> dict[str, Any]:
     import json
 
     try:
@@ -142,8 +156,10 @@ def pairs(texts: list[str] | None) -> dict[str, str]:
     return found
 
 
-def one_target(folder: str, topic: str, checkpoint: str) -> None:
+def one_target(folder: str, topic: str, checkpoint: str, sources: list[str]) -> None:
     """Raises typer.BadParameter."""
+    if topic in sources:
+        raise typer.BadParameter(f"--to-topic {topic} is read: what is written to it would be read again")
     if bool(folder) == bool(topic):
         raise typer.BadParameter("say where to: --to DIR or --to-topic TOPIC, one of them")
     if topic and not checkpoint:
@@ -154,6 +170,8 @@ def page_file(path: Path | None) -> Path | None:
     """Can it be written? Better known before the work than after it. Raises typer.BadParameter."""
     if path is not None and not path.absolute().parent.is_dir():
         raise typer.BadParameter(f"--html: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise typer.BadParameter(f"--html: {path} is a folder, not a file")
     return path
 
 

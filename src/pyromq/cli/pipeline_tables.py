@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from pyromq.cli.output import Column, Form, form_for, write_fields, write_rows
+from pyromq.cli.output import shown as printable
 from pyromq.cli.times import show_time
 
 if TYPE_CHECKING:
     from msgspec import Struct
+    from pyspark.sql import DataFrame
 
     from pyromq.pipeline.jobs.report_numbers import Report
 
@@ -31,7 +34,7 @@ def _ms(value: float) -> str:
 
 
 def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _drawn(points: list[dict[str, float]]) -> str:
@@ -47,6 +50,9 @@ def _sinks(value: list[dict[str, Any]]) -> str:
     )
 
 
+_NARROW: Final = 100
+_COLUMNS_SIDE_BY_SIDE: Final = 8
+_IF_WIDE: Final = frozenset(("first_ms", "last_ms", "new_message_id"))  # what a narrow terminal is spared
 _OVER_TIME: Final = Column("points", "over time", show=_drawn, only=Form.TABLE, whole=True)
 _TOOK: Final = Column("took_s", "took", show=_seconds)
 FIELDS: Final = {
@@ -147,11 +153,24 @@ def write_report(out: TextIO, form: Form, report: Report) -> None:
     import msgspec
 
     numbers = msgspec.to_builtins(report)
+    if form is Form.TABLE and report.throughput:
+        when = f"{show_time(report.begin_ms)} to {show_time(report.end_ms)}"
+        out.write(f"{printable(', '.join(report.topics))}: {when}\n\n")
     for key, title, columns in _REPORT:
         if numbers[key]:
-            out.write(f"{title}\n")
-            write_rows(out, form, columns, numbers[key])
+            shown_of = f" ({len(numbers[key])} of {report.duplicate_keys:,})" if key == "duplicates" else ""
+            out.write(f"{title}{shown_of}\n")
+            write_rows(out, form, fitting(out, form, columns), numbers[key])
             out.write("\n")
+
+
+def fitting(out: TextIO, form: Form, columns: Sequence[Column]) -> list[Column]:
+    """Without those that would squeeze the others out of a narrow terminal."""
+    from rich.console import Console
+
+    if form is not Form.TABLE or not out.isatty() or Console(file=out).width >= _NARROW:
+        return list(columns)
+    return [column for column in columns if column.key not in _IF_WIDE]
 
 
 def write_summary(out: TextIO, asked: Form | None, name: str, done: Any) -> None:
@@ -159,6 +178,7 @@ def write_summary(out: TextIO, asked: Form | None, name: str, done: Any) -> None
     import msgspec
 
     form, row = form_for(asked, out), msgspec.to_builtins(done)
+    row.pop("letters", None)  # each was told of before
     if form is Form.TABLE and row.get("is_dry"):
         row = {key: value for key, value in row.items() if value or key == "found"}
     write_fields(out, form, FIELDS[name], row)
@@ -170,14 +190,35 @@ def rows_of(found: Iterable[Struct]) -> list[dict[str, Any]]:
     return [msgspec.structs.asdict(each) for each in found]
 
 
+def write_found(out: TextIO, form: Form, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows of a query of the user's; on a terminal each gets lines of its own if it has many columns."""
+    columns = columns_of(names, rows)
+    if form is not Form.TABLE or not out.isatty() or len(columns) <= _COLUMNS_SIDE_BY_SIDE:
+        write_rows(out, form, columns, rows)
+        return
+    for row in rows:
+        write_fields(out, form, columns, row)
+        out.write("\n")
+
+
 def columns_of(names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> list[Column]:
     """Of rows that a query of the user's gave: numbers to the right."""
     found = list(rows)
     return [Column(name, name, right=all(isinstance(row[name], int | float) for row in found)) for name in names]
 
 
-def shown(value: Any) -> Any:
-    """A value of Spark's for people and for JSON."""
+def rows_shown(found: DataFrame, count: int) -> list[dict[str, Any]]:
+    """The first rows of a query, for people and for JSON; moments are in UTC, as everything that is shown."""
+    from pyspark.sql.types import TimestampType
+
+    moments = {field.name for field in found.schema.fields if isinstance(field.dataType, TimestampType)}
+    rows = [row.asDict() for row in found.limit(count).collect()]
+    return [{name: _shown(value, name in moments) for name, value in row.items()} for row in rows]
+
+
+def _shown(value: Any, is_moment: bool) -> Any:
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "replace")
+    if is_moment and value is not None:  # Spark gives it in the time zone of this machine, without saying so
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"
     return value if isinstance(value, int | float | bool | dict | list | None) else str(value)

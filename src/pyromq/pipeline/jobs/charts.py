@@ -16,7 +16,7 @@ from pyromq.pipeline.jobs.report_numbers import Point
 
 WIDTH, HEIGHT = 720, 232
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 26, 38
-_COLOURS: Final = 6
+COLOURS: Final = 6
 _DIVISIONS: Final = 5
 _TICKS_MAX: Final = 6
 _STEPS_MS: Final = (
@@ -58,12 +58,21 @@ def lines_chart(lines: Sequence[Line], unit: str) -> str:
         if len(places) == 1:  # a line of one point would not be seen
             places = [(_LEFT, places[0][1]), (WIDTH - _RIGHT, places[0][1])]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        colour = f"var(--c{number % _COLOURS})"
+        colour = f"var(--c{number % COLOURS})"
         floor = f"{places[-1][0]:.1f},{_y(0, top):.1f} {places[0][0]:.1f},{_y(0, top):.1f}"
         parts.append(f'<polygon points="{path} {floor}" fill="{colour}" opacity="0.1"/>')
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
     title = escape(f"{unit}: {', '.join(line.name for line in drawn)}")
     return _svg(WIDTH, HEIGHT, title, parts) + legend([line.name for line in drawn])
+
+
+def largest(lines: Sequence[Line]) -> list[Line]:
+    """As many as there are colours, by their highest points, in the order they have."""
+    if len(lines) <= COLOURS:
+        return list(lines)
+    heights = [max((point.value for point in line.points), default=0) for line in lines]
+    chosen = sorted(range(len(lines)), key=lambda number: -heights[number])[:COLOURS]
+    return [lines[number] for number in sorted(chosen)]
 
 
 def bars_chart(bars: Sequence[Bar], title: str) -> str:
@@ -75,7 +84,8 @@ def bars_chart(bars: Sequence[Bar], title: str) -> str:
     parts = []
     for number, bar in enumerate(bars):
         y = number * _ROW + 4
-        parts.append(f'<text x="{_LABEL - 8}" y="{y + 13}" text-anchor="end">{escape(_cut(bar.name))}</text>')
+        label = f"{escape(_cut(bar.name))}<title>{escape(bar.name)}</title>"  # whole, for a mouse that rests on it
+        parts.append(f'<text x="{_LABEL - 8}" y="{y + 13}" text-anchor="end">{label}</text>')
         shades = _SHADES[-len(bar.values) :] if len(bar.values) <= len(_SHADES) else [1.0] * len(bar.values)
         for value, shade in zip(reversed(bar.values), shades, strict=True):
             width = max(1.0, room * value / top) if value else 0
@@ -94,7 +104,7 @@ def shades_legend(names: Sequence[str]) -> str:
 
 
 def legend(names: Sequence[str]) -> str:
-    items = (_item(f"background:var(--c{number % _COLOURS})", name) for number, name in enumerate(names))
+    items = (_item(f"background:var(--c{number % COLOURS})", name) for number, name in enumerate(names))
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 

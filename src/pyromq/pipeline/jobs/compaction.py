@@ -1,14 +1,17 @@
 """Compaction: many small files of one hour become one, in one commit. Needs no Spark.
 
-A file is only ever added or removed whole, so files that are there can be merged at any time. The merged file comes in
-before the small ones go (``archive_files`` says what readers may see).
+A file is only ever added or removed whole, so one process can merge files that are there at any time. The merged file
+comes in before the small ones go (``archive_files`` says what readers may see). A compaction that is killed leaves a
+staged file behind, which the next one removes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,10 +19,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyromq.pipeline.jobs.archive_files import ArchiveFolder, Commit, StagedFile
+from pyromq.pipeline.jobs.archive_files import OWN, ArchiveFolder, Commit, StagedFile
 from pyromq.pipeline.jobs.bars import Tell, silent
+from pyromq.pipeline.jobs.errors import ArchiveError
 
 TARGET_BYTES: Final = 256 << 20
+_PREFIX: Final = "compacted-"
 _GROUP_BYTES: Final = 32 << 20
 
 
@@ -65,16 +70,40 @@ def compact_archive(
     tell: Tell = silent,
     name_of: Callable[[], str] = lambda: uuid.uuid4().hex,
 ) -> Compacted:
-    """Merge the small files of an archive that ``archive`` wrote with its own writer. Raises ArchiveError."""
+    """Merge the small files of an archive that ``archive`` wrote with its own writer.
+
+    Raises ArchiveError, also when another process is at it: both would keep the rows of the same files.
+    """
     folder = ArchiveFolder(Path(path).absolute())
+    if not (folder.path / OWN).is_dir():
+        raise ArchiveError(f"{folder.path} is no archive that tasks wrote: there is nothing to merge")
     folder.prepare()
+    with _alone(folder):
+        for left in folder.staged.glob(f"{_PREFIX}*"):
+            left.unlink(missing_ok=True)
+        return _compacted(folder, target_bytes, compression, tell, name_of)
+
+
+@contextmanager
+def _alone(folder: ArchiveFolder) -> Iterator[None]:
+    with (folder.path / OWN / "compaction.lock").open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ArchiveError(f"another process merges files of {folder.path}: let it end") from None
+        yield
+
+
+def _compacted(
+    folder: ArchiveFolder, target_bytes: int, compression: str, tell: Tell, name_of: Callable[[], str]
+) -> Compacted:
     paths = folder.files()
     found = [FoundFile(str(each.parent.relative_to(folder.path)), each.name, each.stat().st_size) for each in paths]
     groups = plan_compaction(found, target_bytes)
     rows = 0
     for number, group in enumerate(groups):
         tell(number, len(groups), group[0].folder)
-        merged = _merge(folder, group, f"compacted-{name_of()}", compression)
+        merged = _merge(folder, group, f"{_PREFIX}{name_of()}", compression)
         rows += merged.rows
         removed = tuple(f"{each.folder}/{each.name}" for each in group)
         folder.commit(Commit(name=merged.name.removesuffix(".parquet"), added=(merged,), removed=removed))

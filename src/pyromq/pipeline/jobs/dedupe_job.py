@@ -60,6 +60,8 @@ def dedupe(
     started = time.monotonic()
     if bool(path) == bool(to_topic):
         raise ConfigError("say where to: a folder (path) or a topic (to_topic), one of them")
+    if to_topic in selection.topics:
+        raise ConfigError(f"topic {to_topic} is read: what is written to it would be read again, without an end")
     path = absolute(path)
     checkpoint = absolute(checkpoint) or _checkpoint_for(path)
     with failures_in_words():

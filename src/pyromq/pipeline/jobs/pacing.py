@@ -7,7 +7,7 @@ from typing import Final
 from pyromq.clock import Clock
 
 _CHUNKS_PER_SECOND: Final = 20
-_CHUNK_MAX: Final = 256
+CHUNK_MAX: Final = 256
 
 
 class Pacer:
@@ -20,7 +20,7 @@ class Pacer:
     @property
     def chunk(self) -> int:
         """How many messages to send at once: few when the rate is low, so that they do not come in jerks."""
-        return _CHUNK_MAX if self._rate is None else max(1, min(_CHUNK_MAX, int(self._rate / _CHUNKS_PER_SECOND)))
+        return CHUNK_MAX if self._rate is None else max(1, min(CHUNK_MAX, int(self._rate / _CHUNKS_PER_SECOND)))
 
     def wait_ms(self, count: int) -> float:
         """Takes the turn of ``count`` messages; they may be sent after so many milliseconds."""

@@ -39,11 +39,13 @@ def find_function(text: str, *, folder: Path | None = None) -> Callable[..., Any
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
-        found = getattr(import_module(module_name), name)
-    except ImportError as error:
-        raise ConfigError(f"{text}: module {module_name} cannot be imported: {error}") from error
-    except AttributeError as error:
-        raise ConfigError(f"{text}: module {module_name} has no {name}") from error
+        module = import_module(module_name)
+    except Exception as error:  # whatever a module of the user's raises
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{text}: module {module_name} cannot be imported: {reason}") from error
+    found = getattr(module, name, None)
+    if found is None:
+        raise ConfigError(f"{text}: module {module_name} has no {name}")
     if not callable(found):
         raise ConfigError(f"{text}: {name} is a {type(found).__name__}, not a function")
     function: Callable[..., Any] = found

@@ -1,4 +1,4 @@
-"""A pipeline described in a TOML file: a source, steps, sinks. Parsed and checked before Spark is started.
+"""A pipeline described in a file, TOML or YAML: a source, steps, sinks. Parsed and checked before Spark is started.
 
     name = "paid-orders"
     checkpoint = "checkpoints"
@@ -13,7 +13,8 @@
     kind = "parquet"
     path = "paid"
 
-Paths are relative to the file. Every mistake is told with its place in the file.
+YAML has the same names: lists ``step`` and ``sink``. Paths are relative to the file. Every mistake is told with its
+place in the file.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pyromq.errors import ConfigError
 from pyromq.pipeline.errors import OptionError
 from pyromq.pipeline.jobs.errors import PipelineFileError
 from pyromq.pipeline.options import Use, parse_options
+from pyromq.pipeline.sink_options import parse_sink_options
 
 Mode = Literal["once", "follow", "batch"]
 TOPIC, CONSOLE, NOOP = "topic", "console", "noop"
@@ -37,6 +39,7 @@ KINDS: Final = (TOPIC, *FILES, CONSOLE, NOOP)
 INPUT: Final = "input"
 _is_name = re.compile(r"[A-Za-z_]\w*").fullmatch
 _span = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)").fullmatch
+_REACHING: Final = ("nameserver", "namespace", "accesskey", "secretkey", "securitytoken")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -83,6 +86,10 @@ class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def sink_name(self, number: int) -> str:
         return self.sink[number].name or f"sink{number}"
 
+    def checkpoint_of(self, number: int, folder: Path) -> str:
+        """Of a sink; several pipelines may name the same folder."""
+        return f"{placed(self.checkpoint, folder)}/{self.name}/{self.sink_name(number)}"
+
     def group_of(self, number: int) -> str:
         """Sinks are queries of their own, so each has its own progress."""
         group = str(self.source.get("group", self.name))
@@ -93,6 +100,20 @@ class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.mode != "batch" and not any(name.lower().startswith("starting") for name in given):
             given["startingOffsets"] = "earliest"
         return {name: option_text(value) for name, value in given.items()}
+
+    def sink_options(self, sink: Sink) -> dict[str, str]:
+        """Of one that writes to a topic: brokers are reached as those of the source are."""
+        given = {**{name: value for name, value in self.source.items() if _is_reaching(name)}, **sink.options}
+        return {**{name: option_text(value) for name, value in given.items()}, "topic": sink.topic}
+
+
+def placed(path: str, folder: Path) -> str:
+    """A path of the file, which lies in ``folder``; one with a scheme (``s3://…``) stays as it is."""
+    return path.rstrip("/") if "://" in path else str(folder / path)
+
+
+def _is_reaching(option: str) -> bool:
+    return option.lower() in _REACHING or option.lower().startswith("tls")
 
 
 def option_text(value: object) -> str:
@@ -105,23 +126,36 @@ def read_pipeline_file(path: Path) -> PipelineFile:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise PipelineFileError(str(path), f"cannot be read: {error.strerror}") from error
-    if path.suffix.lower() in (".yaml", ".yml"):
-        raise PipelineFileError(str(path), "pipelines are described in TOML, not YAML")
-    return parse_pipeline(text, where=str(path))
+    except UnicodeDecodeError as error:
+        raise PipelineFileError(str(path), "it is not text in UTF-8") from error
+    return parse_pipeline(text, where=str(path), is_yaml=path.suffix.lower() in (".yaml", ".yml"))
 
 
-def parse_pipeline(text: str, *, where: str = "pipeline") -> PipelineFile:
+def parse_pipeline(text: str, *, where: str = "pipeline", is_yaml: bool = False) -> PipelineFile:
     """Raises PipelineFileError."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PipelineFileError(where, f"it is not TOML: {error}") from error
+    raw = _from_yaml(text, where) if is_yaml else _from_toml(text, where)
     try:
         found = msgspec.convert(raw, PipelineFile)
     except msgspec.ValidationError as error:
         raise PipelineFileError(where, _in_words(str(error))) from error
     _check(found, where)
     return found
+
+
+def _from_toml(text: str, where: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PipelineFileError(where, f"it is not TOML: {error}") from error
+
+
+def _from_yaml(text: str, where: str) -> Any:
+    try:
+        return msgspec.yaml.decode(text)
+    except ImportError as error:
+        raise PipelineFileError(where, "YAML needs a package: pip install pyyaml. TOML needs none") from error
+    except msgspec.DecodeError as error:
+        raise PipelineFileError(where, f"it is not YAML: {' '.join(str(error).split())}") from error
 
 
 def _in_words(text: str) -> str:
@@ -152,7 +186,7 @@ def _check(found: PipelineFile, where: str) -> None:
         refuse("source", str(error))
     names = _check_steps(found, refuse)
     for number, sink in enumerate(found.sink):
-        _check_sink(sink, f"sink[{number}]", names, refuse)
+        _check_sink(found, sink, f"sink[{number}]", names, refuse)
     sink_names = [found.sink_name(number) for number in range(len(found.sink))]
     if repeated := next((name for name in sink_names if sink_names.count(name) > 1), None):
         refuse("sink", f"two are named {repeated}")
@@ -174,7 +208,9 @@ def _check_steps(found: PipelineFile, refuse: Any) -> set[str]:
     return names
 
 
-def _check_sink(sink: Sink, place: str, names: set[str], refuse: Any) -> None:
+def _check_sink(found: PipelineFile, sink: Sink, place: str, names: set[str], refuse: Any) -> None:
+    if sink.name and not _is_name(sink.name.replace("-", "_")):
+        refuse(f"{place}.name", f"{sink.name!r} is no name: letters, digits, - and _")
     if sink.kind not in KINDS:
         refuse(f"{place}.kind", f"{sink.kind!r} is none of {', '.join(KINDS)}")
     if sink.from_ and sink.from_ not in names:
@@ -185,3 +221,14 @@ def _check_sink(sink: Sink, place: str, names: set[str], refuse: Any) -> None:
         refuse(f"{place}.topic", "say which topic to write to")
     if sink.partition_by and sink.kind not in FILES:
         refuse(f"{place}.partition_by", f"a sink of kind {sink.kind} has no partitions")
+    if sink.kind == TOPIC:
+        _check_topic_options(found, sink, place, refuse)
+
+
+def _check_topic_options(found: PipelineFile, sink: Sink, place: str, refuse: Any) -> None:
+    is_batch = found.mode == "batch"
+    own = {} if is_batch else {"checkpointLocation": found.checkpoint}
+    try:
+        parse_sink_options({**found.sink_options(sink), **own}, Use.BATCH if is_batch else Use.STREAM)
+    except OptionError as error:
+        refuse(f"{place}.options.{error.option}", error.reason)

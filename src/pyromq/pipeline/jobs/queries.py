@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.pipeline.jobs.bars import Tell, silent
 from pyromq.pipeline.jobs.errors import FormatMissingError, JobFailedError
+from pyromq.pipeline.jobs.interrupts import noted_interrupts
 from pyromq.pipeline.offsets import from_tree
 
 if TYPE_CHECKING:
@@ -33,30 +34,61 @@ def drain(
     *,
     endless: bool = False,
 ) -> int:
-    """Waits until the query ends and returns its rows; stops it when this is interrupted, as an endless one has to be.
+    """``drain_all`` of one query."""
+    return drain_all([query], tell, rows_of, endless=endless)[0]
 
-    ``rows_of`` counts the rows of one progress where Spark counts something else. Raises JobFailedError.
+
+def drain_all(
+    queries: Sequence[StreamingQuery],
+    tell: Tell = silent,
+    rows_of: Callable[[Any], int] | None = None,
+    *,
+    endless: bool = False,
+) -> list[int]:
+    """Waits until all queries have ended and returns the rows of each. When one fails the others are stopped.
+
+    All are stopped when this is interrupted, as endless ones have to be. ``rows_of`` counts the rows of one progress
+    where Spark counts something else. Raises JobFailedError.
     """
-    seen: dict[int, int] = {}
-    try:
-        with failures_in_words(), suppress(KeyboardInterrupt) if endless else nullcontext():
-            while not query.awaitTermination(_LOOK_S):  # type: ignore[arg-type]  # fractions of a second are fine
-                _count(query, seen, tell, rows_of)
-    finally:
-        if query.isActive:
-            query.stop()
-    _count(query, seen, tell, rows_of)
-    return sum(seen.values())
+    seen: list[dict[int, int]] = [{} for _ in queries]
+    running = list(queries)
+    with noted_interrupts() as interrupt:
+        try:
+            with failures_in_words(), suppress(KeyboardInterrupt) if endless else nullcontext():
+                while not interrupt.is_wanted and (
+                    running := [query for query in running if not _has_ended(query, _LOOK_S / len(running))]
+                ):
+                    _count(queries, seen, tell, rows_of)
+        finally:
+            for query in queries:
+                if query.isActive:
+                    query.stop()
+        _count(queries, seen, tell, rows_of)
+    if interrupt.is_wanted and not endless:
+        raise KeyboardInterrupt
+    return [sum(each.values()) for each in seen]
 
 
-def _count(query: StreamingQuery, seen: dict[int, int], tell: Tell, rows_of: Callable[[Any], int] | None) -> None:
+def _has_ended(query: StreamingQuery, timeout_s: float) -> bool:
+    return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]  # fractions of a second are fine
+
+
+def _count(
+    queries: Sequence[StreamingQuery],
+    seen: Sequence[dict[int, int]],
+    tell: Tell,
+    rows_of: Callable[[Any], int] | None,
+) -> None:
     """Spark remembers the last hundred batches only, so they are added up on the way."""
-    last: Any = None
-    for last in query.recentProgress:
-        rows = (rows_of or rows_read)(last)
-        seen[last["batchId"]] = max(rows, seen.get(last["batchId"], 0))
-    done = sum(seen.values())
-    tell(done, done + _lag(last) if last is not None else None)
+    done, total = 0, None
+    for query, batches in zip(queries, seen, strict=True):
+        last: Any = None
+        for last in query.recentProgress:
+            batches[last["batchId"]] = max((rows_of or rows_read)(last), batches.get(last["batchId"], 0))
+        done += sum(batches.values())
+        if last is not None:
+            total = (total or 0) + sum(batches.values()) + _lag(last)
+    tell(done, total)
 
 
 def _lag(progress: Any) -> int:

@@ -7,17 +7,20 @@ from both. A replay that is run again under its name does not send what it sent 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from pyromq.client.wording import shown_time
 from pyromq.errors import ConfigError
 from pyromq.model.names import validate_topic
 from pyromq.pipeline.jobs.bars import Tell, silent
+from pyromq.pipeline.jobs.outgoing import COLUMNS, Outgoing, Resent, SendOutcome, derived_id, outgoing, source_of
 from pyromq.pipeline.jobs.queries import failures_in_words
-from pyromq.pipeline.jobs.sending import COLUMNS, Outgoing, Resent, Sender, SendOutcome, derived_id, outgoing, source_of
-from pyromq.pipeline.jobs.topics import Selection
+from pyromq.pipeline.jobs.sending import Sender
+from pyromq.pipeline.jobs.topics import ORDER, Selection, in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
 REPLAYED_FROM: Final = "REPLAYED_FROM"
 REPLAY: Final = "REPLAY"
 SAMPLE: Final = 10
-_ORDER: Final = ("store_time", "broker", "queue_id", "queue_offset")
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +42,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """``is_dry``: nothing was sent, ``found`` would be. ``failures`` has the first hundred."""
+    """``is_dry``: nothing was sent, ``found`` would be. ``failures`` has the first hundred.
+
+    Under its ``name``, also one that nobody gave, a replay can be run again, and sends what it could not send before.
+    """
 
     to_topic: str
     name: str
@@ -67,31 +72,35 @@ def replay(
 ) -> Replayed:
     """Count and show what would be sent; with ``dry_run=False`` send it, at most ``rate`` messages a second.
 
-    ``count_max`` 0 means all. ``name`` makes it possible to go on after a failure. Raises what the source raises.
+    ``count_max`` 0 means all. ``name`` makes it possible to go on after a failure. What is stored from now on is not
+    part of it, nor, when a topic is replayed into itself, what this replay sent there. Raises what the source raises.
     """
     validate_topic(to_topic)
     if rate is not None and rate <= 0:
         raise ConfigError(f"a rate of {rate} sends nothing: leave it out to send as fast as brokers take it")
     started = time.monotonic()
     with failures_in_words():
-        ordered = selection.frame(spark).select(*dict.fromkeys((*COLUMNS, *_ORDER)))
-        found = _counted(ordered, count_max)
+        selected = selection.with_properties().frozen()
+        frame = selected.frame(spark).select(*dict.fromkeys((*COLUMNS, *ORDER)))
+        if name and to_topic in selected.topics:
+            frame = _without_own(frame, name)
+        there = frame.count()
+        found = min(there, count_max) if count_max else there
         if dry_run:
-            shown = _samples(ordered, min(SAMPLE, found))
+            shown = _samples(frame, min(SAMPLE, found))
             return Replayed(to_topic=to_topic, name=name, is_dry=True, found=found, samples=shown)
-        ordered = ordered.orderBy(*_ORDER)
-        ordered = ordered.limit(count_max) if count_max else ordered
         run = name or f"{time.time_ns():x}"
         sender = Sender(selection.nameserver, selection.options, rate=rate, check_sent=bool(name))
         tally = dict.fromkeys(SendOutcome, 0)
         failures: list[Resent] = []
-        for each in sender.send_all(_messages(ordered, to_topic, run), total=found, tell=tell):
+        messages = _messages(islice(in_order(frame, there), found), to_topic, run)
+        for each in sender.send_all(messages, total=found, tell=tell):
             tally[each.outcome] += 1
             if each.outcome is SendOutcome.FAILED and len(failures) < 100:
                 failures.append(each)
     return Replayed(
         to_topic=to_topic,
-        name=name,
+        name=run,
         is_dry=False,
         found=found,
         sent=tally[SendOutcome.SENT],
@@ -106,18 +115,20 @@ def replayed_id(run: str, offset_message_id: str) -> str:
     return derived_id("replayed", run, offset_message_id)
 
 
-def _messages(ordered: DataFrame, to_topic: str, run: str) -> Iterator[Outgoing | Resent]:
-    for row in ordered.toLocalIterator(prefetchPartitions=True):
+def _messages(rows: Iterable[Any], to_topic: str, run: str) -> Iterator[Outgoing | Resent]:
+    for row in rows:
         place = row["offset_message_id"]
         yield outgoing(row, to_topic, replayed_id(run, place), ((REPLAYED_FROM, place), (REPLAY, run)))
 
 
-def _counted(frame: DataFrame, count_max: int) -> int:
-    return (frame.limit(count_max) if count_max else frame).count()
+def _without_own(frame: DataFrame, run: str) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return frame.where(~F.col("properties").getItem(REPLAY).eqNullSafe(run))
 
 
 def _samples(frame: DataFrame, count: int) -> tuple[Sample, ...]:
-    return tuple(map(_sample, frame.orderBy(*_ORDER).limit(count).collect()))
+    return tuple(map(_sample, frame.orderBy(*ORDER).limit(count).collect()))
 
 
 def _sample(row: Any) -> Sample:
@@ -127,6 +138,6 @@ def _sample(row: Any) -> Sample:
         message_id=source.message_id,
         keys=source.keys,
         tags=row["tags"] or "",
-        store_time=f"{row['store_time']:%Y-%m-%d %H:%M:%S}",
+        store_time=shown_time(int(row["store_time"].timestamp() * 1000)),
         body=bytes(row["body"] or b"")[:200].decode("utf-8", "replace"),
     )

@@ -48,7 +48,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many messages a group got for the n-th time; 1 is the first."""
+    """How many messages a group got for the n-th time; 1 is the first, which only the trace tells of."""
 
     group: str
     attempt: int
@@ -80,6 +80,8 @@ class HandledTwice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadCause(msgspec.Struct, frozen=True, kw_only=True):
+    """The last of many causes has no group and topic: it counts the letters of all those that are not named."""
+
     group: str
     topic: str
     cause: str
@@ -90,7 +92,8 @@ class DeadCause(msgspec.Struct, frozen=True, kw_only=True):
 class Lag(msgspec.Struct, frozen=True, kw_only=True):
     """Messages of a topic stored and not yet handled by a group, over time; of those that the report has read.
 
-    The times come from the trace, what is left at the end from the group's offsets.
+    The times come from the trace, what is left at the end from the group's offsets. Of a group without trace only that
+    is known: it has no ``points``, and ``last`` and ``max`` are the same.
     """
 
     group: str
@@ -116,7 +119,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     latencies: tuple[Latency, ...] = ()
     attempts: tuple[Attempts, ...] = ()
     slow_keys: tuple[SlowKey, ...] = ()
-    duplicates: tuple[Duplicate, ...] = ()
+    duplicates: tuple[Duplicate, ...] = ()  # the most frequent of ``duplicate_keys``
+    duplicate_keys: int = 0
     handled_twice: tuple[HandledTwice, ...] = ()
     dead: tuple[DeadCause, ...] = ()
     lags: tuple[Lag, ...] = ()

@@ -10,7 +10,7 @@ from html import escape
 from typing import Final
 
 from pyromq.client.wording import shown_span, shown_time
-from pyromq.pipeline.jobs.charts import Bar, Line, bars_chart, lines_chart, shades_legend
+from pyromq.pipeline.jobs.charts import COLOURS, Bar, Line, bars_chart, largest, lines_chart, shades_legend
 from pyromq.pipeline.jobs.report_numbers import Report
 
 _STYLE: Final = """
@@ -83,7 +83,7 @@ def _cards(report: Report) -> str:
 
 
 def _throughput(report: Report) -> str:
-    chart = lines_chart([Line(each.topic, each.points) for each in report.throughput], "messages a second")
+    lines = [Line(each.topic, each.points) for each in report.throughput]
     rows = [
         (
             each.topic,
@@ -95,13 +95,15 @@ def _throughput(report: Report) -> str:
         for each in report.throughput
     ]
     heads = ("topic", "#messages", "#a second", "first", "last")
-    return _section("Throughput", "Messages a second, by the time brokers stored them.", chart, heads, rows)
+    text = f"Messages a second, by the time brokers stored them.{_of_many(lines)}"
+    return _section("Throughput", text, lines_chart(largest(lines), "messages a second"), heads, rows)
 
 
 def _latencies(report: Report) -> str:
+    one_topic = len({each.topic for each in report.latencies}) == 1
     bars = [
         Bar(
-            " · ".join(filter(None, (each.what, each.group or each.topic))),
+            " · ".join(filter(None, (each.what, each.group, "" if one_topic and each.group else each.topic))),
             (each.p50_ms, each.p90_ms, each.p99_ms),
             f"{_ms(each.p50_ms)} / {_ms(each.p90_ms)} / {_ms(each.p99_ms)}",
         )
@@ -127,10 +129,16 @@ def _latencies(report: Report) -> str:
 
 
 def _lags(report: Report) -> str:
-    chart = lines_chart([Line(f"{each.group} · {each.topic}", each.points) for each in report.lags], "messages behind")
+    lines = [Line(f"{each.group} · {each.topic}", each.points) for each in report.lags if each.points]
     rows = [(each.group, each.topic, _count(each.last), _count(each.max)) for each in report.lags]
     text = "Stored and not yet handled; the times are from the trace of consumers, what is left now from their offsets."
+    text += f" Of groups without trace there is no line.{_of_many(lines)}"
+    chart = lines_chart(largest(lines), "messages behind")
     return _section("Lag over time", text, chart, ("group", "topic", "#now", "#most"), rows)
+
+
+def _of_many(lines: Sequence[Line]) -> str:
+    return f" The chart has the {COLOURS} largest." if len(lines) > COLOURS else ""
 
 
 def _attempts(report: Report) -> str:
@@ -138,7 +146,7 @@ def _attempts(report: Report) -> str:
         Bar(f"{each.group} · attempt {each.attempt}", (float(each.count),), _count(each.count))
         for each in report.attempts
     ]
-    text = "How often messages were handed to listeners, by attempt; 1 is the first."
+    text = "How often messages were handed to listeners, by attempt; 1 is the first, and known from the trace alone."
     section = _section("Attempts", text, bars_chart(bars, "attempts"))
     rows = [(each.group, each.topic, _count(each.messages)) for each in report.handled_twice]
     text = "Messages that a group handled with success more than once."
@@ -148,13 +156,19 @@ def _attempts(report: Report) -> str:
 def _keys(report: Report) -> str:
     slow = [(each.key, each.group, _count(each.count), _ms(each.avg_ms), _ms(each.max_ms)) for each in report.slow_keys]
     twice = [(each.key, each.topic, _count(each.count)) for each in report.duplicates]
+    text = "Keys that several messages carry."
+    if report.duplicate_keys > len(twice):
+        text += f" The most frequent of {_count(report.duplicate_keys)}."
     return _section(
         "Slowest keys", "By the longest time in a listener.", "", ("key", "group", "#count", "#mean", "#max"), slow
-    ) + _section("Duplicates by key", "Keys that several messages carry.", "", ("key", "topic", "#messages"), twice)
+    ) + _section("Duplicates by key", text, "", ("key", "topic", "#messages"), twice)
 
 
 def _dead(report: Report) -> str:
-    bars = [Bar(f"{each.group} · {each.cause}", (float(each.count),), _count(each.count)) for each in report.dead[:12]]
+    bars = [
+        Bar(" · ".join(filter(None, (each.group, each.cause))), (float(each.count),), _count(each.count))
+        for each in report.dead
+    ]
     rows = [(each.group, each.topic, each.cause, _count(each.count), shown_time(each.last_ms)) for each in report.dead]
     heads = ("group", "topic", "cause", "#letters", "last")
     return _section("Dead letters", "What groups gave up on, and why.", bars_chart(bars, "dead letters"), heads, rows)

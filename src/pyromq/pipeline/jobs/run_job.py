@@ -11,6 +11,7 @@ import msgspec
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.jobs.bars import Tell, silent
+from pyromq.pipeline.jobs.errors import JobFailedError, PipelineFileError
 from pyromq.pipeline.jobs.patching import find_function
 from pyromq.pipeline.jobs.pipeline_file import (
     FILES,
@@ -20,16 +21,16 @@ from pyromq.pipeline.jobs.pipeline_file import (
     Sink,
     Step,
     option_text,
+    placed,
     read_pipeline_file,
 )
-from pyromq.pipeline.jobs.queries import drain, failures_in_words
+from pyromq.pipeline.jobs.queries import drain_all, failures_in_words
 from pyromq.pipeline.jobs.sinks import to_message_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _OF_THE_SOURCE = frozenset(("message_id", "queue_offset", "store_time"))
-_REACHING = ("nameserver", "namespace", "accesskey", "secretkey", "securitytoken")
 
 
 class SinkRan(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +51,19 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 def run_file(spark: SparkSession, path: str | Path, *, tell: Tell = silent) -> Ran:
     """Raises PipelineFileError before anything is done, then what sources, steps and sinks raise."""
     path = Path(path)
-    return run_pipeline(spark, read_pipeline_file(path), path.absolute().parent, tell=tell)
+    pipeline, folder = read_pipeline_file(path), path.absolute().parent
+    require_functions(pipeline, folder)
+    return run_pipeline(spark, pipeline, folder, tell=tell)
+
+
+def require_functions(pipeline: PipelineFile, folder: Path) -> None:
+    """Whether those of Python steps can be found. Raises PipelineFileError."""
+    for number, step in enumerate(pipeline.step):
+        try:
+            if step.python:
+                find_function(step.python, folder=folder)
+        except ConfigError as error:
+            raise PipelineFileError(f"step[{number}].python", str(error)) from error
 
 
 def run_pipeline(spark: SparkSession, pipeline: PipelineFile, folder: Path, *, tell: Tell = silent) -> Ran:
@@ -71,20 +84,38 @@ def _frames(spark: SparkSession, pipeline: PipelineFile, group: str, folder: Pat
     frame: DataFrame = reader.format("pyromq").options(**pipeline.source_options(group)).load()
     found = {}
     for number, step in enumerate(pipeline.step):
-        frame = _stepped(spark, frame, step, f"step[{number}]", folder)
+        try:
+            with failures_in_words():
+                frame = _as_view(spark, _stepped(spark, frame, step, folder), step.name or f"__step{number}")
+        except (JobFailedError, ConfigError) as error:
+            kind = JobFailedError if isinstance(error, JobFailedError) else ConfigError
+            raise kind(f"step[{number}]: {error}") from error
         if step.name:
-            frame.createOrReplaceTempView(step.name)
             found[step.name] = frame
     return {**found, "": frame}
 
 
-def _stepped(spark: SparkSession, frame: DataFrame, step: Step, place: str, folder: Path) -> DataFrame:
+def _as_view(spark: SparkSession, frame: DataFrame, name: str) -> DataFrame:
+    """Through Spark Connect a frame of SQL is a text that is read again at every use: by then its input is another."""
+    frame.createOrReplaceTempView(name)
+    return spark.table(name)
+
+
+def _stepped(spark: SparkSession, frame: DataFrame, step: Step, folder: Path) -> DataFrame:
+    from pyspark.errors import PySparkException
+
     if step.sql:
         frame.createOrReplaceTempView(INPUT)
         return spark.sql(step.sql)
-    found = find_function(step.python, folder=folder)(frame)
+    function = find_function(step.python, folder=folder)
+    try:
+        found = function(frame)
+    except PySparkException:
+        raise
+    except Exception as error:  # the function is the user's
+        raise JobFailedError(f"{step.python} failed: {type(error).__name__}: {error}") from error
     if not hasattr(found, "createOrReplaceTempView"):
-        raise ConfigError(f"{place}: {step.python} returned {type(found).__name__}, not a DataFrame")
+        raise ConfigError(f"{step.python} returned {type(found).__name__}, not a DataFrame")
     result: DataFrame = found
     return result
 
@@ -100,20 +131,19 @@ def _shaped(frame: DataFrame, sink: Sink) -> DataFrame:
 
 
 def _as_streams(spark: SparkSession, pipeline: PipelineFile, folder: Path, tell: Tell) -> list[SinkRan]:
-    """All at once; when one fails the others are stopped."""
+    """All at once; when one fails the others are stopped, and go on when the pipeline is run again."""
     queries: list[Any] = []
     try:
         with failures_in_words():
             for number, sink in enumerate(pipeline.sink):
                 frames = _frames(spark, pipeline, pipeline.group_of(number), folder)
-                name = pipeline.sink_name(number)
                 writer: Any = _configured(_shaped(frames[sink.from_], sink).writeStream, sink, pipeline, folder)
-                writer = writer.option("checkpointLocation", str(folder / pipeline.checkpoint / name))
+                writer = writer.option("checkpointLocation", pipeline.checkpoint_of(number, folder))
                 trigger: dict[str, Any] = {"availableNow": True}
                 if pipeline.mode == "follow":
                     trigger = {"processingTime": f"{int(pipeline.every_s * 1000)} milliseconds"}
                 queries.append(writer.trigger(**trigger).start())
-        rows = [drain(query, tell, endless=pipeline.mode == "follow") for query in queries]
+        rows = drain_all(queries, tell, endless=pipeline.mode == "follow")
     finally:
         for query in queries:
             if query.isActive:
@@ -139,17 +169,10 @@ def _as_batch(spark: SparkSession, pipeline: PipelineFile, folder: Path) -> list
 
 
 def _configured(writer: Any, sink: Sink, pipeline: PipelineFile, folder: Path) -> Any:
-    options = {name: option_text(value) for name, value in sink.options.items()}
     if sink.kind == TOPIC:
-        reaching = {
-            name: option_text(value)
-            for name, value in pipeline.source.items()
-            if name.lower() in _REACHING or name.lower().startswith("tls")
-        }
-        return writer.format("pyromq").options(**{**reaching, **options, "topic": sink.topic})
-    writer = writer.format(sink.kind).options(**options)
+        return writer.format("pyromq").options(**pipeline.sink_options(sink))
+    writer = writer.format(sink.kind).options(**{name: option_text(value) for name, value in sink.options.items()})
     if sink.kind in FILES:
-        path = sink.path if "://" in sink.path else str(folder / sink.path)
-        writer = writer.option("path", path)
+        writer = writer.option("path", placed(sink.path, folder))
         writer = writer.partitionBy(*sink.partition_by) if sink.partition_by else writer
     return writer

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.columns import spark_type
+from pyromq.pipeline.offsets import to_tree
+from pyromq.pipeline.options import Use, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader
+
+
+ORDER: Final = ("store_time", "broker", "queue_id", "queue_offset")
+ROWS_AT_ONCE: Final = 20_000
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +61,22 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         frame = reader.load()
         return frame.where(self.where) if self.where else frame
 
+    def frozen(self) -> Selection:
+        """The same without what is stored from now on, so that it can be read twice. Raises what the source raises."""
+        from pyromq.pipeline.cluster import Cluster
+
+        options = parse_options(self.source_options(), Use.BATCH)
+        if self.end is not None or options.store_folders:
+            return self
+        ends = {queue: held.end for queue, held in Cluster(options).held().items()}
+        return msgspec.structs.replace(self, end=to_tree(ends))
+
+    def with_properties(self) -> Selection:
+        """The same, if properties come as a map: what sends or counts by them cannot do without. Raises ConfigError."""
+        if any(name.lower() == "properties" and text.lower() != "map" for name, text in self.options.items()):
+            raise ConfigError("this job needs the properties of messages as a map: leave the option properties out")
+        return self
+
     def stream(self, spark: SparkSession, group: str, *, rows_max: int | None = None) -> DataFrame:
         """As a stream that begins at ``begin``, or else with the oldest message, and never ends by itself."""
         frame = self.stream_reader(spark, "pyromq", group, rows_max=rows_max).load()
@@ -69,6 +91,17 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         place = _place("starting", self.begin) if self.begin is not None else ("startingOffsets", "earliest")
         reader = reader.option(*place)
         return reader if rows_max is None else reader.option("maxOffsetsPerTrigger", str(rows_max))
+
+
+def in_order(frame: DataFrame, count: int) -> Iterator[Any]:
+    """Rows in the order they were stored, a part at a time in the driver; ``count`` is about how many there are.
+
+    The frame has the columns ``ORDER``.
+    """
+    parts = max(1, -(-count // ROWS_AT_ONCE))
+    ordered = frame.repartitionByRange(parts, *ORDER).sortWithinPartitions(*ORDER)
+    rows: Iterator[Any] = ordered.toLocalIterator()
+    return rows
 
 
 def absolute(path: str) -> str:

@@ -180,3 +180,28 @@ def test_merging_keeps_every_row_and_removes_the_small_files(folder: ArchiveFold
     assert names(folder) == ["compacted-x.parquet"]
     assert sorted(pq.read_table(folder.files()[0], partitioning=None).column("n").to_pylist()) == [0, 0, 0, 1, 1, 2]
     assert compact_archive(folder.path).files_after == 1
+
+
+def test_one_process_merges_at_a_time(folder: ArchiveFolder) -> None:
+    for number in range(2):
+        folder.commit(Commit(name=f"c{number}", added=(staged(folder, f"f{number}"),)))
+
+    def meanwhile() -> str:
+        with pytest.raises(ArchiveError, match="another process merges files"):
+            compact_archive(folder.path)
+        return "x"
+
+    assert compact_archive(folder.path, name_of=meanwhile).files_after == 1
+
+
+def test_what_a_killed_compaction_left_is_removed(folder: ArchiveFolder) -> None:
+    (folder.staged / "compacted-y.parquet").touch()
+    (folder.staged / "q1-0.parquet").touch()
+    compact_archive(folder.path)
+    assert [path.name for path in folder.staged.iterdir()] == ["q1-0.parquet"]
+
+
+def test_a_folder_that_is_no_archive_stays_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="is no archive that tasks wrote"):
+        compact_archive(tmp_path / "mistyped")
+    assert not (tmp_path / "mistyped").exists()

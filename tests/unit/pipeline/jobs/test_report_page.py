@@ -5,6 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from pyromq.pipeline.jobs.bars import numbers
@@ -12,12 +13,14 @@ from pyromq.pipeline.jobs.charts import (
     Bar,
     Line,
     bars_chart,
+    largest,
     lines_chart,
     nice_top,
     short_number,
     sparkline,
     time_ticks,
 )
+from pyromq.pipeline.jobs.report_lags import lags_now
 from pyromq.pipeline.jobs.report_numbers import (
     Attempts,
     DeadCause,
@@ -33,6 +36,7 @@ from pyromq.pipeline.jobs.report_numbers import (
     lag_of,
 )
 from pyromq.pipeline.jobs.report_page import page
+from pyromq.pipeline.jobs.report_reading import Committed
 
 EVIL = '<script>alert("x")</script>'
 
@@ -102,6 +106,30 @@ def test_a_page_says_what_it_does_not_know() -> None:
     assert "no messages" in html and "There is no trace topic" in html and "Nothing of the kind was found" in html
 
 
+def test_bars_of_several_topics_can_be_told_apart() -> None:
+    one = a_report()
+    same = msgspec.structs.replace(one.latencies[0], topic="payments", group="billing")
+    both = msgspec.structs.replace(one, latencies=(msgspec.structs.replace(same, topic="orders"), same))
+    assert "end to end · billing · orders" in page(both) and "end to end · billing · payments" in page(both)
+    assert "billing · orders<" not in page(msgspec.structs.replace(one, latencies=(same,), lags=()))
+
+
+def test_a_page_says_how_many_keys_are_not_shown() -> None:
+    assert "The most frequent of" not in page(a_report())
+    assert "The most frequent of 1,234." in page(msgspec.structs.replace(a_report(), duplicate_keys=1_234))
+
+
+def test_a_group_without_trace_has_its_lag_of_now() -> None:
+    queues = [
+        Committed(group="g", topic=topic, place=f"b:{number}", offset=5, behind=number)
+        for topic in ("a", "b")
+        for number in range(4)
+    ]
+    found = lags_now(queues)
+    assert [(each.group, each.topic, each.last, each.max) for each in found] == [("g", "a", 6, 6), ("g", "b", 6, 6)]
+    assert "<td>a</td>" in page(msgspec.structs.replace(a_report(), lags=found))
+
+
 def test_charts_are_xml_and_stay_within_their_box() -> None:
     lines = lines_chart([Line("a & b", [Point(0, 0), Point(5_000, 10)]), Line("none", [])], "x")
     svg = ElementTree.fromstring(lines.partition("<ul")[0])
@@ -110,6 +138,15 @@ def test_charts_are_xml_and_stay_within_their_box() -> None:
     bars = ElementTree.fromstring(bars_chart([Bar("x", (1, 2, 4), "four"), Bar("y", (0,), "none")], "bars"))
     assert [float(rect.attrib["width"]) for rect in bars.findall("rect")] == [300.0, 150.0, 75.0, 0.0]
     assert lines_chart([], "x") == bars_chart([], "x") == ""
+
+
+def test_a_chart_has_no_more_lines_than_colours() -> None:
+    heights = (3, 9, 1, 8, 2, 7, 6, 5, 4)
+    lines = [Line(f"{height}", [Point(0, height), Point(1, 0)]) for height in heights]
+    assert [line.name for line in largest(lines)] == ["9", "8", "7", "6", "5", "4"]
+    assert largest(lines[:6]) == lines[:6]
+    topics = tuple(msgspec.structs.replace(a_report().throughput[0], topic=f"topic-{number}") for number in range(7))
+    assert "The chart has the 6 largest." in page(msgspec.structs.replace(a_report(), throughput=topics))
 
 
 def test_a_single_point_is_drawn_as_a_line() -> None:

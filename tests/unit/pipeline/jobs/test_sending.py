@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, cast
 
 import msgspec
 import pytest
+from pyspark.errors import PySparkException
 
 from pyromq.client.admin.dead_letters import REDRIVEN_FROM, redriven_id
+from pyromq.client.errors import TopicNotFoundError
 from pyromq.model import property_names as names
 from pyromq.pipeline.jobs.errors import FormatMissingError, JobFailedError
+from pyromq.pipeline.jobs.outgoing import Outgoing, Resent, SendOutcome, outgoing, source_of
+from pyromq.pipeline.jobs.pacing import CHUNK_MAX
 from pyromq.pipeline.jobs.patching import Letter
-from pyromq.pipeline.jobs.queries import drain, offsets_read, rows_read, translated
+from pyromq.pipeline.jobs.queries import drain, drain_all, offsets_read, rows_read, translated
 from pyromq.pipeline.jobs.redrive_job import CanaryVerdict, letter_to_send, summary
 from pyromq.pipeline.jobs.replay_job import replayed_id
-from pyromq.pipeline.jobs.sending import Outgoing, Resent, SendOutcome, outgoing, source_of
+from pyromq.pipeline.jobs.sending import Sender
 
 
 def row(**more: Any) -> dict[str, Any]:
@@ -84,6 +89,24 @@ def test_a_patch_may_change_everything_but_the_id() -> None:
     }  # fmt: skip
 
 
+def test_a_patch_that_returns_something_else_fails_its_letter() -> None:
+    made = letter_to_send(row(), "g", lambda letter: cast(Any, "text"), only_group=False)
+    assert isinstance(made, Resent) and made.outcome is SendOutcome.FAILED and "returned str" in made.error
+
+
+def test_a_letter_is_looked_for_wherever_an_earlier_run_may_have_sent_it() -> None:
+    def patch(letter: Letter) -> Letter:
+        return msgspec.structs.replace(letter, topic="other")
+
+    for only_group, patched, places in (
+        (False, None, ("orders", "%RETRY%g")),
+        (True, None, ("%RETRY%g", "orders")),
+        (False, patch, ("other", "orders", "%RETRY%g")),
+    ):
+        made = letter_to_send(row(), "g", patched, only_group=only_group)
+        assert isinstance(made, Outgoing) and made.sent_to == places
+
+
 def test_a_summary_counts_outcomes() -> None:
     outcomes = [source_of(row(), outcome) for outcome in (SendOutcome.SENT, SendOutcome.SENT, SendOutcome.HELD_BACK)]
     found = summary("g", False, CanaryVerdict.PASSED, outcomes, 1.23456)
@@ -98,6 +121,56 @@ def test_errors_of_spark_are_told_in_their_own_words() -> None:
     assert str(translated("[UNRESOLVED] nothing\nat x")) == "[UNRESOLVED] nothing"
     missing = translated("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure")
     assert isinstance(missing, FormatMissingError) and "io.delta" in str(missing)
+
+
+class Loop:
+    """Stands for an open client."""
+
+    is_usable = True
+
+    def call(self, work: Any) -> Any:
+        return asyncio.run(work)
+
+
+def test_messages_of_a_sharding_key_are_sent_in_their_order_and_told_of_in_that_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sender, sent = Sender("n:1", {}), list[str]()
+    monkeypatch.setattr(sender, "_connected", Loop())
+
+    async def slower_and_slower_down(message: Outgoing) -> Resent:
+        for _ in range(20 - int(message.message_id)):  # the first would be the last if they did not wait
+            await asyncio.sleep(0)
+        sent.append(message.message_id)
+        return msgspec.structs.replace(message.source, new_message_id=message.message_id)
+
+    monkeypatch.setattr(sender, "_send", slower_and_slower_down)
+    passing = source_of(row(), SendOutcome.HELD_BACK, new_message_id="none")
+    keyed = [
+        outgoing(row(properties={names.SHARDING_KEY: key} if key else {}), "orders", f"{number}", [])
+        for number, key in enumerate(["a", "b", "", "a", "b", ""])
+    ]
+    told = list(sender.send_all([passing, *keyed]))
+
+    assert [each.new_message_id for each in told] == ["none", "0", "1", "2", "3", "4", "5"]
+    assert sent.index("0") < sent.index("3") and sent.index("1") < sent.index("4")
+    assert sent.index("5") < sent.index("2"), "others do not wait"
+
+
+def test_a_topic_that_is_not_there_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sender, tried = Sender("n:1", {"retryTimeout": "1ms"}), list[str]()
+    monkeypatch.setattr(sender, "_connected", Loop())
+
+    async def refuse(message: Outgoing) -> Resent:
+        tried.append(message.message_id)
+        await asyncio.sleep(0.002)
+        raise TopicNotFoundError("orders", "no topic orders")
+
+    monkeypatch.setattr(sender, "_send", refuse)
+    messages = [outgoing(row(properties={}), "orders", f"{number}", []) for number in range(CHUNK_MAX + 3)]
+    told = list(sender.send_all(messages))
+    assert {each.outcome for each in told} == {SendOutcome.FAILED} and len(told) == len(messages)
+    assert "no topic orders" in told[-1].error and f"{CHUNK_MAX}" not in tried
 
 
 class RunningQuery:
@@ -128,6 +201,24 @@ def test_an_interrupt_ends_an_endless_query_in_order_and_any_other_with_the_inte
     with pytest.raises(KeyboardInterrupt):
         drain(cast(Any, other))
     assert not other.isActive
+
+
+def test_an_interrupt_ends_all_endless_queries() -> None:
+    queries = RunningQuery(), RunningQuery()
+    assert drain_all(cast(Any, queries), endless=True) == [30, 20]
+    assert not any(query.isActive for query in queries)
+
+
+def test_a_query_that_fails_beside_an_endless_one_is_told_and_stops_it() -> None:
+    class FailingQuery(RunningQuery):
+        def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+            self.isActive = False
+            raise PySparkException("[X] no room left")
+
+    endless = RunningQuery()
+    with pytest.raises(JobFailedError, match="no room left"):
+        drain_all(cast(Any, [endless, FailingQuery()]), endless=True)
+    assert not endless.isActive and endless.looks == 1
 
 
 def test_rows_and_messages_of_a_batch_are_counted_as_every_spark_tells_them() -> None:
