@@ -5,7 +5,8 @@ from __future__ import annotations
 from benchmarks.bench_append import drafts
 from benchmarks.measure import Row, measure
 from pyromq.store.message_store import LOOPBACK_HOST
-from pyromq.wire.java_hash import ascii_hashes, java_hash
+from pyromq.wire.java_hash import java_hash
+from pyromq.wire.key_hashes import key_hashes
 from pyromq.wire.record import decode_record, encode_record, scan_record
 
 COUNT = 20_000
@@ -40,7 +41,7 @@ def rows() -> list[Row]:
         return len(keys)
 
     def hash_together() -> int:
-        return len(ascii_hashes(raw))
+        return len(key_hashes(raw))
 
     size = len(record)
     return [

@@ -10,11 +10,11 @@ import msgspec
 from pyromq.store.consume_queue import ENTRY
 from pyromq.store.disk import Disk
 from pyromq.store.dispatch import entry_tag
-from pyromq.store.key_index import key_hash
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.batch import BatchItem
+from pyromq.wire.key_hashes import key_hash
 from pyromq.wire.properties import encode_properties, message_keys
 from pyromq.wire.record import (
     Draft,

@@ -75,7 +75,7 @@ class BrokerSettings:
     transactions: bool = True
     transaction_timeout_ms: int = 6_000  # a half message is checked no earlier than that
     transaction_check_interval_ms: int = 30_000
-    transaction_checks_max: int = 15  # then it is put away where a person can look at it
+    transaction_checks_max: int = 15  # 250 at most; then it is put away where a person can look at it
 
     store: StoreSettings = field(default_factory=StoreSettings)
 

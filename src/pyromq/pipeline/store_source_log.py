@@ -19,7 +19,7 @@ from pyromq.store.disk import RealDisk
 from pyromq.store.layout import Layout
 
 _STRETCH_BYTES_MIN: Final = 16 << 20
-_STRETCH_BYTES_MAX: Final = 128 << 20
+_STRETCH_BYTES_MAX: Final = 256 << 20
 _is_log_name = re.compile(r"\d{20}").fullmatch
 
 

@@ -14,6 +14,7 @@ import os
 import resource
 import struct
 import sys
+from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -25,7 +26,6 @@ _FLOCK = struct.Struct("hhqqi" if sys.platform == "linux" else "qqihh")
 _FLOCK_TYPE_AT = 0 if sys.platform == "linux" else 3
 
 _IOV_MAX = 1024
-_WORD = struct.Struct(">i")
 
 
 class DiskUsage(NamedTuple):
@@ -151,9 +151,13 @@ class RealFile:
     def scatter(self, at: int, words: Mapping[int, int]) -> None:
         if self._map is None:
             self._map = mmap.mmap(self._fd, self.size)
-        target, write = self._map, _WORD.pack_into
-        for number, word in words.items():
-            write(target, at + 4 * number, word)
+            self._view = memoryview(self._map).toreadonly()  # one mapping: what was just read is cheap to write
+        table = memoryview(self._map)[at : at + (self.size - at) // 4 * 4].cast("I")
+        swapped = array("I", words.values())
+        if sys.byteorder == "little":
+            swapped.byteswap()
+        for number, word in zip(words, swapped, strict=True):
+            table[number] = word
 
     def sync(self) -> None:
         if self._fd < 0:

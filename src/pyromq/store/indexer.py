@@ -7,15 +7,11 @@ appended since waits in memory, and must not become much.
 from __future__ import annotations
 
 from pyromq.store.commit_log import CommitLog
-from pyromq.store.key_index import KeyIndex
+from pyromq.store.key_index import KeyIndex, Unindexed
 from pyromq.store.log_walk import LogWalk
-from pyromq.wire.properties import message_keys
 from pyromq.wire.record import is_indexed
 
 _AT_ONCE = 4_096
-
-Unindexed = tuple[bytes, bytes, int, int]
-"""Topic with ``#`` behind it, properties, position, store time."""
 
 
 class Indexer:
@@ -57,7 +53,7 @@ class Indexer:
         if not self._committed:
             return False
         some = self._committed[:_AT_ONCE]
-        self._index.add([(prefix, message_keys(raw), position, ms) for prefix, raw, position, ms in some])
+        self._index.add(some)
         del self._committed[: len(some)]
         return True
 
@@ -71,7 +67,7 @@ class Indexer:
         records = next(iter(walk), [])
         self._index.add(
             [
-                (record.topic + b"#", message_keys(record.properties), position, record.stored_ms)
+                (record.topic + b"#", record.properties, position, record.stored_ms)
                 for position, record in records
                 if is_indexed(record.sys_flag)
             ]

@@ -10,41 +10,26 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate, chain, repeat
+from operator import add
 from pathlib import Path
+from typing import TypeVar
 
 from pyromq.clock import Clock
 from pyromq.store.disk import Disk
 from pyromq.store.index_file import IndexFile, IndexSeal
 from pyromq.store.settings import StoreSettings
-from pyromq.wire.java_hash import ascii_hashes, java_hash
+from pyromq.wire.key_hashes import key_hash, key_hashes
+from pyromq.wire.properties import message_keys
 
 _is_index_name = re.compile(r"\d{17}").fullmatch
-_SMALL_BATCH = 8  # from here on hashing together is faster than one by one
-_HASHED_TOGETHER = 1_024  # more do not fit in the processor's cache
+_Value = TypeVar("_Value")
 
 
-IndexItem = tuple[bytes, list[bytes], int, int]
-"""A message with keys: its topic with ``#`` behind it, the keys, its position, its store time."""
-
-
-def key_hash(text: bytes) -> int:
-    """Hash of ``topic#key`` as index files have it: Java's, without its sign."""
-    value = abs(java_hash(text.decode("utf-8", "replace")))
-    return 0 if value == 1 << 31 else value
-
-
-def key_hashes(texts: Sequence[bytes]) -> list[int]:
-    """``key_hash`` of many at once."""
-    hashes: list[int] = []
-    for start in range(0, len(texts), _HASHED_TOGETHER):
-        some = texts[start : start + _HASHED_TOGETHER]
-        if len(some) < _SMALL_BATCH or not all(map(bytes.isascii, some)):
-            hashes += map(key_hash, some)
-        else:
-            hashes += [word if word < 1 << 31 else (1 << 32) - word & 0x7FFFFFFF for word in ascii_hashes(some)]
-    return hashes
+Unindexed = tuple[bytes, bytes, int, int]
+"""A message: its topic with ``#`` behind it, its properties, its position, its store time."""
 
 
 class KeyIndex:
@@ -67,28 +52,29 @@ class KeyIndex:
         newest = self._files[-1]  # an empty one starts with the end of the one before it
         return newest.end_position + 1 if newest.next_entry > 1 or newest.end_position or len(self._files) > 1 else 0
 
-    def add(self, items: Iterable[IndexItem]) -> None:
+    def add(self, messages: Sequence[Unindexed]) -> None:
         """Index messages in log order; those that are in the index already are passed over."""
         covered, keys_max = self.covered_end, self._capacity - 1
-        texts: list[bytes] = []
-        positions: list[int] = []
-        times_ms: list[int] = []
-        ends: list[int] = []  # how many keys there are up to and with each message
-        for prefix, keys, position, stored_ms in items:
-            if position >= covered:
-                for key in keys[:keys_max]:
-                    texts.append(prefix + key)
-                    positions.append(position)
-                    times_ms.append(stored_ms)
-                ends.append(len(texts))
-        hashes, start = key_hashes(texts), 0
-        while start < len(texts):
+        if messages and messages[0][2] < covered:
+            messages = [message for message in messages if message[2] >= covered]
+        if not messages:
+            return
+        keys = [message_keys(properties) for _, properties, _, _ in messages]
+        counts = list(map(len, keys))
+        if max(counts) > keys_max:
+            keys = [some[:keys_max] for some in keys]
+            counts = list(map(len, keys))
+        hashes = _hashes([message[0] for message in messages], keys, counts)
+        positions = _for_each_key([message[2] for message in messages], counts)
+        times_ms = _for_each_key([message[3] for message in messages], counts)
+        ends, start = list(accumulate(counts)), 0  # how many keys there are up to and with each message
+        while start < len(hashes):
             room = self._files[-1].room if self._files else 0
             end = ends[bisect_right(ends, start + room) - 1] if ends[0] <= start + room else start
             if end > start:
                 self._files[-1].add(hashes[start:end], positions[start:end], times_ms[start:end])
                 start = end
-            if start < len(texts):
+            if start < len(hashes):
                 self._roll()
 
     def _roll(self) -> None:
@@ -182,3 +168,28 @@ class KeyIndex:
 
 def _time_name(moment: datetime) -> str:
     return moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond // 1000:03d}"
+
+
+def _hashes(prefixes: list[bytes], keys: Sequence[list[bytes]], counts: list[int]) -> list[int]:
+    """Of all keys behind the prefixes of their messages."""
+    each, flat = counts[0], list(chain.from_iterable(keys))
+    prefix = prefixes[0]
+    if prefixes.count(prefix) < len(prefixes):
+        prefix, flat = b"", list(map(add, _for_each_key(prefixes, counts), flat))
+    if counts.count(each) < len(counts):
+        return key_hashes(flat, prefix)
+    hashes = [0] * len(flat)
+    for number in range(each):  # apart: the first keys of all messages are alike, and so are the second ones
+        hashes[number::each] = key_hashes(flat[number::each], prefix)
+    return hashes
+
+
+def _for_each_key(values: list[_Value], counts: list[int]) -> list[_Value]:
+    """What belongs to messages, as often as these have keys."""
+    each = counts[0]
+    if counts.count(each) < len(counts):
+        return list(chain.from_iterable(map(repeat, values, counts)))
+    repeated = values * each
+    for number in range(each):
+        repeated[number::each] = values
+    return repeated

@@ -1,4 +1,4 @@
-"""Java's String.hashCode: tags are filtered by it, message keys are indexed by it.
+"""Java's String.hashCode: tags are filtered by it, message keys are indexed by it (many at once: ``key_hashes.py``).
 
 h = 0; for each UTF-16 unit c: h = 31 * h + c  (mod 2^32, read as signed)
 """
@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import mul
-from os.path import commonprefix
 
 _WORD = 0xFFFFFFFF
-_LANE_BYTES = 8
-_STEPS_PER_MASK = 6  # a lane holds 64 bits; each step adds 5 to the 32 (+ carry) that the mask leaves
 _UNITS_IN_TABLE = 512
 _POWERS: tuple[int, ...] = tuple(pow(31, n, 1 << 32) for n in range(_UNITS_IN_TABLE - 1, -1, -1))
 
@@ -26,32 +23,6 @@ def java_hash(text: str) -> int:
 def tag_hash(tag: bytes) -> int:
     """Hash of a tag as it lies in a consume queue; a message without tag has 0."""
     return java_hash(tag.decode("utf-8", "replace"))
-
-
-def ascii_hashes(texts: Sequence[bytes]) -> list[int]:
-    """Unsigned 32-bit hashes of many ASCII strings, several times as fast as one by one.
-
-    What all strings begin with is hashed once. From there on they advance together, one character a step: each owns a
-    64-bit lane of one big integer, so a step over all of them is one multiplication and one addition.
-    """
-    if not texts:
-        return []
-    shared = len(commonprefix((min(texts), max(texts))))  # noqa: RUF071 - these are not paths
-    count, length = len(texts), max(map(len, texts))
-    if shared and min(map(len, texts)) == length:
-        start = _unsigned_hash(texts[0][:shared].decode("ascii"))
-        columns, length = b"".join([text[shared:] for text in texts]), length - shared
-    else:  # leading NULs do not change a hash that starts from 0, so padding makes lengths equal
-        start, columns = 0, b"".join([text.rjust(length, b"\0") for text in texts])
-    mask = int.from_bytes(b"\0\0\0\0\xff\xff\xff\xff" * count, "big")
-    lanes, column = int.from_bytes(start.to_bytes(_LANE_BYTES, "big") * count, "big"), bytearray(_LANE_BYTES * count)
-    for step in range(length):
-        column[_LANE_BYTES - 1 :: _LANE_BYTES] = columns[step::length]
-        lanes = lanes * 31 + int.from_bytes(column, "big")
-        if step % _STEPS_PER_MASK == _STEPS_PER_MASK - 1:
-            lanes &= mask
-    last_first = memoryview((lanes & mask).to_bytes(_LANE_BYTES * count, "little")).cast("Q").tolist()
-    return last_first[::-1]
 
 
 def _unsigned_hash(text: str) -> int:

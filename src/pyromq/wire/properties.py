@@ -48,22 +48,31 @@ def find_property(raw: bytes, name: bytes) -> bytes | None:
 
 def message_keys(raw: bytes) -> list[bytes]:
     """What the key index holds of a message: its unique key first, then each part of KEYS."""
-    unique = _value_behind(raw, b"UNIQ_KEY\x01")
-    words = _value_behind(raw, b"KEYS\x01") if b"KEYS\x01" in raw else None
+    unique, words = _value_behind(raw, b"UNIQ_KEY\x01"), _value_behind(raw, b"KEYS\x01")
     if words is None:
         return [unique] if unique else []
-    keys = [word for word in words.split(b" ") if word]
+    keys = words.split(b" ")
+    if len(keys) > 1:
+        keys = [key for key in keys if key]
     return [unique, *keys] if unique else keys
 
 
 def _value_behind(raw: bytes, key: bytes) -> bytes | None:
     """The value of the last item that begins with ``key`` (a name and 0x01) and has one."""
-    item = raw.rfind(key)
-    while item >= 0:
-        if item == 0 or raw[item - 1] == 2:  # else the name is only the end of a longer one, or part of a value
+    before, found, behind = raw.rpartition(key)
+    if not found:
+        return None
+    if not before or before[-1] == 2:  # else the name is only the end of a longer one, or part of a value
+        if value := behind.partition(b"\x02")[0]:
+            return value
+    return _value_further_in_front(raw, key, len(before))
+
+
+def _value_further_in_front(raw: bytes, key: bytes, item: int) -> bytes | None:
+    while (item := raw.rfind(key, 0, item)) >= 0:
+        if item == 0 or raw[item - 1] == 2:
             start = item + len(key)
             end = raw.find(b"\x02", start)
             if value := raw[start:] if end < 0 else raw[start:end]:
                 return value
-        item = raw.rfind(key, 0, item)
     return None

@@ -119,7 +119,7 @@ def test_a_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
         log_files(tmp_path)
 
 
-@pytest.mark.parametrize(("mib", "stretch_mib"), [(1, 16), (400, 100), (8_000, 128)])
+@pytest.mark.parametrize(("mib", "stretch_mib"), [(1, 16), (400, 100), (8_000, 256)])
 def test_stretches_fit_the_log_and_the_cores(mib: int, stretch_mib: int) -> None:
     assert stretch_size([LogFile(Path("x"), 0, mib << 20)], cores=2) == stretch_mib << 20
 

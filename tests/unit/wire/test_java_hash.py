@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyromq.wire.java_hash import ascii_hashes, java_hash, tag_hash
+from pyromq.wire.java_hash import java_hash, tag_hash
 
 
 def by_definition(text: str) -> int:
@@ -46,15 +46,3 @@ def test_a_tag_is_hashed_as_text_and_no_tag_is_zero() -> None:
     assert tag_hash("é".encode()) == 233
     assert tag_hash(b"") == 0
     assert isinstance(tag_hash(b"\xff\xfe"), int)
-
-
-@settings(derandomize=True, deadline=None, max_examples=300)
-@given(st.lists(st.binary(max_size=60).map(lambda raw: bytes(byte & 0x7F for byte in raw)), max_size=40))
-def test_many_at_once_hash_as_one_by_one(texts: list[bytes]) -> None:
-    assert ascii_hashes(texts) == [java_hash(text.decode()) & 0xFFFFFFFF for text in texts]
-
-
-@pytest.mark.parametrize("length", [1, 5, 6, 7, 12, 13, 400])
-def test_lanes_do_not_spill_into_each_other(length: int) -> None:
-    texts = [b"\x7f" * length, b"", b"\x7f" * length, b"a" * (length // 2), b"\0" * length, b"\x7f" * length]
-    assert ascii_hashes(texts) == [java_hash(text.decode()) & 0xFFFFFFFF for text in texts]

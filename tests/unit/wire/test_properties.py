@@ -97,6 +97,9 @@ def test_thousands_of_empty_items_do_not_hide_a_value() -> None:
         (b"UNIQ_KEY\x01u", [b"u"]),
         (b"MY_UNIQ_KEY\x01u\x02MY_KEYS\x01k\x02", []),
         (b"A\x01KEYS\x01k\x02", []),
+        (b"A\x01b\x02KEYS\x01k\x02KEYS\x01\x02", [b"k"]),
+        (b"A\x01b\x02UNIQ_KEY\x01u\x02MY_UNIQ_KEY\x01v\x02", [b"u"]),
+        (b"UNIQ_KEY\x01u\x02A\x01UNIQ_KEY\x01v\x02", [b"u"]),
     ],
 )
 def test_the_unique_key_comes_first_then_each_word_of_the_keys(raw: bytes, keys: list[bytes]) -> None:

@@ -19,7 +19,7 @@ from pyromq.store.check.files import Ranges, SafeView
 from pyromq.store.check.report import Findings, IndexCheck, Severity
 from pyromq.store.disk import Disk
 from pyromq.store.index_file import ENTRY, HEADER, IndexFile, IndexSeal
-from pyromq.store.key_index import key_hashes
+from pyromq.wire.key_hashes import key_hashes
 
 _is_index_name = re.compile(r"\d{17}").fullmatch
 _BATCH_KEYS = 4_096
