@@ -83,24 +83,28 @@ def cheapest(rounds: list[Taken]) -> Taken:
 def cpu_of_work(spark: Any, work: Callable[[], int]) -> tuple[float, float]:
     """Rows per second and CPU µs per row of something that returns when it is done; it says how many rows it had."""
     jvm = jvm_of(spark)
-    ticks, begun = cpu_of(jvm) + sum(map(cpu_of, below(jvm))), time.perf_counter()
+    ticks, begun = cpu_of_all(jvm), time.perf_counter()
     rows = work()
     taken = time.perf_counter() - begun
-    spent = cpu_of(jvm) + sum(map(cpu_of, below(jvm))) - ticks
-    return rows / taken, spent / TICKS * 1e6 / rows
+    return rows / taken, (cpu_of_all(jvm) - ticks) / TICKS * 1e6 / rows
 
 
 def jvm_of(spark: Any) -> int:
     return int(spark._jvm.java.lang.ProcessHandle.current().pid())
 
 
-def cpu_of(pid: int) -> int:
-    """Ticks of a process, without its children."""
+def cpu_of(pid: int, *, with_ended: bool = False) -> int:
+    """Ticks of a process, without its children; or with those that have ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0
-    return sum(map(int, fields[11:13]))
+    return sum(map(int, fields[11 : 15 if with_ended else 13]))
+
+
+def cpu_of_all(pid: int) -> int:
+    """Ticks of a process and all its descendants, the ended ones included."""
+    return sum(cpu_of(each, with_ended=True) for each in (pid, *below(pid)))
 
 
 def below(pid: int) -> list[int]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from pyromq.store.disk import RealDisk
 from pyromq.store.layout import Layout
 
 _STRETCH_BYTES_MIN: Final = 16 << 20
-_STRETCH_BYTES_MAX: Final = 256 << 20
+_STRETCH_BYTES_MAX: Final = 512 << 20
 _is_log_name = re.compile(r"\d{20}").fullmatch
 
 
@@ -65,9 +66,10 @@ def _data_end(disk: RealDisk, path: Path) -> int:
 
 
 def stretch_size(files: Sequence[LogFile], cores: int) -> int:
-    """Some stretches for each core, so that all end at about the same time; tasks cost too, so not too many."""
-    share = sum(file.size for file in files) // max(1, 2 * cores)
-    return max(_STRETCH_BYTES_MIN, min(_STRETCH_BYTES_MAX, share))
+    """As many stretches for each core, so that all end at about the same time; tasks cost too, so not too many."""
+    total = sum(file.size for file in files)
+    for_each_core = max(1, ceil(total / (cores * _STRETCH_BYTES_MAX)))
+    return max(_STRETCH_BYTES_MIN, ceil(total / (cores * for_each_core)))
 
 
 def plan_stretches(files: Sequence[LogFile], stretch_bytes: int, broker: str = "") -> list[Stretch]:

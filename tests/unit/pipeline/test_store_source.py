@@ -119,9 +119,14 @@ def test_a_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
         log_files(tmp_path)
 
 
-@pytest.mark.parametrize(("mib", "stretch_mib"), [(1, 16), (400, 100), (8_000, 256)])
+@pytest.mark.parametrize(("mib", "stretch_mib"), [(1, 16), (400, 200), (8_000, 500)])
 def test_stretches_fit_the_log_and_the_cores(mib: int, stretch_mib: int) -> None:
     assert stretch_size([LogFile(Path("x"), 0, mib << 20)], cores=2) == stretch_mib << 20
+
+
+def test_no_stretch_is_a_leftover_of_a_few_bytes() -> None:
+    file = LogFile(Path("x"), 0, (400 << 20) + 3)
+    assert len(plan_parts([("a", file)], cores=4)) == 4
 
 
 def test_parts_have_every_stretch_once_within_the_counts() -> None:
