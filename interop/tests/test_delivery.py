@@ -236,8 +236,12 @@ def test_a_java_producer_is_asked(world: World) -> None:
     consumer = world.push()
     seen = consumer.wait(2, timeout_s=25)
     assert sorted(bodies_of(seen)) == ["COMMIT_MESSAGE/UNKNOW", "UNKNOW/COMMIT_MESSAGE"]
-    until(lambda: len(second.call("checks")) >= 2, what="a question about each")
-    assert sorted(second.call("checks")) == ["UNKNOW/COMMIT_MESSAGE", "UNKNOW/ROLLBACK_MESSAGE"]
+    undecided = {"UNKNOW/COMMIT_MESSAGE", "UNKNOW/ROLLBACK_MESSAGE"}
+    until(lambda: undecided <= set(second.call("checks")), what="a question about each")
+    # Apache's broker notes decisions some seconds late, and may ask meanwhile about what is decided
+    assert set(second.call("checks")) - undecided <= (
+        {"COMMIT_MESSAGE/UNKNOW"} if world.cluster.make == "apache" else set()
+    )
     assert len(consumer.wait(3, timeout_s=3)) == 2
 
 
