@@ -12,7 +12,7 @@ partition, row and run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
@@ -69,7 +69,7 @@ class RowKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRange(Collection[str]):
+class KeyRange:
     """Keys of rows that follow each other, each made when somebody asks."""
 
     keys: RowKeys
@@ -81,9 +81,6 @@ class KeyRange(Collection[str]):
 
     def __iter__(self) -> Iterator[str]:
         return map(self.keys.of_row, range(self.first, self.first + self.count))
-
-    def __contains__(self, key: object) -> bool:
-        return any(each == key for each in self)
 
 
 def next_run(key: str) -> str:

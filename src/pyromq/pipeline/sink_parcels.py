@@ -10,9 +10,9 @@ anything of its record batch is sent, with the column and the row named.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,13 @@ _head, _short = struct.Struct(">iiiii").pack, struct.Struct(">h").pack
 Target = tuple[str, QueueId | None]
 
 
+class Keys(Protocol):
+    """Of the rows of a request: a list, or a range of which each is made when somebody asks."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+
+
 @dataclass(slots=True)
 class Parcel:
     """One request: a batch, or a single message when there is a text of properties. ``queue`` None: any queue."""
@@ -45,7 +52,7 @@ class Parcel:
     topic: str
     queue: QueueId | None
     body: bytes
-    keys: Collection[str]
+    keys: Keys
     properties: str | None = None
     flag: int = 0
 

@@ -162,6 +162,16 @@ class ArchiveFolder:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
+    @contextmanager
+    def merging(self) -> Iterator[None]:
+        """One process at a time: two would both keep the rows of the same files. Raises ArchiveError."""
+        with (self.path / OWN / "compaction.lock").open("wb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ArchiveError(f"another process merges files of {self.path}: let it end") from None
+            yield
+
     # --- looking ---
 
     def files(self) -> list[Path]:

@@ -7,11 +7,9 @@ staged file behind, which the next one removes.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyromq.pipeline.jobs.archive_files import OWN, ArchiveFolder, Commit, StagedFile
+from pyromq.pipeline.jobs.archive_writer import GROUP_BYTES
 from pyromq.pipeline.jobs.bars import Tell, silent
 from pyromq.pipeline.jobs.errors import ArchiveError
 
 TARGET_BYTES: Final = 256 << 20
 _PREFIX: Final = "compacted-"
-_GROUP_BYTES: Final = 32 << 20
 
 
 class FoundFile(msgspec.Struct, frozen=True):
@@ -78,20 +76,10 @@ def compact_archive(
     if not (folder.path / OWN).is_dir():
         raise ArchiveError(f"{folder.path} is no archive that tasks wrote: there is nothing to merge")
     folder.prepare()
-    with _alone(folder):
+    with folder.merging():
         for left in folder.staged.glob(f"{_PREFIX}*"):
             left.unlink(missing_ok=True)
         return _compacted(folder, target_bytes, compression, tell, name_of)
-
-
-@contextmanager
-def _alone(folder: ArchiveFolder) -> Iterator[None]:
-    with (folder.path / OWN / "compaction.lock").open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ArchiveError(f"another process merges files of {folder.path}: let it end") from None
-        yield
 
 
 def _compacted(
@@ -124,7 +112,7 @@ def _merge(folder: ArchiveFolder, group: Sequence[FoundFile], name: str, compres
                 for number in range(source.num_row_groups):
                     waiting.append(source.read_row_group(number))
                     rows += waiting[-1].num_rows
-                    if sum(table.nbytes for table in waiting) >= _GROUP_BYTES:
+                    if sum(table.nbytes for table in waiting) >= GROUP_BYTES:
                         _write(writer, waiting)
         assert writer is not None
         _write(writer, waiting)

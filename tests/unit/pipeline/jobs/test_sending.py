@@ -21,6 +21,7 @@ from pyromq.pipeline.jobs.queries import drain, drain_all, offsets_read, rows_re
 from pyromq.pipeline.jobs.redrive_job import CanaryVerdict, letter_to_send, summary
 from pyromq.pipeline.jobs.replay_job import replayed_id
 from pyromq.pipeline.jobs.sending import Sender
+from pyromq.testing import ManualClock
 
 
 def row(**more: Any) -> dict[str, Any]:
@@ -158,12 +159,13 @@ def test_messages_of_a_sharding_key_are_sent_in_their_order_and_told_of_in_that_
 
 
 def test_a_topic_that_is_not_there_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sender, tried = Sender("n:1", {"retryTimeout": "1ms"}), list[str]()
+    clock, tried = ManualClock(), list[str]()
+    sender = Sender("n:1", {"retryTimeout": "1ms"}, clock=clock)
     monkeypatch.setattr(sender, "_connected", Loop())
 
     async def refuse(message: Outgoing) -> Resent:
         tried.append(message.message_id)
-        await asyncio.sleep(0.002)
+        clock.advance_ms(2)  # longer than anybody is patient
         raise TopicNotFoundError("orders", "no topic orders")
 
     monkeypatch.setattr(sender, "_send", refuse)
