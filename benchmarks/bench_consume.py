@@ -17,12 +17,12 @@ from contextlib import suppress
 from typing import Any
 
 from benchmarks.measure import Row
-from pyromq.client.consumer_settings import PullConsumerSettings, PushConsumerSettings
-from pyromq.client.loop_thread import new_event_loop
-from pyromq.client.producer import Producer
-from pyromq.client.pull_consumer import PullConsumer
-from pyromq.client.push_consumer import PushConsumer
-from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.consumer.base.consumer_settings import PullConsumerSettings, PushConsumerSettings
+from pyromq.client.consumer.pull_consumer import PullConsumer
+from pyromq.client.consumer.push_consumer import PushConsumer
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.producer.producer import Producer
+from pyromq.client.sync.loop_thread import new_event_loop
 from pyromq.model.message import Message
 from pyromq.wire.heartbeat import ConsumeFromWhere
 

@@ -24,7 +24,7 @@ import uvloop
 
 from benchmarks.measure import machine
 from pyromq import aio
-from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.clock import SystemClock
 from pyromq.net import Address, open_connection
 from pyromq.store.message_store import MessageStore

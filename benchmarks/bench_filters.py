@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.measure import Row, measure
-from pyromq.broker.subscriptions import record_filter
+from pyromq.broker.state.subscriptions import record_filter
 from pyromq.filters import SqlFilter, compile_filter
 from pyromq.store.message_store import MessageStore
 from pyromq.store.queue_reader import RecordFilter, TagFilter

@@ -18,8 +18,8 @@ import uvloop
 
 from benchmarks.measure import Row, measure
 from pyromq import aio
-from pyromq.client import sync
-from pyromq.client.received_message import split_messages
+from pyromq.client.core.received_message import split_messages
+from pyromq.client.sync import sync
 from pyromq.clock import SystemClock
 from pyromq.model.message import Message
 from pyromq.model.route import BrokerData, QueueData, TopicRoute

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.measure import machine
 from pyromq import aio
-from pyromq.client.loop_thread import new_event_loop
+from pyromq.client.sync.loop_thread import new_event_loop
 
 BODY = bytes(1024)
 TOPIC, REPEAT, AT_ONCE = "bench", 3, 500

@@ -19,7 +19,7 @@ from orders_survive_a_crash import TOPIC, Servers
 from rich.console import Console
 
 from pyromq.cli.main import main as pyromq
-from pyromq.pipeline.requirements import what_is_missing
+from pyromq.pipeline.spark.requirements import what_is_missing
 
 # Two short jobs: the JVM's best compiler would take longer than what it saves.
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"

@@ -11,7 +11,7 @@ from typing import Final, Self
 from interop import apache
 from interop.asking import answers
 from interop.process import Child, free_port, python_path
-from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.standalone import run_up
 from pyromq.store.settings import Flush, StoreSettings, parse_ladder

@@ -12,9 +12,9 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from pyromq.pipeline import sink
-from pyromq.pipeline.sink import StreamWriter
-from pyromq.pipeline.source import PyromqDataSource
+from pyromq.pipeline.sink import sink
+from pyromq.pipeline.sink.sink import StreamWriter
+from pyromq.pipeline.spark.source import PyromqDataSource
 
 NAME = "silent"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from interop.pyromq_server import SMALL_STORE
 from interop.traffic import QUEUES, TOPICS, write_all
 from pyromq.model.topic import GroupConfig, TopicConfig
-from pyromq.store.disk import RealDisk
+from pyromq.store.files.disk import RealDisk
 from pyromq.store.message_store import MessageStore
-from pyromq.store.offsets import OffsetTable
-from pyromq.store.tables import GroupTable, TopicTable
+from pyromq.store.tables.offsets import OffsetTable
+from pyromq.store.tables.tables import GroupTable, TopicTable
 
 
 def fill(folder: Path, count: int, prefix: str, *, checksums: bool) -> MessageStore:

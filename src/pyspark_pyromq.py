@@ -2,6 +2,6 @@
 without a word. ``pyromq.pipeline.register`` does more: groups then hear of each batch as soon as it is done.
 """
 
-from pyromq.pipeline.source import PyromqDataSource as DefaultSource
+from pyromq.pipeline.spark.source import PyromqDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -31,10 +31,10 @@ from interop.traffic import (
 )
 from pyromq.store.check import check_store
 from pyromq.store.check.report import CheckReport, Verdict
-from pyromq.store.disk import RealDisk
+from pyromq.store.files.disk import RealDisk
 from pyromq.store.message_store import MessageStore
-from pyromq.store.offsets import OffsetTable
-from pyromq.store.tables import GroupTable, TopicTable
+from pyromq.store.tables.offsets import OffsetTable
+from pyromq.store.tables.tables import GroupTable, TopicTable
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
 

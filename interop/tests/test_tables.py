@@ -14,7 +14,7 @@ import pytest
 
 from interop.tables import ROOT, TableSpark, prepare_table_spark
 from pyromq import Message, Producer
-from pyromq.pipeline.java import java_home
+from pyromq.pipeline.spark.java import java_home
 from pyromq.testing import LoopbackBroker
 
 _RUN_S = 900

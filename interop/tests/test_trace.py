@@ -12,7 +12,7 @@ from interop.mqadmin import run_mqadmin
 from interop.tests.conftest import case
 from interop.world import Cluster
 from pyromq import aio
-from pyromq.client.errors import NotFoundError, TopicNotFoundError
+from pyromq.client.core.errors import NotFoundError, TopicNotFoundError
 from pyromq.model.message import Message
 from pyromq.wire.trace import MessageKind, Published, TraceRecord
 

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
         at_random,
         by_sharding_key,
     )
-    from pyromq.client.sync import Admin, Client, Producer
-    from pyromq.client.sync_consumers import PullConsumer, PushConsumer
-    from pyromq.client.sync_transactions import TransactionProducer
+    from pyromq.client.sync.sync import Admin, Client, Producer
+    from pyromq.client.sync.sync_consumers import PullConsumer, PushConsumer
+    from pyromq.client.sync.sync_transactions import TransactionProducer
 
 __all__ = [
     "EARLIEST",
@@ -108,9 +108,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Admin", "Client", "Producer"), "client.sync"),
-    **dict.fromkeys(("PullConsumer", "PushConsumer"), "client.sync_consumers"),
-    "TransactionProducer": "client.sync_transactions",
+    **dict.fromkeys(("Admin", "Client", "Producer"), "client.sync.sync"),
+    **dict.fromkeys(("PullConsumer", "PushConsumer"), "client.sync.sync_consumers"),
+    "TransactionProducer": "client.sync.sync_transactions",
     **{"Message": "model.message", "QueueId": "model.queue", "MQError": "errors"},
 }
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from pyromq.client.admin import EARLIEST, LATEST, Admin
-from pyromq.client.client import Client
-from pyromq.client.consumer_settings import PullConsumerSettings, PushConsumerSettings
-from pyromq.client.errors import (
+from pyromq.client.consumer.base.consumer_settings import PullConsumerSettings, PushConsumerSettings
+from pyromq.client.consumer.base.running_info import HeadOfLine
+from pyromq.client.consumer.pull_consumer import PullConsumer
+from pyromq.client.consumer.push_consumer import PushConsumer
+from pyromq.client.consumer.rules.flow_control import Hold
+from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
+from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
+from pyromq.client.consumer.rules.start_offset import SeekTo
+from pyromq.client.core.client import Client
+from pyromq.client.core.errors import (
     ExpressionRefusedError,
     NameServersUnreachableError,
     NoReplyError,
@@ -14,20 +21,13 @@ from pyromq.client.errors import (
     SendFailedError,
     TopicNotFoundError,
 )
-from pyromq.client.flow_control import Hold
-from pyromq.client.hooks import SendHook
-from pyromq.client.orderly_outcome import OrderlyResult, OrderlyStatus
-from pyromq.client.outcome import BatchResult, ConsumeStatus
-from pyromq.client.producer import Producer
-from pyromq.client.pull_consumer import PullConsumer
-from pyromq.client.push_consumer import PushConsumer
-from pyromq.client.received_message import ReceivedMessage
-from pyromq.client.running_info import HeadOfLine
-from pyromq.client.selectors import QueueSelector, at_random, by_sharding_key
-from pyromq.client.settings import ClientSettings, Compression, Credentials, ProducerSettings
-from pyromq.client.start_offset import SeekTo
-from pyromq.client.transaction import NotPreparedError, Transaction, TransactionOutcome, TransactionReceipt
-from pyromq.client.transaction_producer import TransactionProducer
+from pyromq.client.core.hooks import SendHook
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.settings import ClientSettings, Compression, Credentials, ProducerSettings
+from pyromq.client.core.transaction import NotPreparedError, Transaction, TransactionOutcome, TransactionReceipt
+from pyromq.client.producer.producer import Producer
+from pyromq.client.producer.selectors import QueueSelector, at_random, by_sharding_key
+from pyromq.client.transactions.transaction_producer import TransactionProducer
 from pyromq.errors import MQError
 from pyromq.model.message import Message, SendReceipt, SendStatus
 from pyromq.model.queue import QueueId

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from pyromq.store.consume_queue import ENTRY
-from pyromq.store.disk import Disk
 from pyromq.store.dispatch import entry_tag
+from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock

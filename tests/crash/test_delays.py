@@ -13,7 +13,7 @@ import pytest
 from pyromq.errors import MQError
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.testing.faulty_disk import Crashed, CrashMode
-from tests.unit.broker.waiting_room import WaitingRoom
+from tests.unit.broker.pulling.waiting_room import WaitingRoom
 
 STRIDE = int(os.environ.get("PYROMQ_DELAY_STRIDE", "7"))
 FAR_MS = 260_000  # rolls twice on its way

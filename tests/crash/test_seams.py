@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.turn import Turns
+from pyromq.broker.commit.turn import Turns
 from pyromq.errors import MQError, StoreError, StoreReadOnlyError, UntrustedDiskError
 from pyromq.store import log_walk
 from pyromq.store.message_store import MessageStore

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from pyromq.broker.topics import DISCARD_TOPIC
+from pyromq.broker.state.topics import DISCARD_TOPIC
 from pyromq.errors import UntrustedDiskError
 from pyromq.model.names import HALF_TOPIC
 from pyromq.store.message_store import Placed
@@ -17,7 +17,7 @@ from pyromq.store.settings import Flush
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.properties import decode_properties
 from tests.unit.broker.builders import Wire
-from tests.unit.broker.transaction_rig import COMMIT, ROLLBACK, Rig
+from tests.unit.broker.transactions.transaction_rig import COMMIT, ROLLBACK, Rig
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyromq.aio import Admin, ClientSettings
-from pyromq.client.client import Client
-from pyromq.client.errors import TopicNotFoundError
+from pyromq.client.core.client import Client
+from pyromq.client.core.errors import TopicNotFoundError
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import dead_letter_topic, retry_topic

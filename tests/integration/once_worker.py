@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.idempotent import InProgressError, Marks, once, once_in_transaction
 from tests.unit.received import received
 

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from pyromq import Message
-from pyromq.client.transaction import Transaction
+from pyromq.client.core.transaction import Transaction
 from pyromq.outbox import Outbox, OutboxProducer
 
 POINTS = ("prepared", "writing", "committed", "told")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyromq.aio import ClientSettings, ConsumeFromWhere, PushConsumer, PushConsumerSettings, QueueId
-from pyromq.client.client import Client
+from pyromq.client.core.client import Client
 from pyromq.clock import Clock
 from tests.integration.scripted_queues import NAME, ScriptedQueues
 

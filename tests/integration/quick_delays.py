@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.testing.loopback import SMALL_FILES
 
 QUICK_DELAYS = BrokerSettings(store=replace(SMALL_FILES, delay_ladder_ms=(20,) * 18))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from pyromq.client.received_message import split_messages
+from pyromq.client.core.received_message import split_messages
 from pyromq.clock import SystemClock
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyromq import aio
-from pyromq.client.errors import GroupNotFoundError, GroupOfflineError, NotFoundError
-from pyromq.client.roles import ConsumerRole
+from pyromq.client.core.errors import GroupNotFoundError, GroupOfflineError, NotFoundError
+from pyromq.client.core.roles import ConsumerRole
 from pyromq.errors import BrokerError, ConfigError, InvalidNameError
 from pyromq.model.message import Message
 from pyromq.model.queue import QueueId

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
-from pyromq.broker.settings import BrokerSettings
 from pyromq.clock import SystemClock
 from pyromq.model.queue import QueueId
 from pyromq.nameserver.server import NameServer

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from pyromq.aio import ClientSettings, Message, Producer, ReceivedMessage
-from pyromq.client.client import Client
+from pyromq.client.core.client import Client
 from pyromq.errors import ClientClosedError
 from pyromq.model.route import BrokerData
 from pyromq.wire.codes import RequestCode as Code

@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from pyromq.aio import PushConsumer, QueueId, ReceivedMessage
-from pyromq.client.buffer_state import Stage
-from pyromq.client.flow_control import FlowLimits, Hold
-from pyromq.client.queue_lock import TRUSTED_MS
-from pyromq.client.running_info import HeadOfLine, flow_counts, heads_of_line
+from pyromq.client.consumer.base.running_info import HeadOfLine, flow_counts, heads_of_line
+from pyromq.client.consumer.rules.buffer_state import Stage
+from pyromq.client.consumer.rules.flow_control import FlowLimits, Hold
+from pyromq.client.consumer.rules.queue_lock import TRUSTED_MS
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.headers.shared import ConsumerRunningInfoHeader

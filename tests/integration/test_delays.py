@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from pyromq import aio
-from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.clock import SystemClock
 from pyromq.net import Address, Connection, open_connection
 from pyromq.store.message_store import MessageStore
-from pyromq.store.timer_check import TimerCheck
+from pyromq.store.timers.timer_check import TimerCheck
 from pyromq.testing import LoopbackBroker, ManualClock
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire import bodies

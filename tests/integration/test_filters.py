@@ -23,8 +23,8 @@ from pyromq.aio import (
     PushConsumerSettings,
     ReceivedMessage,
 )
-from pyromq.broker.settings import BrokerSettings
-from pyromq.client import sync_consumers
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.client.sync import sync_consumers
 from pyromq.errors import BrokerError
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import LoopbackBroker
@@ -285,7 +285,7 @@ async def test_a_push_consumer_that_changes_to_a_bad_expression_says_so(caplog: 
         async def note(message: ReceivedMessage) -> None: ...
 
         async with PushConsumer(broker.nameserver, group="readers", listener=note, settings=PUSHING) as consumer:
-            with caplog.at_level(logging.ERROR, "pyromq.client.group_member"):
+            with caplog.at_level(logging.ERROR, "pyromq.client.consumer.group_member"):
                 consumer.subscribe("orders", "price =", sql=True)
                 await until(lambda: "ends too early" in caplog.text, "the refusal is logged")
 

@@ -13,7 +13,7 @@ import pytest
 
 from pyromq.broker.broker import Broker
 from pyromq.model.topic import GroupConfig
-from pyromq.store.disk import RealDisk, RealFile
+from pyromq.store.files.disk import RealDisk, RealFile
 from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.consumer import SendBackHeader

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pyromq.aio import Message, MQError, Producer, ReceivedMessage, TransactionOutcome, TransactionProducer
-from pyromq.client.transaction import Transaction
+from pyromq.client.core.transaction import Transaction
 from tests.integration.ledger import Ledger, report
 from tests.integration.ledger_rig import TOPIC, Clerk, expected_dead, patient, running
 from tests.integration.up_process import UpProcess

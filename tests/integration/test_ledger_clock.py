@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.aio import Message, Producer
-from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.clock import Clock, SystemClock
 from pyromq.testing import LoopbackBroker, ManualClock
 from pyromq.testing.loopback import SMALL_FILES

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from pyromq import Admin, Message, Producer, aio
-from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.cli.main import main
 from pyromq.client.admin.dead_letters import RedriveStatus
-from pyromq.client.explain import MessageState
-from pyromq.client.group_story import GroupState
+from pyromq.client.admin.explain import MessageState
+from pyromq.client.admin.group_story import GroupState
 from pyromq.model.queue import QueueId
 from pyromq.testing.loopback import SMALL_FILES, LoopbackBroker
 from pyromq.wire.trace import ConsumeBegan, ConsumeEnded, Published

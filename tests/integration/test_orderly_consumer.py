@@ -15,8 +15,8 @@ from pyromq.aio import (
     QueueId,
     ReceivedMessage,
 )
-from pyromq.client.flow_control import FlowLimits
-from pyromq.client.queue_lock import TRUSTED_MS
+from pyromq.client.consumer.rules.flow_control import FlowLimits
+from pyromq.client.consumer.rules.queue_lock import TRUSTED_MS
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.properties import decode_properties

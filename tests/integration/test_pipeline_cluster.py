@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from pyromq import Admin
-from pyromq.client.errors import GroupNotFoundError, NoPermissionError
-from pyromq.client.group_calls import GroupCalls
+from pyromq.client.consumer.base.group_calls import GroupCalls
+from pyromq.client.core.errors import GroupNotFoundError, NoPermissionError
 from pyromq.errors import BrokerError
 from pyromq.model.names import retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm
-from pyromq.pipeline.cluster import Cluster
-from pyromq.pipeline.connections import close_all
-from pyromq.pipeline.options import SourceOptions
+from pyromq.pipeline.core.connections import close_all
+from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.testing import LoopbackBroker
 
 

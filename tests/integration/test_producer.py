@@ -19,10 +19,10 @@ from msgspec import structs
 
 import pyromq
 from pyromq import aio
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
-from pyromq.broker.settings import BrokerSettings
-from pyromq.client.errors import NoPermissionError, NotFoundError, ServiceNotAvailableError
-from pyromq.client.fault import TABLE_5
+from pyromq.client.core.errors import NoPermissionError, NotFoundError, ServiceNotAvailableError
+from pyromq.client.core.fault import TABLE_5
 from pyromq.errors import (
     BrokerError,
     ClientClosedError,
@@ -223,7 +223,7 @@ BROKER_PROCESS = """
 import asyncio, sys
 from pathlib import Path
 from pyromq.broker.broker import Broker
-from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.testing.loopback import SMALL_FILES
 
 async def main(nameserver, port, folder):
@@ -599,11 +599,11 @@ def test_hooks_see_every_send_and_may_forbid_one(run: Run) -> None:
                     await producer.send(Message("T", b"x", tags="secret"))
         assert seen == [(b"good", True, "NoneType"), (b"bad", False, "SendFailedError")]
 
-    logging.getLogger("pyromq.client.hooks").disabled = True
+    logging.getLogger("pyromq.client.core.hooks").disabled = True
     try:
         run(main())
     finally:
-        logging.getLogger("pyromq.client.hooks").disabled = False
+        logging.getLogger("pyromq.client.core.hooks").disabled = False
 
 
 def test_too_many_unfinished_sends_are_refused_at_once(run: Run) -> None:
@@ -788,7 +788,7 @@ async def send_until_routed(producer: aio.Producer, topic: str) -> None:
 
 def as_received(request: Any, *, cluster: str) -> aio.ReceivedMessage:
     """A message as a consumer would get it from the broker that took this send."""
-    from pyromq.client.received_message import split_messages
+    from pyromq.client.core.received_message import split_messages
     from pyromq.wire.record import Draft, encode_record
 
     properties = (request.header.properties + f"CLUSTER\x01{cluster}\x02").encode()

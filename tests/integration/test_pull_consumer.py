@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from pyromq.aio import Admin, Message, Producer, QueueId, ReceivedMessage
-from pyromq.client.consumer_settings import PullConsumerSettings
-from pyromq.client.flow_control import FlowLimits
-from pyromq.client.pull_consumer import PullConsumer
-from pyromq.client.settings import ClientSettings
-from pyromq.client.start_offset import SeekTo
+from pyromq.client.consumer.base.consumer_settings import PullConsumerSettings
+from pyromq.client.consumer.pull_consumer import PullConsumer
+from pyromq.client.consumer.rules.flow_control import FlowLimits
+from pyromq.client.consumer.rules.start_offset import SeekTo
+from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import ClientClosedError, ConfigError, OffsetOutOfRangeError
 from pyromq.net import Backoff
 from pyromq.testing import LoopbackBroker

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 from pyromq.aio import Admin, Message, MQError, Producer, QueueId, ReceivedMessage
-from pyromq.client.client import Client
-from pyromq.client.consumer_settings import PushConsumerSettings
-from pyromq.client.flow_control import FlowLimits
-from pyromq.client.group_calls import GroupCalls
-from pyromq.client.orderly_outcome import OrderlyStatus
-from pyromq.client.outcome import BatchResult, ConsumeStatus
-from pyromq.client.push_consumer import PushConsumer
-from pyromq.client.settings import ClientSettings
+from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings
+from pyromq.client.consumer.base.group_calls import GroupCalls
+from pyromq.client.consumer.push_consumer import PushConsumer
+from pyromq.client.consumer.rules.flow_control import FlowLimits
+from pyromq.client.consumer.rules.orderly_outcome import OrderlyStatus
+from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
+from pyromq.client.core.client import Client
+from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import ConfigError
 from pyromq.net import Backoff
 from pyromq.testing import LoopbackBroker

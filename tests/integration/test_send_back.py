@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
-from pyromq.broker.settings import BrokerSettings
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.consumer import SendBackHeader

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from pyromq import aio
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
-from pyromq.broker.settings import BrokerSettings
 from pyromq.errors import ConfigError, ConnectFailedError, MQError
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from pyromq.broker.broker import Broker
-from pyromq.store.disk import RealDisk, RealFile
+from pyromq.store.files.disk import RealDisk, RealFile
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
 from tests.integration.test_broker import Client, send, settings

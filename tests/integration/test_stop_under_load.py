@@ -12,7 +12,7 @@ import pytest
 
 from pyromq.broker.broker import Broker
 from pyromq.errors import TransportError
-from pyromq.store.disk import RealDisk, RealFile
+from pyromq.store.files.disk import RealDisk, RealFile
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode

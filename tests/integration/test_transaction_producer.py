@@ -12,7 +12,7 @@ import pytest
 
 import pyromq
 from pyromq import aio
-from pyromq.client.transaction import NotPreparedError
+from pyromq.client.core.transaction import NotPreparedError
 from pyromq.errors import BrokerError, ClientClosedError, ConfigError, MQError
 from pyromq.model.message import Message
 from pyromq.net import Connection

@@ -16,7 +16,7 @@ import pytest
 
 import pyromq
 from pyromq import ConsumeFromWhere, Message, PullConsumerSettings, TransactionOutcome
-from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.outbox import Outbox, OutboxProducer
 from pyromq.testing.loopback import SMALL_FILES, LoopbackBroker
 from tests.integration.outbox_sender import GROUP, POINTS

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from pyromq.clock import SystemClock
-from pyromq.store.disk import RealDisk
+from pyromq.store.files.disk import RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.store.upkeep import Upkeep

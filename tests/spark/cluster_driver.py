@@ -20,10 +20,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyromq.pipeline import Dead, consume, session
-from pyromq.pipeline.consume_rows import Record
-from pyromq.pipeline.consume_verdicts import Verdict
+from pyromq.pipeline.consuming.consume_rows import Record
+from pyromq.pipeline.consuming.consume_verdicts import Verdict
 from pyromq.pipeline.jobs import Selection, archive
-from pyromq.pipeline.source import PyromqDataSource, StreamReader
+from pyromq.pipeline.spark.source import PyromqDataSource, StreamReader
 from tests.spark import cluster_driver as importable
 from tests.spark.conftest import QUICK
 

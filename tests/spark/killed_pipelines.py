@@ -15,7 +15,7 @@ from typing import Any
 
 from pyromq.pipeline import Dead, Record, Retry, consume, session
 from pyromq.pipeline.jobs import Selection, archive
-from pyromq.pipeline.jobs.errors import JobFailedError
+from pyromq.pipeline.jobs.common.errors import JobFailedError
 from tests.spark.conftest import QUICK
 from tests.spark.places import checkpoint_of
 

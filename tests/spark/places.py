@@ -208,15 +208,15 @@ def checkpoint_of(folder: Path, group: str) -> Path:
 
 
 _WRAPPERS: dict[str, Callable[[Any], None]] = {
-    "pyromq.pipeline.source": _source,
-    "pyromq.pipeline.stream": _stream,
-    "pyromq.pipeline.progress": _progress,
-    "pyromq.pipeline.sink": _sink,
-    "pyromq.pipeline.sink_sender": _sender,
-    "pyromq.pipeline.sink_transactions": _transactions,
-    "pyromq.pipeline.consume_writer": _consume,
-    "pyromq.pipeline.jobs.archive_source": _archive_source,
-    "pyromq.pipeline.jobs.archive_files": _archive_files,
+    "pyromq.pipeline.spark.source": _source,
+    "pyromq.pipeline.reading.stream": _stream,
+    "pyromq.pipeline.spark.progress": _progress,
+    "pyromq.pipeline.sink.sink": _sink,
+    "pyromq.pipeline.sink.sink_sender": _sender,
+    "pyromq.pipeline.sink.sink_transactions": _transactions,
+    "pyromq.pipeline.consuming.consume_writer": _consume,
+    "pyromq.pipeline.jobs.archiving.archive_source": _archive_source,
+    "pyromq.pipeline.jobs.archiving.archive_files": _archive_files,
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyromq import Message
-from pyromq.pipeline.columns import COLUMNS
+from pyromq.pipeline.arrow.columns import COLUMNS
 from tests.spark.topics import Topics, bodies
 
 pytestmark = pytest.mark.spark

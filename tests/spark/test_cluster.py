@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyromq.pipeline.cluster import Cluster
-from pyromq.pipeline.connections import connect
-from pyromq.pipeline.offsets import OffsetRange
-from pyromq.pipeline.options import SourceOptions
-from pyromq.pipeline.pulls import read_ranges
+from pyromq.pipeline.core.connections import connect
+from pyromq.pipeline.core.offsets import OffsetRange
+from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.reading.cluster import Cluster
+from pyromq.pipeline.reading.pulls import read_ranges
 from pyromq.testing import LoopbackBroker
 from tests.spark.queries import until
 from tests.spark.spark_server import master_process, run_program, worker_process

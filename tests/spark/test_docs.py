@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.pipeline.columns import COLUMNS
-from pyromq.pipeline.options import OPTIONS
+from pyromq.pipeline.arrow.columns import COLUMNS
+from pyromq.pipeline.core.options import OPTIONS
 from tests.unit.test_docs import ROOT, SPARK_PAGES, python_blocks_to_run, table_rows
 
 pytestmark = pytest.mark.spark

@@ -13,12 +13,12 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyromq import Producer
-from pyromq.pipeline.cluster import Cluster
-from pyromq.pipeline.connections import connect
-from pyromq.pipeline.errors import SourceUnreachableError
-from pyromq.pipeline.offsets import OffsetRange
-from pyromq.pipeline.options import SourceOptions
-from pyromq.pipeline.pulls import read_ranges
+from pyromq.pipeline.core.connections import connect
+from pyromq.pipeline.core.errors import SourceUnreachableError
+from pyromq.pipeline.core.offsets import OffsetRange
+from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.reading.cluster import Cluster
+from pyromq.pipeline.reading.pulls import read_ranges
 from tests.spark.queries import Collected, run, start, until
 from tests.spark.servers import Servers
 from tests.spark.topics import Topics, bodies

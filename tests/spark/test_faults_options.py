@@ -20,12 +20,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from pyromq.pipeline.columns import COLUMNS, spark_type
-from pyromq.pipeline.errors import OptionError, SchemaError
-from pyromq.pipeline.options import OPTIONS, Option, Use, parse_options
-from pyromq.pipeline.sink_columns import SINK_COLUMNS, check_sink_schema
-from pyromq.pipeline.sink_options import SINK_OPTIONS, parse_sink_options
-from pyromq.pipeline.source import arrow_schema
+from pyromq.pipeline.arrow.columns import COLUMNS, spark_type
+from pyromq.pipeline.core.errors import OptionError, SchemaError
+from pyromq.pipeline.core.options import OPTIONS, Option, Use, parse_options
+from pyromq.pipeline.sink.sink_columns import SINK_COLUMNS, check_sink_schema
+from pyromq.pipeline.sink.sink_options import SINK_OPTIONS, parse_sink_options
+from pyromq.pipeline.spark.source import arrow_schema
 
 pytestmark = pytest.mark.spark
 NOTHING = "empty; give it a value"

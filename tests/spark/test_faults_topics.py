@@ -20,14 +20,14 @@ from pyspark.errors import PySparkException
 
 from pyromq import Producer
 from pyromq.aio import ClientSettings
-from pyromq.broker.settings import BrokerSettings
-from pyromq.client.client import Client
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.client.core.client import Client
 from pyromq.pipeline import Record, consume
-from pyromq.pipeline.connections import connect
-from pyromq.pipeline.errors import DataLossError
-from pyromq.pipeline.offsets import OffsetRange
-from pyromq.pipeline.options import SourceOptions
-from pyromq.pipeline.pulls import read_ranges
+from pyromq.pipeline.core.connections import connect
+from pyromq.pipeline.core.errors import DataLossError
+from pyromq.pipeline.core.offsets import OffsetRange
+from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.reading.pulls import read_ranges
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.codes import RequestCode

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from pyromq.cli import pipeline
 from pyromq.cli.main import main
-from pyromq.cli.pipeline_options import SparkOptions
+from pyromq.cli.pipeline import pipeline
+from pyromq.cli.pipeline.pipeline_options import SparkOptions
 from pyromq.pipeline.jobs import Selection, archive, read_archive
 from tests.spark.conftest import QUICK
 from tests.spark.queries import until

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from pyromq.client.admin.offsets import LATEST
-from pyromq.client.letters import header_fields
+from pyromq.client.producer.letters import header_fields
 from pyromq.model import property_names as names
 from pyromq.model.names import retry_topic
-from pyromq.pipeline.jobs import Selection, report, sending
-from pyromq.pipeline.jobs.outgoing import Outgoing, SendOutcome, source_of
+from pyromq.pipeline.jobs import Selection, report
+from pyromq.pipeline.jobs.resending import sending
+from pyromq.pipeline.jobs.resending.outgoing import Outgoing, SendOutcome, source_of
 from tests.spark.test_jobs_sending import bury
 from tests.spark.test_jobs_tables import tell_trace
 from tests.spark.topics import Topics

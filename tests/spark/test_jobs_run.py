@@ -11,7 +11,7 @@ import pytest
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.jobs import Selection, run_file
-from pyromq.pipeline.jobs.errors import JobFailedError
+from pyromq.pipeline.jobs.common.errors import JobFailedError
 from tests.spark.topics import Topics, bodies
 
 pytestmark = pytest.mark.spark

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pyromq import Message
-from pyromq.broker.settings import BrokerSettings
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.errors import StoreNotFoundError
 from pyromq.pipeline.jobs import Selection, dedupe, page, report
-from pyromq.pipeline.store_source import read_store
+from pyromq.pipeline.store_files.store_source import read_store
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.trace import ConsumeBegan, ConsumeCode, ConsumeEnded, pack_records

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from pyromq.pipeline.options import OPTIONS
-from pyromq.pipeline.sink_columns import SINK_COLUMNS
-from pyromq.pipeline.sink_options import SINK_OPTIONS
+from pyromq.pipeline.core.options import OPTIONS
+from pyromq.pipeline.sink.sink_columns import SINK_COLUMNS
+from pyromq.pipeline.sink.sink_options import SINK_OPTIONS
 from tests.spark.topics import Topics
 from tests.unit.test_docs import ROOT, table_rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.client.received_message import ReceivedMessage, split_messages
+from pyromq.client.core.received_message import ReceivedMessage, split_messages
 from pyromq.model import property_names as names
 from pyromq.wire.message_id import Host
 from pyromq.wire.properties import encode_properties

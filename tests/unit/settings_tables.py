@@ -6,9 +6,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from pyromq.broker.config_keys import BROKER_CONF, FOLDER_KEY
-from pyromq.cli.server_settings import BROKER, NAMESERVER
-from pyromq.cli.settings_sources import Schema
+from pyromq.broker.base.config_keys import BROKER_CONF, FOLDER_KEY
+from pyromq.cli.servers.server_settings import BROKER, NAMESERVER
+from pyromq.cli.servers.settings_sources import Schema
 from pyromq.nameserver.config_keys import NAMESRV_CONF
 
 _SHOWN_MAX = 30

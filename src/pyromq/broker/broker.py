@@ -21,67 +21,67 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self
 
-from pyromq.broker.advertised import advertised_host, resolved
-from pyromq.broker.answers import Answer, Answering, Later, send_answer, send_refusal
-from pyromq.broker.assignment_requests import AssignmentHandler
-from pyromq.broker.broker_requests import BrokerHandler
-from pyromq.broker.cleaning_requests import CleaningHandler
-from pyromq.broker.client_questions import ClientQuestions
-from pyromq.broker.client_requests import ClientHandler
-from pyromq.broker.config_requests import ConfigHandler
-from pyromq.broker.delay_requests import DelayHandler
-from pyromq.broker.delays import Delays
-from pyromq.broker.due_messages import DueMessages
-from pyromq.broker.filters import Filters
-from pyromq.broker.group_requests import GroupHandler
-from pyromq.broker.groups import Groups
-from pyromq.broker.locks import QueueLocks
-from pyromq.broker.lookup_requests import LookupHandler
-from pyromq.broker.members import Members
-from pyromq.broker.offset_requests import OffsetHandler
-from pyromq.broker.own_writes import OwnWrites
-from pyromq.broker.progress import Progress
-from pyromq.broker.progress_requests import ProgressHandler
-from pyromq.broker.pull import PullHandler
-from pyromq.broker.pull_waiters import PullWaiters, QueueKey
-from pyromq.broker.recall import RecallHandler
-from pyromq.broker.refusals import RefusedError, refusal_of
+from pyromq.broker.admin.assignment_requests import AssignmentHandler
+from pyromq.broker.admin.broker_requests import BrokerHandler
+from pyromq.broker.admin.cleaning_requests import CleaningHandler
+from pyromq.broker.admin.client_questions import ClientQuestions
+from pyromq.broker.admin.client_requests import ClientHandler
+from pyromq.broker.admin.config_requests import ConfigHandler
+from pyromq.broker.admin.delay_requests import DelayHandler
+from pyromq.broker.admin.group_requests import GroupHandler
+from pyromq.broker.admin.lookup_requests import LookupHandler
+from pyromq.broker.admin.offset_requests import OffsetHandler
+from pyromq.broker.admin.progress_requests import ProgressHandler
+from pyromq.broker.admin.reset_requests import ResetHandler
+from pyromq.broker.admin.topic_requests import TopicHandler
+from pyromq.broker.base.advertised import advertised_host, resolved
+from pyromq.broker.base.answers import Answer, Answering, Later, send_answer, send_refusal
+from pyromq.broker.base.refusals import RefusedError, refusal_of
+from pyromq.broker.base.session import Session
+from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
+from pyromq.broker.base.stats import Stats
+from pyromq.broker.base.steady_clock import SteadyClock
+from pyromq.broker.base.table_keeper import TableKeeper
+from pyromq.broker.commit.own_writes import OwnWrites
+from pyromq.broker.commit.sealer import Sealer
+from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.turn import Turns
+from pyromq.broker.delays.delays import Delays
+from pyromq.broker.delays.due_messages import DueMessages
+from pyromq.broker.delays.recall import RecallHandler
+from pyromq.broker.delays.releases import Releases
+from pyromq.broker.delays.schedule import Schedule
+from pyromq.broker.delays.timers import Timers
+from pyromq.broker.pulling.pull import PullHandler
+from pyromq.broker.pulling.pull_waiters import PullWaiters, QueueKey
 from pyromq.broker.registration import Registrar
-from pyromq.broker.releases import Releases
-from pyromq.broker.reply import ReplyHandler
 from pyromq.broker.request_table import Handlers
-from pyromq.broker.reset_requests import ResetHandler
-from pyromq.broker.schedule import Schedule
-from pyromq.broker.sealer import Sealer
-from pyromq.broker.send import SendHandler
-from pyromq.broker.send_back import SendBackHandler
-from pyromq.broker.send_gate import SendGate
-from pyromq.broker.session import Session
-from pyromq.broker.settings import VIP_PORT_DISTANCE, BrokerSettings
-from pyromq.broker.stats import Stats
-from pyromq.broker.steady_clock import SteadyClock
-from pyromq.broker.table_keeper import TableKeeper
-from pyromq.broker.timers import Timers
-from pyromq.broker.topic_requests import TopicHandler
-from pyromq.broker.topics import Topics
-from pyromq.broker.transaction_checks import TransactionChecks
-from pyromq.broker.transaction_log import TransactionLog
-from pyromq.broker.transactions import TransactionHandler
-from pyromq.broker.turn import Turns
+from pyromq.broker.sending.reply import ReplyHandler
+from pyromq.broker.sending.send import SendHandler
+from pyromq.broker.sending.send_back import SendBackHandler
+from pyromq.broker.state.filters import Filters
+from pyromq.broker.state.groups import Groups
+from pyromq.broker.state.locks import QueueLocks
+from pyromq.broker.state.members import Members
+from pyromq.broker.state.progress import Progress
+from pyromq.broker.state.topics import Topics
+from pyromq.broker.transactions.transaction_checks import TransactionChecks
+from pyromq.broker.transactions.transaction_log import TransactionLog
+from pyromq.broker.transactions.transactions import TransactionHandler
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
 from pyromq.model.names import TIMER_TOPIC
 from pyromq.net import Address, Connection, Handler, Link, open_connection
 from pyromq.net.nameserver_list import NameServerList
-from pyromq.store.disk import Disk, RealDisk
-from pyromq.store.filter_table import FilterTable
+from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
-from pyromq.store.offsets import DelayOffsets, OffsetTable
 from pyromq.store.reading import QueueRange
-from pyromq.store.request_modes import RequestModeTable
-from pyromq.store.tables import GroupTable, TopicTable
-from pyromq.store.timer_files import TimerFiles
-from pyromq.store.timer_metrics import TimerMetrics
+from pyromq.store.tables.filter_table import FilterTable
+from pyromq.store.tables.offsets import DelayOffsets, OffsetTable
+from pyromq.store.tables.request_modes import RequestModeTable
+from pyromq.store.tables.tables import GroupTable, TopicTable
+from pyromq.store.timers.timer_files import TimerFiles
+from pyromq.store.timers.timer_metrics import TimerMetrics
 from pyromq.store.upkeep import Upkeep
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.message_id import Host, UniqueIdGenerator

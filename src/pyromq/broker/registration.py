@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from pyromq.broker.settings import BrokerSettings
-from pyromq.broker.topics import Topics
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.state.topics import Topics
 from pyromq.errors import ConnectFailedError, MQError
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm

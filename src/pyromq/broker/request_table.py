@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyromq.broker.answers import Answering, Later
-from pyromq.broker.assignment_requests import AssignmentHandler
-from pyromq.broker.broker_requests import BrokerHandler
-from pyromq.broker.cleaning_requests import CleaningHandler
-from pyromq.broker.client_questions import ClientQuestions
-from pyromq.broker.client_requests import ClientHandler
-from pyromq.broker.config_requests import ConfigHandler
-from pyromq.broker.delay_requests import DelayHandler
-from pyromq.broker.group_requests import GroupHandler
-from pyromq.broker.lookup_requests import LookupHandler
-from pyromq.broker.offset_requests import OffsetHandler
-from pyromq.broker.progress_requests import ProgressHandler
-from pyromq.broker.pull import PullHandler
-from pyromq.broker.recall import RecallHandler
-from pyromq.broker.reply import ReplyHandler
-from pyromq.broker.reset_requests import ResetHandler
-from pyromq.broker.send import SendHandler
-from pyromq.broker.send_back import SendBackHandler
-from pyromq.broker.topic_requests import TopicHandler
-from pyromq.broker.transactions import TransactionHandler
+from pyromq.broker.admin.assignment_requests import AssignmentHandler
+from pyromq.broker.admin.broker_requests import BrokerHandler
+from pyromq.broker.admin.cleaning_requests import CleaningHandler
+from pyromq.broker.admin.client_questions import ClientQuestions
+from pyromq.broker.admin.client_requests import ClientHandler
+from pyromq.broker.admin.config_requests import ConfigHandler
+from pyromq.broker.admin.delay_requests import DelayHandler
+from pyromq.broker.admin.group_requests import GroupHandler
+from pyromq.broker.admin.lookup_requests import LookupHandler
+from pyromq.broker.admin.offset_requests import OffsetHandler
+from pyromq.broker.admin.progress_requests import ProgressHandler
+from pyromq.broker.admin.reset_requests import ResetHandler
+from pyromq.broker.admin.topic_requests import TopicHandler
+from pyromq.broker.base.answers import Answering, Later
+from pyromq.broker.delays.recall import RecallHandler
+from pyromq.broker.pulling.pull import PullHandler
+from pyromq.broker.sending.reply import ReplyHandler
+from pyromq.broker.sending.send import SendHandler
+from pyromq.broker.sending.send_back import SendBackHandler
+from pyromq.broker.transactions.transactions import TransactionHandler
 from pyromq.wire.codes import RequestCode as Code
 
 

@@ -16,7 +16,9 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli import clusters, delay, dlq, doctor, group, message, messages, pipeline, servers, store, tail, topic, tx
+from pyromq.cli.nouns import clusters, delay, dlq, doctor, group, message, messages, store, tail, topic, tx
+from pyromq.cli.pipeline import pipeline
+from pyromq.cli.servers import servers
 from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
 from pyromq.errors import (
     BrokerError,

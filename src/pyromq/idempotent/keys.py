@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import TypeAlias
 
-from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.core.received_message import ReceivedMessage
 
 Key: TypeAlias = Callable[[ReceivedMessage], str]
 

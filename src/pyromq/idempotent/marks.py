@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.clock import Clock, SystemClock
 from pyromq.databases import Table, conflicts, database_of, execute
 from pyromq.errors import ConfigError, MQError

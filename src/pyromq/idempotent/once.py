@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, cast, overload
 
-from pyromq.client.listeners import Verdict, is_coroutine_function
-from pyromq.client.orderly_outcome import OrderlyResult, OrderlyStatus
-from pyromq.client.outcome import BatchResult, ConsumeStatus
-from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.consumer.base.listeners import Verdict, is_coroutine_function
+from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
+from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
+from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ConfigError
 from pyromq.idempotent.keys import Key, message_key
 from pyromq.idempotent.leases import Claim

@@ -1,7 +1,7 @@
 """A message as an application makes it, and what it gets back for it.
 
-What arrives at a consumer is ``pyromq.client.received_message.ReceivedMessage``: it reads stored bytes, and those are
-``wire``'s business.
+What arrives at a consumer is ``pyromq.client.core.received_message.ReceivedMessage``: it reads stored bytes, and those
+are ``wire``'s business.
 """
 
 from __future__ import annotations

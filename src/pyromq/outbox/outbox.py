@@ -17,8 +17,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyromq.client.received_message import ReceivedMessage
-from pyromq.client.transaction import Transaction, TransactionOutcome
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.transaction import Transaction, TransactionOutcome
 from pyromq.clock import Clock, SystemClock
 from pyromq.databases import Result, Table, conflicts, database_of, execute
 from pyromq.errors import ConfigError, MQError

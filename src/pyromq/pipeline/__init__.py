@@ -17,23 +17,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyromq.pipeline.consume_group import consume
-    from pyromq.pipeline.consume_rows import Record
-    from pyromq.pipeline.consume_verdicts import DONE, Dead, Retry
-    from pyromq.pipeline.progress import ProgressListener
-    from pyromq.pipeline.spark_session import register, session
+    from pyromq.pipeline.consuming.consume_group import consume
+    from pyromq.pipeline.consuming.consume_rows import Record
+    from pyromq.pipeline.consuming.consume_verdicts import DONE, Dead, Retry
+    from pyromq.pipeline.spark.progress import ProgressListener
+    from pyromq.pipeline.spark.spark_session import register, session
 
 __all__ = ["DONE", "Dead", "ProgressListener", "Record", "Retry", "consume", "register", "session"]
 
 _HOMES = {
-    "ProgressListener": "progress",
-    "register": "spark_session",
-    "session": "spark_session",
-    "consume": "consume_group",
-    "Record": "consume_rows",
-    "DONE": "consume_verdicts",
-    "Dead": "consume_verdicts",
-    "Retry": "consume_verdicts",
+    "ProgressListener": "spark.progress",
+    "register": "spark.spark_session",
+    "session": "spark.spark_session",
+    "consume": "consuming.consume_group",
+    "Record": "consuming.consume_rows",
+    "DONE": "consuming.consume_verdicts",
+    "Dead": "consuming.consume_verdicts",
+    "Retry": "consuming.consume_verdicts",
 }
 
 

@@ -28,8 +28,8 @@ from pyromq.errors import (
     PositionOutOfRangeError,
     PropertiesTooLargeError,
 )
-from pyromq.store.disk import DiskFile
-from pyromq.store.segments import Segment, SegmentList
+from pyromq.store.files.disk import DiskFile
+from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.batch import BatchItem
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from pyromq.checksum import crc32
-from pyromq.store.segments import Segment, SegmentList
+from pyromq.store.files.segments import Segment, SegmentList
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size

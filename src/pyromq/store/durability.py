@@ -13,14 +13,14 @@ from pathlib import Path
 import msgspec
 
 from pyromq.errors import StoreError, StoreReadOnlyError
-from pyromq.store.checkpoint import FlushedNote
 from pyromq.store.commit_log import CommitLog, FlushJob
 from pyromq.store.consume_queue import ConsumeQueue
-from pyromq.store.disk import Disk
-from pyromq.store.health import Health
+from pyromq.store.files.checkpoint import FlushedNote
+from pyromq.store.files.disk import Disk
+from pyromq.store.files.health import Health
+from pyromq.store.files.layout import Layout
 from pyromq.store.indexer import Indexer
 from pyromq.store.key_index import KeyIndex
-from pyromq.store.layout import Layout
 from pyromq.store.seal import Seal
 from pyromq.store.seal_job import SealFile, SealJob
 

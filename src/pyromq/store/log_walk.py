@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyromq.store.segments import Segment, SegmentList
+from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.wire.record import (
     Damage,
     NothingWritten,

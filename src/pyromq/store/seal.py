@@ -18,9 +18,9 @@ import msgspec
 
 from pyromq.errors import CorruptFileError
 from pyromq.store.consume_queue import QueueSeal
-from pyromq.store.disk import Disk
-from pyromq.store.index_file import IndexSeal
-from pyromq.store.whole_file import WholeFile
+from pyromq.store.files.disk import Disk
+from pyromq.store.files.index_file import IndexSeal
+from pyromq.store.files.whole_file import WholeFile
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from pyromq.store.checkpoint import Checkpoint, save_checkpoint
 from pyromq.store.consume_queue import ConsumeQueue, QueueSeal
-from pyromq.store.disk import Disk, DiskFile
+from pyromq.store.files.checkpoint import Checkpoint, save_checkpoint
+from pyromq.store.files.disk import Disk, DiskFile
+from pyromq.store.files.layout import Layout
 from pyromq.store.key_index import KeyIndex
-from pyromq.store.layout import Layout
 from pyromq.store.seal import Seal, save_seal
 
 

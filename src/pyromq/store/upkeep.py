@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import islice
 
 from pyromq.clock import Clock
-from pyromq.store.disk import Disk
+from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.settings import Flush

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 
 from pyromq.errors import StoreInUseError
-from pyromq.store.disk import DiskUsage
+from pyromq.store.files.disk import DiskUsage
 
 _PAGE_BYTES = 512
 
@@ -140,7 +140,7 @@ class _HeldLock:
 
 
 class FaultyDisk:
-    """Implements ``pyromq.store.disk.Disk`` in memory; ``operations`` counts what changed something."""
+    """Implements ``pyromq.store.files.disk.Disk`` in memory; ``operations`` counts what changed something."""
 
     def __init__(self, *, capacity_bytes: int = 1 << 40, clock_ms: Callable[[], int] = lambda: 0) -> None:
         self._root = _Folder()

@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
-from pyromq.broker.settings import BrokerSettings
 from pyromq.clock import Clock, SystemClock
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings

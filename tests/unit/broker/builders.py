@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from pyromq.broker.groups import Groups
-from pyromq.broker.progress import Progress
-from pyromq.broker.settings import BrokerSettings
-from pyromq.broker.topics import Topics
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.state.groups import Groups
+from pyromq.broker.state.progress import Progress
+from pyromq.broker.state.topics import Topics
 from pyromq.net import Connection
-from pyromq.store.offsets import OffsetTable
-from pyromq.store.tables import GroupTable, TopicTable
+from pyromq.store.tables.offsets import OffsetTable
+from pyromq.store.tables.tables import GroupTable, TopicTable
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.command import Command, decode_command
 from pyromq.wire.frame import FrameDecoder

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.registration import Registrar
-from pyromq.broker.settings import BrokerSettings
 from pyromq.errors import RequestTimeoutError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute

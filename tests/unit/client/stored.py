@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.client.received_message import ReceivedMessage, split_messages
+from pyromq.client.core.received_message import ReceivedMessage, split_messages
 from pyromq.wire.message_id import Host
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.record import Draft, encode_record

@@ -14,7 +14,7 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from pyromq import Message, SendReceipt, SendStatus
-from pyromq.client.transaction import Transaction, TransactionOutcome, half_of_receipt
+from pyromq.client.core.transaction import Transaction, TransactionOutcome, half_of_receipt
 from pyromq.databases.sqlite_file import SqliteFile
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId

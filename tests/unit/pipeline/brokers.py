@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.offsets import Held, Offsets
+from pyromq.pipeline.core.offsets import Held, Offsets
 
 
 class FakeCluster:

@@ -27,19 +27,19 @@ from pyspark.sql.types import (
 )
 
 import pyspark_pyromq
-from pyromq.client.errors import NoPermissionError
+from pyromq.client.core.errors import NoPermissionError
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
-from pyromq.pipeline import workers
-from pyromq.pipeline.columns import ARROW_TYPES, COLUMNS, check_schema, spark_schema
-from pyromq.pipeline.errors import OptionError, SchemaError, SourceUnreachableError
-from pyromq.pipeline.java import JavaNotFoundError, java_home, launcher_home
-from pyromq.pipeline.options import SourceOptions
-from pyromq.pipeline.patience import Patience
-from pyromq.pipeline.progress import ProgressListener, _Ear, progress_of
-from pyromq.pipeline.pulls import filter_for
-from pyromq.pipeline.source import BatchReader, PyromqDataSource, StreamReader
-from pyromq.pipeline.workers import settle
+from pyromq.pipeline.arrow.columns import ARROW_TYPES, COLUMNS, check_schema, spark_schema
+from pyromq.pipeline.core import workers
+from pyromq.pipeline.core.errors import OptionError, SchemaError, SourceUnreachableError
+from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.core.patience import Patience
+from pyromq.pipeline.core.workers import settle
+from pyromq.pipeline.reading.pulls import filter_for
+from pyromq.pipeline.spark.java import JavaNotFoundError, java_home, launcher_home
+from pyromq.pipeline.spark.progress import ProgressListener, _Ear, progress_of
+from pyromq.pipeline.spark.source import BatchReader, PyromqDataSource, StreamReader
 from pyromq.testing import ManualClock
 
 # --- schemas ---

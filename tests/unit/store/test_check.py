@@ -11,10 +11,10 @@ import pytest
 from pyromq.errors import StoreNotFoundError
 from pyromq.store.check import check_store
 from pyromq.store.check.report import CheckReport, Severity, Verdict
+from pyromq.store.files.segments import segment_name
+from pyromq.store.files.whole_file import WholeFile
 from pyromq.store.message_store import MessageStore
-from pyromq.store.segments import segment_name
 from pyromq.store.settings import StoreSettings
-from pyromq.store.whole_file import WholeFile
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.testing.faulty_disk import FaultyFile
 from pyromq.wire.properties import find_property, message_keys

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pyromq.store.commit_log import CommitLog, TopicBytes
-from pyromq.store.segments import SegmentList
+from pyromq.store.files.segments import SegmentList
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk
 from pyromq.wire.batch import BatchItem

@@ -9,7 +9,7 @@ import pytest
 
 from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
 from pyromq.store.entry_backlog import EntryBacklog
-from pyromq.store.segments import SegmentList
+from pyromq.store.files.segments import SegmentList
 from pyromq.testing import FaultyDisk
 
 ENTRIES_MAX = 8

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.store.checkpoint import load_flushed
+from pyromq.store.files.checkpoint import load_flushed
 from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
 from pyromq.store.seal import load_seal
 from pyromq.store.seal_job import SealJob

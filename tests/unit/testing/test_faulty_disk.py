@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from pyromq.errors import StoreInUseError
-from pyromq.store.disk import Disk, DiskUsage
+from pyromq.store.files.disk import Disk, DiskUsage
 from pyromq.testing import Crashed, CrashMode, FaultyDisk
 
 FOLDER = Path("/data")

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, Self, TypeVar
 
-from pyromq.client.client import Client
-from pyromq.client.errors import NotFoundError, error_of
-from pyromq.client.received_message import ReceivedMessage, split_messages
-from pyromq.client.settings import ClientSettings, client_settings_of
+from pyromq.client.core.client import Client
+from pyromq.client.core.errors import NotFoundError, error_of
+from pyromq.client.core.received_message import ReceivedMessage, split_messages
+from pyromq.client.core.settings import ClientSettings, client_settings_of
 from pyromq.errors import BrokerError
 from pyromq.model.route import TopicRoute
 from pyromq.wire.codes import RequestCode, ResponseCode

@@ -19,7 +19,7 @@ from pyromq.client.admin.asking import no_message
 from pyromq.client.admin.clusters import ClusterAdmin
 from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin
-from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError, ConfigError
 from pyromq.model import property_names as names
 from pyromq.model.names import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC

@@ -10,8 +10,8 @@ import msgspec
 from pyromq.client.admin.clusters import ClusterAdmin
 from pyromq.client.admin.dead_letters import DeadLetterAdmin
 from pyromq.client.admin.transactions import TransactionAdmin
-from pyromq.client.errors import GroupOfflineError
-from pyromq.client.wording import counted
+from pyromq.client.admin.wording import counted
+from pyromq.client.core.errors import GroupOfflineError
 from pyromq.errors import MQError
 
 _DISK_WARN_PERCENT: Final = 75

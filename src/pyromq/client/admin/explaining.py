@@ -1,17 +1,17 @@
-"""Bringing together what ``client.explain`` needs to know of a message."""
+"""Bringing together what ``client.admin.explain`` needs to know of a message."""
 
 from __future__ import annotations
 
 from pyromq.client.admin.asking import no_message
 from pyromq.client.admin.delays import DelayAdmin, due_of
+from pyromq.client.admin.explain import Explanation, explain
 from pyromq.client.admin.groups import GroupAdmin
+from pyromq.client.admin.message_facts import Copy, Facts, GroupFacts
 from pyromq.client.admin.topics import TopicAdmin
 from pyromq.client.admin.traces import TraceAdmin
 from pyromq.client.admin.transactions import TransactionAdmin
-from pyromq.client.errors import GroupOfflineError, NotFoundError
-from pyromq.client.explain import Explanation, explain
-from pyromq.client.message_facts import Copy, Facts, GroupFacts
-from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.core.errors import GroupOfflineError, NotFoundError
+from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pyromq.client.admin.asking import AdminBase
-from pyromq.client.errors import GroupNotFoundError, GroupOfflineError
+from pyromq.client.core.errors import GroupNotFoundError, GroupOfflineError
 from pyromq.errors import BrokerError
 from pyromq.model.names import validate_group
 from pyromq.model.topic import GroupConfig

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from pyromq.client.admin.asking import AdminBase
-from pyromq.client.errors import NotFoundError
+from pyromq.client.core.errors import NotFoundError
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
 from pyromq.wire import bodies

@@ -12,7 +12,7 @@ import msgspec
 
 from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin
-from pyromq.client.received_message import ReceivedMessage
+from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC

@@ -4,8 +4,8 @@
     replay     a stretch of topics into a topic again   dedupe    a topic without repetitions
     redrive    dead letters to where they came from     run       a pipeline described in a file
 
-``pyromq.pipeline.store_source.read_store`` reads store folders without a broker. Nothing of Spark is imported before
-it is used.
+``pyromq.pipeline.store_files.store_source.read_store`` reads store folders without a broker. Nothing of Spark is
+imported before it is used.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyromq.pipeline.jobs.archive_job import Archived, archive, read_archive
-    from pyromq.pipeline.jobs.compaction import Compacted, compact_archive
-    from pyromq.pipeline.jobs.dedupe_job import Deduped, dedupe
-    from pyromq.pipeline.jobs.redrive_job import Redriving, redrive
-    from pyromq.pipeline.jobs.replay_job import Replayed, replay
-    from pyromq.pipeline.jobs.report_job import report
-    from pyromq.pipeline.jobs.report_numbers import Report
-    from pyromq.pipeline.jobs.report_page import page
-    from pyromq.pipeline.jobs.run_job import Ran, run_file
-    from pyromq.pipeline.jobs.topics import Selection
+    from pyromq.pipeline.jobs.archiving.archive_job import Archived, archive, read_archive
+    from pyromq.pipeline.jobs.archiving.compaction import Compacted, compact_archive
+    from pyromq.pipeline.jobs.common.topics import Selection
+    from pyromq.pipeline.jobs.reporting.report_job import report
+    from pyromq.pipeline.jobs.reporting.report_numbers import Report
+    from pyromq.pipeline.jobs.reporting.report_page import page
+    from pyromq.pipeline.jobs.resending.redrive_job import Redriving, redrive
+    from pyromq.pipeline.jobs.resending.replay_job import Replayed, replay
+    from pyromq.pipeline.jobs.running.dedupe_job import Deduped, dedupe
+    from pyromq.pipeline.jobs.running.run_job import Ran, run_file
 
 __all__ = [
     "Archived", "Compacted", "Deduped", "Ran", "Redriving", "Replayed", "Report", "Selection", "archive",
@@ -30,14 +30,14 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "Archived": "archive_job", "archive": "archive_job", "read_archive": "archive_job",
-    "Compacted": "compaction", "compact_archive": "compaction",
-    "Deduped": "dedupe_job", "dedupe": "dedupe_job",
-    "Redriving": "redrive_job", "redrive": "redrive_job",
-    "Replayed": "replay_job", "replay": "replay_job",
-    "Report": "report_numbers", "report": "report_job", "page": "report_page",
-    "Ran": "run_job", "run_file": "run_job",
-    "Selection": "topics",
+    "Archived": "archiving.archive_job", "archive": "archiving.archive_job", "read_archive": "archiving.archive_job",
+    "Compacted": "archiving.compaction", "compact_archive": "archiving.compaction",
+    "Deduped": "running.dedupe_job", "dedupe": "running.dedupe_job",
+    "Redriving": "resending.redrive_job", "redrive": "resending.redrive_job",
+    "Replayed": "resending.replay_job", "replay": "resending.replay_job",
+    "Report": "reporting.report_numbers", "report": "reporting.report_job", "page": "reporting.report_page",
+    "Ran": "running.run_job", "run_file": "running.run_job",
+    "Selection": "common.topics",
 }  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from pyromq.store.disk import Disk, DiskFile
-from pyromq.store.segments import segment_name
+from pyromq.store.files.disk import Disk, DiskFile
+from pyromq.store.files.segments import segment_name
 
 _is_segment_name = re.compile(r"\d{20}").fullmatch
 _PIECE_BYTES = 1 << 20

@@ -13,8 +13,8 @@ from functools import partial
 
 from pyromq.store.check.files import FileRun, FoundFile, Ranges, SafeView
 from pyromq.store.check.report import Findings, LogCheck, PlannedCut, SegmentCheck, Severity, count_of
-from pyromq.store.disk import Disk
-from pyromq.store.segments import segment_name
+from pyromq.store.files.disk import Disk
+from pyromq.store.files.segments import segment_name
 from pyromq.wire.record import BLANK_BYTES, NothingWritten, RecordFound, SegmentEnd, find_record_after, scan_record
 
 Progress = Callable[[int, int], None]

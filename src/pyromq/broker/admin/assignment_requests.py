@@ -1,0 +1,119 @@
+"""Sharing out queues for clients that leave this to the broker, and how a group fetches a topic.
+
+A topic may have queues on other brokers: where name servers are configured they are asked for the route. Popping is
+not served yet, so every assignment says PULL, whatever a store of Apache RocketMQ has on file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from pyromq.broker.base.answers import send_answer, send_refusal
+from pyromq.broker.base.refusals import RefusedError, refusal_of
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.state.members import Members
+from pyromq.broker.state.topics import Topics
+from pyromq.errors import MQError
+from pyromq.model.names import RETRY_PREFIX, validate_group, validate_topic
+from pyromq.model.queue import QueueId
+from pyromq.model.sharing import share_evenly, share_in_circle
+from pyromq.net.connection import Connection
+from pyromq.store.tables.request_modes import RequestModeTable
+from pyromq.wire import bodies
+from pyromq.wire.bodies import AssignmentRequest, RequestMode
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.received import Received
+
+Share = Callable[[Sequence[QueueId], int, int], list[QueueId]]
+"""All queues sorted, how many members, the number of one of them → its queues."""
+
+FindQueues = Callable[[str], Awaitable[list[QueueId] | None]]
+"""The readable queues of a topic on all brokers; None when name servers do not know it."""
+
+PULL, POP = "PULL", "POP"
+
+STRATEGIES: Final[dict[str, Share]] = {"AVG": share_evenly, "AVG_BY_CIRCLE": share_in_circle}
+
+
+class AssignmentHandler:
+    """Requests 400, 401 and 402."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        members: Members[Connection],
+        modes: RequestModeTable,
+        settings: BrokerSettings,
+        find_queues: FindQueues | None,
+    ) -> None:
+        self._topics, self._members, self._modes, self._settings = topics, members, modes, settings
+        self._find_queues = find_queues  # None: there are no name servers, and so no other brokers
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- assignments ---
+
+    def assign(self, connection: Connection, request: Received[None]) -> None:
+        """400."""
+        asked = bodies.decode(request.body, AssignmentRequest)
+        if self._find_queues is None:
+            send_answer(connection, request, self._assigned(asked, self._own_queues(asked.topic)))
+            return
+        task = asyncio.get_running_loop().create_task(self._assign(connection, request, asked, self._find_queues))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _assign(
+        self, connection: Connection, request: Received[None], asked: AssignmentRequest, find_queues: FindQueues
+    ) -> None:
+        try:
+            queues = await find_queues(asked.topic)
+            send_answer(connection, request, self._assigned(asked, queues or []))
+        except MQError as error:
+            send_refusal(connection, request, *refusal_of(error))
+
+    def _own_queues(self, topic: str) -> list[QueueId]:
+        config = self._topics.get(topic)
+        return [
+            QueueId(topic, self._settings.name, number) for number in range(config.read_queue_nums if config else 0)
+        ]
+
+    def _assigned(self, asked: AssignmentRequest, queues: list[QueueId]) -> bytes:
+        share = sorted(queues) if asked.message_model == "BROADCASTING" else self._share(asked, queues)
+        assignments = tuple(bodies.QueueAssignment(message_queue=queue, mode=PULL) for queue in share)
+        return bodies.encode(bodies.AssignmentAnswer(message_queue_assignments=assignments))
+
+    def _share(self, asked: AssignmentRequest, queues: list[QueueId]) -> list[QueueId]:
+        strategy = STRATEGIES.get(asked.strategy_name)
+        if strategy is None:
+            text = f"strategy {asked.strategy_name[:80]!r} is not one of {', '.join(STRATEGIES)}"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        live = self._members.consumer_group(asked.consumer_group)
+        ids = live.client_ids if live else []
+        return strategy(sorted(set(queues)), len(ids), ids.index(asked.client_id)) if asked.client_id in ids else []
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    # --- modes ---
+
+    def set_mode(self, connection: Connection, request: Received[None]) -> None:
+        """401."""
+        mode = bodies.decode(request.body, RequestMode)
+        if mode.topic.startswith(RETRY_PREFIX):
+            text = f"the mode of the retry topic {mode.topic} follows that of its group"
+            raise RefusedError(ResponseCode.NO_PERMISSION, text)
+        if mode.mode != PULL:
+            text = f"mode {mode.mode[:80]!r} is not served yet, {PULL} is" if mode.mode == POP else "no such mode"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        validate_topic(mode.topic)
+        validate_group(mode.consumer_group)
+        if self._modes.get(mode.topic, mode.consumer_group) != mode:
+            self._modes.put(mode)
+            self._modes.save()
+
+    def modes(self, connection: Connection, request: Received[None]) -> bytes:
+        """402."""
+        return self._modes.text()

@@ -1,0 +1,42 @@
+"""Cleaning on demand: what upkeep would do at its hour, now."""
+
+from __future__ import annotations
+
+import logging
+
+from pyromq.broker.commit.turn import Turns
+from pyromq.broker.state.progress import Progress
+from pyromq.broker.state.topics import Topics
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
+from pyromq.store.upkeep import Upkeep
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+
+class CleaningHandler:
+    """Requests 306, 316 and 329."""
+
+    def __init__(self, store: MessageStore, topics: Topics, progress: Progress, turns: Turns, upkeep: Upkeep) -> None:
+        self._store, self._topics, self._progress = store, topics, progress
+        self._turns, self._upkeep = turns, upkeep
+
+    def clean_queues(self, connection: Connection, request: Received[None]) -> None:
+        """306: queue files whose messages the log has lost; they go by themselves, and this speeds it up."""
+        self._store.removal.trim_queues(QUEUES_AT_ONCE)
+
+    def clean_topics(self, connection: Connection, request: Received[None]) -> None:
+        """316: queues of topics that nobody has configured any more, with the progress of groups in them."""
+        self._turns.end_now()
+        stored = {topic for topic, _ in self._store.queues}
+        for topic in sorted(stored):
+            if self._topics.get(topic) is None and not self._topics.is_system(topic):
+                self._store.delete_topic(topic)
+                self._progress.forget_topic(topic)
+                logger.info("unused topic removed: topic=%s", topic)
+        self._progress.save()
+
+    def delete_expired(self, connection: Connection, request: Received[None]) -> None:
+        """329: log files that have expired, whatever the hour."""
+        self._upkeep.delete_expired(at_any_hour=True)

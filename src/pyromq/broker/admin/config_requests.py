@@ -1,0 +1,48 @@
+"""The configuration of a broker: asked for, and changed while it runs."""
+
+from __future__ import annotations
+
+import logging
+
+from pyromq.broker.base.config import adopt, changed, describe, parse_changes
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.state.topics import Topics
+from pyromq.clock import Clock
+from pyromq.model.topic import DataVersion
+from pyromq.net.address import Address
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import MessageStore
+from pyromq.wire import java_json
+from pyromq.wire.headers.admin import GetBrokerConfigResponseHeader
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+
+class ConfigHandler:
+    """Requests 25 and 26. Owner of the version that tools compare."""
+
+    def __init__(
+        self, settings: BrokerSettings, store: MessageStore, topics: Topics, clock: Clock, address: Address
+    ) -> None:
+        self._settings, self._store, self._topics, self._clock = settings, store, topics, clock
+        self._address = address
+        self.version = DataVersion(timestamp=clock.now_ms())
+
+    def get(self, connection: Connection, request: Received[None]) -> tuple[GetBrokerConfigResponseHeader, bytes]:
+        values = describe(self._settings, self._address.host, self._address.port)
+        text = "".join(f"{key}={value}\n" for key, value in values.items())
+        return GetBrokerConfigResponseHeader(version=java_json.dumps(self.version).decode()), text.encode()
+
+    def update(self, connection: Connection, request: Received[None]) -> None:
+        """All changes, or none of them when one is refused."""
+        changes = parse_changes(request.body)
+        new = changed(self._settings, changes)
+        permission = self._settings.permission
+        adopt(self._settings, new)
+        self._store.settings = new.store  # whoever keeps a part of them uses only what cannot change
+        self.version = self.version.next(self._clock.now_ms())
+        self._topics.create_system_topics()  # automatic creation needs its template
+        if new.permission != permission:
+            self._topics.announce()
+        logger.info("settings changed: keys=%s peer=%s", ",".join(sorted(changes)), connection.remote_text)

@@ -1,0 +1,53 @@
+"""How far delayed messages have come: requests 45, 60 and 61, and a part of the run-time information."""
+
+from __future__ import annotations
+
+from pyromq.broker.base.stats import Stats
+from pyromq.broker.delays.releases import Releases
+from pyromq.net.connection import Connection
+from pyromq.store.files.disk import Disk
+from pyromq.store.message_store import MessageStore
+from pyromq.store.tables.offsets import DelayOffsets
+from pyromq.wire.received import Received
+
+
+class DelayHandler:
+    """Questions of replicas and tools."""
+
+    def __init__(self, store: MessageStore, releases: Releases, stats: Stats, disk: Disk, started_ms: int) -> None:
+        self._store, self._releases, self._stats, self._disk = store, releases, stats, disk
+        self._started_ms = started_ms
+
+    def offsets(self, connection: Connection, request: Received[None]) -> bytes:
+        """The offsets of levels as they are now, in the form of their file."""
+        table = DelayOffsets.load(self._disk, self._store.layout.root, self._started_ms)
+        self._releases.schedule.note(table)
+        return table.text()
+
+    def timer_check(self, connection: Connection, request: Received[None]) -> bytes:
+        """The last note of timers, as a replica takes it over."""
+        return self._releases.files.noted.pack()
+
+    def timer_metrics(self, connection: Connection, request: Received[None]) -> bytes:
+        """How many messages of each topic wait for their time."""
+        return self._releases.timers.metrics.text()
+
+    def runtime(self) -> dict[str, object]:
+        """What RocketMQ's tools read, then what only PyroMQ tells."""
+        schedule, timers, counters = self._releases.schedule, self._releases.timers, self._stats.counters
+        progress = schedule.progress()
+        levels = {f"scheduleMessageOffset_{level}": f"{cursor},{end}" for level, (cursor, end) in progress.items()}
+        return {
+            **levels,
+            "timerReadBehind": timers.behind_ms // 1_000,
+            "timerOffsetBehind": timers.behind_offsets,
+            "timerCongestNum": timers.pending,
+            "timerEnqueueTps": f"{self._stats.rates('timers_taken')[0]:.2f}",
+            "timerDequeueTps": f"{self._stats.rates('timers_delivered')[0]:.2f}",
+            "delayLevelsPending": schedule.pending,
+            "delayLevelsDelivered": counters.levels_delivered,
+            "timersPending": timers.pending,
+            "timersDelivered": counters.timers_delivered,
+            "timersCancelled": counters.timers_cancelled,
+            "delayLateMillisMax": counters.delay_late_ms,
+        }

@@ -1,0 +1,156 @@
+"""Administration of consumer groups: their configuration and members; how far they are is in ``progress_requests``."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.state.groups import PRESET_GROUPS, Groups
+from pyromq.broker.state.members import Member, Members
+from pyromq.broker.state.progress import Progress
+from pyromq.broker.state.topics import Topics
+from pyromq.model.names import retry_topic, validate_group
+from pyromq.model.topic import GroupConfig
+from pyromq.net.connection import Connection
+from pyromq.wire import java_json
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.admin import (
+    DeleteGroupHeader,
+    GetAllGroupConfigResponseHeader,
+    GroupForbiddenHeader,
+    GroupHeader,
+    ProducerGroupHeader,
+    QuerySubscriptionHeader,
+)
+from pyromq.wire.headers.shared import ConsumerGroupHeader
+from pyromq.wire.heartbeat import Connection as ConnectionInfo
+from pyromq.wire.heartbeat import ConsumerConnections, ProducerConnections, Subscription
+from pyromq.wire.received import Received
+from pyromq.wire.route import TopicList, encode_topics
+
+
+class _GroupConfigs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    group_config_list: list[GroupConfig] = []
+
+
+class _Forbidden(msgspec.Struct, frozen=True, kw_only=True):
+    group: str
+    topic: str
+    readable: bool
+
+
+class _SubscriptionAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    group: str
+    topic: str | None = None
+    subscription_data: Subscription | None = None
+
+
+class GroupHandler:
+    """Requests 200, 201, 203, 204, 207, 225, 328, 343, 345, 352 and 353."""
+
+    def __init__(
+        self, topics: Topics, groups: Groups, progress: Progress, members: Members[Connection], address: str
+    ) -> None:
+        self._topics, self._groups, self._progress, self._members = topics, groups, progress, members
+        self._address = address
+
+    # --- configuration ---
+
+    def update(self, connection: Connection, request: Received[None]) -> None:
+        self._update(java_json.decode(request.body, GroupConfig))
+
+    def update_all(self, connection: Connection, request: Received[None]) -> None:
+        for config in java_json.decode(request.body, _GroupConfigs).group_config_list:
+            self._update(config)
+
+    def _update(self, config: GroupConfig) -> None:
+        validate_group(config.group_name)
+        self._groups.update(config)
+        if config.retry_queue_nums > 0:
+            self._topics.create(retry_topic(config.group_name), queues=config.retry_queue_nums)
+
+    def get(self, connection: Connection, request: Received[GroupHeader]) -> bytes:
+        config = self._groups.table.get(request.header.group)
+        if config is None:
+            text = f"subscription group {request.header.group} does not exist"
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
+        return java_json.dumps(config)
+
+    def get_all(self, connection: Connection, request: Received[None]) -> tuple[GetAllGroupConfigResponseHeader, bytes]:
+        table = self._groups.table
+        return GetAllGroupConfigResponseHeader(total_group_num=len(table)), table.text()
+
+    def delete(self, connection: Connection, request: Received[DeleteGroupHeader]) -> None:
+        group = request.header.group_name
+        if group in PRESET_GROUPS:
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{group} is a group of the system")
+        self._groups.delete(group)
+        if request.header.clean_offset:
+            self._progress.forget_group(group)
+
+    def forbidden(self, connection: Connection, request: Received[GroupForbiddenHeader]) -> bytes:
+        header = request.header
+        if header.readable is not None:
+            self._groups.require(header.group)
+            self._groups.allow_read(header.group, header.topic, header.readable)
+        readable = self._groups.may_read(header.group, header.topic)
+        return java_json.dumps(_Forbidden(group=header.group, topic=header.topic, readable=readable))
+
+    # --- members ---
+
+    def consumers(self, connection: Connection, request: Received[ConsumerGroupHeader]) -> bytes:
+        group = self._members.consumer_group(request.header.consumer_group)
+        if group is None:
+            text = f"no consumer of group {request.header.consumer_group} is connected to this broker"
+            raise RefusedError(ResponseCode.CONSUMER_NOT_ONLINE, text)
+        return java_json.dumps(
+            ConsumerConnections(
+                connection_set=tuple(map(_info, group.members.values())),
+                subscription_table=dict(group.subscriptions),
+                consume_type=group.consume_type,
+                message_model=group.model,
+                consume_from_where=group.from_where,
+                disagreeing_client_ids=tuple(group.disagreeing) or None,
+            )
+        )
+
+    def producers(self, connection: Connection, request: Received[ProducerGroupHeader]) -> bytes:
+        found = self._members.producers(request.header.producer_group)
+        if not found:
+            text = f"no producer of group {request.header.producer_group} is connected to this broker"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        return java_json.dumps(ProducerConnections(connection_set=tuple(map(_info, found))))
+
+    def all_producers(self, connection: Connection, request: Received[None]) -> bytes:
+        data = {
+            group: [
+                {
+                    "clientId": member.client_id,
+                    "remoteIP": f"/{member.connection.remote_text}",  # as Java writes the address of a socket
+                    "language": member.language,
+                    "version": member.version,
+                    "lastUpdateTimestamp": self._members.seen_at_ms(member),
+                }
+                for member in found
+            ]
+            for group, found in self._members.producer_groups().items()
+        }
+        return java_json.dumps({"data": data})
+
+    def subscription(self, connection: Connection, request: Received[QuerySubscriptionHeader]) -> bytes:
+        header = request.header
+        found = self._members.subscription(header.group, header.topic) if header.topic else None
+        return java_json.dumps(_SubscriptionAnswer(group=header.group, topic=header.topic, subscription_data=found))
+
+    def topics_of(self, connection: Connection, request: Received[GroupHeader]) -> bytes:
+        names = self._progress.topics_of(request.header.group)
+        return encode_topics(TopicList(topic_list=names, broker_addr=self._address))
+
+
+def _info(member: Member[Connection]) -> ConnectionInfo:
+    return ConnectionInfo(
+        client_id=member.client_id,
+        client_addr=member.connection.remote_text,
+        language=member.language,
+        version=member.version,
+    )

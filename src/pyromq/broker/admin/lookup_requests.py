@@ -1,0 +1,111 @@
+"""Looking into the store: messages by key, by unique key, by position, and entries of queues."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.state.filters import Filters
+from pyromq.broker.state.members import Members
+from pyromq.broker.state.subscriptions import is_by_tags, tag_filter
+from pyromq.broker.state.topics import Topics
+from pyromq.errors import StoreError
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import MessageStore
+from pyromq.store.queue_reader import TagFilter
+from pyromq.wire import bodies, java_json
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.admin import QueryConsumeQueueHeader
+from pyromq.wire.headers.consumer import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
+from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.received import Received
+
+_NOTHING: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}  # clients read both in any case
+_FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX, _ENTRIES_MAX = 64, 32, 1_000
+_GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of a second, and everybody waits for it
+
+
+class LookupHandler:
+    """Requests 12, 33 and 321."""
+
+    def __init__(self, store: MessageStore, topics: Topics, members: Members[Connection], filters: Filters) -> None:
+        self._store, self._topics, self._members, self._filters = store, topics, members, filters
+
+    def query(
+        self, connection: Connection, request: Received[QueryMessageHeader]
+    ) -> tuple[QueryMessageResponseHeader, bytes]:
+        """Messages with a key, oldest first, as stored bytes."""
+        header, gap_bytes = request.header, self._store.index_gap_bytes
+        if gap_bytes > _GAP_BYTES_MAX and self._store.health.writable:  # else nobody works on it
+            left = f"{gap_bytes >> 20} MiB of the log are left"
+            text = f"the key index is not complete yet, {left}: ask again in some seconds"
+            raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
+        count_max = _FOUND_BY_UNIQUE_KEY_MAX if header.unique_key_query else min(header.max_num, _FOUND_MAX)
+        positions = self._store.find(
+            header.topic,
+            header.key,
+            count_max=max(0, count_max),
+            begin_ms=header.begin_timestamp,
+            end_ms=header.end_timestamp,
+        )
+        if not positions:
+            text = f"no message of topic {header.topic} has the key {header.key} in that time"
+            raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text, _NOTHING)
+        body = b"".join([self._store.reader.bytes_of(position) for position in sorted(positions)])
+        answer = QueryMessageResponseHeader(
+            index_last_update_timestamp=self._store.last_stored_ms, index_last_update_phyoffset=self._store.log.end
+        )
+        return answer, body
+
+    def view(self, connection: Connection, request: Received[ViewMessageHeader]) -> bytes:
+        try:
+            return bytes(self._store.reader.bytes_of(request.header.position))
+        except StoreError as error:
+            text = f"no message starts at position {request.header.position}: {error}"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text) from error
+
+    def entries(self, connection: Connection, request: Received[QueryConsumeQueueHeader]) -> bytes:
+        """A stretch of a queue, and what the filter of a group would take of it."""
+        header, reader = request.header, self._store.reader
+        self._topics.require(header.topic)
+        queue, known = self._store.queues.get((header.topic, header.queue_id)), None
+        if queue is not None:
+            known = reader.range_of(header.topic, header.queue_id)
+        if queue is None or known is None:
+            text = f"queue {header.queue_id} of topic {header.topic} was never written"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        group = header.consumer_group
+        subscription = self._members.subscription(group, header.topic) if group else None
+        takes = _takes(subscription)
+        count = max(0, min(header.count, _ENTRIES_MAX, known.end - header.index))
+        data = [
+            bodies.QueueEntryView(
+                physic_offset=entry.position,
+                physic_size=entry.size,
+                tags_code=entry.tag_hash,
+                eval=takes(entry.tag_hash),
+            )
+            for entry in queue.entries(header.index, count)
+        ]
+        return bodies.encode(
+            bodies.QueueView(
+                subscription_data=subscription,
+                filter_data=self._filter_text(group, header.topic, subscription) if group else None,
+                queue_data=data,
+                min_queue_index=known.first,
+                max_queue_index=known.end,
+            )
+        )
+
+    def _filter_text(self, group: str, topic: str, subscription: Subscription | None) -> str:
+        """The expression that a group filters by, as JSON: ``null`` when it has none."""
+        if subscription is None:
+            return f"{group}@{topic} is not online"
+        return java_json.dumps_pretty(self._filters.data(topic, group)).decode()
+
+
+def _takes(subscription: Subscription | None) -> TagFilter:
+    """A test of queue entries by tag; what is filtered otherwise, or not at all, counts as not taken."""
+    if subscription is None or not is_by_tags(subscription):
+        return lambda _: False
+    return tag_filter(subscription) or (lambda _: True)

@@ -1,0 +1,75 @@
+"""Offsets: how far a group has come, how far a queue goes, what lies at a time."""
+
+from __future__ import annotations
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.state.groups import Groups
+from pyromq.broker.state.progress import Progress
+from pyromq.broker.state.topics import Topics
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import QUEUE_ID_MAX, MessageStore
+from pyromq.store.reading import Boundary
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.consumer import (
+    EarliestStoreTimeResponseHeader,
+    GetMaxOffsetHeader,
+    OffsetResponseHeader,
+    QueryConsumerOffsetHeader,
+    QueueHeader,
+    SearchOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
+from pyromq.wire.received import Received
+
+
+class OffsetHandler:
+    """Requests 14, 15, 29, 30, 31 and 32."""
+
+    def __init__(self, store: MessageStore, topics: Topics, groups: Groups, progress: Progress) -> None:
+        self._store, self._topics, self._groups, self._progress = store, topics, groups, progress
+
+    def query(self, connection: Connection, request: Received[QueryConsumerOffsetHeader]) -> OffsetResponseHeader:
+        """Where a group goes on. A new group starts at the beginning of a queue that has messages and lost none yet."""
+        header = request.header
+        offset = self._progress.committed(header.consumer_group, header.topic, header.queue_id)
+        if offset is not None:
+            return OffsetResponseHeader(offset=offset)
+        known = self._store.reader.range_of(header.topic, header.queue_id)
+        whole = known is not None and known.first <= 0 and self._is_hot(header.topic, header.queue_id)
+        if header.set_zero_if_not_found is not False and whole:
+            return OffsetResponseHeader(offset=0)
+        text = f"group {header.consumer_group} has no offset for queue {header.queue_id} of {header.topic}"
+        raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text)
+
+    def _is_hot(self, topic: str, queue_id: int) -> bool:
+        entries = self._store.queues[topic, queue_id].entries(0, 1)
+        return bool(entries) and entries[0].position >= self._store.log.end - self._store.settings.hot_bytes
+
+    def update(self, connection: Connection, request: Received[UpdateConsumerOffsetHeader]) -> None:
+        """Queues that a topic does not have, or not any more, may have offsets too, but no topic has that many."""
+        header = request.header
+        self._groups.require(header.consumer_group)
+        self._topics.require(header.topic)
+        if not 0 <= header.queue_id <= QUEUE_ID_MAX:
+            text = f"queue id {header.queue_id} is out of range: no topic has more than {QUEUE_ID_MAX + 1} queues"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+
+    def search(self, connection: Connection, request: Received[SearchOffsetHeader]) -> OffsetResponseHeader:
+        header = request.header
+        upper = (header.boundary_type or "").upper() == Boundary.UPPER.value
+        boundary = Boundary.UPPER if upper else Boundary.LOWER
+        offset = self._store.reader.offset_by_time(header.topic, header.queue_id, header.timestamp, boundary)
+        return OffsetResponseHeader(offset=offset)
+
+    def maximum(self, connection: Connection, request: Received[GetMaxOffsetHeader]) -> OffsetResponseHeader:
+        known = self._store.reader.range_of(request.header.topic, request.header.queue_id)
+        return OffsetResponseHeader(offset=known.end if known else 0)
+
+    def minimum(self, connection: Connection, request: Received[QueueHeader]) -> OffsetResponseHeader:
+        known = self._store.reader.range_of(request.header.topic, request.header.queue_id)
+        return OffsetResponseHeader(offset=known.first if known else 0)
+
+    def earliest(self, connection: Connection, request: Received[QueueHeader]) -> EarliestStoreTimeResponseHeader:
+        moment = self._store.reader.earliest_ms(request.header.topic, request.header.queue_id)
+        return EarliestStoreTimeResponseHeader(timestamp=-1 if moment is None else moment)

@@ -1,0 +1,146 @@
+"""Administration of topics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.stats import Stats
+from pyromq.broker.commit.turn import Turns
+from pyromq.broker.state.members import Members
+from pyromq.broker.state.progress import Progress
+from pyromq.broker.state.topics import Topics
+from pyromq.model.queue import QueueId
+from pyromq.model.topic import TopicConfig, TopicFilterType
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import QUEUE_ID_MAX, MessageStore
+from pyromq.wire import bodies, java_json
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.admin import CreateTopicHeader, GetAllTopicConfigResponseHeader, GetTopicConfigHeader
+from pyromq.wire.headers.shared import TopicHeader
+from pyromq.wire.received import Received
+from pyromq.wire.route import TopicList, encode_topics
+
+_ATTRIBUTES: Final = frozenset(
+    ("queue.type", "cleanup.policy", "message.type", "reserve.time", "lite.topic.expiration")
+)
+
+
+class _TopicConfigs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    topic_config_list: list[TopicConfig] = []
+
+
+class _GroupNames(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    group_list: list[str] = []
+
+
+class TopicHandler:
+    """Requests 17, 18, 21, 202, 215, 300, 305 and 351."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        progress: Progress,
+        members: Members[Connection],
+        stats: Stats,
+        turns: Turns,
+        settings: BrokerSettings,
+    ) -> None:
+        self._store, self._topics, self._progress, self._members = store, topics, progress, members
+        self._stats, self._turns, self._settings = stats, turns, settings
+
+    def create(self, connection: Connection, request: Received[CreateTopicHeader]) -> None:
+        header = request.header
+        _refuse_unknown_attributes(header.attributes or "")
+        known = self._topics.get(header.topic)
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=_filter_type(header.topic_filter_type),
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=known.attributes if known else {},
+        )
+        self._update(self._topics.with_attributes(config, header.attributes or ""))
+
+    def create_all(self, connection: Connection, request: Received[None]) -> None:
+        for config in java_json.decode(request.body, _TopicConfigs).topic_config_list:
+            self._update(config)
+
+    def _update(self, config: TopicConfig) -> None:
+        if self._topics.is_system(config.topic_name):
+            text = f"{config.topic_name} is a system topic and cannot be changed"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        if not 0 <= config.perm <= 7:
+            text = f"permission {config.perm} of topic {config.topic_name} is outside [0, 7]"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        queues = (config.read_queue_nums, config.write_queue_nums)
+        if min(queues) < 0 or max(queues) > QUEUE_ID_MAX + 1:
+            text = f"queue numbers {queues} of topic {config.topic_name} are outside [0, {QUEUE_ID_MAX + 1}]"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        self._topics.validate(config.topic_name)
+        self._topics.update(config)
+
+    def delete(self, connection: Connection, request: Received[TopicHeader]) -> None:
+        topic = request.header.topic
+        self._topics.validate(topic)
+        if self._topics.is_system(topic):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{topic} is a system topic and cannot be deleted")
+        self._turns.end_now()  # messages of it may be staged
+        self._store.delete_topic(topic)
+        self._topics.delete(topic)
+        self._progress.begin_anew(topic, self._readers_of(topic))
+        self._progress.save()
+
+    def _readers_of(self, topic: str) -> set[str]:
+        """Groups whose members are connected and subscribe to it."""
+        return {group.name for group in self._members.consumer_groups() if topic in group.subscriptions}
+
+    def get(self, connection: Connection, request: Received[GetTopicConfigHeader]) -> bytes:
+        return java_json.dumps(self._topics.require(request.header.topic))
+
+    def get_all(self, connection: Connection, request: Received[None]) -> tuple[GetAllTopicConfigResponseHeader, bytes]:
+        table = self._topics.table.snapshot()
+        header = GetAllTopicConfigResponseHeader(total_topic_num=len(table.topic_config_table))
+        return header, java_json.dumps(table)
+
+    def stats(self, connection: Connection, request: Received[TopicHeader]) -> bytes:
+        config = self._topics.require(request.header.topic)
+        name = config.topic_name
+        offsets = {}
+        for number in range(max(config.read_queue_nums, config.write_queue_nums)):
+            known = self._store.reader.range_of(name, number)
+            first, end = known if known else (0, 0)
+            last_ms = self._store.reader.stored_ms(name, number, end - 1) if end > first else None
+            offsets[QueueId(name, self._settings.name, number)] = bodies.QueueRange(
+                min_offset=first, max_offset=end, last_update_timestamp=last_ms or 0
+            )
+        return bodies.encode(bodies.TopicStats(offset_table=offsets, topic_put_tps=self._stats.put_rate(name)))
+
+    def who_consumes(self, connection: Connection, request: Received[TopicHeader]) -> bytes:
+        topic = request.header.topic
+        groups = set(self._progress.groups_of(topic)) | self._readers_of(topic)
+        return java_json.dumps(_GroupNames(group_list=sorted(groups)))
+
+    def system_topics(self, connection: Connection, request: Received[None]) -> bytes:
+        names = [name for name, _ in self._topics.items() if self._topics.is_system(name)]
+        return encode_topics(TopicList(topic_list=sorted(names)))
+
+
+def _refuse_unknown_attributes(changes: str) -> None:
+    """Of ``+name=value,-name``: what no broker knows the meaning of is a mistake of the caller."""
+    for change in filter(None, changes.split(",")):
+        name = change[1:].partition("=")[0]
+        if name and name not in _ATTRIBUTES:
+            text = f"topics have no attribute {name!r}, only {', '.join(sorted(_ATTRIBUTES))}"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+
+
+def _filter_type(text: str) -> TopicFilterType:
+    return TopicFilterType.__members__.get(text, TopicFilterType.SINGLE_TAG)

@@ -1,0 +1,31 @@
+"""The address under which clients find a broker, and which message ids carry."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.errors import ConfigError
+from pyromq.net.nameserver_list import host_of
+from pyromq.net.own_ip import is_ip, own_ip
+
+
+def advertised_host(settings: BrokerSettings) -> str:
+    """What clients are told: never an address that means "all of this machine's"."""
+    host = settings.advertised_host or settings.host
+    if is_ip(host) and ip_address(host).is_unspecified:
+        return own_ip([host_of(text) for text in settings.nameservers])
+    return host
+
+
+async def resolved(host: str) -> IPv4Address | IPv6Address:
+    """A name as an address, as message ids need one. Raises ConfigError."""
+    if is_ip(host):
+        return ip_address(host)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # a name that nobody knows, or that is none
+        raise ConfigError(f"advertised host {host!r} has no address: {error}; set advertised_host") from error
+    return ip_address(found[0][4][0])

@@ -1,0 +1,177 @@
+"""RocketMQ's names for the settings of a broker: those that mean the same here, and those that cannot be had.
+
+``KEYS`` serves ``broker.conf`` and the requests of tools alike. A key that is in none of the tables here nor in
+``config_ignored`` is nobody's: a slip of the pen, which a configuration file should hear about.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyromq.broker.base.config_ignored import IGNORED
+from pyromq.errors import ConfigError
+from pyromq.setting_keys import (
+    KeyTable,
+    Refused,
+    SettingKey,
+    divided,
+    parse_bool,
+    parse_int,
+    parse_list,
+    parse_size,
+    show_bool,
+    show_list,
+    shown,
+    times,
+)
+from pyromq.store.consume_queue import ENTRY_BYTES
+from pyromq.store.settings import Flush, parse_ladder
+
+_HOUR_MS: Final = 3_600_000
+_PAGE_BYTES: Final = 4_096
+_LADDER_UNITS: Final = (("d", 86_400_000), ("h", _HOUR_MS), ("m", 60_000), ("s", 1_000), ("ms", 1))
+
+
+def _parse_hours(text: str) -> tuple[int, ...]:
+    hours = tuple(parse_int(hour.strip()) for hour in text.split(";"))
+    if not all(0 <= hour < 24 for hour in hours):
+        raise ConfigError(f"{shown(text)} is not a list of hours such as 04;16")
+    return hours
+
+
+def _show_hours(hours: tuple[int, ...]) -> str:
+    return ";".join(f"{hour:02d}" for hour in hours)
+
+
+def _parse_flush(text: str) -> Flush:
+    kinds = {f"{each.name}_FLUSH": each for each in Flush}
+    if text.upper() not in kinds:
+        raise ConfigError(f"{shown(text)} is neither SYNC_FLUSH nor ASYNC_FLUSH")
+    return kinds[text.upper()]
+
+
+def _show_flush(flush: Flush) -> str:
+    return f"{flush.name}_FLUSH"
+
+
+def _show_ladder(steps_ms: tuple[int, ...]) -> str:
+    return " ".join(_show_step(step_ms) for step_ms in steps_ms)
+
+
+def _show_step(step_ms: int) -> str:
+    unit, unit_ms = next(each for each in _LADDER_UNITS if step_ms % each[1] == 0)
+    return f"{step_ms // unit_ms}{unit}"
+
+
+def _parse_not(text: str) -> bool:
+    return not parse_bool(text)
+
+
+def _show_not(value: bool) -> str:
+    return show_bool(not value)
+
+
+KEYS: Final[dict[str, SettingKey]] = {
+    "autoCreateSubscriptionGroup": SettingKey("auto_create_groups", parse_bool, show_bool, changeable=True),
+    "autoCreateTopicEnable": SettingKey("auto_create_topics", parse_bool, show_bool, changeable=True),
+    "bindAddress": SettingKey("host", str),
+    "brokerClusterName": SettingKey("cluster", str),
+    "brokerIP1": SettingKey("advertised_host", str),
+    "brokerId": SettingKey("broker_id", parse_int),
+    "brokerName": SettingKey("name", str),
+    "brokerPermission": SettingKey("permission", parse_int, changeable=True),
+    "channelExpiredTimeout": SettingKey("client_expiry_ms", parse_int),
+    "defaultTopicQueueNums": SettingKey("default_topic_queues", parse_int),
+    "deleteFileBatchMax": SettingKey("store.delete_files_max", parse_int),
+    "deleteWhen": SettingKey("store.delete_hours", _parse_hours, _show_hours, changeable=True),
+    "diskMaxUsedSpaceRatio": SettingKey("store.clean_percent", parse_int, changeable=True),
+    "diskSpaceCleanForciblyRatio": SettingKey("store.force_clean_percent", parse_int),
+    "diskSpaceWarningLevelRatio": SettingKey("store.full_percent", parse_int),
+    "enabledAppendPropCRC": SettingKey("store.checksums", parse_bool, show_bool),
+    "enablePropertyFilter": SettingKey("property_filter", parse_bool, show_bool, changeable=True),
+    "fileReservedTime": SettingKey("store.keep_ms", times(_HOUR_MS), divided(_HOUR_MS), changeable=True),
+    "filterSupportRetry": SettingKey("filter_retries", parse_bool, show_bool, changeable=True),
+    "flushCommitLogLeastPages": SettingKey("store.flush_bytes_min", times(_PAGE_BYTES), divided(_PAGE_BYTES)),
+    "flushCommitLogThoroughInterval": SettingKey("store.flush_thorough_ms", parse_int, changeable=True),
+    "flushConsumerOffsetInterval": SettingKey("offsets_save_ms", parse_int, changeable=True),
+    "flushDiskType": SettingKey("store.flush", _parse_flush, _show_flush),
+    "flushIntervalCommitLog": SettingKey("store.flush_interval_ms", parse_int, changeable=True),
+    "listenPort": SettingKey("port", parse_int),
+    "longPollingEnable": SettingKey("long_polling", parse_bool, show_bool, changeable=True),
+    "mappedFileSizeCommitLog": SettingKey("store.segment_bytes", parse_size),
+    "mappedFileSizeTimerLog": SettingKey("store.timer_log_bytes", parse_int),
+    "mappedFileSizeConsumeQueue": SettingKey(
+        "store.queue_file_entries", lambda text: parse_int(text) // ENTRY_BYTES, lambda count: count * ENTRY_BYTES
+    ),
+    "maxFilterMessageSize": SettingKey(
+        "store.scan_entries_max", lambda text: parse_int(text) // ENTRY_BYTES, lambda count: count * ENTRY_BYTES
+    ),
+    "maxHashSlotNum": SettingKey("store.index_slots", parse_int),
+    "maxIndexNum": SettingKey("store.index_entries", parse_int),
+    "maxMessageSize": SettingKey("store.body_bytes_max", parse_int),
+    "maxTransferBytesOnMessageInDisk": SettingKey("store.cold_read_bytes_max", parse_int),
+    "maxTransferBytesOnMessageInMemory": SettingKey("store.read_bytes_max", parse_int),
+    "maxTransferCountOnMessageInDisk": SettingKey("store.cold_read_count_max", parse_int),
+    "maxTransferCountOnMessageInMemory": SettingKey("store.read_count_max", parse_int),
+    "messageDelayLevel": SettingKey("store.delay_ladder_ms", parse_ladder, _show_ladder),
+    "namesrvAddr": SettingKey("nameservers", parse_list, show_list),
+    "recallMessageEnable": SettingKey("recall_messages", parse_bool, show_bool, changeable=True),
+    "regionId": SettingKey("region", str),
+    "registerBrokerTimeoutMills": SettingKey("register_timeout_ms", parse_int),
+    "registerNameServerPeriod": SettingKey("register_interval_ms", parse_int, changeable=True),
+    "rejectTransactionMessage": SettingKey("transactions", _parse_not, _show_not, changeable=True),
+    "sendThreadPoolQueueCapacity": SettingKey("unflushed_sends_max", parse_int),
+    "serverChannelMaxIdleTimeSeconds": SettingKey("idle_ms", times(1_000), divided(1_000)),
+    "shortPollingTimeMills": SettingKey("short_polling_ms", parse_int, changeable=True),
+    "storeReplyMessageEnable": SettingKey("store_replies", parse_bool, show_bool, changeable=True),
+    "syncFlushTimeout": SettingKey("sync_flush_timeout_ms", parse_int),
+    "timerMaxDelaySec": SettingKey("timer_delay_ms_max", times(1_000), divided(1_000)),
+    "timerRollWindowSlot": SettingKey("store.timer_roll_ms", times(1_000), divided(1_000)),
+    "traceTopicEnable": SettingKey("trace_topic", parse_bool, show_bool),
+    "transactionCheckInterval": SettingKey("transaction_check_interval_ms", parse_int, changeable=True),
+    "transactionCheckMax": SettingKey("transaction_checks_max", parse_int, changeable=True),
+    "transactionTimeOut": SettingKey("transaction_timeout_ms", parse_int, changeable=True),
+    "useServerSideResetOffset": SettingKey("server_side_reset", parse_bool, show_bool, changeable=True),
+    "useTLS": SettingKey("nameserver_tls", parse_bool, show_bool),
+}
+CHANGEABLE: Final = {name: key for name, key in KEYS.items() if key.changeable}
+
+FOLDER_KEY: Final = "storePathRootDir"
+PARTS_OF_FOLDER: Final = {  # keys that RocketMQ has for parts of it, which have their place here
+    "abortFile": "abort",
+    "storeCheckpoint": "checkpoint",
+    "storePathCommitLog": "commitlog",
+    "storePathConsumeQueue": "consumequeue",
+    "storePathIndex": "index",
+}
+
+
+_REPLICAS: Final = "replication is not there yet"
+_ACCESS: Final = "access control is not there yet, and going on without it would leave the broker open"
+_ROCKSDB: Final = "messages are found by files here, not by RocksDB"
+_DISCOVERY: Final = "give the URL of the address server instead, namesrvAddr=http://host:port/rocketmq/nsaddr"
+
+REFUSED: Final[dict[str, Refused]] = {
+    "aclEnable": Refused(("false",), _ACCESS),
+    "authenticationEnabled": Refused(("false",), _ACCESS),
+    "authorizationEnabled": Refused(("false",), _ACCESS),
+    "brokerId": Refused(("0",), f"{_REPLICAS}, so every broker is a master"),
+    "brokerRole": Refused(("ASYNC_MASTER",), f"{_REPLICAS}, so every broker is a master without replicas"),
+    "enableControllerMode": Refused(("false",), _REPLICAS),
+    "enableDLegerCommitLog": Refused(("false",), _REPLICAS),
+    "enableLmq": Refused(("false",), "there are no light message queues here"),
+    "enableMultiDispatch": Refused(("false",), "there are no light message queues here"),
+    "fetchNameSrvAddrByDnsLookup": Refused(("false",), "write the addresses of all name servers in namesrvAddr"),
+    "fetchNamesrvAddrByAddressServer": Refused(("false",), _DISCOVERY),
+    "inSyncReplicas": Refused(("0", "1"), _REPLICAS),
+    "indexRocksDBEnable": Refused(("false",), _ROCKSDB),
+    "messageStorePlugIn": Refused(("",), "there are no plug-ins for the store here"),
+    "minInSyncReplicas": Refused(("0", "1"), _REPLICAS),
+    "readOnlyCommitLogStorePaths": Refused(("",), "the log lies in one folder here"),
+    "storeType": Refused(("default",), _ROCKSDB),
+    "timerRocksDBEnable": Refused(("false",), _ROCKSDB),
+    "totalReplicas": Refused(("0", "1"), _REPLICAS),
+    "transRocksDBEnable": Refused(("false",), _ROCKSDB),
+}
+
+BROKER_CONF: Final = KeyTable(KEYS, REFUSED, IGNORED)

@@ -1,0 +1,154 @@
+"""Flow control for sends: who waits, and who is told to come back, while the disk does not keep up.
+
+    disk keeps up                      ─▶ sends pass
+    too many sends wait for the disk   ─▶ the next ones wait here, in order; those who wait too long, or for whom there
+                                          is no room, are refused           [TIMEOUT_CLEAN_QUEUE]  [OVERLOAD]
+    one flush takes too long (stuck)   ─▶ nobody waits: refused at the door, and those who wait here too
+                                                                            [REJECTREQUEST]  [PCBUSY_CLEAN_QUEUE]
+    whatever else writes               ─▶ refused while the disk is stuck    [PC_SYNCHRONIZED]
+
+The tags are RocketMQ's: clients know them, and try another broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pyromq.broker.base.answers import send_refusal
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.commit.turn import Turns
+from pyromq.clock import Clock
+from pyromq.net.connection import Connection
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+SCAN_S = 0.01
+
+
+class _Parked(NamedTuple):
+    connection: Connection
+    request: Received[Any]
+    since_ms: int
+
+
+class SendGate:
+    """Owns the sends that wait for room. ``handle`` takes them again, in the order in which they came."""
+
+    def __init__(
+        self,
+        turns: Turns,
+        counters: Counters,
+        settings: BrokerSettings,
+        clock: Clock,
+        handle: Callable[[Connection, list[Received[Any]]], None],
+    ) -> None:
+        self._turns, self._counters, self._settings, self._clock = turns, counters, settings, clock
+        self._handle = handle
+        self._loop = asyncio.get_running_loop()
+        self._parked: deque[_Parked] = deque()
+        self._parked_bytes = 0
+        self._scanning = self._draining = False
+        self.closed = False  # something has to be asked before a send may pass
+        turns.on_look = self._look
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def head_wait_ms(self) -> int:
+        return self._clock.monotonic_ms() - self._parked[0].since_ms if self._parked else 0
+
+    def passes(self, connection: Connection, request: Received[Any]) -> bool:
+        """False: it waits here and is handled later. Raises RefusedError. Ask only while ``closed``."""
+        if self._turns.is_stuck:
+            self._counters.refused_at_door += 1
+            raise self._refused("[REJECTREQUEST]system busy, start flow control for a while")
+        if self._draining or not (self._parked or self._turns.is_busy):
+            return True
+        size = len(request.body)
+        full = len(self._parked) >= self._settings.parked_sends_max
+        if full or self._parked_bytes + size > self._settings.parked_bytes_max:
+            raise self._overloaded()
+        self._parked.append(_Parked(connection, request, self._clock.monotonic_ms()))
+        self._parked_bytes += size
+        self._scan_soon()
+        return False
+
+    def check_stuck(self) -> None:
+        """For whatever else writes: raises RefusedError while the disk is stuck."""
+        if self._turns.is_stuck:
+            self._counters.refused_stuck += 1
+            raise self._refused("[PC_SYNCHRONIZED]broker busy, start flow control for a while")
+
+    def check_busy(self) -> None:
+        """For what can wait until the disk keeps up: raises RefusedError while it does not."""
+        if self._turns.is_busy:
+            raise self._overloaded()
+
+    def _overloaded(self) -> RefusedError:
+        self._counters.refused_overload += 1
+        return self._refused("[OVERLOAD]system busy, start flow control for a while")
+
+    def _refused(self, remark: str) -> RefusedError:
+        self._counters.put_refused += 1
+        return RefusedError(ResponseCode.SYSTEM_BUSY, remark)
+
+    # --- those who wait ---
+
+    def _look(self) -> None:
+        """The disk took something, or did not for a while."""
+        if self._parked and not self._turns.is_busy and not self._draining:
+            self._drain()
+        self.closed = bool(self._parked) or self._turns.is_busy
+
+    def _drain(self) -> None:
+        self._draining = True
+        try:
+            while self._parked and not self._turns.is_busy:
+                parked = self._next()
+                self._handle(parked.connection, [parked.request])
+        finally:
+            self._draining = False
+
+    def _next(self) -> _Parked:
+        parked = self._parked.popleft()
+        self._parked_bytes -= len(parked.request.body)
+        return parked
+
+    def _scan_soon(self) -> None:
+        if not self._scanning:
+            self._scanning = True
+            self._loop.call_later(SCAN_S, self._scan_and_go_on)
+
+    def _scan_and_go_on(self) -> None:
+        self._scanning = False
+        self.scan()
+        if self._parked:
+            self._scan_soon()
+
+    def scan(self) -> None:
+        """Tell those who waited too long, or for whom waiting makes no sense any more."""
+        self._turns.look()
+        stuck, limit_ms = self._turns.is_stuck, self._clock.monotonic_ms() - self._settings.parked_ms_max
+        while self._parked and (stuck or self._parked[0].since_ms <= limit_ms):
+            waited_ms, size = self.head_wait_ms(), len(self._parked)
+            parked = self._next()
+            if stuck:
+                self._counters.refused_from_queue_stuck += 1
+            else:
+                self._counters.refused_from_queue_late += 1
+            self._counters.put_refused += 1
+            tag = "PCBUSY_CLEAN_QUEUE" if stuck else "TIMEOUT_CLEAN_QUEUE"
+            text = (
+                f"[{tag}]broker busy, start flow control for a while, "
+                f"period in queue: {waited_ms}ms, size of queue: {size}"
+            )
+            send_refusal(parked.connection, parked.request, ResponseCode.SYSTEM_BUSY, text)
+        self.closed = bool(self._parked) or self._turns.is_busy

@@ -1,0 +1,321 @@
+"""Turns: what arrives together is written together, flushed together and answered together.
+
+    requests of this turn of the loop ─▶ stage, stage, … ─▶ end of turn: one commit
+        async flush ─▶ answered at once
+        sync flush  ─▶ wait for the running fsync, then for the next one, which serves everybody who waits by then
+
+While a single connection sends, waiting for others only costs time: its turn ends with its requests (``end_early``).
+Owner of everything between a staged message and its answer; runs on the loop, only fsync runs on a worker thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pyromq.broker.base.refusals import refusal_of
+from pyromq.clock import Clock
+from pyromq.errors import MQError, StoreError
+from pyromq.net.connection import Connection
+from pyromq.store.commit_log import FlushJob
+from pyromq.store.message_store import MessageStore
+from pyromq.store.settings import Flush
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.command import decode_command, encode_command, encode_response
+from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+QueueKey = tuple[str, int]
+_ALONE_TURNS = 16  # so many turns of one connection in a row, and it counts as the only one
+
+
+PendingSend = tuple[Connection, Received[Any], bytes]
+"""A staged message: whom to tell, what was asked, and the answer if all goes well (empty for one-way sends)."""
+
+
+Then = Callable[[MQError | None], None]
+"""Told how a message that the broker wrote by itself ended: stored as safely as this store promises, or why not."""
+
+
+class WaitingTurn(NamedTuple):
+    """Sends of one turn whose senders want to know that they are on disk: once the log is flushed up to ``end``."""
+
+    end: int
+    since_ms: int
+    sends: list[PendingSend]
+
+
+class Turns:
+    """Commits at the end of each turn that staged something, and answers when that is safe."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        flusher: Executor,
+        clock: Clock,
+        on_visible: Callable[[set[QueueKey]], None],
+        *,
+        flush_timeout_ms: int = 5_000,
+        stuck_disk_ms: int = 1_000,
+        waiting_max: int = 10_000,
+    ) -> None:
+        self._store, self._flusher, self._clock, self._on_visible = store, flusher, clock, on_visible
+        self._flush_timeout_ms, self._stuck_disk_ms, self._waiting_max = flush_timeout_ms, stuck_disk_ms, waiting_max
+        self.is_busy = self.is_stuck = False  # senders should wait, or go away; brought up to date by ``look``
+        self.on_look: Callable[[], None] = _nothing
+        self._sync = store.settings.flush is Flush.SYNC
+        self._loop = asyncio.get_running_loop()
+        self._staged: list[PendingSend] = []
+        self._patient: list[PendingSend] = []  # staged, and not to be answered before they are on disk
+        self._own: list[Then] = []  # staged by the broker itself
+        self._before_end: list[Callable[[], None]] = []  # want to stage something behind everything else
+        self._own_waiting: deque[tuple[int, list[Then]]] = deque()  # safe once the log is flushed up to there
+        self._touched: set[QueueKey] = set()
+        self._unseen: set[QueueKey] = set()  # written queues whose readers cannot see it yet
+        self._waiting: deque[WaitingTurn] = deque()
+        self._waiting_sends = 0
+        self._running: FlushJob | None = None
+        self._running_since_ms = 0
+        self._scheduled = False
+        self._sender: Connection | None = None  # of the last turns, as long as it was only one
+        self._alone_turns = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def waiting(self) -> int:
+        """Sends that wait for the disk."""
+        return self._waiting_sends
+
+    def stuck_ms(self) -> int:
+        """For how long the disk has been busy with one flush."""
+        return self._clock.monotonic_ms() - self._running_since_ms if self._running else 0
+
+    def look(self) -> None:
+        """Decide whether the broker is busy; called whenever something changed, and from time to time."""
+        self.is_stuck = self._sync and self.stuck_ms() > self._stuck_disk_ms  # without sync flush nobody waits for it
+        self.is_busy = self.is_stuck or self._waiting_sends >= self._waiting_max
+        self.on_look()
+
+    def oldest_wait_ms(self) -> int:
+        """For how long the first of them has waited."""
+        return self._clock.monotonic_ms() - self._waiting[0].since_ms if self._waiting else 0
+
+    def staged(self, pending: PendingSend, queue: QueueKey, *, wait: bool = True) -> None:
+        """Something was staged: it is committed when everything that arrived with it is staged too."""
+        if wait and self._sync:
+            self._patient.append(pending)
+        else:
+            self._staged.append(pending)
+        self._touched.add(queue)
+        if pending[0] is not self._sender:
+            self._sender, self._alone_turns = pending[0], 0
+        if not self._scheduled and self._alone_turns < _ALONE_TURNS:
+            self._scheduled = True
+            self._loop.call_soon(self._end)
+
+    def staged_by_broker(self, queue: QueueKey, then: Then) -> None:
+        """The broker staged a message of its own; it shares the turn, and the fsync, with what clients send."""
+        self._own.append(then)
+        self._touched.add(queue)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._end)
+
+    def before_end(self, work: Callable[[], None]) -> None:
+        """``work`` runs once, when this turn ends; what it stages lies behind all else that was staged by then."""
+        self._before_end.append(work)
+
+    @property
+    def _open(self) -> bool:
+        return bool(self._staged or self._patient or self._own)
+
+    def end_early(self) -> None:
+        """All requests of one read are staged: nobody else sends, so nobody is waited for."""
+        if (self._staged or self._patient) and not self._scheduled:
+            self._end()
+
+    def _end(self) -> None:
+        if self._scheduled and not self._open:  # ended before its time came
+            self._scheduled = False
+            return
+        if self._before_end:
+            self._run_before_end()
+        self._scheduled = False
+        self._alone_turns += 1
+        staged, self._staged = self._staged, []
+        patient, self._patient = self._patient, []
+        own, self._own = self._own, []
+        touched, self._touched = self._touched, set()
+        try:
+            self._store.commit()
+        except Exception as error:  # also a defect: whoever is not told would wait for ever
+            refusal = error if isinstance(error, MQError) else StoreError(f"{type(error).__name__}: {error}")
+            count, is_defect = len(staged) + len(patient) + len(own), refusal is not error
+            logger.error("turn refused: messages=%d reason=%s", count, refusal, exc_info=is_defect)
+            self._refuse(staged + patient, refusal)
+            _tell(own, refusal)
+            return
+        _answer(staged)
+        if not self._sync:
+            _tell(own, None)
+            self._show(touched)
+            return
+        self._unseen |= touched
+        if own:
+            self._own_waiting.append((self._store.log.end, own))
+        if patient:
+            self._waiting.append(WaitingTurn(self._store.log.end, self._clock.monotonic_ms(), patient))
+            self._waiting_sends += len(patient)
+            self.look()
+        self._flush()
+
+    def _run_before_end(self) -> None:
+        self._scheduled = True  # what they stage belongs to this turn
+        works, self._before_end = self._before_end, []
+        for work in works:
+            try:
+                work()
+            except Exception:  # a defect of one must not keep this turn, and all that follow, from ending
+                logger.exception("what should be staged at the end of a turn failed")
+
+    # --- group commit ---
+
+    def _flush(self) -> None:
+        if self._running is not None:
+            return
+        job = self._store.flush_job()
+        if job is None:
+            self._nothing_to_flush()
+            return
+        self._running, self._running_since_ms = job, self._clock.monotonic_ms()
+        self._idle.clear()
+        seen_after, self._unseen = self._unseen, set()
+        future = self._loop.run_in_executor(self._flusher, job.run)
+        future.add_done_callback(partial(self._flushed, job, seen_after))
+
+    def _flushed(self, job: FlushJob, seen: set[QueueKey], future: asyncio.Future[None]) -> None:
+        self._running = None
+        error = future.exception()
+        if error is not None:
+            self._store.flush_failed(error if isinstance(error, Exception) else RuntimeError(str(error)))
+        elif not self._store.flush_done(job):
+            error = self._store.health.error()
+        if error is not None:
+            self._nothing_to_flush()
+            return
+        while self._waiting and self._waiting[0].end <= job.end:
+            _answer(self._next_waiting())
+        self.look()
+        self._show(seen)
+        self._tell_own(job.end, None)
+        self._flush()
+
+    def _show(self, queues: set[QueueKey]) -> None:
+        """Their new messages can be read."""
+        try:
+            self._on_visible(queues)
+        except Exception:  # a defect on the side of readers must not keep writers from hearing how it ended
+            logger.exception("readers not told of new messages: queues=%d", len(queues))
+
+    def _tell_own(self, end: int, error: MQError | None) -> None:
+        while self._own_waiting and (error is not None or self._own_waiting[0][0] <= end):
+            _tell(self._own_waiting.popleft()[1], error)
+
+    def _nothing_to_flush(self) -> None:
+        """Everything is on disk, or nothing can be trusted to be: either way nobody waits any longer."""
+        self._idle.set()
+        if not self._store.health.trusted:
+            refusal = self._store.health.error()
+            while self._waiting:
+                self._refuse(self._next_waiting(), refusal)
+            self._tell_own(0, refusal)
+            return
+        while self._waiting and self._waiting[0].end <= self._store.log.flushed:
+            _answer(self._next_waiting())
+        seen, self._unseen = self._unseen, set()
+        self._show(seen)
+        self._tell_own(self._store.log.flushed, None)
+
+    def flush_soon(self) -> None:
+        """Bring what is written to disk, although nobody waits for it."""
+        self._flush()
+
+    def end_now(self) -> None:
+        """Commit what is staged at once: somebody needs the store as it will be after this turn."""
+        if self._open:
+            self._end()
+
+    def answer_overdue(self) -> None:
+        """Senders that waited too long are told that the message is stored, but not that it is on disk."""
+        self.look()
+        if (self._waiting or self._own_waiting) and self._running is None:
+            self._flush()
+        limit = self._clock.monotonic_ms() - self._flush_timeout_ms
+        while self._waiting and self._waiting[0].since_ms < limit:
+            for connection, _, answer in self._next_waiting():
+                if answer:
+                    connection.send(_unconfirmed(answer))
+
+    def _next_waiting(self) -> list[PendingSend]:
+        sends = self._waiting.popleft().sends
+        self._waiting_sends -= len(sends)
+        return sends
+
+    async def drain(self) -> None:
+        """Everything staged up to now is written, flushed and answered."""
+        while self._scheduled or self._waiting or self._own_waiting or self._running:
+            if self._running:
+                await self._idle.wait()
+            else:
+                await asyncio.sleep(0)
+
+    # --- answers ---
+
+    def _refuse(self, sends: list[PendingSend], error: Exception) -> None:
+        code, remark = refusal_of(error) if isinstance(error, MQError) else (ResponseCode.SYSTEM_ERROR, str(error))
+        self._send_error(sends, code, remark)
+
+    def _send_error(self, sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
+        for connection, request, _ in sends:
+            if not request.is_oneway:
+                connection.send(
+                    encode_response(code, request.correlation_id, remark=remark, serialize_type=request.serialize_type)
+                )
+
+
+def _answer(sends: list[PendingSend]) -> None:
+    for connection, _, answer in sends:
+        if answer:
+            connection.send(answer)
+
+
+def _nothing() -> None:
+    """Nobody is interested."""
+
+
+def _tell(own: list[Then], error: MQError | None) -> None:
+    for then in own:
+        try:
+            then(error)
+        except Exception:  # a defect of one must not take the others' turn with it
+            logger.exception("the writer of a message failed when told how it ended")
+
+
+def _unconfirmed(answer: bytes) -> bytes:
+    """The same answer, with the address of the message, but not the promise."""
+    (frame,) = FrameDecoder().feed(answer)
+    command = decode_command(frame)
+    if command.code != ResponseCode.SUCCESS:
+        return answer
+    code, remark = ResponseCode.FLUSH_DISK_TIMEOUT, "the message is stored, but the disk did not confirm it in time"
+    return encode_command(msgspec.structs.replace(command, code=code, remark=remark))

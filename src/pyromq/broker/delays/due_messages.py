@@ -1,0 +1,65 @@
+"""From a message that waited to the one that is delivered: where it belongs, and what it takes along."""
+
+from __future__ import annotations
+
+import logging
+
+from pyromq.broker.base.copies import again, properties_of
+from pyromq.broker.state.topics import Topics
+from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
+from pyromq.model.names import HALF_TOPIC
+from pyromq.model.property_names import REAL_QUEUE, REAL_TOPIC
+from pyromq.store.commit_log import CommitLog
+from pyromq.wire.properties import find_property
+from pyromq.wire.record import Draft, Record, decode_record
+
+logger = logging.getLogger(__name__)
+
+_REAL_TOPIC, _REAL_QUEUE = REAL_TOPIC.encode(), REAL_QUEUE.encode()
+
+
+class DueMessages:
+    """Reads records that waited and addresses them; the text of their properties stays as RocketMQ keeps it."""
+
+    def __init__(self, log: CommitLog, topics: Topics) -> None:
+        self._log, self._topics = log, topics
+        self.lost = 0  # records that were damaged or deleted while they waited
+
+    def read(self, position: int, size: int) -> Record | None:
+        """The record; None, counted and logged, when it is there no longer."""
+        try:
+            record = decode_record(self._log.bytes_at(position, size))
+            if record.position == position:
+                return record
+            reason = f"it says it belongs to position {record.position}"
+        except (CorruptRecordError, PositionOutOfRangeError) as error:
+            reason = str(error)
+        self.lost += 1
+        logger.error("waiting message lost: position=%d reason=%s", position, reason)
+        return None
+
+    def delivery(self, record: Record, added: bytes = b"") -> Draft | None:
+        """The message for its own topic; None, logged, when it has none.
+
+        Raises StoreReadOnlyError, which passes, and LocalProtocolError, which does not.
+        """
+        properties = properties_of(record)
+        topic = (find_property(properties, _REAL_TOPIC) or b"").decode("utf-8", "replace")
+        queue_id = find_property(properties, _REAL_QUEUE) or b""
+        if topic == HALF_TOPIC or not (topic and queue_id.isdigit()):
+            self.dropped(record, f"it belongs to queue {queue_id!r} of topic {topic!r}")
+            return None
+        return again(record, topic, self._queue_id(topic, int(queue_id)), properties + added)
+
+    def dropped(self, record: Record, reason: object) -> None:
+        """No broker could ever deliver it."""
+        self.lost += 1
+        logger.error("waiting message dropped: position=%d reason=%s", record.position, reason)
+
+    def _queue_id(self, topic: str, queue_id: int) -> int:
+        """A queue that consumers look into: the topic may have been deleted, or made smaller, in the meantime."""
+        config = self._topics.get(topic)
+        if config is None:
+            logger.warning("topic of a due message created anew: topic=%s", topic)
+            config = self._topics.create(topic, queues=queue_id + 1)
+        return queue_id % config.read_queue_nums if config.read_queue_nums else queue_id

@@ -1,0 +1,67 @@
+"""What stands in messages of the timer topic: when they are due, what they cancel, how often they went through it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyromq.broker.base.copies import properties_of
+from pyromq.model.property_names import REAL_TOPIC
+from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
+from pyromq.model.property_names import TIMER_OUT_MS as DUE
+from pyromq.store.timers.timer_files import Waiting
+from pyromq.store.timers.timer_log import SECOND_MS
+from pyromq.wire.java_hash import tag_hash
+from pyromq.wire.properties import find_property
+from pyromq.wire.property_text import number_of, with_values
+from pyromq.wire.record import Record, RecordFound
+
+_SENDING_MS: Final = 5  # between the time a message was given and the time it was stored
+_NEVER_MS: Final = 1 << 62
+
+
+def cancelled_key(properties: bytes) -> bytes:
+    """``topic+key`` of the message that a cancellation is about."""
+    return full_key(properties, CANCEL.encode())
+
+
+def full_key(properties: bytes, name: bytes) -> bytes:
+    """``topic+key``, with the key that stands in the property ``name``."""
+    topic, key = find_property(properties, REAL_TOPIC.encode()) or b"", find_property(properties, name) or b""
+    return key if key.startswith(topic + b"+") else topic + b"+" + key  # RocketMQ can be told to write it either way
+
+
+def waiting_of(record: RecordFound, position: int, size: int) -> Waiting | None:
+    """What the files need to know of a message of the timer topic; None when it says no time."""
+    properties = record.properties
+    due = find_property(properties, DUE.encode())
+    if due is None or not due.isdigit():
+        return None
+    due_ms = int(due)
+    return Waiting(
+        due_ms=due_ms,
+        position=position,
+        size=size,
+        stored_ms=record.stored_ms,
+        is_cancel=find_property(properties, CANCEL.encode()) is not None,
+        by_second=due_ms % SECOND_MS == 0 and _wanted_ms(properties, record.stored_ms) > due_ms + _SENDING_MS,
+        topic_hash=tag_hash(find_property(properties, REAL_TOPIC.encode()) or b""),
+    )
+
+
+def _wanted_ms(properties: bytes, stored_ms: int) -> int:
+    """The time that the sender asked for, which RocketMQ moves to the second before it."""
+    text = properties.decode("utf-8", "replace")
+    if (at_ms := number_of(text, "TIMER_DELIVER_MS")) is not None:
+        return at_ms
+    if number_of(text, "TIMER_ROLL_TIMES"):
+        return _NEVER_MS  # nobody knows any more when it was sent: rather a second late than one early
+    return stored_ms + (number_of(text, "TIMER_DELAY_SEC") or 0) * 1_000 + (number_of(text, "TIMER_DELAY_MS") or 0)
+
+
+def rolled(record: Record, now_ms: int) -> bytes:
+    """Properties of a message that goes through the topic once more."""
+    text = properties_of(record).decode("utf-8", "surrogateescape")
+    times = (number_of(text, "TIMER_ROLL_TIMES") or 0) + 1
+    changes = {"TIMER_ENQUEUE_MS": record.stored_ms, "TIMER_DEQUEUE_MS": now_ms, "TIMER_ROLL_TIMES": times}
+    text = with_values(text, {name: str(value) for name, value in changes.items()})
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,271 @@
+"""Pulling: messages of a queue from an offset on, or a wait for the next one.
+
+The answer's body is stored bytes as they lie in the log. A pull that finds nothing new and may wait is held until a
+message arrives that its filter accepts, or until its time is over; then it gets its final answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyromq.broker.base.answers import send_refusal
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.base.tallies import CALL, MESSAGE
+from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters, QueueKey
+from pyromq.broker.state.filters import Filters
+from pyromq.broker.state.groups import Groups
+from pyromq.broker.state.members import Members
+from pyromq.broker.state.progress import Progress
+from pyromq.broker.state.subscriptions import (
+    Wanted,
+    compiled,
+    filter_of,
+    from_expression,
+    is_by_tags,
+    record_filter,
+    refuse_sql_unless,
+    retry_filter,
+    tag_filter,
+)
+from pyromq.broker.state.topics import Topics
+from pyromq.clock import Clock
+from pyromq.model.names import retry_topic
+from pyromq.model.topic import GroupConfig, Perm, TopicConfig
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import MessageStore
+from pyromq.store.reading import ReadResult, ReadStatus
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.command import encode_response_head
+from pyromq.wire.flags import ForbiddenType, PullFlag
+from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader
+from pyromq.wire.heartbeat import MessageModel, Subscription
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+_READ: Final = int(Perm.READ)
+_COMMIT, _SUSPEND, _SUBSCRIPTION = int(PullFlag.COMMIT_OFFSET), int(PullFlag.SUSPEND), int(PullFlag.SUBSCRIPTION)
+_CODES: Final = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
+
+
+class PullHandler:
+    """Requests 11 and 361."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        members: Members[Connection],
+        progress: Progress,
+        filters: Filters,
+        waiters: PullWaiters,
+        counters: Counters,
+        settings: BrokerSettings,
+        clock: Clock,
+    ) -> None:
+        self._filters, self._counters = filters, counters
+        self._store, self._topics, self._groups, self._members = store, topics, groups, members
+        self._progress, self._waiters, self._settings, self._clock = progress, waiters, settings, clock
+
+    def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
+        header = request.header
+        group, topic = self._checked(header)
+        wanted = self._wanted(header, group)
+        if header.sys_flag & _COMMIT:
+            self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        reset = self._progress.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if reset is not None:
+            self._answer_reset(connection, request, reset)
+            return
+        result = self._read(header, header.queue_offset, wanted)
+        code = self._code(header, result)
+        if code is _NOT_FOUND and header.sys_flag & _SUSPEND and not self._waiters.full:
+            self._hold(connection, request, wanted)
+            return
+        self._answer(connection, request, code, result, topic, group)
+
+    # --- checks ---
+
+    def _checked(self, header: PullHeader) -> tuple[GroupConfig, TopicConfig]:
+        if not self._settings.permission & _READ:
+            raise self._forbidden(ForbiddenType.BROKER, f"broker {self._settings.name} must not be read at the moment")
+        group = self._groups.require(header.consumer_group)
+        if not group.consume_enable:
+            raise self._forbidden(ForbiddenType.GROUP, f"group {header.consumer_group} must not consume")
+        topic = self._topics.require(header.topic)
+        if not topic.perm & _READ:
+            raise self._forbidden(ForbiddenType.TOPIC, f"topic {header.topic} must not be read")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"queue id {header.queue_id} is out of range: topic {header.topic} has {topic.read_queue_nums} queues",
+            )
+        return group, topic
+
+    def _forbidden(self, kind: ForbiddenType, remark: str) -> RefusedError:
+        ext = {"forbiddenType": str(int(kind))}
+        return RefusedError(ResponseCode.NO_PERMISSION, f"{remark} (forbidden by the {kind.name.lower()})", ext)
+
+    def _subscription(self, header: PullHeader, group: GroupConfig) -> Subscription:
+        if header.sys_flag & _SUBSCRIPTION:
+            return from_expression(header.topic, header.subscription, header.expression_type, header.sub_version)
+        live = self._members.consumer_group(header.consumer_group)
+        if live is None:
+            text = f"group {header.consumer_group} has no members here yet; its heartbeat has not arrived"
+            raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, text)
+        if live.model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
+            raise self._forbidden(ForbiddenType.BROADCASTING, f"group {header.consumer_group} must not broadcast")
+        if not self._groups.may_read(header.consumer_group, header.topic):
+            text = f"group {header.consumer_group} must not read topic {header.topic}"
+            raise self._forbidden(ForbiddenType.SUBSCRIPTION, text)
+        subscription = live.subscriptions.get(header.topic)
+        if subscription is None:
+            text = f"group {header.consumer_group} does not subscribe to topic {header.topic}"
+            raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, text)
+        if subscription.sub_version < header.sub_version:
+            text = f"the newest subscription of group {header.consumer_group} has not arrived yet"
+            raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_LATEST, text)
+        return subscription
+
+    def _wanted(self, header: PullHeader, group: GroupConfig) -> Wanted:
+        """Which messages the pull shall see; raises RefusedError when that is not known, or not possible."""
+        subscription = self._subscription(header, group)
+        if is_by_tags(subscription):
+            is_retries = self._settings.filter_retries and header.topic == retry_topic(header.consumer_group)
+            by_origin = retry_filter(self._filters, header.consumer_group) if is_retries else None
+            return Wanted(tag_filter(subscription), by_origin)
+        if header.sys_flag & _SUBSCRIPTION:
+            sql = compiled(subscription)
+        else:
+            sql = filter_of(self._filters, header.consumer_group, subscription, header.sub_version)
+        refuse_sql_unless(self._settings.property_filter)
+        return Wanted(accept_record=None if subscription.class_filter_mode else record_filter(sql))
+
+    # --- reading and answering ---
+
+    def _read(self, header: PullHeader, offset: int, wanted: Wanted) -> ReadResult:
+        result = self._store.reader.read(
+            header.topic,
+            header.queue_id,
+            offset,
+            count_max=header.max_msg_nums,
+            bytes_max=header.max_msg_bytes,
+            accept_tag=wanted.accept_tag,
+            accept_record=wanted.accept_record,
+        )
+        self._progress.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_offset)
+        return result
+
+    def _code(self, header: PullHeader, result: ReadResult) -> ResponseCode:
+        code = _CODES.get(result.status)
+        if code is None:  # the queue is empty: an offset other than its start is wrong
+            return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else _NOT_FOUND
+        return code
+
+    def _answer(
+        self,
+        connection: Connection,
+        request: Received[PullHeader],
+        code: ResponseCode,
+        result: ReadResult,
+        topic: TopicConfig | None,
+        group: GroupConfig | None,
+    ) -> None:
+        if request.is_oneway:
+            return
+        header = PullResponseHeader(
+            suggest_which_broker_id=group.broker_id if group else 0,
+            next_begin_offset=result.next_offset,
+            min_offset=result.first,
+            max_offset=result.end,
+            topic_sys_flag=(topic.topic_sys_flag or None) if topic else None,
+            group_sys_flag=(group.group_sys_flag or None) if group else None,
+        )
+        head = encode_response_head(
+            code,
+            request.correlation_id,
+            header,
+            body_size=result.size_bytes,
+            remark=result.status.value,
+            serialize_type=request.serialize_type,
+        )
+        counters = self._counters
+        if result.runs:
+            counters.pulls_found += 1
+            counters.pulled_messages += result.count
+            counters.pulled_bytes += result.size_bytes
+            key = request.header.topic, request.header.consumer_group
+            counters.gets[key] += CALL + result.count * MESSAGE + result.size_bytes
+            connection.send_parts(head, result.runs)
+        else:
+            counters.pulls_missed += 1
+            connection.send(head)
+
+    def _answer_reset(self, connection: Connection, request: Received[PullHeader], offset: int) -> None:
+        header = request.header
+        self._progress.note_pull(header.consumer_group, header.topic, header.queue_id, offset)
+        known = self._store.reader.range_of(header.topic, header.queue_id)
+        first, end = known if known else (0, 0)
+        result = ReadResult(ReadStatus.OFFSET_TOO_SMALL, offset, first, end)
+        self._answer(connection, request, ResponseCode.PULL_OFFSET_MOVED, result, None, None)
+
+    # --- long polling ---
+
+    def _hold(self, connection: Connection, request: Received[PullHeader], wanted: Wanted) -> None:
+        header = request.header
+        patience_ms = header.suspend_timeout_millis if self._settings.long_polling else self._settings.short_polling_ms
+        deadline_ms = self._clock.monotonic_ms() + max(0, patience_ms)
+        queue = (header.topic, header.queue_id)
+        self._waiters.hold(HeldPull(connection, request, queue, header.queue_offset, deadline_ms, wanted))
+
+    def wake(self, queue: QueueKey) -> None:
+        """Readers can see new messages of a queue: answer those who wait for one of them."""
+        for held in self._waiters.of_queue(queue):
+            self._attempt(held, self._wake)
+
+    def answer_due(self) -> None:
+        """Those whose time is over get their final answer."""
+        for held in self._waiters.due():
+            self._attempt(held, self._answer_finally)
+
+    def _attempt(self, held: HeldPull, answer: Callable[[HeldPull], None]) -> None:
+        """Whatever goes wrong with one of them, the others that wait are looked at too."""
+        try:
+            answer(held)
+        except Exception as error:  # a defect, or a damaged file
+            logger.exception("held pull failed: topic=%s queue=%d", *held.queue)
+            self._waiters.release(held)
+            text = f"the broker failed on this request: {type(error).__name__}: {error}"
+            send_refusal(held.connection, held.request, ResponseCode.SYSTEM_ERROR, text)
+
+    def _wake(self, held: HeldPull) -> None:
+        reset = self._progress.take_reset(held.request.header.consumer_group, *held.queue)
+        if reset is not None:
+            self._waiters.release(held)
+            self._answer_reset(held.connection, held.request, reset)
+            return
+        result = self._read(held.request.header, held.scanned, held.wanted)
+        if result.count or result.next_offset < result.end:  # more arrived than one read looks at: it asks again
+            self._waiters.release(held)
+            code = self._code(held.request.header, result)
+            self._answer(held.connection, held.request, code, result, None, None)
+        elif result.status is not ReadStatus.OFFSET_OVERFLOW_ONE:
+            held.scanned = result.next_offset  # nothing for it so far: look only at what comes after
+
+    def _answer_finally(self, held: HeldPull) -> None:
+        header: Any = held.request.header
+        result = self._read(header, held.scanned, held.wanted)  # what was passed over need not be read again
+        self._answer(held.connection, held.request, self._code(header, result), result, None, None)

@@ -1,0 +1,105 @@
+"""Pulls that found nothing and wait for the next message of their queue, or for their time to run out."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from pyromq.broker.state.subscriptions import Wanted
+from pyromq.clock import Clock
+from pyromq.net.connection import Connection
+from pyromq.wire.received import Received
+
+QueueKey = tuple[str, int]
+_SLACK = 1_024
+
+
+@dataclass(slots=True, eq=False)
+class HeldPull:
+    """One waiting request. ``scanned`` is the first offset that its filter has not seen yet."""
+
+    connection: Connection
+    request: Received[Any]
+    queue: QueueKey
+    scanned: int
+    deadline_ms: int
+    wanted: Wanted
+    answered: bool = field(default=False)
+
+
+class PullWaiters:
+    """Held pulls by queue, by connection and by deadline; answering them is the owner's business."""
+
+    def __init__(self, clock: Clock, held_max: int = 100_000) -> None:
+        self._clock, self._held_max = clock, held_max
+        self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
+        self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
+        self._deadlines: list[tuple[int, int, HeldPull]] = []
+        self._sequence = count()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def full(self) -> bool:
+        return self._count >= self._held_max
+
+    def hold(self, held: HeldPull) -> None:
+        self._by_queue.setdefault(held.queue, {})[held] = None
+        self._by_connection.setdefault(held.connection, {})[held] = None
+        heapq.heappush(self._deadlines, (held.deadline_ms, next(self._sequence), held))
+        self._count += 1
+
+    def of_queue(self, queue: QueueKey) -> list[HeldPull]:
+        """Those that a new message of the queue may concern."""
+        waiting = self._by_queue.get(queue)
+        return list(waiting) if waiting else []
+
+    def release(self, held: HeldPull) -> None:
+        """It gets its answer now."""
+        if not held.answered:
+            held.answered = True
+            self._count -= 1
+            _discard(self._by_queue, held.queue, held)
+            _discard(self._by_connection, held.connection, held)
+            if len(self._deadlines) > _SLACK + 2 * self._count:  # else answered ones would stay until their time
+                self._deadlines = [entry for entry in self._deadlines if not entry[2].answered]
+                heapq.heapify(self._deadlines)
+
+    def drop_connection(self, connection: Connection) -> None:
+        """Nobody is left to be answered."""
+        for held in list(self._by_connection.get(connection, ())):
+            self.release(held)
+
+    def due(self) -> list[HeldPull]:
+        """Those whose time has run out; released."""
+        now, found = self._clock.monotonic_ms(), []
+        while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].answered):
+            held = heapq.heappop(self._deadlines)[2]
+            if not held.answered:
+                self.release(held)
+                found.append(held)
+        return found
+
+    def next_deadline_ms(self) -> int | None:
+        while self._deadlines and self._deadlines[0][2].answered:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def drop_all(self, answer: Callable[[HeldPull], None]) -> None:
+        for waiting in list(self._by_queue.values()):
+            for held in list(waiting):
+                self.release(held)
+                answer(held)
+
+
+def _discard(table: dict[Any, dict[HeldPull, None]], key: object, held: HeldPull) -> None:
+    waiting = table.get(key)
+    if waiting is not None:
+        waiting.pop(held, None)
+        if not waiting:
+            del table[key]

@@ -1,0 +1,160 @@
+"""Replies of the request-reply pattern: pushed to the client that waits for them, then stored.
+
+responder ──324/325──▶ broker ──326──▶ requester          a producer whose client id is in REPLY_TO_CLIENT
+                         │ ◀─────────── code 0
+                         └─▶ <cluster>_REPLY_TOPIC        for whoever wants to look at replies later
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.session import Session
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.commit.turn import Turns
+from pyromq.broker.state.members import Members
+from pyromq.broker.state.topics import Topics
+from pyromq.clock import Clock
+from pyromq.errors import MQError
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import MessageStore, Placed
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.command import encode_response
+from pyromq.wire.headers.callback import PushReplyHeader
+from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
+from pyromq.wire.message_id import Host, encode_offset_id
+from pyromq.wire.properties import decode_properties, encode_properties
+from pyromq.wire.received import Received
+from pyromq.wire.record import Draft
+
+logger = logging.getLogger(__name__)
+
+PUSH_TIMEOUT_MS = 10_000
+_NOT_STORED = "0"  # RocketMQ's message id of a reply that was pushed only
+
+
+class ReplyHandler:
+    """Requests 324 and 325. The answer tells whether the requester got it, not whether it was stored."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        members: Members[Connection],
+        turns: Turns,
+        settings: BrokerSettings,
+        clock: Clock,
+        store_host: Host,
+    ) -> None:
+        self._store, self._topics, self._members, self._turns = store, topics, members, turns
+        self._settings, self._clock, self._store_host = settings, clock, store_host
+
+    def reply(self, connection: Connection, request: Received[SendHeader]) -> None:
+        header = request.header
+        config = self._topics.for_send(
+            header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
+        )
+        if header.queue_id >= max(1, config.write_queue_nums):
+            text = f"queue id {header.queue_id} is out of range: {header.topic} has {config.write_queue_nums} queues"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        properties = decode_properties((header.properties or "").encode())
+        try:
+            future = self._push(connection, request, properties)
+        except MQError as error:
+            self._conclude(connection, request, str(error))
+            return
+        future.add_done_callback(partial(self._pushed, connection, request))
+
+    def _push(
+        self, connection: Connection, request: Received[SendHeader], properties: dict[str, str]
+    ) -> asyncio.Future[Received[Any]]:
+        header = request.header
+        client_id = properties.get("REPLY_TO_CLIENT")
+        if not client_id:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, "the reply has no property REPLY_TO_CLIENT")
+        requester = self._members.producer_by_client(client_id)
+        if requester is None:
+            text = f"client {client_id}, which waits for this reply, is not connected to this broker"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        now_ms = self._clock.now_ms()
+        pushed = PushReplyHeader(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=max(0, header.queue_id),
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            properties=encode_properties(properties | {"PUSH_REPLY_TIME": str(now_ms)}).decode(),
+            reconsume_times=header.reconsume_times,
+            unit_mode=bool(header.unit_mode),
+            born_host=connection.remote_text,
+            store_host=str(self._store_host),
+            store_timestamp=now_ms,
+        )
+        code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
+        return requester.connection.request_nowait(code, pushed, request.body, timeout_ms=PUSH_TIMEOUT_MS)
+
+    def _pushed(
+        self, connection: Connection, request: Received[SendHeader], future: asyncio.Future[Received[Any]]
+    ) -> None:
+        if future.cancelled():
+            return
+        if (error := future.exception()) is not None:
+            self._conclude(connection, request, str(error))
+        elif (answer := future.result()).code != ResponseCode.SUCCESS:
+            self._conclude(connection, request, f"the client refused it: code {answer.code} {answer.remark or ''}")
+        else:
+            self._conclude(connection, request, None)
+
+    def _conclude(self, connection: Connection, request: Received[SendHeader], problem: str | None) -> None:
+        """Store it if that is wanted and possible, and answer."""
+        placed = self._stored(connection, request) if self._settings.store_replies else None
+        answer = b"" if request.is_oneway else self._answer(request, placed, problem)
+        if placed is None:
+            if answer:
+                connection.send(answer)
+            return
+        self._turns.staged((connection, request, answer), (request.header.topic, max(0, request.header.queue_id)))
+        self._turns.end_early()  # this is not the end of a read, so nobody else says so
+
+    def _stored(self, connection: Connection, request: Received[SendHeader]) -> Placed | None:
+        header, session = request.header, connection.session_as(Session)
+        text = header.properties or ""
+        if text and not text.endswith("\x02"):
+            text += "\x02"
+        draft = Draft(
+            topic=header.topic,
+            queue_id=max(0, header.queue_id),
+            body=request.body,
+            properties=f"{text}CLUSTER\x01{self._settings.cluster}\x02".encode(),
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_ms=header.born_timestamp,
+            born_host=session.born_host,
+            delivery_attempt=header.reconsume_times or 0,
+        )
+        try:
+            return self._store.stage(draft)
+        except MQError as error:  # it has been pushed, or cannot be: that is what the responder wants to know
+            logger.warning("reply not stored: topic=%s reason=%s", header.topic, error)
+            return None
+
+    def _answer(self, request: Received[SendHeader], placed: Placed | None, problem: str | None) -> bytes:
+        header = SendResponseHeader(
+            msg_id=encode_offset_id(self._store_host, placed.position) if placed else _NOT_STORED,
+            queue_id=max(0, request.header.queue_id),
+            queue_offset=placed.offset if placed else 0,
+            region=self._settings.region,
+            trace_on="true",
+        )
+        code = ResponseCode.SUCCESS if problem is None else ResponseCode.SYSTEM_ERROR
+        remark = None if problem is None else f"the reply did not reach its client: {problem}"
+        return encode_response(
+            code, request.correlation_id, header, remark=remark, serialize_type=request.serialize_type
+        )

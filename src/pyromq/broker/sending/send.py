@@ -1,0 +1,276 @@
+"""Sending: one message, a batch, and what the broker adds to each before it is stored."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import msgspec
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.session import Session
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.base.tallies import CALL, MESSAGE, ONE_MESSAGE
+from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.turn import Turns
+from pyromq.broker.delays.delays import Delays, Place, recall_handle
+from pyromq.broker.sending.retry_policy import attempts_allowed
+from pyromq.broker.state.groups import Groups
+from pyromq.broker.state.locks import QueueLocks
+from pyromq.broker.state.topics import Topics
+from pyromq.clock import Clock
+from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, dead_letter_topic
+from pyromq.model.topic import Perm, TopicConfig, TopicFilterType
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import MessageStore, Placed
+from pyromq.store.settings import Flush
+from pyromq.wire.batch import decode_batch
+from pyromq.wire.codes import VERSION, ResponseCode
+from pyromq.wire.command import encode_response
+from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
+from pyromq.wire.frame import SerializeType
+from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
+from pyromq.wire.property_text import number_of, value_of, with_values, without
+from pyromq.wire.received import CommandFlag, Received
+from pyromq.wire.record import Draft
+
+_WRITE: Final = int(Perm.WRITE)
+_MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
+_MULTI_TAG_TOPIC: Final = TopicFilterType.MULTI_TAG
+_TRANSACTION: Final = TRANSACTION_MASK
+_JSON: Final = SerializeType.JSON
+_ONEWAY: Final = int(CommandFlag.ONEWAY)
+_pack_prefix = struct.Struct(">II").pack
+# What ``encode_response`` makes of a SendResponseHeader, with places for what differs between answers.
+_ANSWER: Final = (
+    '{"code":0,"extFields":{"msgId":"HOST%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%s",'
+    '"MSG_REGION":%s,"TRACE_ON":"true","ON_DISK":"%%s"},"flag":1,"language":"PYTHON","opaque":%%d,'
+    '"serializeTypeCurrentRPC":"JSON","version":%d}'
+)
+
+Prepare = Callable[[str, int, str, str], Place]
+"""Where a half message of this topic, queue, properties and unique key waits for its outcome."""
+
+
+class SendHandler:
+    """Requests 10, 310 and 320. Checks and refusals in RocketMQ's order, then stages; the turn answers."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        locks: QueueLocks,
+        delays: Delays,
+        prepare: Prepare,
+        gate: SendGate,
+        turns: Turns,
+        counters: Counters,
+        settings: BrokerSettings,
+        clock: Clock,
+        rng: Random,
+        *,
+        host_hex: str,
+        new_unique_key: Callable[[], str],
+    ) -> None:
+        self._store, self._topics, self._groups, self._locks = store, topics, groups, locks
+        self._delays, self._prepare, self._gate = delays, prepare, gate
+        self._turns, self._settings, self._clock, self._rng = turns, settings, clock, rng
+        self._counters = counters
+        self._host_hex, self._new_unique_key = host_hex, new_unique_key
+        region = msgspec.json.encode(settings.region).decode().replace("%", "%%")
+        self._answer_text = (_ANSWER % (region, VERSION)).replace("HOST", host_hex)
+        self._reserved = topics.reserved
+        self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when an answer leaves
+        added = {"MSG_REGION": settings.region, "TRACE_ON": "true", "CLUSTER": settings.cluster}
+        self._added = "".join(f"{name}\x01{value}\x02" for name, value in added.items()).encode()
+
+    # --- one message ---
+
+    def send(self, connection: Connection, request: Received[SendHeader]) -> None:
+        """The hottest request of a broker; whatever is out of the ordinary has its own method."""
+        header = request.header
+        if header.batch:
+            self.send_batch(connection, request)
+            return
+        topic, text = header.topic, header.properties or ""
+        if self._gate.closed and not self._gate.passes(connection, request):
+            return
+        config = self._topics.get(topic)
+        if config is None or config.order or topic in self._reserved or topic[0] == "%":
+            config, topic = self._checked_topic(header, request.version)
+        queue_id = header.queue_id
+        if queue_id < 0 or queue_id >= config.write_queue_nums or topic is not header.topic:
+            queue_id = self._queue_id(config, queue_id)
+        if text and text[-1] != "\x02":
+            text += "\x02"
+        unique_key = value_of(text, "UNIQ_KEY")
+        if not unique_key:
+            unique_key = self._new_unique_key()
+            text += f"UNIQ_KEY\x01{unique_key}\x02"
+        sys_flag, queue, handle = header.sys_flag, queue_id, None
+        if "TRAN_MSG" in text or "TIMER_D" in text or "DELAY" in text or "INNER_NUM" in text or "POP_CK" in text:
+            topic, queue, text, sys_flag, handle = self._detour(header, topic, queue_id, text, unique_key)
+        if config.topic_filter_type is _MULTI_TAG_TOPIC:
+            sys_flag |= _MULTI_TAGS
+        placed = self._store.stage(
+            Draft(
+                topic=topic,
+                queue_id=queue,
+                body=request.body,
+                properties=text.encode() + self._added,
+                flag=header.flag,
+                sys_flag=sys_flag,
+                born_ms=header.born_timestamp,
+                born_host=connection.session.born_host,  # type: ignore[attr-defined]
+                delivery_attempt=header.reconsume_times or 0,
+            )
+        )
+        counters = self._counters
+        counters.put_messages += 1
+        counters.put_bytes += len(request.body)
+        counters.puts[topic] += ONE_MESSAGE + placed.size
+        wait = "WAIT\x01false" not in text
+        answer = b""
+        if not request.flag & _ONEWAY:
+            answer = self._answer(request, queue_id, placed, unique_key, self._on_disk if wait else "false", handle)
+        self._turns.staged((connection, request, answer), (topic, queue), wait=wait)
+
+    def _answer(
+        self,
+        request: Received[SendHeader],
+        queue_id: int,
+        placed: Placed,
+        unique_key: str,
+        on_disk: str,
+        handle: str | None,
+    ) -> bytes:
+        plain = handle is None and unique_key.isalnum() and unique_key.isascii()
+        if plain and request.frame.serialize_type is _JSON:
+            facts = (placed.position, queue_id, placed.offset, unique_key, on_disk, request.correlation_id)
+            header = self._answer_text % facts
+            size = len(header)
+            return _pack_prefix(size + 4, size) + header.encode()
+        message_id = f"{self._host_hex}{placed.position:016X}"
+        return self._encode_answer(request, queue_id, placed.offset, message_id, unique_key, on_disk, handle)
+
+    def _detour(
+        self, header: SendHeader, topic: str, queue_id: int, text: str, unique_key: str
+    ) -> tuple[str, int, str, int, str | None]:
+        """Messages that are not for their topic yet: half messages and delayed ones, and where these wait instead."""
+        if "INNER_NUM" in text and number_of(text, "INNER_NUM"):
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "messages that hold several others are not taken")
+        if "POP_CK\x01" in text:
+            text = without(text, ("POP_CK",))
+        if topic is not header.topic:  # a dead letter is not delayed any more
+            text = with_values(text, {"DELAY": "-1"})
+        resent = header.reconsume_times and (number_of(text, "DELAY") or 0) > 0
+        if "TRAN_MSG" in text and value_of(text, "TRAN_MSG").lower() == "true" and not resent:
+            half = self._prepare(topic, queue_id, text, unique_key)
+            return half.topic, half.queue_id, half.properties, header.sys_flag & ~_TRANSACTION, None
+        if header.sys_flag & _TRANSACTION:  # no message of its topic: nobody would ever see it
+            return topic, queue_id, text, header.sys_flag, None
+        place = self._delays.place(topic, queue_id, text)
+        return *place, header.sys_flag, recall_handle(place, self._settings.name)
+
+    def _checked_topic(self, header: SendHeader, version: int) -> tuple[TopicConfig, str]:
+        """Topics that do not exist yet, that clients must not write to, and retry topics, whose messages may die."""
+        config = self._topics.for_send(
+            header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
+        )
+        if config.order and not self._settings.permission & _WRITE:
+            text = f"broker {self._settings.name} takes no messages at the moment"
+            raise RefusedError(ResponseCode.NO_PERMISSION, text)
+        if not header.topic.startswith(RETRY_PREFIX):
+            return config, header.topic
+        group = self._groups.require(header.topic.removeprefix(RETRY_PREFIX))
+        attempts_max = attempts_allowed(group, header.max_reconsume_times, version)
+        if (header.reconsume_times or 0) <= attempts_max and not self._locks.is_held(group.group_name):
+            return config, header.topic
+        dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)
+        return dead, dead.topic_name
+
+    def _queue_id(self, config: TopicConfig, wanted: int) -> int:
+        if wanted < 0:
+            return self._rng.randrange(max(1, config.write_queue_nums))
+        if wanted >= max(config.read_queue_nums, config.write_queue_nums):
+            if config.topic_name.startswith(DEAD_LETTER_PREFIX):
+                return 0
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"queue id {wanted} is out of range: topic {config.topic_name} has {config.write_queue_nums} queues",
+            )
+        return wanted
+
+    # --- batches ---
+
+    def send_batch(self, connection: Connection, request: Received[SendHeader]) -> None:
+        header = request.header
+        if self._gate.closed and not self._gate.passes(connection, request):
+            return
+        if header.topic.startswith(RETRY_PREFIX):
+            raise RefusedError(
+                ResponseCode.MESSAGE_ILLEGAL, f"batches to the retry topic {header.topic} are not allowed"
+            )
+        if header.sys_flag & TRANSACTION_MASK:
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction")
+        if len(request.body) > self._settings.store.body_bytes_max:
+            limit = self._settings.store.body_bytes_max
+            text = f"the batch has {len(request.body)} bytes, at most {limit} are allowed"
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, text)
+        config = self._topics.for_send(
+            header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
+        )
+        queue_id, session = self._queue_id(config, header.queue_id), connection.session_as(Session)
+        items = decode_batch(request.body)
+        if not items:
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
+        shared = Draft(
+            topic=header.topic,
+            queue_id=queue_id,
+            body=b"",
+            sys_flag=header.sys_flag,
+            born_ms=header.born_timestamp,
+            born_host=session.born_host,
+            delivery_attempt=header.reconsume_times or 0,
+        )
+        placed = self._store.stage_batch(shared, items)
+        wait = "WAIT\x01false" not in (header.properties or "")
+        answer = b""
+        if not request.is_oneway:
+            ids = ",".join([f"{self._host_hex}{each.position:016X}" for each in placed])
+            batch_key = value_of(header.properties or "", "UNIQ_KEY") or None  # the items have keys of their own
+            answer = self._encode_answer(
+                request, queue_id, placed[0].offset, ids, batch_key, self._on_disk if wait else "false"
+            )
+        self._counters.put_messages += len(placed)
+        self._counters.put_bytes += len(request.body)
+        self._counters.puts[header.topic] += CALL + len(placed) * MESSAGE + sum([each.size for each in placed])
+        self._turns.staged((connection, request, answer), (header.topic, queue_id), wait=wait)
+
+    def _encode_answer(
+        self,
+        request: Received[SendHeader],
+        queue_id: int,
+        offset: int,
+        message_id: str,
+        unique_key: str | None,
+        on_disk: str,
+        handle: str | None = None,
+    ) -> bytes:
+        header = SendResponseHeader(
+            msg_id=message_id,
+            queue_id=queue_id,
+            queue_offset=offset,
+            transaction_id=unique_key,
+            recall_handle=handle,
+            region=self._settings.region,
+            trace_on="true",
+            on_disk=on_disk,
+        )
+        return encode_response(
+            ResponseCode.SUCCESS, request.correlation_id, header, serialize_type=request.serialize_type
+        )

@@ -1,0 +1,112 @@
+"""Send-back: a consumer could not use a message, and wants it later, or never again.
+
+    failed message ─▶ a copy with one attempt more ─▶ waits at its delay level ─▶ %RETRY%group ─▶ consumed again
+                                                   └─▶ too many attempts, or told so: %DLQ%group
+
+The copy is stored before the answer leaves, so the consumer may forget the original once it has the answer.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from pyromq.broker.base.answers import send_answer, success
+from pyromq.broker.base.copies import again, properties_of
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.base.tallies import ONE_MESSAGE
+from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.turn import Turns
+from pyromq.broker.delays.delays import Delays, Place
+from pyromq.broker.sending.retry_policy import attempts_allowed, retry_delay_ms
+from pyromq.broker.state.groups import Groups
+from pyromq.broker.state.topics import Topics
+from pyromq.errors import StoreError
+from pyromq.model import property_names as names
+from pyromq.model.names import dead_letter_topic, retry_topic
+from pyromq.model.topic import GroupConfig, Perm, TopicConfig
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import MessageStore
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.consumer import SendBackHeader
+from pyromq.wire.message_id import stored_id
+from pyromq.wire.property_text import value_of, with_values
+from pyromq.wire.received import Received
+from pyromq.wire.record import Record
+
+_FIRST_RETRY_LEVEL: Final = 3
+_WRITE: Final = int(Perm.WRITE)
+
+
+class SendBackHandler:
+    """Request 36."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        delays: Delays,
+        gate: SendGate,
+        turns: Turns,
+        counters: Counters,
+        settings: BrokerSettings,
+        rng: Random,
+    ) -> None:
+        self._store, self._topics, self._groups, self._delays = store, topics, groups, delays
+        self._gate, self._turns, self._counters, self._settings, self._rng = gate, turns, counters, settings, rng
+
+    def send_back(self, connection: Connection, request: Received[SendBackHeader]) -> None:
+        self._gate.check_stuck()
+        header = request.header
+        group = self._groups.require_known(header.group)
+        if not self._settings.permission & _WRITE:
+            text = f"broker {self._settings.name} takes no messages at the moment"
+            raise RefusedError(ResponseCode.NO_PERMISSION, text)
+        if group.retry_queue_nums <= 0:  # a group that wants no retries
+            send_answer(connection, request, None)
+            return
+        retry = self._writable_retry_topic(group, unit=bool(header.unit_mode))
+        failed = self._failed(header)
+        is_dead, place = self._next_place(group, header, failed, retry, request.version)
+        placed = self._store.stage(again(failed, place.topic, place.queue_id, place.properties.encode(), failures=1))
+        topic, counters = failed.topic.decode(), self._counters
+        counters.returns[topic, header.group] += ONE_MESSAGE + placed.size
+        if is_dead:
+            counters.dead[topic, header.group] += ONE_MESSAGE + placed.size
+        self._turns.staged((connection, request, success(request)), (place.topic, place.queue_id))
+
+    def _writable_retry_topic(self, group: GroupConfig, *, unit: bool) -> TopicConfig:
+        retry = self._topics.create(retry_topic(group.group_name), queues=group.retry_queue_nums, unit=unit)
+        if not retry.perm & _WRITE:
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"the retry topic {retry.topic_name} is not writable")
+        return retry
+
+    def _failed(self, header: SendBackHeader) -> Record:
+        try:
+            return self._store.reader.record_at(header.position)
+        except StoreError as error:
+            text = f"there is no message at {header.position} to send back: {error}"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text) from error
+
+    def _next_place(
+        self, group: GroupConfig, header: SendBackHeader, failed: Record, retry: TopicConfig, version: int
+    ) -> tuple[bool, Place]:
+        """Whether it is dead, and where it goes."""
+        attempts_max = attempts_allowed(group, header.max_reconsume_times, version)
+        topic, text = failed.topic.decode(), properties_of(failed).decode()
+        first_id = value_of(text, names.ORIGIN_MESSAGE_ID) or stored_id(failed.store_host, failed.position)
+        values = {names.ORIGIN_MESSAGE_ID: first_id, names.WAIT: "false"}
+        if not value_of(text, names.RETRY_TOPIC):
+            values[names.RETRY_TOPIC] = topic
+        if failed.delivery_attempt >= attempts_max or header.delay_level < 0:
+            dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)
+            return True, Place(dead.topic_name, 0, with_values(text, values | {names.DELAY: "-1"}))
+        topic, queue_id = retry.topic_name, self._rng.randrange(max(1, retry.write_queue_nums))
+        delay_ms = retry_delay_ms(group.group_retry_policy, failed.delivery_attempt)
+        if delay_ms is not None and header.delay_level == 0:
+            return False, self._delays.place_after(topic, queue_id, with_values(text, values), delay_ms)
+        level = header.delay_level or _FIRST_RETRY_LEVEL + failed.delivery_attempt
+        return False, self._delays.place_at_level(topic, queue_id, text, level, values)

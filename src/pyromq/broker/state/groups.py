@@ -1,0 +1,93 @@
+"""The consumer groups of a broker as they are configured; who is connected stands in ``members``."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView
+from functools import partial
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.clock import Clock
+from pyromq.model.names import validate_group
+from pyromq.model.topic import GroupConfig, Perm
+from pyromq.store.tables.tables import GroupTable
+from pyromq.wire.codes import ResponseCode
+
+PRESET_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+_READ = int(Perm.READ)
+
+
+class Groups:
+    """Owns the group table. What a person changes is saved first; what consumers bring about, soon after."""
+
+    def __init__(self, table: GroupTable, settings: BrokerSettings, clock: Clock) -> None:
+        self._table, self._settings, self._clock = table, settings, clock
+
+    @property
+    def table(self) -> GroupTable:
+        return self._table
+
+    def items(self) -> ItemsView[str, GroupConfig]:
+        return self._table.items()
+
+    def create_preset_groups(self) -> None:
+        missing = [name for name in PRESET_GROUPS if self._table.get(name) is None]
+        for name in missing:
+            self._table.put(GroupConfig(group_name=name), self._clock.now_ms())
+        if missing:
+            self._table.save()
+
+    def find(self, group: str) -> GroupConfig | None:
+        """The group, created if that is allowed; None when it does not exist and must not be created."""
+        config = self._table.get(group)
+        if config is None and self._settings.auto_create_groups:
+            config = GroupConfig(group_name=validate_group(group))
+            self._table.put(config, self._clock.now_ms())
+        return config
+
+    def require(self, group: str) -> GroupConfig:
+        """``find``, or a refusal."""
+        return self._or_refuse(group, self.find(group))
+
+    def require_known(self, group: str) -> GroupConfig:
+        """The group if it exists, or a refusal: tools do not make groups by asking for them."""
+        return self._or_refuse(group, self._table.get(group))
+
+    def _or_refuse(self, group: str, config: GroupConfig | None) -> GroupConfig:
+        if config is None:
+            text = f"subscription group {group} does not exist on broker {self._settings.name}; create it first"
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
+        return config
+
+    def update(self, config: GroupConfig) -> GroupConfig:
+        """Create or replace; nothing happens when it is the same already. Raises StoreReadOnlyError."""
+        known, now_ms = self._table.get(config.group_name), self._clock.now_ms()
+        if known != config:
+            self._table.put(config, now_ms)
+            restored = partial(self._table.put, known) if known else partial(self._table.remove, config.group_name)
+            self._table.save_or_undo(partial(restored, now_ms))
+        return config
+
+    def delete(self, group: str) -> bool:
+        now_ms = self._clock.now_ms()
+        removed = self._table.remove(group, now_ms)
+        if removed is not None:
+            self._table.save_or_undo(partial(self._table.put, removed, now_ms))
+        return removed is not None
+
+    def may_read(self, group: str, topic: str) -> bool:
+        return not self._table.forbidden(group, topic) & _READ
+
+    def allow_read(self, group: str, topic: str, readable: bool) -> None:
+        perm, now_ms = self._table.forbidden(group, topic), self._clock.now_ms()
+        self._table.forbid(group, topic, perm & ~_READ if readable else perm | _READ, now_ms)
+        self._table.save_or_undo(partial(self._table.forbid, group, topic, perm, now_ms))

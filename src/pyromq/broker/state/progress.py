@@ -1,0 +1,127 @@
+"""How far consumer groups have come: committed offsets, pull offsets for statistics, and pending resets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, ItemsView
+
+from pyromq.clock import Clock
+from pyromq.errors import StoreReadOnlyError
+from pyromq.store.tables.offsets import OffsetTable
+from pyromq.wire import bodies
+
+_COMMITS_PER_VERSION = 500
+
+
+class Progress:
+    """Owns the offset table. Commits go to memory; whoever saves it makes them durable, some seconds later at most."""
+
+    def __init__(self, table: OffsetTable, clock: Clock) -> None:
+        self._table, self._clock = table, clock
+        self._commits = 0
+        self._pulled: dict[tuple[str, str, int], int] = {}
+        self._resets: dict[tuple[str, str, int], int] = {}
+
+    @property
+    def table(self) -> OffsetTable:
+        return self._table
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The next offset the group wants; None when it never committed one (negative values count as none)."""
+        offset = self._table.get(topic, group, queue_id)
+        return offset if offset is not None and offset >= 0 else None
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Clients may go back; a pending reset wins over what they still commit."""
+        if offset < 0 or (topic, group, queue_id) in self._resets:
+            return
+        self._table.put(topic, group, queue_id, offset)
+        self._commits += 1
+        if self._commits % _COMMITS_PER_VERSION == 0:
+            self._table.bump(self._clock.now_ms())
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int:
+        """Where the group's next pull begins, as the last one was told; never before what it has committed."""
+        return max(self._pulled.get((topic, group, queue_id), 0), self.committed(group, topic, queue_id) or 0)
+
+    def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._pulled[topic, group, queue_id] = offset
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The next pull is told to go on there."""
+        self._resets[topic, group, queue_id] = offset
+        self._table.put(topic, group, queue_id, offset)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        return self._resets.pop((topic, group, queue_id), None) if self._resets else None
+
+    def groups_of(self, topic: str) -> list[str]:
+        return sorted({group for (known, group), _ in self._table.items() if known == topic})
+
+    def topics_of(self, group: str) -> list[str]:
+        return sorted({topic for (topic, known), _ in self._table.items() if known == group})
+
+    def everything(self) -> bodies.AllOffsets:
+        """What is known of all groups: what the file has, and what is derived from it or lives in memory only."""
+        offsets: dict[str, dict[int, int]] = {}
+        topics: dict[str, list[str]] = {}
+        pulled: dict[str, dict[int, int]] = {}
+        for (topic, group), queues in self._table.items():
+            offsets[f"{topic}@{group}"] = dict(queues)
+            topics.setdefault(group, []).append(topic)
+        for (topic, group, queue_id), offset in self._pulled.items():
+            pulled.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        return bodies.AllOffsets(
+            data_version=self._table.version, offset_table=offsets, group_topic_map=topics, pull_offset_table=pulled
+        )
+
+    def items(self) -> ItemsView[tuple[str, str], dict[int, int]]:
+        return self._table.items()
+
+    def forget_topic(self, topic: str) -> None:
+        for group in self.groups_of(topic):
+            self._forget(topic, group)
+
+    def bring_back(self, end_of: Callable[[str, int], int]) -> int:
+        """After a crash that cost the ends of queues: who was further must not skip what comes next. Says how many."""
+        ahead = [
+            (topic, group, queue_id, end)
+            for (topic, group), queues in self._table.items()
+            for queue_id, offset in queues.items()
+            if offset > (end := end_of(topic, queue_id))
+        ]
+        for topic, group, queue_id, end in ahead:
+            self._table.put(topic, group, queue_id, end)
+        return len(ahead)
+
+    def begin_anew(self, topic: str, readers: Collection[str]) -> None:
+        """The topic was deleted; if it comes back, groups that still read it begin at 0, not where they were before."""
+        read = [key for key in self._pulled if key[0] == topic and key[1] in readers]
+        self.forget_topic(topic)
+        self._resets.update(dict.fromkeys(read, 0))
+
+    def save(self) -> None:
+        """Now rather than soon: a crash would bring back what was forgotten. Raises StoreReadOnlyError."""
+        try:
+            self._table.save()
+        except OSError as error:
+            raise StoreReadOnlyError(f"{self._table.file_name} could not be saved, try again: {error}") from error
+
+    def forget_group(self, group: str) -> None:
+        for topic in self.topics_of(group):
+            self._forget(topic, group)
+
+    def _forget(self, topic: str, group: str) -> None:
+        """With what was still to happen: a topic or group made anew has nothing to do with it."""
+        self._table.remove(topic, group)
+        for known in (self._pulled, self._resets):
+            for key in [key for key in known if key[:2] == (topic, group)]:
+                del known[key]
+
+    def clone(self, source: str, target: str, topic: str | None) -> None:
+        """Let a group stand where another one stands."""
+        for name in self.topics_of(source):
+            if topic is None or name == topic:
+                for (known, group), queues in list(self._table.items()):
+                    if (known, group) == (name, source):
+                        for queue_id, offset in queues.items():
+                            self._table.put(name, target, queue_id, offset)

@@ -1,0 +1,237 @@
+"""The topics of a broker: its system topics, those made by hand, those made by the first send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Iterable
+
+import msgspec
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.clock import Clock
+from pyromq.model.names import (
+    DEFAULT_TOPIC,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    validate_topic,
+)
+from pyromq.model.topic import Perm, TopicConfig
+from pyromq.store.tables.tables import TopicTable
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.flags import TopicSysFlag
+
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+SYSTEM_PREFIX = "rmq_sys_"
+_INHERIT, _READ_WRITE = int(Perm.INHERIT), int(Perm.READ_WRITE)
+_SEND_FORBIDDEN = frozenset(
+    (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, DISCARD_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC)
+)
+
+
+def reply_topic(cluster: str) -> str:
+    return f"{cluster}_REPLY_TOPIC"
+
+
+class Topics:
+    """Owns the topic table; ``on_change`` is told of every change.
+
+    What a person changes is saved before it is used. What a send or a consumer brings about is saved soon after, by
+    whoever looks at ``table.unsaved``; should a crash come first, ``restore`` makes it again from the queues.
+    """
+
+    def __init__(
+        self, table: TopicTable, settings: BrokerSettings, clock: Clock, on_change: Callable[[], None]
+    ) -> None:
+        self._table, self._settings, self._clock, self._on_change = table, settings, clock, on_change
+        self._system = frozenset(config.topic_name for config in system_topics(settings)) | _SEND_FORBIDDEN
+        self._changed: set[str] = set()
+        self._all_changed = False
+        self.get: Callable[[str], TopicConfig | None] = table.get
+
+    @property
+    def table(self) -> TopicTable:
+        return self._table
+
+    def items(self) -> ItemsView[str, TopicConfig]:
+        return self._table.items()
+
+    def create_system_topics(self) -> None:
+        """At boot: what is missing is created; what an operator changed stays."""
+        missing = [config for config in system_topics(self._settings) if self._table.get(config.topic_name) is None]
+        for config in missing:
+            self._table.put(config, self._clock.now_ms())
+        if missing:
+            self._table.save()
+            self._tell()
+
+    def restore(self, queues: Iterable[tuple[str, int]]) -> list[str]:
+        """After a crash: topics that have queues, but were not saved yet."""
+        counts: dict[str, int] = {}
+        for topic, queue_id in queues:
+            if self._table.get(topic) is None:
+                counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        for topic, count in counts.items():
+            self.create(topic, queues=count)
+        return sorted(counts)
+
+    def take_changes(self) -> frozenset[str] | None:
+        """The topics that changed since the last call; None when name servers should get everything."""
+        changed, self._changed = frozenset(self._changed), set()
+        everything, self._all_changed = self._all_changed, False
+        return None if everything else changed
+
+    def _tell(self, *topics: str) -> None:
+        self._changed.update(topics)
+        self._all_changed |= not topics
+        self._on_change()
+
+    def is_system(self, topic: str) -> bool:
+        return topic in self._system or topic.startswith(SYSTEM_PREFIX)
+
+    def validate(self, topic: str) -> None:
+        """Raises InvalidNameError."""
+        validate_topic(topic)
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Topics that exist and that clients must not send to."""
+        return _SEND_FORBIDDEN
+
+    def require(self, topic: str) -> TopicConfig:
+        """The topic, or a refusal that says that there is none."""
+        config = self._table.get(topic)
+        if config is None:
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic {topic} does not exist on broker {self._settings.name}; create it, or send to it first",
+            )
+        return config
+
+    def for_send(self, topic: str, template: str, queues: int, *, unit: bool) -> TopicConfig:
+        """The topic of a send: checked, and created from its template if that is allowed."""
+        validate_topic(topic)
+        if topic in _SEND_FORBIDDEN:
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"clients must not send to the topic {topic}")
+        config = self._table.get(topic)
+        if config is None:
+            config = self._create_from(template, topic, queues, unit=unit)
+        if config is None and topic.startswith(RETRY_PREFIX):
+            config = self.create(topic, queues=1, unit=unit)
+        if config is None:
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic {topic} does not exist on broker {self._settings.name} and cannot be created automatically "
+                f"(template {template}); create it first",
+            )
+        return config
+
+    def _create_from(self, template_name: str, topic: str, queues: int, *, unit: bool) -> TopicConfig | None:
+        template = self._table.get(template_name)
+        if template is None or not template.perm & _INHERIT:
+            return None
+        if template_name == DEFAULT_TOPIC and not self._settings.auto_create_topics:
+            return None
+        count = max(0, min(queues, template.write_queue_nums))
+        return self._add(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=count,
+                write_queue_nums=count,
+                perm=template.perm & ~_INHERIT,
+                topic_filter_type=template.topic_filter_type,
+                topic_sys_flag=int(TopicSysFlag.UNIT) if unit else 0,
+            )
+        )
+
+    def create(self, topic: str, *, queues: int, perm: int = _READ_WRITE, unit: bool = False) -> TopicConfig:
+        """A topic that the broker itself needs, such as a retry topic; the one that exists is returned as it is."""
+        if config := self._table.get(topic):
+            return config
+        validate_topic(topic)
+        flag = int(TopicSysFlag.UNIT_SUBSCRIPTION) if unit else 0
+        return self._add(
+            TopicConfig(
+                topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag
+            )
+        )
+
+    def _add(self, config: TopicConfig) -> TopicConfig:
+        """Used at once, saved soon."""
+        self._table.put(config, self._clock.now_ms())
+        self._tell(config.topic_name)
+        return config
+
+    def update(self, config: TopicConfig) -> TopicConfig:
+        """Create or replace; nothing happens when it is the same already. Raises StoreReadOnlyError."""
+        known = self._table.get(config.topic_name)
+        if known != config:
+            self._table.put(config, self._clock.now_ms())
+            self._table.save_or_undo(lambda: self._put_back(config.topic_name, known))
+            self._tell(config.topic_name)
+        return config
+
+    def _put_back(self, topic: str, config: TopicConfig | None) -> None:
+        if config is None:
+            self._table.remove(topic, self._clock.now_ms())
+        else:
+            self._table.put(config, self._clock.now_ms())
+
+    def announce(self) -> None:
+        """What name servers must know has changed, though no topic has: they compare versions."""
+        self._table.bump(self._clock.now_ms())
+        self._table.save()
+        self._tell()
+
+    def delete(self, topic: str) -> bool:
+        removed = self._table.remove(topic, self._clock.now_ms())
+        if removed is not None:
+            self._table.save_or_undo(lambda: self._put_back(topic, removed))
+            self._tell()
+        return removed is not None
+
+    def with_attributes(self, config: TopicConfig, changes: str) -> TopicConfig:
+        """Apply ``+name=value,-name`` to the attributes of a topic."""
+        attributes = dict(config.attributes)
+        for change in filter(None, changes.split(",")):
+            name, _, value = change[1:].partition("=")
+            if change[0] == "+" and name and value:
+                attributes[name] = value
+            elif change[0] == "-" and name:
+                attributes.pop(name, None)
+            else:
+                text = f"attribute change {change!r} is neither +name=value nor -name"
+                raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        return msgspec.structs.replace(config, attributes=attributes)
+
+
+def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
+    """What every broker has from the beginning."""
+
+    def topic(name: str, queues: int, perm: int = _READ_WRITE) -> TopicConfig:
+        return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+    topics = [
+        topic(SELF_TEST_TOPIC, 1),
+        topic("BenchmarkTest", 1024),
+        topic(settings.cluster, 16, 7),
+        topic(settings.name, 1, 7),
+        topic(OFFSET_MOVED_TOPIC, 1),
+        topic(SCHEDULE_TOPIC, len(settings.store.delay_ladder_ms)),
+        topic(reply_topic(settings.cluster), 1),
+        topic(f"rmq_sys_REVIVE_LOG_{settings.cluster}", 8),
+        topic(f"rmq_sys_SYNC_BROKER_MEMBER_{settings.name}", 1, 1),
+        topic(HALF_TOPIC, 1),
+        topic(OP_HALF_TOPIC, 1),
+        topic(TIMER_TOPIC, 1),
+    ]
+    if settings.auto_create_topics:
+        topics.append(topic(DEFAULT_TOPIC, settings.default_topic_queues, 7))
+    if settings.trace_topic:
+        topics.append(topic(TRACE_TOPIC, 1))
+    return topics

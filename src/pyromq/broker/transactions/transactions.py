@@ -1,0 +1,270 @@
+"""Transactions: a message that waits, out of sight, until its producer says that it counts.
+
+    send with TRAN_MSG ─▶ half topic ─▶ END_TRANSACTION ─┬─ commit ───▶ its topic (or the place where it is delayed), op
+                              │                          └─ rollback ─▶ op
+                              └─ silence ─▶ transaction_checks
+
+The op record tells that the half message is dealt with. Whoever ends a transaction twice in the same way hears the same
+answer and nothing happens; whoever ends it in two ways is refused the second time.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from pyromq.broker.base.answers import success
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.base.tallies import ONE_MESSAGE
+from pyromq.broker.commit.own_writes import OwnWrites
+from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.turn import QueueKey, Turns
+from pyromq.broker.delays.delays import Delays, Place
+from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
+from pyromq.broker.transactions.half_reader import HALF_QUEUE, HalfReader
+from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
+from pyromq.clock import Clock
+from pyromq.errors import MQError
+from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from pyromq.model.property_names import PRODUCER_GROUP, REAL_QUEUE, REAL_TOPIC, TRANSACTION_ID
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import MessageStore
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
+from pyromq.wire.headers.admin import ResumeCheckHalfMessageHeader
+from pyromq.wire.headers.producer import EndTransactionHeader
+from pyromq.wire.message_id import decode_offset_id
+from pyromq.wire.prepared import (
+    ARRIVED,
+    CHECK_TIMES,
+    IMMUNITY,
+    PreparedMessage,
+    StoredHalf,
+    has_item,
+    read_prepared,
+    take_home,
+)
+from pyromq.wire.properties import find_property
+from pyromq.wire.property_text import closed, number_of, with_values, without
+from pyromq.wire.received import Received
+from pyromq.wire.record import Draft, Record
+
+logger = logging.getLogger(__name__)
+
+_COMMIT: Final = int(SysFlag.COMMIT)
+_ENDINGS: Final = {int(each): each for each in (Ending.COMMIT, Ending.ROLLBACK)}
+_HALF_TOPIC: Final = HALF_TOPIC.encode()
+_RESUMABLE: Final = frozenset((_HALF_TOPIC, DISCARD_TOPIC.encode()))
+_OP_QUEUE: Final[QueueKey] = (OP_HALF_TOPIC, 0)
+_GROUP: Final = PRODUCER_GROUP.encode()
+_HOME: Final = (REAL_TOPIC, REAL_QUEUE, TRANSACTION_ID)
+
+
+class TransactionHandler:
+    """Requests 37 and 323, and the first half of sends that are part of a transaction."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        turns: Turns,
+        writes: OwnWrites,
+        log: TransactionLog,
+        delays: Delays,
+        gate: SendGate,
+        counters: Counters,
+        settings: BrokerSettings,
+        clock: Clock,
+    ) -> None:
+        self._store, self._topics, self._turns, self._writes, self._log = store, topics, turns, writes, log
+        self._delays, self._gate, self._counters = delays, gate, counters
+        self._settings, self._clock = settings, clock
+        self._halves = HalfReader(store)
+        self._last_group, self._last_item = "", b""  # of the producers that end one transaction after the other
+
+    # --- the first half ---
+
+    def prepare(self, topic: str, queue_id: int, text: str, unique_key: str) -> Place:
+        """Where a message waits for the decision; store it with the transaction bits of its flags cleared.
+
+        Raises RefusedError when there are no transactions here, and for a delay that could never be kept.
+        """
+        if not self._settings.transactions:
+            problem = f"broker {self._settings.name} takes no messages of transactions at the moment"
+            raise RefusedError(ResponseCode.NO_PERMISSION, problem)
+        if "DELAY\x01" in text or "TIMER_D" in text:
+            self._delays.place(topic, queue_id, text)  # to refuse it now rather than when it is committed
+        if "REAL_" in text or "__transactionId__" in text:
+            text = without(text, _HOME)
+        home = f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02__transactionId__\x01{unique_key}\x02"
+        return Place(HALF_TOPIC, 0, closed(text) + home)
+
+    # --- the second half ---
+
+    def end(self, connection: Connection, request: Received[EndTransactionHeader]) -> None:
+        self._gate.check_stuck()
+        header = request.header
+        if self._settings.broker_id:
+            text = f"broker {self._settings.name} is a replica: end the transaction at its leader"
+            raise RefusedError(ResponseCode.SLAVE_NOT_AVAILABLE, text)
+        ending = _ENDINGS.get(header.commit_or_rollback)
+        if ending is None:  # the producer does not know yet; RocketMQ does not answer that
+            logger.debug("transaction goes on: group=%s key=%s", header.producer_group, header.msg_id)
+            return
+        half = self._halves.read(header.tran_state_table_offset, header.commit_log_offset)
+        if half is None:
+            problem = f"half message {header.tran_state_table_offset} is not at position {header.commit_log_offset}"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
+        is_special = b"CHECK_" in half.properties  # it has its own patience, or was written again: both are rare
+        if is_special and not header.from_transaction_check:
+            self._check_age(half)
+        group = header.producer_group
+        if group != self._last_group:
+            self._last_group, self._last_item = group, f"PGROUP\x01{group}\x02".encode()
+        if not has_item(half.properties, self._last_item) and find_property(half.properties, _GROUP) != group.encode():
+            problem = f"group {header.producer_group} did not begin the transaction of half message {half.offset}"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
+        queue, offset = _OP_QUEUE, half.offset
+        if not self._log.is_waiting(offset):
+            offset = self._waits_elsewhere(half, ending)
+        if offset >= 0:
+            is_asked = header.from_transaction_check
+            is_new = not (is_special or is_asked)  # else that has to be looked at
+            if ending is Ending.COMMIT and (is_new or not self._was_committed(half, is_asked=is_asked)):
+                queue = self._stage_final(half)
+            self._log.end(offset, ending)
+        self._turns.staged((connection, request, success(request)), queue)
+
+    def _check_age(self, half: StoredHalf) -> None:
+        seconds = number_of(half.text, IMMUNITY)
+        if seconds is not None and 0 <= seconds * 1_000 < self._clock.now_ms() - half.born_ms:
+            problem = f"the transaction is older than its {seconds} seconds, it is decided when it is checked"
+            raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
+
+    def _waits_elsewhere(self, half: StoredHalf, ending: Ending) -> int:
+        """The offset of its copy; -1 when the transaction has ended in this way before. Raises RefusedError."""
+        log, prepared = self._log, read_prepared(half, half.text)
+        copy = log.live_copy(prepared.unique_key)
+        if copy is not None:
+            return copy
+        self._gate.check_busy()  # what follows looks things up
+        before = log.ending.get(log.copies.get(prepared.unique_key, half.offset))
+        if before is None:
+            before = self._ending_of(half, prepared)
+        if before is not ending:
+            problem = (
+                f"transaction {prepared.unique_key} is not open any more, and it was not ended with {ending.name}; "
+                f"if nobody has ended it, it is in topic {DISCARD_TOPIC}"
+            )
+            raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
+        return -1
+
+    def _ending_of(self, half: StoredHalf | Record, prepared: PreparedMessage) -> Ending:
+        """Of a transaction that is over: it was committed if its message is there."""
+        if not self._log.knows_all_copies:
+            text = "this broker has just started and does not know this transaction yet; its producer will be asked"
+            raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
+        return Ending.COMMIT if self._is_committed(half, prepared) else Ending.ROLLBACK
+
+    def _was_committed(self, half: StoredHalf, *, is_asked: bool) -> bool:
+        """Whether it is there although nobody knows of its end.
+
+        Its producer may have sent the half message twice and ended one; the op record may be lost, with the end of the
+        log; other brokers go on asking about copies of half messages that are committed.
+        """
+        prepared = read_prepared(half, half.text)
+        return (is_asked or prepared.is_copy) and self._is_committed(half, prepared)
+
+    def _is_committed(self, half: StoredHalf | Record, prepared: PreparedMessage) -> bool:
+        """Compares more than the key: a message must not be missing because another one has its key."""
+        for topic in (prepared.topic, SCHEDULE_TOPIC, TIMER_TOPIC):
+            for position in self._store.find(topic, prepared.unique_key):
+                final = self._store.reader.record_at(position)
+                is_same = (final.born_ms, final.body) == (half.born_ms, half.body)
+                if is_same and final.sys_flag & TRANSACTION_MASK == _COMMIT:
+                    return True
+        return False
+
+    def _stage_final(self, half: StoredHalf) -> QueueKey:
+        topic, queue_id, properties = take_home(half.properties)
+        if self._topics.get(topic) is None:
+            self._topics.require(topic)
+        if b"DELAY\x01" in properties or b"TIMER_D" in properties:
+            text = properties.decode(errors="surrogateescape")
+            topic, queue_id, text = self._delays.place(topic, queue_id, text)
+            properties = text.encode(errors="surrogateescape")
+        placed = self._store.stage(
+            Draft(
+                topic=topic,
+                queue_id=queue_id,
+                body=half.body,
+                properties=properties,
+                flag=half.flag,
+                sys_flag=half.sys_flag | _COMMIT,
+                born_ms=half.born_ms,
+                born_host=half.born_host,
+                delivery_attempt=half.delivery_attempt,
+                prepared_position=half.position,
+            )
+        )
+        counters = self._counters
+        counters.put_messages += 1
+        counters.put_bytes += len(half.body)
+        counters.puts[topic] += ONE_MESSAGE + placed.size
+        return topic, queue_id
+
+    # --- once more ---
+
+    def resume(self, connection: Connection, request: Received[ResumeCheckHalfMessageHeader]) -> None:
+        """A half message that was put away waits again, as if nobody had been asked about it."""
+        _, position = decode_offset_id(request.header.msg_id or "")
+        record = self._store.reader.record_at(position)
+        text = record.properties.decode(errors="surrogateescape")
+        half = read_prepared(record, text)
+        if record.topic not in _RESUMABLE or not (self._is_listed(record) and half.topic and half.group):
+            problem = f"the message at position {position} is not part of a transaction"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
+        waiting = self._log.live_copy(half.unique_key)
+        if record.topic == _HALF_TOPIC and self._log.is_waiting(record.offset):
+            waiting = record.offset
+        if waiting is not None:
+            self._log.table.forget_checks(waiting)
+        elif record.topic == _HALF_TOPIC or self._ending_of(record, half) is Ending.COMMIT:
+            problem = f"transaction {half.unique_key} is over; take the message id from topic {DISCARD_TOPIC}"
+            raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
+        else:
+            anew = {CHECK_TIMES: "0", ARRIVED: str(self._clock.now_ms())}
+            self._put_back(record, with_values(text, anew), half.unique_key)
+        self._turns.staged((connection, request, success(request)), HALF_QUEUE)
+
+    def _is_listed(self, record: Record) -> bool:
+        queue = self._store.queues.get((record.topic.decode(), 0))
+        entry = next(queue.raw_entries(record.offset, 1), None) if queue else None
+        return entry is not None and entry[0] == record.position
+
+    def _put_back(self, record: Record, text: str, unique_key: str) -> None:
+        log = self._log
+        draft = half_draft(record, text.encode(errors="surrogateescape"), HALF_TOPIC)
+
+        def written(error: MQError | None) -> None:
+            if error is not None:
+                log.copies.pop(unique_key, None)
+
+        log.note_copy(unique_key, self._writes.put(draft, written).offset)
+
+
+def half_draft(half: StoredHalf | Record, properties: bytes, topic: str) -> Draft:
+    """A half message as it is written once more, to the half topic or to where it is put away."""
+    return Draft(
+        topic=topic,
+        queue_id=0,
+        body=half.body,
+        properties=properties,
+        flag=half.flag,
+        sys_flag=half.sys_flag & ~TRANSACTION_MASK,
+        born_ms=half.born_ms,
+        born_host=half.born_host,
+        delivery_attempt=half.delivery_attempt,
+    )

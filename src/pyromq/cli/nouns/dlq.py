@@ -1,0 +1,110 @@
+"""``pyromq dlq``: what a group gave up on, and sending it on its way again."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.output.asking import progress
+from pyromq.cli.output.output import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.times import show_time
+
+if TYPE_CHECKING:
+    from pyromq.aio import Admin
+    from pyromq.client.admin.dead_letters import Redriven
+
+app = typer.Typer(help="Dead letters: list, redrive.", no_args_is_help=True)
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
+
+_COLUMNS = (
+    Column("dead_ms", "dead since", show=show_time, whole=True),
+    Column("topic", "topic"),
+    Column("message_id", "id"),
+    Column("keys", "keys", optional=True),
+    Column("tags", "tags", optional=True),
+    Column("attempts", "deliveries", right=True),
+    Column(
+        "is_redriven",
+        "redriven",
+        show=lambda is_redriven: "yes" if is_redriven else "",
+        styles={"yes": "green"},
+        optional=True,
+    ),
+)
+_REDRIVEN = (
+    Column("message_id", "dead letter"),
+    Column("keys", "keys", optional=True),
+    Column("status", "status", styles={"sent": "green", "failed": "bold red"}, whole=True),
+    Column("to_topic", "to"),
+    Column("new_message_id", "as"),
+    Column("error", "why", optional=True),
+)
+
+
+@app.command("ls")
+def list_letters(
+    group: GroupArgument,
+    count: Annotated[int, typer.Option("--max", min=1, help="At most so many, the newest.")] = 100,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """List the dead letters of a group, oldest first."""
+    import msgspec
+
+    with progress(f"reading dead letters of {group}"):
+        found = with_admin(nameserver, lambda admin: admin.dead_letters(group, count_max=count))
+    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, map(msgspec.structs.asdict, found))
+    if not found:
+        typer.echo(f"group {group} has no dead letters", err=True)
+
+
+@app.command()
+def redrive(
+    group: GroupArgument,
+    key: Annotated[list[str] | None, typer.Option(help="Only letters with this key; may be given again.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only letters with this tag; may be given again.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
+    count: Annotated[int, typer.Option("--max", min=0, help="Send at most so many; 0 means all.")] = 0,
+    only_group: Annotated[
+        bool, typer.Option("--only-group", help="To this group alone; else every group of the topic gets them.")
+    ] = False,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Send dead letters to the topic they came from again. What was sent before is not sent twice."""
+
+    async def work(admin: Admin) -> list[Redriven]:
+        found = []
+        with progress("redriving") as tell:
+            async for each in admin.redriving(
+                group, keys=key or (), tags=tag or (), dry_run=dry_run, count_max=count, only_group=only_group
+            ):
+                found.append(each)
+                tell(f"redriving: {len(found)} letters")
+        return found
+
+    found = with_admin(nameserver, work)
+    write_rows(sys.stdout, form_for(output, sys.stdout), _REDRIVEN, map(_redriven_row, found))
+    if not found:
+        typer.echo(f"group {group} has no dead letters left to redrive", err=True)
+    if any(each.error for each in found):
+        raise typer.Exit(5)
+
+
+def _redriven_row(each: Redriven) -> dict[str, Any]:
+    letter = each.letter
+    return {
+        "message_id": letter.message_id,
+        "keys": letter.keys,
+        "tags": letter.tags,
+        "broker": letter.broker,
+        "queue": letter.queue,
+        "offset": letter.offset,
+        "status": each.status.value,
+        "to_topic": each.to_topic,
+        "new_message_id": each.message_id,
+        "error": each.error,
+    }

@@ -1,0 +1,31 @@
+"""``pyromq doctor``: a look at a whole cluster."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.output.asking import progress
+from pyromq.cli.output.output import Column, FormOption, form_for, write_rows
+
+_COLUMNS = (
+    Column("severity", "", styles={"ok": "green", "warning": "yellow", "bad": "bold red"}, whole=True),
+    Column("about", "about"),
+    Column("text", "finding"),
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("doctor")(doctor)
+
+
+def doctor(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+    """Look at name servers, brokers, groups and transactions. Exit code 5 if there is something to see to."""
+    with progress("looking at the cluster"):
+        found = with_admin(nameserver, lambda admin: admin.examine())
+    rows = [{"severity": each.severity.value, "about": each.about, "text": each.text} for each in found]
+    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    if any(row["severity"] != "ok" for row in rows):
+        raise typer.Exit(5)

@@ -1,0 +1,149 @@
+"""A group as ``pyromq group describe`` shows it: its members, its queues, and what each queue stands at."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TextIO
+
+from pyromq.cli.output.output import Column, Form, shown, write_rows, write_text
+from pyromq.cli.output.times import show_span
+
+if TYPE_CHECKING:
+    from pyromq.aio import Admin, QueueId
+    from pyromq.client.admin.heads import QueueHead
+    from pyromq.wire.bodies import QueueProgress
+    from pyromq.wire.heartbeat import ConsumerConnections
+
+LAG_COLUMNS = (
+    Column("topic", "topic"),
+    Column("broker", "broker"),
+    Column("queue", "queue", right=True),
+    Column("committed", "committed", right=True),
+    Column("end", "end", right=True),
+    Column("lag", "lag", right=True),
+)
+_MEMBER_COLUMNS = (
+    Column("client", "member"),
+    Column("address", "address"),
+    Column("language", "language"),
+    Column("subscribes_to", "subscribes to"),
+    Column("agrees", "agrees", styles={"no": "bold red"}),
+)
+HEAD_COLUMNS = (
+    *LAG_COLUMNS,
+    Column("client", "member"),
+    Column("offset", "offset", right=True),
+    Column("keys", "keys"),
+    Column("age_ms", "age"),
+    Column("attempt", "attempt", right=True),
+    Column("stage", "stage"),
+)
+_QUEUE_COLUMNS = (
+    Column("topic", "topic"),
+    Column("name", "queue"),
+    Column("committed", "committed", right=True),
+    Column("lag", "lag", right=True),
+    Column("member", "member", right=True),
+    Column("stands_at", "stands at"),
+)
+
+
+def lag_row(queue: QueueId, held: QueueProgress) -> dict[str, Any]:
+    return {
+        "topic": queue.topic,
+        "broker": queue.broker,
+        "queue": queue.number,
+        "committed": held.consumer_offset,
+        "end": held.broker_offset,
+        "lag": held.broker_offset - held.consumer_offset,
+    }
+
+
+async def describe_group(admin: Admin, group: str, topic: str) -> dict[str, Any]:
+    """Members and queues as rows. Raises GroupNotFoundError."""
+    from pyromq.client.core.errors import GroupOfflineError
+
+    await admin.require_group(group)
+    try:
+        members = _member_rows(await admin.group_connections(group))
+    except GroupOfflineError:
+        members = []
+    return {"group": group, "members": members, "queues": [_head_row(h) for h in await admin.group_heads(group, topic)]}
+
+
+def _member_rows(found: ConsumerConnections) -> list[dict[str, Any]]:
+    subscriptions = ", ".join(f"{name} ({each.sub_string})" for name, each in found.subscription_table.items())
+    disagreeing = set(found.disagreeing_client_ids or ())
+    return [
+        {
+            "client": member.client_id,
+            "address": member.client_addr,
+            "language": member.language,
+            "subscribes_to": subscriptions,
+            "agrees": "no" if member.client_id in disagreeing else "yes",
+        }
+        for member in found.connection_set
+    ]
+
+
+def _head_row(head: QueueHead) -> dict[str, Any]:
+    return {
+        "topic": head.queue.topic,
+        "broker": head.queue.broker,
+        "queue": head.queue.number,
+        "committed": head.committed,
+        "end": head.end,
+        "lag": head.lag,
+        "client": head.client_id,
+        "offset": head.offset,
+        "message_id": head.message_id,
+        "keys": head.keys,
+        "age_ms": head.age_ms if head.offset is not None else None,
+        "attempt": head.attempt,
+        "stage": head.stage,
+        "since_ms": head.since_ms,
+        "stack": head.stack,
+    }
+
+
+def show_group(out: TextIO, told: dict[str, Any], *, stacks: bool) -> None:
+    """For people: members have numbers, so that queues can name them in little room."""
+    members, queues = told["members"], told["queues"]
+    if members:
+        write_text(out, f"group {told['group']} has {len(members)} member{'' if len(members) == 1 else 's'}")
+        write_text(out, f"subscribes to {members[0]['subscribes_to']}")
+    else:
+        write_text(out, f"no member of group {told['group']} is connected")
+    numbers = {member["client"]: number for number, member in enumerate(members, 1)}
+    rows = [{"number": numbers[member["client"]], **member} for member in members]
+    columns = (Column("number", "", right=True), *(each for each in _MEMBER_COLUMNS if each.key != "subscribes_to"))
+    if rows:
+        out.write("\n")
+        write_rows(out, Form.TABLE, columns, rows)
+    if queues:
+        out.write("\n")
+        write_rows(out, Form.TABLE, _QUEUE_COLUMNS, [_queue_row(row, numbers) for row in queues])
+    for row in (row for row in queues if stacks and row["stack"]):
+        out.write(f"\nlistener of {row['topic']} {row['broker']}:{row['queue']} at offset {row['offset']}\n")
+        out.write("\n".join(shown(line) for line in row["stack"].splitlines()) + "\n")
+
+
+def _queue_row(row: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any]:
+    return {
+        **row,
+        "name": f"{row['broker']}:{row['queue']}",
+        "member": numbers.get(row["client"]),
+        "stands_at": _stands_at(row),
+    }
+
+
+def _stands_at(row: dict[str, Any]) -> str:
+    if row["offset"] is None:
+        return ""
+    parts = [f"offset {row['offset']}"] if row["offset"] != row["committed"] else []
+    parts += [f"key {row['keys']}" if row["keys"] else row["message_id"], f"{show_span(row['age_ms'])} old"]
+    parts += [f"attempt {row['attempt'] + 1}"] if row["attempt"] else []
+    if row["stage"]:
+        running_ms = int(time.time() * 1000) - row["since_ms"] if row["since_ms"] else 0
+        parts.append(f"{row['stage']} for {show_span(running_ms)}" if running_ms else row["stage"])
+    return ", ".join(parts)

@@ -1,0 +1,207 @@
+"""``pyromq message``: one message, wherever it is, and what became of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.nouns.trace_rows import TRACE_COLUMNS, trace_row
+from pyromq.cli.output.asking import progress
+from pyromq.cli.output.output import (
+    Column,
+    Form,
+    FormOption,
+    form_for,
+    write_fields,
+    write_json,
+    write_rows,
+    write_text,
+)
+from pyromq.cli.output.times import parse_time, show_time
+
+if TYPE_CHECKING:
+    from pyromq.aio import Admin, ReceivedMessage
+    from pyromq.client.admin.explain import Explanation
+
+app = typer.Typer(help="Messages: get, find, trace, explain.", no_args_is_help=True)
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id from its receipt, or its offset id.")]
+TraceTopicOption = Annotated[str, typer.Option("--trace-topic", help="Where traces are written.")]
+
+_TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+_FIELDS = (
+    Column("message_id", "id"),
+    Column("offset_message_id", "offset id"),
+    Column("topic", "topic"),
+    Column("broker", "broker"),
+    Column("queue", "queue"),
+    Column("offset", "offset"),
+    Column("tags", "tags"),
+    Column("keys", "keys"),
+    Column("attempt", "failed before", show=lambda count: str(count) if count else ""),
+    Column("born_ms", "born", show=show_time),
+    Column("born_host", "by"),
+    Column("stored_ms", "stored", show=show_time),
+    Column("body_bytes", "body bytes"),
+    Column(
+        "properties", "properties", show=lambda table: "  ".join(f"{name}={value}" for name, value in table.items())
+    ),
+    Column("body", "body"),
+)
+_COLUMNS = (
+    Column("stored_ms", "stored", show=show_time, whole=True),
+    Column("where", "where", only=Form.TABLE),
+    Column("broker", "broker", only=Form.CSV),
+    Column("queue", "queue", only=Form.CSV),
+    Column("offset", "offset", only=Form.CSV),
+    Column("message_id", "id"),
+    Column("tags", "tags", optional=True),
+    Column("keys", "keys", optional=True),
+    Column("body", "body", show=lambda text: text if len(text) <= 60 else text[:59] + "…"),
+)
+
+
+def message_row(message: ReceivedMessage) -> dict[str, Any]:
+    """What programs get of a message."""
+    return {
+        "message_id": message.message_id,
+        "offset_message_id": message.offset_message_id,
+        "topic": message.topic,
+        "broker": message.broker,
+        "queue": message.queue_id,
+        "offset": message.offset,
+        "tags": message.tags,
+        "keys": " ".join(message.keys),
+        "attempt": message.delivery_attempt,
+        "born_ms": message.born_ms,
+        "born_host": str(message.born_host),
+        "stored_ms": message.stored_ms,
+        "body_bytes": len(message.body),
+        "properties": dict(sorted(message.properties.items())),
+        "body": message.body.decode("utf-8", "backslashreplace"),
+    }
+
+
+def place_of(row: dict[str, Any]) -> str:
+    """Where a message lies, in little room."""
+    return f"{row['broker']}:{row['queue']}@{row['offset']}"
+
+
+def _found_row(message: ReceivedMessage, form: Form) -> dict[str, Any]:
+    row = message_row(message)
+    return {**row, "where": place_of(row)} if form is Form.TABLE else row
+
+
+@app.command()
+def get(
+    message_id: IdArgument,
+    topic: Annotated[str, typer.Option(help="Its topic; not needed with an offset id.")] = "",
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Show a message with its properties and body."""
+
+    async def look(admin: Admin) -> ReceivedMessage:
+        from pyromq.client.core.errors import NotFoundError
+        from pyromq.wire.message_id import MalformedMessageIdError
+
+        if topic:
+            return await admin.message(topic, message_id)
+        try:
+            return await admin.message_by_offset_id(message_id)
+        except (MalformedMessageIdError, NotFoundError) as error:
+            raise typer.BadParameter(f"{message_id} is no offset id of this cluster: name the --topic too") from error
+
+    write_fields(sys.stdout, form_for(output, sys.stdout), _FIELDS, message_row(with_admin(nameserver, look)))
+
+
+@app.command()
+def find(
+    topic: Annotated[str, typer.Option(help="Where to look.")],
+    key: Annotated[str, typer.Option(help="One of the keys of the messages.")],
+    begin: Annotated[str, typer.Option(help="Stored at that time or later: 2026-11-15T07:30, 2h ago.")] = "",
+    end: Annotated[str, typer.Option(help="Stored at that time or earlier.")] = "now",
+    count: Annotated[int, typer.Option("--max", min=1, max=64, help="At most so many.")] = 32,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Find messages by a key, oldest first."""
+    now_ms = int(time.time() * 1000)
+    begin_ms, end_ms = parse_time(begin, now_ms) if begin else 0, parse_time(end, now_ms + 1_000)
+    found = with_admin(
+        nameserver, lambda admin: admin.messages_by_key(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
+    )
+    write_rows(sys.stdout, form := form_for(output, sys.stdout), _COLUMNS, [_found_row(each, form) for each in found])
+    if not found:
+        typer.echo(f"no message of topic {topic} has the key {key} in that time", err=True)
+        raise typer.Exit(2)
+
+
+@app.command()
+def trace(
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="The id from its receipt, or one of its keys.")],
+    topic: Annotated[str, typer.Option("--topic", help="Where traces are written.")] = _TRACE_TOPIC,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Show what the producer and the consumers of a message wrote about it, in order."""
+    records = with_admin(nameserver, lambda admin: admin.trace(message_id, topic=topic))
+    write_rows(sys.stdout, form_for(output, sys.stdout), TRACE_COLUMNS, map(trace_row, records))
+
+
+@app.command()
+def explain(
+    message_id: IdArgument,
+    topic: Annotated[str, typer.Option(help="The topic it was sent to.")],
+    trace_topic: TraceTopicOption = _TRACE_TOPIC,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Tell where a message is now, and why: stored, delayed, prepared; consumed, waiting, retrying, dead."""
+    with progress(f"looking for {message_id}"):
+        told = with_admin(nameserver, lambda admin: admin.explain(topic, message_id, trace_topic=trace_topic))
+    form = form_for(output, sys.stdout)
+    if form is Form.TABLE:
+        _show_explanation(told)
+    elif form is Form.CSV:
+        write_rows(sys.stdout, form, _GROUP_COLUMNS, _group_rows(told))
+    else:
+        write_json(sys.stdout, told, indent=2 if form is Form.JSON else 0)
+
+
+_STYLES = {"consumed": "green", "dead letter": "bold red", "retrying": "yellow", "filtered out": "dim"}
+_GROUP_COLUMNS = (
+    Column("group", "group"),
+    Column("state", "state", styles=_STYLES, whole=True),
+    Column("members", "members", styles={"gone": "yellow"}),
+    Column("text", "what happened"),
+)
+
+
+def _group_rows(told: Explanation) -> list[dict[str, Any]]:
+    return [
+        {
+            "group": story.group,
+            "state": story.state.value,
+            "members": "there" if story.is_online else "gone",
+            "text": story.text,
+        }
+        for story in told.groups
+    ]
+
+
+def _show_explanation(told: Explanation) -> None:
+    marks = [f"message {told.message_id}", f"topic {told.topic}"]
+    marks += [f"tag {told.tags}"] if told.tags else []
+    marks += [f"keys {told.keys}"] if told.keys else []
+    write_text(sys.stdout, ", ".join(marks))
+    write_text(sys.stdout, told.text)
+    if told.groups:
+        typer.echo()
+        write_rows(sys.stdout, Form.TABLE, _GROUP_COLUMNS, _group_rows(told))
+    if told.trace:
+        typer.echo()
+        write_rows(sys.stdout, Form.TABLE, TRACE_COLUMNS, map(trace_row, told.trace))

@@ -1,0 +1,84 @@
+"""``pyromq tail``: the newest messages of a topic, and those that come; no group moves by it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyromq.cli.cluster import DEFAULT_NAMESERVER, with_admin
+from pyromq.cli.nouns.message import message_row, place_of
+from pyromq.cli.output.output import Form, FormOption, form_for, shown, write_json
+from pyromq.cli.output.times import show_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyromq.aio import Admin, ReceivedMessage
+
+_POLL_S = 0.5
+_NameServerOption = Annotated[
+    str,
+    typer.Option(
+        "--nameserver",
+        envvar=["PYROMQ_NAMESERVER", "NAMESRV_ADDR"],
+        metavar="HOST:PORT[;…]",
+        help="Name servers of the cluster; -n is the number of messages here, as everywhere with tail.",
+    ),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("tail")(tail)
+
+
+def tail(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    count: Annotated[int, typer.Option("-n", "--count", min=0, max=10_000, help="Begin with so many.")] = 10,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+    tags: Annotated[str, typer.Option(help="Only these, such as 'TagA || TagB'.")] = "",
+    nameserver: _NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Show the last messages of a topic over all its queues."""
+    form = form_for(output, sys.stdout)
+    if form is Form.CSV:
+        raise typer.BadParameter("messages are no table: use table, json or jsonl")
+    wanted = {tag.strip() for tag in tags.split("||") if tag.strip() not in ("", "*")}
+
+    def show(message: ReceivedMessage) -> None:
+        if not wanted or message.tags in wanted:
+            _write(message, form)
+
+    try:
+        with_admin(nameserver, lambda admin: _tail(admin, topic, count, follow, show))
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+async def _tail(admin: Admin, topic: str, count: int, follow: bool, show: Callable[[ReceivedMessage], None]) -> None:
+    queues = (await admin.route(topic)).readable_queues(admin.client.wire_name(topic))
+    ends = {queue: (await admin.queue_range(queue)).max_offset for queue in queues}
+    for message in await admin.newest(topic, count) if count else ():
+        show(message)
+        ends[message.queue] = max(ends[message.queue], message.offset + 1)
+    while follow:
+        await asyncio.sleep(_POLL_S)
+        for queue, begin in ends.items():
+            end = (await admin.queue_range(queue)).max_offset
+            async for message in admin.walk(queue, begin, end):
+                show(message)
+            ends[queue] = end
+
+
+def _write(message: ReceivedMessage, form: Form) -> None:
+    row = message_row(message)
+    if form is Form.TABLE:
+        marks = " ".join(part for part in (row["tags"], row["keys"]) if part)
+        parts = (show_time(row["stored_ms"]), place_of(row), shown(marks), shown(row["body"]))
+        typer.echo("  ".join(part for part in parts if part))
+        return
+    write_json(sys.stdout, row, indent=2 if form is Form.JSON else 0)
+    sys.stdout.flush()

@@ -1,0 +1,44 @@
+"""``pyromq tx``: transactions that nobody has ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.output.asking import progress
+from pyromq.cli.output.output import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.times import show_span, show_time
+
+app = typer.Typer(help="Transactions: list those that are open.", no_args_is_help=True)
+
+_COLUMNS = (
+    Column("born_ms", "sent", show=show_time, whole=True),
+    Column("age_ms", "open for", show=show_span, whole=True),
+    Column("topic", "topic"),
+    Column("producer_group", "producers"),
+    Column("message_id", "id"),
+    Column("keys", "keys", optional=True),
+    Column("checks", "checks", right=True),
+)
+
+
+@app.command("ls")
+def list_open(
+    topic: Annotated[str, typer.Option(help="Only this topic.")] = "",
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """List prepared messages that are neither committed nor rolled back, oldest first."""
+    import msgspec
+
+    with progress("reading prepared messages"):
+        found = with_admin(nameserver, lambda admin: admin.open_transactions(topic))
+    now_ms = int(time.time() * 1000)
+    rows = [{**msgspec.structs.asdict(each), "age_ms": max(0, now_ms - each.born_ms)} for each in found]
+    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    if not found:
+        typer.echo("no transaction is open", err=True)

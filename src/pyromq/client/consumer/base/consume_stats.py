@@ -1,0 +1,100 @@
+"""What a consumer counts, per topic: pulled, consumed, failed, and how long it took.
+
+Totals only grow. A sample of them every ten seconds gives rates over the last minute and failures of the last hour,
+as RocketMQ's tools show them. The loop owns the counters.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pyromq.client.consumer.base.running_info import TopicRates
+from pyromq.clock import Clock
+
+SAMPLE_MS: Final = 10_000
+_MINUTE_SAMPLES: Final = 6
+_HOUR_SAMPLES: Final = 360
+
+
+class Totals(NamedTuple):
+    """Since the consumer began; times are seconds, added up."""
+
+    pulls: int = 0
+    pulled: int = 0
+    pull_s: float = 0.0
+    ok: int = 0
+    failed: int = 0
+    consume_s: float = 0.0  # of messages: a batch counts once for each
+    timed_out: int = 0  # given up on while a listener had them
+    late: int = 0  # verdicts that came after that and count for nothing
+
+
+class TopicCounts:
+    """The counters of one topic."""
+
+    __slots__ = ("consume_s", "failed", "late", "ok", "pull_s", "pulled", "pulls", "samples", "timed_out")
+
+    def __init__(self, now_ms: int) -> None:
+        self.pulls = self.pulled = self.ok = self.failed = self.timed_out = self.late = 0
+        self.pull_s = self.consume_s = 0.0
+        self.samples: deque[tuple[int, Totals]] = deque([(now_ms, Totals())], maxlen=_HOUR_SAMPLES + 1)
+
+    def pulled_some(self, count: int, seconds: float) -> None:
+        self.pulls += 1
+        self.pulled += count
+        self.pull_s += seconds
+
+    def consumed(self, ok: int, failed: int, seconds: float) -> None:
+        """A listener is done with a batch."""
+        self.ok += ok
+        self.failed += failed
+        self.consume_s += seconds * (ok + failed)
+
+    def totals(self) -> Totals:
+        return Totals(
+            self.pulls, self.pulled, self.pull_s, self.ok, self.failed, self.consume_s, self.timed_out, self.late
+        )
+
+
+class ConsumeStats:
+    """One per consumer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._topics: dict[str, TopicCounts] = {}
+
+    def sample(self) -> None:
+        """Call it every ten seconds."""
+        now_ms = self._clock.monotonic_ms()
+        for counts in self._topics.values():
+            counts.samples.append((now_ms, counts.totals()))
+
+    def totals(self) -> Totals:
+        """Of all topics."""
+        columns = zip(*(counts.totals() for counts in self._topics.values()), strict=True)
+        return Totals(*map(sum, columns)) if self._topics else Totals()
+
+    def rates(self) -> Mapping[str, TopicRates]:
+        return {topic: self._rates(counts) for topic, counts in sorted(self._topics.items())}
+
+    def _rates(self, counts: TopicCounts) -> TopicRates:
+        then_ms, then = counts.samples[max(0, len(counts.samples) - _MINUTE_SAMPLES)]
+        now = counts.totals()
+        seconds = max(0.001, (self._clock.monotonic_ms() - then_ms) / 1000)
+        pulls, consumed = now.pulls - then.pulls, now.ok + now.failed - then.ok - then.failed
+        return TopicRates(
+            pull_rt=(now.pull_s - then.pull_s) * 1000 / pulls if pulls else 0.0,
+            pull_tps=(now.pulled - then.pulled) / seconds,
+            consume_rt=(now.consume_s - then.consume_s) * 1000 / consumed if consumed else 0.0,
+            consume_ok_tps=(now.ok - then.ok) / seconds,
+            consume_failed_tps=(now.failed - then.failed) / seconds,
+            consume_failed_messages=now.failed - counts.samples[0][1].failed,
+        )
+
+    def of(self, topic: str) -> TopicCounts:
+        counts = self._topics.get(topic)
+        if counts is None:
+            counts = self._topics[topic] = TopicCounts(self._clock.monotonic_ms())
+        return counts

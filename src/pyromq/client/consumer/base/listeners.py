@@ -1,0 +1,131 @@
+"""What an application does with messages: a function or a coroutine, for one message or for several at once.
+
+Coroutines run on the consumer's loop, functions on a pool of threads. Returning nothing is success, as Python code
+expects it of a function that did its work; raising is failure. ``ConsumeStatus``, ``BatchResult`` (concurrent) and
+``OrderlyStatus``, ``OrderlyResult`` (orderly) say more. Anything else is a mistake, and counts as failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
+
+from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
+from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.stacks import task_text, thread_text
+from pyromq.errors import ConfigError
+
+Verdict = ConsumeStatus | BatchResult | OrderlyStatus | OrderlyResult | None
+MessageListener = Callable[[ReceivedMessage], Verdict] | Callable[[ReceivedMessage], Awaitable[Verdict]]
+BatchListener = Callable[[list[ReceivedMessage]], Verdict] | Callable[[list[ReceivedMessage]], Awaitable[Verdict]]
+
+
+class ListenerCancelledError(Exception):
+    """Something that a coroutine waited for was cancelled: its message has failed."""
+
+
+class Listener:
+    """``call(batch)`` gives a result, or an awaitable of one if ``is_coroutine``.
+
+    ``runs`` says what is with a listener right now: whoever calls ``function`` enters its batch under its thread's
+    ident or its task, and takes it out again.
+    """
+
+    def __init__(self, one: MessageListener | None, many: BatchListener | None, *, threads: int, name: str) -> None:
+        if (one is None) == (many is None):
+            raise ConfigError("a consumer has either a listener or a batch_listener")
+        function: Callable[..., Any] = one or many  # type: ignore[assignment]
+        if not callable(function):
+            raise ConfigError(f"a listener is a function or a coroutine function, not {type(function).__name__}")
+        self.function, self.takes_one = function, one is not None
+        self.is_coroutine = is_coroutine_function(function)
+        self.runs: dict[int | asyncio.Task[Any], list[ReceivedMessage]] = {}
+        self.call: Callable[[list[ReceivedMessage]], Any] = (
+            function if one is None else lambda batch: function(batch[0])
+        )
+        self._threads, self._name = threads, name
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=f"pyromq-{self._name}")
+        return self._pool
+
+    def close(self) -> None:
+        """Threads that are busy end when their listener returns."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def invoke(self, batch: list[ReceivedMessage]) -> Any:
+        """Whatever the listener returns or raises; a coroutine's own cancellation counts as an exception."""
+        if not self.is_coroutine:
+            result, failure = await asyncio.get_running_loop().run_in_executor(self.pool, self._outcome, batch)
+            if failure is not None:
+                raise failure
+            return result
+        task = asyncio.current_task()
+        assert task is not None
+        self.runs[task] = batch
+        try:
+            return await self.call(batch)
+        except asyncio.CancelledError as error:
+            raise_unless_ours(error)
+        finally:
+            del self.runs[task]
+
+    def _outcome(self, batch: list[ReceivedMessage]) -> tuple[Any, Exception | None]:
+        """On a thread of the pool; some exceptions (StopIteration) could not travel through a future."""
+        ident = threading.get_ident()
+        self.runs[ident] = batch
+        try:
+            return self.call(batch), None
+        except BaseException as error:  # whatever the listener raised, the message has failed
+            return None, as_failure(error)
+        finally:
+            del self.runs[ident]
+
+    def stack_of(self, message: ReceivedMessage) -> str | None:
+        """Where the listener is that has this message; None when none has."""
+        for runner, batch in list(self.runs.items()):
+            if any(message is each for each in batch):
+                return thread_text(runner) if isinstance(runner, int) else task_text(runner)
+        return None
+
+
+def as_failure(error: BaseException) -> Exception:
+    """What a listener on a thread raised; whatever it is, the message has failed and the consumer lives."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return RuntimeError(f"the listener raised {error!r}")
+
+
+def raise_unless_ours(error: asyncio.CancelledError) -> NoReturn:
+    """Raises the cancellation of this task again, and that of something the listener waited for as an Exception."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise error
+    raise ListenerCancelledError("something that the listener waited for was cancelled") from error
+
+
+def checked(result: Any, kinds: Sequence[type[Any]]) -> Any:
+    """The result if it is one; raises TypeError for what no listener may return."""
+    if isinstance(result, tuple(kinds)):
+        return result
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError("the listener returned a coroutine: define it with async def, so that it runs on the loop")
+    expected = " or ".join(kind.__name__ for kind in kinds)
+    raise TypeError(f"the listener returned {type(result).__name__}; {expected} or nothing was expected")
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -1,0 +1,164 @@
+"""Concurrent consuming: batches of any queue to any free listener, progress by the smallest unfinished offset.
+
+    arrived ──▶ line of queues with messages ──▶ runner takes a batch when a listener is free ──▶ over
+                        ▲                                                                         │ success: consumed
+                        └── after five seconds, what no broker takes ◀── return line ◀────────────┘ failure, timeout
+
+Queues stand in a line and each gives one batch before the next has its turn, so a busy queue starves nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings
+from pyromq.client.consumer.base.listeners import Listener, checked
+from pyromq.client.consumer.base.onlookers import Onlookers
+from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.dispatch.return_line import ReturnLine
+from pyromq.client.consumer.dispatch.returns import Returns
+from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
+from pyromq.client.consumer.rules.outcome import TIMED_OUT_LEVEL, BatchResult, ConsumeStatus, Outcome, SendBack, decide
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.tasks import TaskOwner
+from pyromq.wire.heartbeat import MessageModel
+
+logger = logging.getLogger(__name__)
+
+_SUCCESS: Final = ConsumeStatus.SUCCESS
+_KINDS: Final = (ConsumeStatus, BatchResult)
+
+
+class ConcurrentService:
+    """One per consumer; the loop owns it. Progress is in the buffers, for whoever commits it."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        settings: PushConsumerSettings,
+        tasks: TaskOwner,
+        returns: Returns,
+        onlookers: Onlookers,
+    ) -> None:
+        self._settings, self._onlookers = settings, onlookers
+        self._batch_max, self._messages_max = settings.batch_max, settings.limits.messages_max
+        self._line: deque[OwnedQueue] = deque()
+        self._returning = ReturnLine(returns, tasks, self._returned)
+        self._is_closed = self.is_paused = False
+        self._is_watched = bool(onlookers)
+        runner: type[CoroutineRunner] | type[ThreadRunner] = CoroutineRunner if listener.is_coroutine else ThreadRunner
+        self._runner = runner(listener, settings, tasks, self._next, self._over)
+
+    # --- messages come ---
+
+    def arrived(self, owned: OwnedQueue) -> None:
+        """Messages wait in a buffer, or may be handed out again."""
+        if not owned.is_listed and not self._is_closed:
+            owned.is_listed = True
+            self._line.append(owned)
+            self._runner.wake()
+
+    def resumed(self, queues: Iterable[OwnedQueue]) -> None:
+        for owned in queues:
+            self.arrived(owned)
+
+    def _next(self) -> tuple[OwnedQueue, list[ReceivedMessage]] | None:
+        """The next batch for a free listener."""
+        line = self._line
+        if self.is_paused:
+            for owned in line:
+                owned.is_listed = False
+            line.clear()
+        while line and not self._is_closed:
+            owned = line.popleft()
+            batch = owned.take(self._batch_max) if not owned.is_silent else None
+            if not batch:
+                owned.is_listed = False
+                continue
+            owned.batches_out += 1
+            line.append(owned)
+            if self._is_watched:
+                self._onlookers.began(batch)
+            return owned, batch
+        return None
+
+    # --- listeners are done ---
+
+    def _over(
+        self, owned: OwnedQueue, batch: list[ReceivedMessage], result: Any, error: Exception | None, seconds: float
+    ) -> None:
+        if self._is_watched:
+            self._onlookers.ended(batch, result, error, seconds)
+        if error is None and (result is None or result is _SUCCESS):
+            owned.succeeded(batch, seconds, self._messages_max)
+            return
+        owned.batches_out -= 1
+        self._failed(owned, batch, result, error, seconds)
+
+    def _failed(
+        self, owned: OwnedQueue, batch: list[ReceivedMessage], result: Any, error: Exception | None, seconds: float
+    ) -> None:
+        verdict: ConsumeStatus | BatchResult | None = None
+        try:
+            if error is not None:
+                raise error
+            verdict = checked(result, _KINDS)
+        except Exception as cause:  # the listener's own, or its result is none: the messages have failed
+            facts = (owned.queue, batch[0].offset, batch[0].message_id)
+            logger.warning("listener failed: queue=%s offset=%d id=%s", *facts, exc_info=cause)
+        settings = self._settings
+        outcome = decide(batch, verdict, model=settings.model, ladder=settings.retry_levels)
+        ok = len(outcome.finished)
+        owned.counts.consumed(ok, len(batch) - ok, seconds)
+        self._settle(owned, outcome)
+
+    def _settle(self, owned: OwnedQueue, outcome: Outcome[ReceivedMessage]) -> None:
+        """Verdicts on messages that were given up on, or put back meanwhile, are counted and passed over."""
+        for message in outcome.dropped:
+            logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
+        late = owned.buffer.consumed([*outcome.finished, *outcome.dropped])
+        leaving = owned.buffer.begin_leaving([item.message for item in outcome.send_back])
+        if not owned.buffer.dropped:
+            owned.counts.late += late + len(outcome.send_back) - len(leaving)
+        owned.made_room(self._messages_max)
+        offsets = {message.offset for message in leaving}
+        self._returning.add(owned, (item for item in outcome.send_back if item.message.offset in offsets))
+
+    def _returned(self, owned: OwnedQueue, message: ReceivedMessage, is_sent: bool) -> None:
+        if is_sent:
+            owned.buffer.finish([message])
+            owned.made_room(self._messages_max)
+        elif not owned.buffer.dropped:
+            delay_s = self._settings.retry_wait_ms / 1000
+            asyncio.get_running_loop().call_later(delay_s, self._again, owned, message)
+
+    def _again(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
+        if not owned.buffer.dropped and not self._is_closed:
+            owned.buffer.put_back([message])
+            self.arrived(owned)
+
+    def give_up_on(self, owned: OwnedQueue, late: list[ReceivedMessage]) -> None:
+        """Listeners have had these for too long; what they say later counts for nothing."""
+        logger.warning("listener too slow: queue=%s offset=%d count=%d", owned.queue, late[0].offset, len(late))
+        owned.counts.timed_out += len(late)
+        if self._settings.model is MessageModel.BROADCASTING:
+            self._settle(owned, Outcome(dropped=late))
+        else:
+            self._settle(owned, Outcome(send_back=[SendBack(message, TIMED_OUT_LEVEL) for message in late]))
+
+    # --- the end ---
+
+    async def quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
+        """Concurrent consumers give queues up at once: what is under way comes again elsewhere."""
+
+    async def close(self, timeout_ms: int) -> None:
+        """Hands out nothing more, waits for listeners and for what they failed with."""
+        self._is_closed = True
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        if not await self._runner.close(timeout_ms):
+            logger.warning("listeners still busy, not waiting longer: their messages will come again")
+        await self._returning.drain(max(0, int((deadline - asyncio.get_running_loop().time()) * 1000)))

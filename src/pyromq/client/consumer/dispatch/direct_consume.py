@@ -1,0 +1,43 @@
+"""One message for the listener because an operator wants to see what it makes of it (309 CONSUME_MESSAGE_DIRECTLY)."""
+
+from __future__ import annotations
+
+import time
+
+from pyromq.client.consumer.base.listeners import Listener
+from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
+from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.wire import java_json
+
+
+async def consume_directly(listener: Listener, message: ReceivedMessage, *, orderly: bool, auto_commit: bool) -> bytes:
+    """JSON of the outcome (RocketMQ: ConsumeMessageDirectlyResult); what the listener raises is told in it."""
+    began, remark = time.perf_counter(), None
+    try:
+        verdict = _word(await listener.invoke([message]))
+    except Exception as error:  # what the listener raises is the answer
+        verdict, remark = "CR_THROW_EXCEPTION", f"{type(error).__name__}: {error}"
+    answer = {
+        "autoCommit": auto_commit,
+        "consumeResult": verdict,
+        "order": orderly,
+        "remark": remark,
+        "spentTimeMills": int((time.perf_counter() - began) * 1000),
+    }
+    return java_json.dumps(answer)
+
+
+def _word(result: object) -> str:
+    """A listener's result as RocketMQ's tools call it."""
+    match result:
+        case BatchResult(status) | OrderlyResult(status):
+            return _word(status)
+        case None | ConsumeStatus.SUCCESS | OrderlyStatus.SUCCESS:
+            return "CR_SUCCESS"
+        case OrderlyStatus.COMMIT:
+            return "CR_COMMIT"
+        case OrderlyStatus.ROLLBACK:
+            return "CR_ROLLBACK"
+        case _:
+            return "CR_LATER"

@@ -1,0 +1,195 @@
+"""Orderly consuming: one batch of a queue after the other, and only while the broker's lock on the queue is held.
+
+A queue with messages gets a turn: one task that takes, calls the listener, concludes, and takes again. A failing
+message ends the turn and the queue rests; the messages behind it wait. Different queues are consumed at the same time,
+as many as there are threads, or as coroutines may run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings
+from pyromq.client.consumer.base.listeners import Listener, checked
+from pyromq.client.consumer.base.onlookers import Onlookers
+from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.dispatch.returns import Returns
+from pyromq.client.consumer.rules.orderly_outcome import (
+    OrderlyOutcome,
+    OrderlyResult,
+    OrderlyStatus,
+    Step,
+    decide_orderly,
+)
+from pyromq.client.consumer.rules.outcome import attempts_max
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.tasks import TaskOwner
+
+logger = logging.getLogger(__name__)
+
+_KINDS: Final = (OrderlyStatus, OrderlyResult)
+_TURN_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
+
+
+class OrderlyService:
+    """One per consumer; the loop owns it. ``lost(queue)`` is told of a queue whose lock is not held any more.
+
+    Progress is in the buffers, for whoever commits it.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        settings: PushConsumerSettings,
+        tasks: TaskOwner,
+        returns: Returns,
+        onlookers: Onlookers,
+        lost: Callable[[OwnedQueue], None] | None,
+    ) -> None:
+        self._listener, self._settings, self._tasks, self._returns = listener, settings, tasks, returns
+        self._onlookers, self._lost = onlookers, lost
+        self._slots = asyncio.Semaphore(settings.concurrency_max if listener.is_coroutine else settings.threads)
+        self._attempts_max = attempts_max(settings.attempts_max, orderly=True)
+        self._turns: set[asyncio.Task[None]] = set()
+        self._is_closed = self.is_paused = False
+
+    def arrived(self, owned: OwnedQueue) -> None:
+        """Messages wait in a buffer, or may be handed out again."""
+        if self._may_go_on(owned) and owned.buffer.begin_turn():
+            owned.turn = turn = self._tasks.start(self._turn(owned), name="orderly turn")
+            self._turns.add(turn)
+            turn.add_done_callback(self._turns.discard)
+
+    def resumed(self, queues: Iterable[OwnedQueue]) -> None:
+        for owned in queues:
+            self.arrived(owned)
+
+    def _may_go_on(self, owned: OwnedQueue) -> bool:
+        return not (self._is_closed or self.is_paused or owned.is_silent or owned.is_resting)
+
+    async def _turn(self, owned: OwnedQueue) -> None:
+        turn_began = time.perf_counter()
+        try:
+            while await self._step(owned):
+                if time.perf_counter() - turn_began > _TURN_S:
+                    await asyncio.sleep(0)
+                    turn_began = time.perf_counter()
+        finally:
+            owned.buffer.end_turn()
+            owned.turn = None
+
+    async def _step(self, owned: OwnedQueue) -> bool:
+        """One batch; False when the turn is over."""
+        async with self._slots:
+            if not self._may_go_on(owned):
+                return False
+            if not self._is_ours(owned):
+                return False
+            batch = owned.buffer.take(self._settings.batch_max)
+            if not batch:
+                return False
+            owned.batches_out = 1
+            try:
+                verdict = await self._verdict(owned, batch)
+            finally:
+                owned.batches_out = 0
+        if not self._is_ours(owned):
+            return False
+        outcome = await self._buried(owned, self._decide(batch, verdict))
+        if not self._is_ours(owned):
+            return False
+        self._conclude(owned, outcome)
+        owned.made_room(self._settings.limits.messages_max)
+        if not outcome.goes_on:
+            owned.is_resting = True
+            asyncio.get_running_loop().call_later(outcome.rest_ms / 1000, self._rested, owned)
+        return outcome.goes_on
+
+    def _is_ours(self, owned: OwnedQueue) -> bool:
+        """Whether a verdict on its messages counts; a queue whose lock has run out is given up."""
+        if owned.abandoned or owned.buffer.dropped:
+            return False
+        if self._lost is not None and not owned.buffer.lock.held:
+            self._lost(owned)
+            return False
+        return True
+
+    async def _verdict(self, owned: OwnedQueue, batch: list[ReceivedMessage]) -> OrderlyStatus | OrderlyResult | None:
+        """What the listener says; None when it raised."""
+        began, verdict, failure = time.perf_counter(), None, None
+        if self._onlookers:
+            self._onlookers.began(batch)
+        try:
+            result: Any = await self._listener.invoke(batch)
+            verdict = OrderlyStatus.SUCCESS if result is None else checked(result, _KINDS)
+        except Exception as error:  # the listener is the application's: its messages have failed
+            failure = error
+            facts = (owned.queue, batch[0].offset, batch[0].message_id)
+            logger.warning("listener failed, queue rests: queue=%s offset=%d id=%s", *facts, exc_info=error)
+        status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
+        is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
+        count, seconds = len(batch), time.perf_counter() - began
+        owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
+        if self._onlookers:
+            self._onlookers.ended(batch, verdict, failure, seconds)
+        return verdict
+
+    def _decide(
+        self, batch: list[ReceivedMessage], verdict: OrderlyStatus | OrderlyResult | None
+    ) -> OrderlyOutcome[ReceivedMessage]:
+        return decide_orderly(
+            batch,
+            verdict,
+            auto_commit=self._settings.auto_commit,
+            attempts_max=self._attempts_max,
+            suspend_ms=self._settings.rest_ms,
+            model=self._settings.model,
+        )
+
+    async def _buried(
+        self, owned: OwnedQueue, outcome: OrderlyOutcome[ReceivedMessage]
+    ) -> OrderlyOutcome[ReceivedMessage]:
+        if outcome.warning:
+            logger.warning("%s: queue=%s", outcome.warning, owned.queue)
+        for message in outcome.drop:
+            logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
+        not_buried = set[int]()
+        for message in outcome.bury:
+            if not await self._returns.bury(message):
+                not_buried.add(message.offset)
+        return outcome.settled(not_buried) if outcome.bury else outcome
+
+    def _conclude(self, owned: OwnedQueue, outcome: OrderlyOutcome[ReceivedMessage]) -> None:
+        buffer = owned.buffer
+        match outcome.step:
+            case Step.COMMIT:
+                buffer.commit_taken()
+            case Step.ROLL_BACK:
+                buffer.roll_back_taken()
+            case Step.PUT_BACK:
+                buffer.finish([*outcome.bury, *outcome.drop])
+                buffer.put_back(outcome.put_back)
+            case Step.KEEP:
+                pass
+
+    def _rested(self, owned: OwnedQueue) -> None:
+        owned.is_resting = False
+        self.arrived(owned)
+
+    # --- the end ---
+
+    async def quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
+        """Waits for the turns of queues that nothing more is handed out of."""
+        turns = [owned.turn for owned in queues if owned.turn is not None]
+        if turns:
+            await asyncio.wait(turns, timeout=timeout_ms / 1000)
+
+    async def close(self, timeout_ms: int) -> None:
+        """Hands out nothing more and waits for listeners."""
+        self._is_closed = True
+        if self._turns and (await asyncio.wait(self._turns, timeout=timeout_ms / 1000))[1]:
+            logger.warning("listeners still busy, not waiting longer: their messages will come again")

@@ -1,0 +1,208 @@
+"""How listeners are run: coroutines by workers on the loop, functions by a pool of threads. Both are bounded.
+
+``next_batch()`` gives a queue and messages, or None; ``over(queue, batch, result, error, seconds)`` takes the outcome.
+Both are called on the loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings
+from pyromq.client.consumer.base.listeners import Listener, ListenerCancelledError, as_failure, raise_unless_ours
+from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.tasks import TaskOwner, this_task
+
+Work = tuple[OwnedQueue, list[ReceivedMessage]]
+Over = Callable[[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float], None]
+
+logger = logging.getLogger(__name__)
+
+_NO_THREAD_S: Final = 1.0  # until it is tried again
+_TURN_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
+
+
+class CoroutineRunner:
+    """A worker takes batches until none wait, and calls another one to help before it waits itself.
+
+    So listeners that never wait are run by one task in a row, and others by as many as may run at once.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        settings: PushConsumerSettings,
+        tasks: TaskOwner,
+        next_batch: Callable[[], Work | None],
+        over: Over,
+    ) -> None:
+        self._listener, self._tasks, self._next_batch, self._over = listener, tasks, next_batch, over
+        self._workers_max = settings.concurrency_max
+        self._workers: set[asyncio.Task[Any]] = set()
+        self._is_coming = False  # a worker was called and has not begun
+
+    def wake(self) -> None:
+        if not self._is_coming and len(self._workers) < self._workers_max:
+            self._is_coming = True
+            worker = self._tasks.start(self._work(), name="listener")
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+
+    async def _work(self) -> None:
+        self._is_coming = False
+        try:
+            await self._consume()
+        finally:
+            self._listener.runs.pop(this_task(), None)
+            self._workers.discard(this_task())  # at once: what arrives before the task counts as done needs another
+
+    async def _consume(self) -> None:
+        function, takes_one = self._listener.function, self._listener.takes_one
+        over, clock = self._over, time.perf_counter
+        runs, me = self._listener.runs, this_task()
+        began = turn_began = clock()
+        while (work := self._next_batch()) is not None:
+            owned, batch = work
+            if not self._is_coming:
+                self.wake()
+            runs[me] = batch
+            result: Any = None
+            failure: Exception | None = None
+            try:
+                result = await function(batch[0] if takes_one else batch)
+            except Exception as error:  # the listener is the application's: its messages have failed
+                failure = error
+            except asyncio.CancelledError as error:
+                try:
+                    raise_unless_ours(error)
+                except ListenerCancelledError as translated:
+                    failure = translated
+            ended = clock()
+            over(owned, batch, result, failure, ended - began)
+            if ended - turn_began > _TURN_S:
+                await asyncio.sleep(0)
+                turn_began = ended = clock()
+            began = ended
+
+    async def close(self, timeout_ms: int) -> bool:
+        """Waits for those that run; False when some still do."""
+        if not self._workers:
+            return True
+        return not (await asyncio.wait(self._workers, timeout=timeout_ms / 1000))[1]
+
+
+class ThreadRunner:
+    """A thread takes batches until none wait, and calls another one to help before it begins with its own.
+
+    So listeners that return at once are run by one thread in a row, without waking others for each message, and
+    those that block by as many as the pool has. No more batches are out than there are threads. Outcomes come back to
+    the loop in bunches.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        settings: PushConsumerSettings,
+        tasks: TaskOwner,
+        next_batch: Callable[[], Work | None],
+        over: Over,
+    ) -> None:
+        self._listener, self._next_batch, self._over_one = listener, next_batch, over
+        self._threads = settings.threads
+        self._busy = 0  # batches that are out
+        self._ready: deque[Work] = deque()  # those that no thread has begun with
+        self._is_coming = False  # a thread was called and has not begun
+        self._outcomes: deque[tuple[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float]] = deque()
+        self._is_told = False  # the loop will look at the outcomes
+        self._idle = asyncio.Event()
+        self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def wake(self) -> None:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        while self._busy < self._threads and (work := self._next_batch()) is not None:
+            self._busy += 1
+            self._ready.append(work)
+        if self._ready:
+            self._call_thread()
+
+    def _call_thread(self) -> None:
+        """Unless one is on its way already; that two may be called at once does no harm."""
+        if not self._is_coming:
+            self._is_coming = True
+            try:
+                self._listener.pool.submit(self._work)
+            except RuntimeError as error:
+                if not self._is_closed:  # else those who wait have stopped waiting
+                    self._no_thread(error)
+
+    def _no_thread(self, error: RuntimeError) -> None:
+        """The system gives none; what waits would wait for ever, for nothing else may arrive."""
+        logger.error("no thread for a listener, trying again: batches_waiting=%d error=%s", len(self._ready), error)
+        self._is_coming = False
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._loop.call_later, _NO_THREAD_S, self.wake)
+
+    def _work(self) -> None:
+        """On a thread of the pool."""
+        self._is_coming = False  # first: whoever still sees True has added its work already
+        ident = threading.get_ident()
+        try:
+            self._consume(ident)
+        finally:
+            self._listener.runs.pop(ident, None)
+
+    def _consume(self, ident: int) -> None:
+        function, takes_one = self._listener.function, self._listener.takes_one
+        ready, runs, clock = self._ready, self._listener.runs, time.perf_counter
+        while ready:
+            try:
+                owned, batch = ready.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            if ready:
+                self._call_thread()
+            runs[ident] = batch
+            began, result, failure = clock(), None, None
+            try:
+                result = function(batch[0] if takes_one else batch)
+            except BaseException as error:  # whatever the listener raised, the thread and the others' messages live
+                failure = as_failure(error)
+            self._outcomes.append((owned, batch, result, failure, clock() - began))
+            if not self._is_told:
+                self._is_told = True
+                self._tell()
+
+    def _tell(self) -> None:
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop is gone, and with it everybody who would care
+            self._loop.call_soon_threadsafe(self._collect)
+
+    def _collect(self) -> None:
+        self._is_told = False  # first: a thread that still sees True has its outcome in already
+        outcomes, over = self._outcomes, self._over_one
+        while outcomes:
+            self._busy -= 1
+            over(*outcomes.popleft())
+        self.wake()
+        if not self._busy:
+            self._idle.set()
+
+    async def close(self, timeout_ms: int) -> bool:
+        """Waits for those that run; False when some still do."""
+        self._is_closed = True
+        self._idle.clear()
+        if self._busy:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._idle.wait()
+        return not self._busy

@@ -1,0 +1,290 @@
+"""What push and pull consumers share: a life, subscriptions, and the part of a group member towards brokers.
+
+GroupMember ──┬─ Rebalancer ── QueueShare      which queues are ours
+              ├─ Puller                        one loop per queue
+              └─ OffsetKeeper                  how far we are
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final, Self
+
+from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
+from pyromq.client.consumer.assigning.queue_share import QueueShare
+from pyromq.client.consumer.assigning.rebalancer import Rebalancer
+from pyromq.client.consumer.base.consume_stats import SAMPLE_MS, ConsumeStats
+from pyromq.client.consumer.base.consumer_settings import MemberSettings
+from pyromq.client.consumer.base.expression_check import ExpressionCheck
+from pyromq.client.consumer.base.group_calls import GroupCalls
+from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.offsets.offset_keeper import BrokerOffsets, FileOffsets, OffsetKeeper
+from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, offsets_path
+from pyromq.client.consumer.pulling.puller import PullChoices, Puller, PullTarget
+from pyromq.client.consumer.rules.flow_control import FlowControl, FlowDecision, Hold, HoldOff
+from pyromq.client.consumer.rules.pull_state import PullSettings
+from pyromq.client.consumer.rules.start_offset import StartPlan, Stored, default_consume_time, plan_start
+from pyromq.client.core.client import Client
+from pyromq.client.core.identity import client_id
+from pyromq.client.core.roles import ConsumerRole
+from pyromq.client.core.tasks import TaskOwner
+from pyromq.errors import BrokerError, ClientClosedError, MQError
+from pyromq.model.names import validate_topic
+from pyromq.model.queue import Offset, QueueId
+from pyromq.model.route import TopicRoute
+from pyromq.wire.headers.shared import ResetOffsetHeader
+from pyromq.wire.heartbeat import ConsumerData, ConsumeType, MessageModel, Subscription
+
+logger = logging.getLogger(__name__)
+
+_LASTING_INSTANCE: Final = "DEFAULT"  # RocketMQ's: the file of a broadcasting group must be found again
+
+
+class GroupMember(ConsumerRole, PullTarget):
+    """``retries`` subscribes to the group's retry topic, ``orderly`` locks queues (in clustering)."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: MemberSettings,
+        *,
+        owns_client: bool,
+        consume_type: ConsumeType,
+        pull: PullSettings,
+        send_expression: bool,
+        retries: bool,
+        orderly: bool = False,
+    ) -> None:
+        super().__init__(client.wire_name(settings.group))
+        self.client, self._owns_client, self._clock = client, owns_client, client.clock
+        self._common, self._consume_type = settings, consume_type
+        self._is_clustering = settings.model is MessageModel.CLUSTERING
+        self._uses_locks = orderly and self._is_clustering
+        self._from_ms = settings.from_ms or default_consume_time(self._clock.now_ms())
+        self._subscriptions = Subscriptions()
+        if retries and self._is_clustering:
+            self._subscriptions.add_retries(self.group, self._clock.now_ms())
+        self._is_open = False
+        self._rebalancing: asyncio.Task[None] | None = None
+        self._calls, self._check = GroupCalls(client, self.group), ExpressionCheck(client, self.group)
+        self._keeper = self._offset_keeper()
+        self._stats = ConsumeStats(self._clock)
+        self._flow = FlowControl(settings.limits, orderly=orderly)
+        choices = PullChoices(
+            count=settings.pull_batch,
+            suspend_ms=settings.suspend_ms,
+            timeout_ms=settings.pull_timeout_ms,
+            send_expression=send_expression,
+        )
+        self._share = QueueShare(
+            self._calls,
+            self._keeper,
+            self._clock,
+            pull,
+            self._stats,
+            uses_locks=self._uses_locks,
+            plan=self._plan_start,
+            pull=Puller(client, self._calls, self, choices).run,
+            quiesce=self._quiesce,
+            note=self._note,
+            kept=self._kept,
+            lost=lambda queue: self._rebalancer.lost(queue),
+        )
+        view = GroupView(client, self._calls, self._subscriptions, self._share, self._flow)
+        self._rebalancer = Rebalancer(
+            view, self._share, client.id, settings.assign, settings.model, period_ms=settings.rebalance_ms
+        )
+
+    def _offset_keeper(self) -> OffsetKeeper:
+        if self._is_clustering:
+            return BrokerOffsets(self._calls)
+        settings = self.client.settings
+        ip = self.client.id.partition("@")[0]
+        lasting_id = client_id(ip, settings.instance_name or _LASTING_INSTANCE, settings.unit_name)
+        home = self._common.offsets_folder or Path.home()
+        return FileOffsets(OffsetsFile(offsets_path(home, lasting_id, self.group)))
+
+    def _plan_start(self, topic: str, stored: int | Stored) -> StartPlan:
+        return plan_start(topic, stored, self._common.from_where, self._from_ms)
+
+    # --- life ---
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Consuming begins in the background; only SQL expressions are asked about first.
+
+        Raises ConfigError, ClientClosedError; ExpressionRefusedError, or the BrokerError of one that knows no SQL.
+        """
+        if self._share.tasks is not None:
+            raise ClientClosedError("a consumer cannot be opened twice; make a new one")
+        if self._owns_client:
+            await self.client.open()
+        try:
+            await self._check.require(self._subscriptions.wanted.values())
+        except BaseException:  # nobody will close what was never open; raised again
+            if self._owns_client:
+                await self.client.close()
+            raise
+        self._tasks = self._share.tasks = TaskOwner(f"consumer {self.group}")
+        self._join()
+        self._every(self._common.persist_ms, self._persist)
+        self._every(SAMPLE_MS, self._sample)
+        self._is_open = True
+
+    def _join(self) -> None:
+        """Become a member of the group."""
+        self._subscriptions.take_effect()
+        self.client.join(self)
+        self._rebalancing = self._tasks.start(self._rebalancer.run(), name="rebalance")
+
+    async def close(self) -> None:
+        """Finishes what runs, commits, unlocks, leaves the group. Does nothing the second time."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        async with AsyncExitStack() as stack:  # from the last to the first, also when this is cancelled on the way
+            if self._owns_client:
+                stack.push_async_callback(self.client.close)
+            stack.push_async_callback(self.client.leave, self)
+            stack.push_async_callback(self._tasks.close)
+            stack.callback(self._share.drop_all)
+            if self._rebalancing is not None:
+                self._rebalancing.cancel()
+                await asyncio.gather(self._rebalancing, return_exceptions=True)
+            self._share.stop_pulling()
+            await self._finish()
+            await self._persist()
+
+    async def _finish(self) -> None:
+        """Hand out nothing more, and wait for what was handed out."""
+
+    async def _quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
+        """Wait until nobody works on these queues, where that matters."""
+
+    def _kept(self, owned: OwnedQueue) -> None:
+        """Its messages may be handed out again."""
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise ClientClosedError("the consumer is not open: use it inside its with block")
+
+    def _every(self, period_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(period_ms / 1000)
+                try:
+                    await work()
+                except Exception as error:  # next time it may do
+                    facts = (self.group, error)
+                    expected = isinstance(error, MQError)
+                    logger.warning("periodic work failed: group=%s error=%r", *facts, exc_info=not expected)
+
+        self._tasks.start(repeat(), name=getattr(work, "__name__", "periodic"))
+
+    def _note(self, owned: OwnedQueue) -> Offset | None:
+        """Bring the offset table up to date with a queue; returns what it says."""
+        return self._keeper.table.read(owned.queue)
+
+    async def _persist(self) -> None:
+        mine = [owned for owned in self._share.owned.values() if self._share.may_commit(owned)]
+        for owned in mine:
+            self._note(owned)
+        await self._keeper.persist([owned.queue for owned in mine])
+
+    async def _sample(self) -> None:
+        self._stats.sample()
+
+    # --- subscriptions ---
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
+        """``"TagA || TagB"``, ``"*"`` for all messages; again for another expression. May be called at any time.
+
+        With ``sql`` the expression is SQL92 over properties: ``"price > 10 AND region IN ('eu', 'us')"``. Brokers are
+        asked about it when the consumer is opened; of an open one a refusal is logged (``poll`` raises it).
+        Raises InvalidNameError, InvalidExpressionError.
+        """
+        name = self.client.wire_name(validate_topic(topic))
+        self._subscriptions.add(name, expression, sql=sql, now_ms=self._clock.now_ms())
+        self._rebalancer.wake()
+        if self._is_open and sql:
+            self._tasks.start(self._check_now(self._subscriptions.wanted[name]), name="check expression")
+
+    async def _check_now(self, subscription: Subscription) -> None:
+        try:
+            await self._check.require([subscription])
+        except BrokerError as error:
+            if self._subscriptions.wanted.get(subscription.topic) == subscription:
+                self._refused(subscription, error)
+
+    def _refused(self, subscription: Subscription, error: BrokerError) -> None:
+        """Brokers cannot use an expression of ours."""
+        logger.error("expression refused: topic=%s error=%s", subscription.topic, error)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Gives the topic's queues up; does nothing for a topic that is not subscribed."""
+        self._subscriptions.remove(self.client.wire_name(topic))
+        self._rebalancer.wake()
+
+    @property
+    def assignment(self) -> frozenset[QueueId]:
+        """The queues that are ours at the moment, with names as servers know them."""
+        return frozenset(self._share.owned)
+
+    # --- as a role of the client ---
+
+    def topics(self) -> Collection[str]:
+        return list(self._subscriptions.wanted)
+
+    def route_changed(self, topic: str, route: TopicRoute) -> None:
+        if topic in self._subscriptions.wanted:
+            self._rebalancer.wake()
+
+    def heartbeat_data(self) -> ConsumerData:
+        effective = self._subscriptions.effective
+        return ConsumerData(
+            group_name=self.group,
+            consume_type=self._consume_type,
+            message_model=self._common.model,
+            consume_from_where=self._common.from_where,
+            subscription_data_set=tuple(effective[topic] for topic in sorted(effective)),
+        )
+
+    def members_changed(self) -> None:
+        self._rebalancer.wake()
+
+    def reset_offsets(self, header: ResetOffsetHeader, offsets: Mapping[QueueId, int]) -> None:
+        for queue, offset in offsets.items():
+            if queue.topic == header.topic and offset >= 0:
+                self._share.move(queue, Offset(offset))
+
+    def offsets(self, topic: str) -> Mapping[QueueId, int]:
+        for owned in self._share.owned.values():
+            self._note(owned)
+        return self._keeper.table.of_topic(topic)
+
+    # --- what pull loops ask and tell ---
+
+    def flow(self, owned: OwnedQueue) -> FlowDecision:
+        if owned.is_silent:
+            return HoldOff(self._flow.limits.paused_wait_ms, Hold.PAUSED)
+        return self._flow.check(owned.buffer, locked=not self._uses_locks or owned.buffer.lock.held)
+
+    def subscription(self, topic: str) -> Subscription | None:
+        return self._subscriptions.effective.get(topic)
+
+    def committable(self, owned: OwnedQueue) -> Offset | None:
+        return self._note(owned) if self._is_clustering and self._share.may_commit(owned) else None
+
+    def offset_moved(self, owned: OwnedQueue, offset: Offset) -> None:
+        logger.warning("offset moved: queue=%s from=%d to=%d", owned.queue, owned.pull.offset, offset)
+        self._share.abandon_soon(owned, offset)

@@ -1,0 +1,94 @@
+"""Where offsets are kept: at the broker for a group that shares its queues, in a file for one that broadcasts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from typing import Protocol
+
+from pyromq.client.consumer.base.group_calls import GroupCalls
+from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, encode_offsets
+from pyromq.client.consumer.rules.offset_store import OffsetTable
+from pyromq.client.consumer.rules.start_offset import Stored
+from pyromq.errors import MQError
+from pyromq.model.queue import QueueId
+
+logger = logging.getLogger(__name__)
+
+
+class OffsetKeeper(Protocol):
+    """``table`` is what consuming moves forward; the keeper makes it last."""
+
+    table: OffsetTable
+
+    async def stored(self, queue: QueueId) -> int | Stored:
+        """Where a queue that was just granted goes on. Raises nothing: what cannot be read is UNREADABLE."""
+
+    async def persist(self, owned: Collection[QueueId]) -> None:
+        """All offsets of owned queues."""
+
+    def give_up(self, queue: QueueId) -> None:
+        """The last offset of a queue that somebody else gets."""
+
+
+class BrokerOffsets:
+    """Clustering: the broker that has a queue knows how far the group is."""
+
+    def __init__(self, calls: GroupCalls) -> None:
+        self._calls = calls
+        self.table = OffsetTable()
+
+    async def stored(self, queue: QueueId) -> int | Stored:
+        try:
+            return await self._calls.stored_offset(queue)
+        except MQError as error:
+            logger.warning("stored offset not read, trying again later: queue=%s error=%s", queue, error)
+            return Stored.UNREADABLE
+
+    async def persist(self, owned: Collection[QueueId]) -> None:
+        self._calls.commit(self.table.of(owned))
+
+    def give_up(self, queue: QueueId) -> None:
+        offset = self.table.forget(queue)
+        if offset is not None:
+            self._calls.commit({queue: offset})
+
+
+class FileOffsets:
+    """Broadcasting: nobody but this machine knows how far it is."""
+
+    def __init__(self, file: OffsetsFile) -> None:
+        self._file = file
+        self._is_loaded = False
+        self._written = -1
+        self._saving = asyncio.Lock()  # two threads at the same file would tear it
+        self.table = OffsetTable()
+
+    async def stored(self, queue: QueueId) -> int | Stored:
+        if not self._is_loaded:
+            try:
+                self.table = OffsetTable(await asyncio.to_thread(self._file.load))
+            except (MQError, OSError) as error:
+                logger.error("offsets cannot be read, nothing is consumed until they can: error=%s", error)
+                return Stored.UNREADABLE
+            self._is_loaded, self._written = True, self.table.revision
+        offset = self.table.read(queue)
+        self.table.thaw(queue)
+        return Stored.NONE if offset is None else offset
+
+    async def persist(self, owned: Collection[QueueId]) -> None:
+        async with self._saving:
+            revision = self.table.revision
+            if not self._is_loaded or revision == self._written:
+                return
+            text = encode_offsets(self.table.snapshot())
+            try:
+                await asyncio.to_thread(self._file.save, text)
+            except OSError as error:
+                logger.error("offsets not written: error=%s", error)
+            else:
+                self._written = revision
+
+    def give_up(self, queue: QueueId) -> None:
+        """The file remembers it; the next ``persist`` writes it."""

@@ -1,0 +1,295 @@
+"""The pull consumer on asyncio: the application asks for messages when it wants some.
+
+    async with PullConsumer("10.0.0.1:9876", group="reports") as consumer:
+        consumer.subscribe("orders")                 # queues are shared with the other members of the group
+        async for message in consumer: ...           # or: await consumer.poll()
+
+``assign`` takes queues by hand instead; then the consumer is no member of the group, and only stores its offsets there.
+
+Messages are fetched ahead, within bounds. A message counts as dealt with when the next one is asked for: that is what
+automatic commits go by, so a crash repeats what was being worked on rather than skip it. A block that ends without an
+exception commits everything that was handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, Self
+
+from pyromq.client.consumer.base.consumer_settings import PullConsumerSettings
+from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.group_member import GroupMember
+from pyromq.client.consumer.pulling.hand_out import HandOut
+from pyromq.client.consumer.rules.flow_control import FlowDecision, GoOn, Hold, HoldOff
+from pyromq.client.consumer.rules.pull_state import PullSettings
+from pyromq.client.consumer.rules.start_offset import SeekTo, Stored
+from pyromq.client.consumer.rules.subscription import subscribe_sql, subscribe_tags
+from pyromq.client.core.client import Client
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.settings import ClientSettings, client_settings_of
+from pyromq.errors import BrokerError, ConfigError, OffsetOutOfRangeError
+from pyromq.model.queue import Offset, QueueId
+from pyromq.wire.heartbeat import ConsumeType, Subscription
+
+logger = logging.getLogger(__name__)
+
+POLL_MS: Final = 5_000
+_ASSIGN_AGAIN_MS: Final = 1_000
+_TURN_S: Final = 0.005  # a loop around ``poll`` must not keep heartbeats from leaving
+
+
+class PullConsumer(GroupMember):
+    """``poll``, ``async for``, ``seek``, ``commit``. Arguments are those of PushConsumer, without a listener.
+
+    Whatever asks a broker raises TransportError or BrokerError; what needs an open consumer raises ClientClosedError.
+    """
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str = "",
+        settings: PullConsumerSettings | None = None,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+    ) -> None:
+        settings = settings or PullConsumerSettings()
+        self.settings = settings = replace(settings, group=group) if group else settings
+        super().__init__(
+            client or Client(client_settings_of(nameservers, client_settings)),
+            settings,
+            owns_client=client is None,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            pull=PullSettings(error_wait_ms=settings.error_wait_ms, drop_when_illegal=False),
+            send_expression=True,
+            retries=False,
+        )
+        self._assigned: frozenset[QueueId] | None = None
+        self._hand_out = HandOut(settings.limits.messages_max)
+        self._yielded = 0.0  # when others had their turn on the loop
+        self._refusals: dict[Subscription, BrokerError] = {}  # expressions that brokers cannot use
+
+    # --- life ---
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if exc_info[0] is not None:
+            self.repeat_last()
+        await self.close()
+
+    def _join(self) -> None:
+        if self._subscriptions.wanted and self._assigned is None and self._rebalancing is None:
+            super()._join()
+
+    async def _finish(self) -> None:
+        self._settle()
+        self._hand_out.news.set()
+
+    async def _persist(self) -> None:
+        if self.settings.auto_commit:
+            await super()._persist()
+
+    # --- which queues ---
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
+        """Shares the topic's queues with the group. Raises ConfigError after ``assign``."""
+        if self._assigned is not None:
+            raise ConfigError("this consumer has its queues by assign(); a consumer does either that or subscribe()")
+        super().subscribe(topic, expression, sql=sql)
+        if self._is_open:
+            self._join()
+
+    def _refused(self, subscription: Subscription, error: BrokerError) -> None:
+        self._refusals[subscription] = error
+        self._hand_out.news.set()
+
+    def _require_usable(self) -> None:
+        for subscription in self._subscriptions.wanted.values() if self._refusals else ():
+            if subscription in self._refusals:
+                raise self._refusals[subscription]
+
+    async def assign(self, queues: Iterable[QueueId], expression: str = "*", *, sql: bool = False) -> None:
+        """Takes exactly these queues, whoever else reads them; again for others.
+
+        Raises ConfigError, NoRouteError, InvalidExpressionError, ExpressionRefusedError.
+        """
+        self._require_open()
+        if self._rebalancing is not None or (self._subscriptions.wanted and self._assigned is None):
+            raise ConfigError("this consumer has its queues by subscribe(); a consumer does either that or assign()")
+        wanted = frozenset(queues)
+        for topic in sorted({queue.topic for queue in wanted}):
+            await self.client.routes.get(topic, timeout_ms=self.client.settings.request_timeout_ms)
+        subscribe = subscribe_sql if sql else subscribe_tags
+        filters = {topic: subscribe(topic, expression, 0) for topic in sorted({queue.topic for queue in wanted})}
+        await self._check.require(filters.values())
+        is_first, self._assigned = self._assigned is None, wanted
+        self._subscriptions.wanted = self._subscriptions.effective = filters
+        await self._share.release(self._share.owned.keys() - wanted)
+        await self._take_missing()
+        if is_first:
+            self._every(_ASSIGN_AGAIN_MS, self._take_missing)
+
+    async def _take_missing(self) -> None:
+        """A broker that was not there when a queue was assigned may be there now."""
+        if missing := (self._assigned or frozenset()) - self._share.owned.keys():
+            await self._share.take(missing)
+
+    async def queues(self, topic: str) -> list[QueueId]:
+        """All queues of a topic. Raises NoRouteError."""
+        name = self.client.wire_name(topic)
+        route = await self.client.routes.get(name, timeout_ms=self.client.settings.request_timeout_ms)
+        return route.readable_queues(name)
+
+    # --- messages ---
+
+    async def poll(self, timeout_ms: int = POLL_MS, *, count_max: int = 0) -> list[ReceivedMessage]:
+        """The next messages, all of one queue; empty when none came in time. Those before count as dealt with.
+
+        Raises ExpressionRefusedError when brokers cannot use the SQL expression of a subscription.
+        """
+        self._require_open()
+        self._require_usable()
+        self._settle()
+        if time.monotonic() - self._yielded > _TURN_S:
+            await asyncio.sleep(0)
+            self._yielded = time.monotonic()
+        batch = self._hand_out.next(count_max or self.settings.poll_batch)
+        if batch or timeout_ms <= 0:
+            return batch
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not batch and self._is_open:
+                    self._hand_out.news.clear()
+                    await self._hand_out.news.wait()
+                    self._require_usable()
+                    batch = self._hand_out.next(count_max or self.settings.poll_batch)
+        return batch
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        """Ends when the consumer is closed."""
+        while self._is_open:
+            if batch := await self.poll(count_max=1):
+                return batch[0]
+        raise StopAsyncIteration
+
+    def _settle(self) -> None:
+        """What was handed out is dealt with."""
+        self._note_done(self._hand_out.settle())
+
+    def _note_done(self, done: Mapping[QueueId, int]) -> None:
+        for queue, offset in done.items() if self.settings.auto_commit else ():
+            self._keeper.table.update(queue, offset)
+
+    def repeat_last(self) -> None:
+        """What was handed out last is not done: closing does not commit it."""
+        self._hand_out.repeat_all()
+
+    def repeat_from(self, message: ReceivedMessage) -> None:
+        """The same from this message of the last ``poll`` on."""
+        owned = self._share.owned.get(message.queue)
+        if owned is not None and owned.done <= message.offset < owned.position:
+            self._hand_out.repeat(owned, message.offset)
+
+    # --- positions ---
+
+    async def seek(self, queue: QueueId, target: int | SeekTo) -> None:
+        """Goes on at an offset, or at an end of the queue. Raises OffsetOutOfRangeError; ConfigError if not ours."""
+        self._ours(queue)
+        first, end = await self._calls.begin(queue), await self._calls.end(queue)
+        offset = Offset(target) if isinstance(target, int) else first if target is SeekTo.BEGIN else end
+        if not first <= offset <= end:
+            raise OffsetOutOfRangeError(requested=offset, first=first, end=end)
+        self._go_to(self._ours(queue), offset)
+
+    async def seek_to_time(self, queue: QueueId, time_ms: int) -> None:
+        """Goes on at the first message stored at that time or later."""
+        self._ours(queue)
+        self._go_to(self._ours(queue), await self._calls.offset_at(queue, time_ms))
+
+    def _go_to(self, owned: OwnedQueue, offset: Offset) -> None:
+        self._hand_out.forget(owned)
+        self._share.seek(owned, offset)
+        if self.settings.auto_commit:
+            self._keeper.table.reset(owned.queue, offset)
+
+    def position(self, queue: QueueId) -> int:
+        """The offset of the next message that ``poll`` will return."""
+        return self._ours(queue).position
+
+    async def offset_at(self, queue: QueueId, time_ms: int) -> int:
+        """The offset of the first message stored at that time or later."""
+        return await self._calls.offset_at(queue, time_ms)
+
+    # --- commits ---
+
+    async def commit(self, offsets: Mapping[QueueId, int] | None = None) -> None:
+        """Everything that was handed out, or these offsets; the broker has it when this returns."""
+        self._require_open()
+        if offsets is None:
+            self._hand_out.settle()
+            offsets = {queue: owned.position for queue, owned in self._share.owned.items()}
+        for queue, offset in offsets.items():
+            self._keeper.table.reset(queue, offset)
+            if self._is_clustering:
+                await self._calls.commit_surely(queue, offset)
+        if not self._is_clustering:
+            await self._keeper.persist(offsets)
+
+    async def committed(self, queue: QueueId) -> int | None:
+        """How far the group is, as the broker (or the file) has it; None when nothing was ever committed."""
+        stored = await self._calls.stored_offset(queue) if self._is_clustering else await self._keeper.stored(queue)
+        return None if isinstance(stored, Stored) else stored
+
+    # --- pausing ---
+
+    def pause(self, queues: Iterable[QueueId] | None = None) -> None:
+        """Nothing of these queues (of all, when none are given) is fetched or handed out."""
+        for owned in self._chosen(queues):
+            owned.paused = True
+
+    def resume(self, queues: Iterable[QueueId] | None = None) -> None:
+        for owned in self._chosen(queues):
+            owned.paused = False
+            owned.changed()
+            self._hand_out.listed(owned)
+
+    def _chosen(self, queues: Iterable[QueueId] | None) -> list[OwnedQueue]:
+        self._require_open()
+        return list(self._share.owned.values()) if queues is None else [self._ours(queue) for queue in queues]
+
+    def _ours(self, queue: QueueId) -> OwnedQueue:
+        self._require_open()
+        owned = self._share.owned.get(queue)
+        if owned is None:
+            raise ConfigError(f"{queue} is not among the queues of this consumer at the moment")
+        return owned
+
+    # --- what pull loops ask and tell ---
+
+    def flow(self, owned: OwnedQueue) -> FlowDecision:
+        decision = super().flow(owned)
+        if isinstance(decision, GoOn):
+            held = sum(len(each.buffer) for each in self._share.owned.values())
+            if held >= self.settings.messages_max:
+                return HoldOff(self._flow.limits.full_wait_ms, Hold.MESSAGES)
+        return decision
+
+    def committable(self, owned: OwnedQueue) -> Offset | None:
+        return super().committable(owned) if self.settings.auto_commit else None
+
+    def offset_moved(self, owned: OwnedQueue, offset: Offset) -> None:
+        logger.warning("offset moved: queue=%s from=%d to=%d", owned.queue, owned.pull.offset, offset)
+        self._go_to(owned, offset)
+
+    def arrived(self, owned: OwnedQueue, messages: int, reached: Offset) -> None:
+        if len(owned.buffer):
+            self._hand_out.listed(owned)
+        elif not owned.buffer.dropped and self._hand_out.reached(owned, reached):
+            self._note_done({owned.queue: reached})

@@ -1,0 +1,194 @@
+"""The pull loop: one task per queue that asks for messages and hands them on, as ``pull_state`` decides.
+
+The next pull leaves as soon as the messages of the one before are in the buffer, so the way to the broker and back is
+covered while listeners work; flow control is what holds it back.
+
+A queue may be shorter than what was read of it: without synchronous flush a power failure costs a log its end. The
+broker says only where the queue ends now, and what was sent since then lies before that. So the loop goes back to the
+first message that was stored after all those it has seen, with a margin for clocks; some may come twice, none is
+skipped. (Once the queue has grown beyond where we are, nothing tells that there was a cut.)
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from pyromq.client.consumer.base.group_calls import GroupCalls
+from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.rules.flow_control import FlowDecision
+from pyromq.client.consumer.rules.pull_state import Accept, DropQueue, Pull, Stop, Wait
+from pyromq.client.consumer.rules.subscription import wanted_messages
+from pyromq.client.core.client import Client
+from pyromq.client.core.received_message import ReceivedMessage, split_messages
+from pyromq.errors import BrokerError, CorruptRecordError, ProtocolError, TransportError
+from pyromq.model.queue import Offset
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.consumer import PullResponseHeader
+from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+CLOCKS_APART_MS: Final = 10_000  # of the broker after its restart and before, or of the broker and us
+
+_FOUND: Final = int(ResponseCode.SUCCESS)
+_MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
+_NEWS: Final = frozenset((ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullChoices:
+    """How a consumer pulls."""
+
+    count: int
+    suspend_ms: int
+    timeout_ms: int
+    send_expression: bool  # pull consumers need no heartbeat that says what they want
+
+
+class PullTarget(ABC):
+    """What a pull loop needs of its consumer."""
+
+    @abstractmethod
+    def flow(self, owned: OwnedQueue) -> FlowDecision: ...
+
+    @abstractmethod
+    def subscription(self, topic: str) -> Subscription | None: ...
+
+    @abstractmethod
+    def committable(self, owned: OwnedQueue) -> Offset | None:
+        """What a pull may commit on its way."""
+
+    @abstractmethod
+    def arrived(self, owned: OwnedQueue, messages: int, reached: Offset) -> None:
+        """Messages are in the buffer; where there are none at all, everything before ``reached`` was filtered out."""
+
+    @abstractmethod
+    def offset_moved(self, owned: OwnedQueue, offset: Offset) -> None:
+        """The queue does not have the offset that was asked for: give it up and go on there."""
+
+
+class Puller:
+    """``run`` is one queue's loop; it ends when the queue is dropped or it is cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        calls: GroupCalls,
+        target: PullTarget,
+        choices: PullChoices,
+    ) -> None:
+        self._client, self._calls, self._target = client, calls, target
+        self._choices = choices
+
+    async def run(self, owned: OwnedQueue) -> None:
+        state, target = owned.pull, self._target
+        while True:
+            committable = target.committable(owned)
+            step = state.next_step(target.flow(owned), dropped=owned.buffer.dropped, committable=committable)
+            match step:
+                case Pull():
+                    if not await self._pull(owned, step):
+                        return
+                case Wait(wait_ms):
+                    await owned.hold(wait_ms)
+                case Stop():
+                    return
+                case _:
+                    raise AssertionError("queues are located before they are pulled")
+
+    async def _pull(self, owned: OwnedQueue, step: Pull) -> bool:
+        """False when there is nothing more to pull: the queue is going."""
+        queue, state, choices = owned.queue, owned.pull, self._choices
+        subscription = self._target.subscription(queue.topic)
+        if subscription is None:  # unsubscribed a moment ago: the queue is about to go
+            await owned.hold(state.failed().wait_ms)
+            return True
+        began = time.perf_counter()
+        try:
+            answer = await self._calls.pull(
+                queue,
+                step,
+                subscription,
+                count=choices.count,
+                suspend_ms=choices.suspend_ms,
+                timeout_ms=choices.timeout_ms,
+                send_expression=choices.send_expression,
+            )
+            header = _header_of(answer)
+            messages = self._messages(owned, answer) if answer.code == _FOUND else []
+            if answer.code == _MOVED and header is not None and header.max_offset < step.offset:
+                header = await self._behind_the_cut(owned, header)
+        except (TransportError, BrokerError, ProtocolError, CorruptRecordError) as error:
+            logger.info("pull failed: queue=%s offset=%d error=%s", queue, step.offset, error)
+            self._client.routes.refresh_soon(queue.topic)
+            await owned.hold(state.failed().wait_ms)
+            return True
+        return not owned.buffer.dropped and await self._take_in(owned, subscription, answer, header, messages, began)
+
+    async def _behind_the_cut(self, owned: OwnedQueue, header: PullResponseHeader) -> PullResponseHeader:
+        """The queue lost its end: on with the first message that can be a new one."""
+        found = await self._calls.offset_at(owned.queue, owned.newest_ms - CLOCKS_APART_MS)
+        offset = max(header.min_offset, min(found, header.next_begin_offset))
+        facts = (owned.queue, owned.pull.offset, header.max_offset, offset)
+        logger.warning("queue lost its end: queue=%s read_up_to=%d end=%d going_on_at=%d", *facts)
+        return msgspec.structs.replace(header, next_begin_offset=offset)
+
+    async def _take_in(
+        self,
+        owned: OwnedQueue,
+        subscription: Subscription,
+        answer: Received[Any],
+        header: PullResponseHeader | None,
+        messages: list[ReceivedMessage],
+        began: float,
+    ) -> bool:
+        match owned.pull.answered(answer.code, header):
+            case Accept(reached, wait):
+                if messages:
+                    owned.newest_ms = messages[-1].stored_ms
+                    owned.counts.pulled_some(len(messages), time.perf_counter() - began)
+                    owned.buffer.add(wanted_messages(subscription, messages))
+                self._target.arrived(owned, len(messages), reached)
+                if wait is not None:
+                    await owned.hold(wait.wait_ms)
+            case Wait(wait_ms):
+                self._refused(owned, answer)
+                await owned.hold(wait_ms)
+            case DropQueue(offset):
+                self._target.offset_moved(owned, offset)
+                return False
+        return True
+
+    def _refused(self, owned: OwnedQueue, answer: Received[Any]) -> None:
+        level = logging.INFO if answer.code in _NEWS else logging.WARNING
+        facts = (owned.queue, answer.code, answer.remark)
+        logger.log(level, "pull refused: queue=%s code=%d remark=%s", *facts)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            self._client.routes.refresh_soon(owned.queue.topic)
+
+    def _messages(self, owned: OwnedQueue, answer: Received[Any]) -> list[ReceivedMessage]:
+        return split_messages(answer.body, owned.queue.broker, namespace=self._client.settings.namespace)
+
+
+def _header_of(answer: Received[Any]) -> PullResponseHeader | None:
+    """None for codes without one. Raises ProtocolError."""
+    if answer.code in _WITH_HEADER:
+        return answer.header_as(PullResponseHeader)
+    return None
+
+
+_WITH_HEADER: Final = frozenset(
+    (
+        int(ResponseCode.SUCCESS),
+        int(ResponseCode.PULL_NOT_FOUND),
+        int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+        int(ResponseCode.PULL_OFFSET_MOVED),
+    )
+)

@@ -1,0 +1,274 @@
+"""The push consumer on asyncio: messages come to a listener.
+
+    async def handle(message: ReceivedMessage) -> None: ...
+
+    consumer = PushConsumer("10.0.0.1:9876", group="billing", listener=handle)
+    consumer.subscribe("orders", "new || changed")
+    async with consumer: ...
+
+    pull loops ──▶ QueueBuffer ──▶ ConcurrentService or OrderlyService ──▶ listener ──▶ offsets, or back to the broker
+
+A message counts as consumed when its listener returned; what it raises makes it a failed one, which comes again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyromq.client.consumer.base.consume_stats import Totals
+from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings, require
+from pyromq.client.consumer.base.listeners import BatchListener, Listener, MessageListener
+from pyromq.client.consumer.base.onlookers import Onlookers
+from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.base.running_info import (
+    HeadOfLine,
+    QueueInfo,
+    RunningInfo,
+    encode_running_info,
+    head_of_line,
+    queue_info,
+)
+from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
+from pyromq.client.consumer.dispatch.consume_timeouts import ConsumeTimeouts
+from pyromq.client.consumer.dispatch.direct_consume import consume_directly
+from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
+from pyromq.client.consumer.dispatch.returns import Returns
+from pyromq.client.consumer.group_member import GroupMember
+from pyromq.client.consumer.rules.buffer_state import Stage
+from pyromq.client.consumer.rules.flow_control import Hold
+from pyromq.client.consumer.rules.outcome import attempts_max
+from pyromq.client.consumer.rules.pull_state import PullSettings
+from pyromq.client.core.client import Client
+from pyromq.client.core.hooks import ConsumeHook
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.settings import ClientSettings, client_settings_of
+from pyromq.client.core.stacks import dump_stacks
+from pyromq.client.producer.producer import trace_dispatcher
+from pyromq.client.producer.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
+from pyromq.model.queue import Offset, QueueId
+from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader
+from pyromq.wire.heartbeat import ConsumeType
+
+_VERSION_NAME: Final = "V5_3_3"  # what wire.codes.VERSION stands for
+_STACKS_MAX: Final = 32  # of listeners, in an answer to an operator; those that run longest are told
+
+
+class PushConsumer(GroupMember):
+    """Consumes as a member of a group: with ``listener`` message by message, with ``batch_listener`` several at once.
+
+    ``client`` is what it shares with producers and consumers of other groups; without one it has its own, made from
+    ``nameservers`` or ``client_settings``. ``hooks`` look on; ``trace`` writes what listeners do to
+    RocketMQ's trace topic, or to the topic it names. Raises ConfigError, InvalidNameError.
+    """
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str = "",
+        listener: MessageListener | None = None,
+        batch_listener: BatchListener | None = None,
+        settings: PushConsumerSettings | None = None,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+        hooks: Sequence[ConsumeHook] = (),
+        trace: bool | str = False,
+    ) -> None:
+        settings = settings or PushConsumerSettings()
+        self.settings = settings = replace(settings, group=group) if group else settings
+        require(batch_listener is not None or settings.batch_max == 1, "batch_max is for a batch_listener")
+        super().__init__(
+            client or Client(client_settings_of(nameservers, client_settings)),
+            settings,
+            owns_client=client is None,
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            pull=PullSettings(pull_interval_ms=settings.pull_interval_ms, error_wait_ms=settings.error_wait_ms),
+            send_expression=False,
+            retries=True,
+            orderly=settings.orderly,
+        )
+        self._consume_timeout_ms = settings.consume_timeout_ms
+        self._timeouts: ConsumeTimeouts | None = None  # while a concurrent consumer is open
+        self._listener = Listener(listener, batch_listener, threads=settings.threads, name=settings.group)
+        self._tracing: TraceDispatcher | None = None
+        if topic := trace_topic_of(trace):
+            self._tracing = trace_dispatcher(self.client, settings.group, topic)
+            hooks = (*hooks, ConsumerTrace(self._tracing, self.client, settings.group))
+        self._onlookers = Onlookers(hooks, lambda: self._consume_timeout_ms)
+        self._started_ms = 0
+
+    # --- life ---
+
+    async def open(self) -> None:
+        """Connects to nobody yet; consuming begins in the background. Raises ConfigError, ClientClosedError."""
+        await super().open()
+        if self._tracing is not None:
+            await self._tracing.open()
+        self._started_ms = self._clock.now_ms()
+        self._service = self._make_service()
+        if isinstance(
+            self._service, ConcurrentService
+        ):  # a slow orderly listener holds its queue: others must not pass
+            self._timeouts = ConsumeTimeouts(self._clock, self._consume_timeout_ms, self._service.give_up_on)
+            self._tasks.start(self._timeouts.run(self._share.owned.values), name="consume timeouts")
+        if self._uses_locks:
+            self._every(self.settings.lock_ms, self._share.renew_locks)
+
+    def _make_service(self) -> ConcurrentService | OrderlyService:
+        limit = attempts_max(self.settings.attempts_max, orderly=self.settings.orderly)
+        returns = Returns(self.client, self._calls, self.group, limit)
+        parts = (self._listener, self.settings, self._tasks, returns, self._onlookers)
+        if self.settings.orderly:
+            return OrderlyService(*parts, self._share.abandon_soon if self._uses_locks else None)
+        return ConcurrentService(*parts)
+
+    async def _finish(self) -> None:
+        try:
+            await self._service.close(self.settings.close_timeout_ms)
+        finally:
+            self._listener.close()
+            if self._tracing is not None:
+                await self._tracing.close()
+
+    async def _quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
+        await self._service.quiesce(queues, timeout_ms)
+
+    def _kept(self, owned: OwnedQueue) -> None:
+        self._service.arrived(owned)
+
+    # --- settings that may change while it runs ---
+
+    @property
+    def consume_timeout_ms(self) -> int:
+        """How long a listener may take before its message is given back; a change counts for those that run, too."""
+        return self._consume_timeout_ms
+
+    @consume_timeout_ms.setter
+    def consume_timeout_ms(self, timeout_ms: int) -> None:
+        require(timeout_ms > 0, "consume_timeout_ms must be positive")
+        self._consume_timeout_ms = timeout_ms
+        if self._timeouts is not None:
+            self._timeouts.timeout_ms = timeout_ms
+
+    # --- pausing ---
+
+    def pause(self, queues: Iterable[QueueId] | None = None) -> None:
+        """No listener is called any more, for all queues or for some of ours; those that run go on."""
+        self._require_open()
+        if queues is None:
+            self._service.is_paused = self._flow.paused = True
+        for owned in self._ours(queues or ()):
+            owned.paused = True
+
+    def resume(self, queues: Iterable[QueueId] | None = None) -> None:
+        """Undoes ``pause``, for the same queues; for all when none are given."""
+        self._require_open()
+        chosen = self._ours(self._share.owned if queues is None else queues)
+        if queues is None:
+            self._service.is_paused = self._flow.paused = False
+        for owned in chosen:
+            owned.paused = False
+            owned.changed()
+        self._service.resumed(chosen)
+
+    def _ours(self, queues: Iterable[QueueId]) -> list[OwnedQueue]:
+        return [owned for queue in queues if (owned := self._share.owned.get(queue))]
+
+    # --- progress ---
+
+    def _note(self, owned: OwnedQueue) -> Offset | None:
+        offset = owned.buffer.commit_offset()
+        if offset is not None:
+            self._keeper.table.update(owned.queue, offset)
+        return super()._note(owned)
+
+    def arrived(self, owned: OwnedQueue, messages: int, reached: Offset) -> None:
+        if len(owned.buffer):
+            self._service.arrived(owned)
+        else:
+            self._keeper.table.update(owned.queue, reached)
+
+    # --- what brokers ask ---
+
+    @property
+    def counts(self) -> Totals:
+        """What was pulled, consumed and failed since the consumer was made."""
+        return self._stats.totals()
+
+    @property
+    def flow_counts(self) -> Mapping[Hold, int]:
+        """How often each rule of flow control held a pull back since the consumer was made."""
+        return self._flow.counts
+
+    @property
+    def heads(self) -> list[HeadOfLine]:
+        """For each of our queues with messages the one that holds up its offset, and what its listener does."""
+        found = [(owned.queue, head) for owned in self._share.owned.values() if (head := owned.buffer.head())]
+        running = [head for _, head in found if head.stage is Stage.CONSUMING]
+        told = {id(head.message) for head in sorted(running, key=lambda head: head.taken_ms)[:_STACKS_MAX]}
+        now_ms = self._clock.now_ms()
+        return [
+            head_of_line(
+                queue,
+                head,
+                now_ms=now_ms,
+                wall_minus_monotonic_ms=now_ms - self._clock.monotonic_ms(),
+                stack=self._listener.stack_of(head.message) if id(head.message) in told else None,
+            )
+            for queue, head in found
+        ]
+
+    async def consume_directly(self, header: ConsumeDirectlyHeader, message: ReceivedMessage) -> bytes:
+        """An operator wants to see what the listener makes of a message; no offset changes."""
+        settings = self.settings
+        return await consume_directly(
+            self._listener, message, orderly=settings.orderly, auto_commit=settings.auto_commit
+        )
+
+    def running_info(self, header: ConsumerRunningInfoHeader) -> bytes:
+        settings = self.settings
+        options = {
+            "consumeMessageBatchMaxSize": settings.batch_max,
+            "pullBatchSize": settings.pull_batch,
+            "pullThresholdForQueue": settings.limits.messages_max,
+            "maxReconsumeTimes": settings.attempts_max,
+            "messageModel": settings.model.name,
+            "consumeFromWhere": settings.from_where.name,
+            "consumeTimeout": self._consume_timeout_ms // 60_000,
+            "pyromq.consumeTimeoutMs": self._consume_timeout_ms,
+            "pyromq.timedOut": self.counts.timed_out,
+            "pyromq.lateVerdicts": self.counts.late,
+        }
+        info = RunningInfo(
+            name_servers=";".join(self.client.settings.nameservers),
+            consume_type=self._consume_type,
+            orderly=settings.orderly,
+            threads=settings.concurrency_max if self._listener.is_coroutine else settings.threads,
+            client_version=_VERSION_NAME,
+            started_ms=self._started_ms,
+            subscriptions=self._subscriptions.effective.values(),
+            queues={queue: self._queue_info(owned) for queue, owned in self._share.owned.items()},
+            rates=self._stats.rates(),
+            options={name: str(value) for name, value in options.items()},
+            heads=self.heads,
+            flow=self.flow_counts,
+            stacks=dump_stacks() if header.jstack_enable else None,
+        )
+        return encode_running_info(info)
+
+    def _queue_info(self, owned: OwnedQueue) -> QueueInfo:
+        buffer = owned.buffer
+        return queue_info(
+            buffer.state(),
+            commit_offset=self._note(owned),
+            orderly=self.settings.orderly,
+            locked=buffer.lock.locked,
+            unlocks_tried=buffer.lock.unlocks_tried,
+            dropped=buffer.dropped,
+            locked_ms=buffer.lock.granted_ms,
+            pulled_ms=owned.pull.last_pull_ms,
+            consumed_ms=buffer.last_consumed_ms,
+            wall_minus_monotonic_ms=self._clock.now_ms() - self._clock.monotonic_ms(),
+        )

@@ -1,0 +1,135 @@
+"""What happens to messages after their listener returned, for orderly consumers.
+
+    result                     commits by itself                      the listener commits
+      SUCCESS                  commit what was taken                  nothing yet
+      COMMIT                   as SUCCESS                             commit what was taken
+      ROLLBACK                 as SUCCESS                             everything taken again, after a rest
+      SUSPEND, None, exception put back and rest; a message with too many attempts is buried instead
+
+Buried means sent to the group's retry topic, whence the broker moves it to the dead letters. That may fail, so a
+decision has two steps: ``decide_orderly`` says what to bury, ``settled`` says what follows from how it went. When
+nothing needs to be put back, the queue goes on (and a consumer that commits by itself commits).
+
+Broadcasting holds the queue back in the same way, as order asks for it, but buries nothing: after too many attempts the
+message is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Generic
+
+from pyromq.client.consumer.rules.pulled import PulledT
+from pyromq.wire.heartbeat import MessageModel
+
+SUSPEND_MS: Final = 1_000
+SUSPEND_MS_MIN: Final = 10
+SUSPEND_MS_MAX: Final = 30_000
+
+
+class OrderlyStatus(Enum):
+    """What an orderly listener says; COMMIT and ROLLBACK are for listeners that commit themselves."""
+
+    SUCCESS = "success"
+    SUSPEND = "suspend"  # RocketMQ: SUSPEND_CURRENT_QUEUE_A_MOMENT
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderlyResult:
+    """A status with the rest that the listener wishes for its queue."""
+
+    status: OrderlyStatus = OrderlyStatus.SUCCESS
+    suspend_ms: int | None = None
+
+
+class Step(Enum):
+    """What to do with everything that was taken from the buffer."""
+
+    COMMIT = "commit_taken, store the offset, go on"
+    KEEP = "go on; the listener's next commit covers these messages, buried ones too"
+    ROLL_BACK = "roll_back_taken, then rest"
+    PUT_BACK = "finish what was buried or dropped, put_back the others, then rest"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderlyOutcome(Generic[PulledT]):
+    """A step, the messages it concerns, and how long the queue rests after a step that asks for it."""
+
+    step: Step
+    rest_ms: int
+    bury: Sequence[PulledT] = ()
+    drop: Sequence[PulledT] = ()
+    put_back: Sequence[PulledT] = ()
+    warning: str | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next messages may be taken at once."""
+        return self.step in (Step.COMMIT, Step.KEEP)
+
+    def settled(self, not_buried: Collection[int]) -> OrderlyOutcome[PulledT]:
+        """After burying: messages of these offsets found no grave and hold the queue like the others."""
+        left = [message for message in self.bury if message.offset in not_buried]
+        if not left:
+            return self
+        again = sorted((*self.put_back, *left), key=lambda message: message.offset)
+        buried = [message for message in self.bury if message.offset not in not_buried]
+        return replace(self, step=Step.PUT_BACK, bury=buried, put_back=again)
+
+
+def decide_orderly(
+    messages: Sequence[PulledT],
+    result: OrderlyStatus | OrderlyResult | None,
+    *,
+    auto_commit: bool = True,
+    attempts_max: int | None = None,
+    suspend_ms: int = SUSPEND_MS,
+    model: MessageModel = MessageModel.CLUSTERING,
+) -> OrderlyOutcome[PulledT]:
+    """The fate of a batch; an exception counts as None, ``attempts_max`` None means no limit."""
+    details = _details(result)
+    rest = rest_ms(details.suspend_ms, suspend_ms)
+    match details.status:
+        case OrderlyStatus.SUSPEND:
+            return _suspend(messages, auto_commit, attempts_max, rest, model)
+        case OrderlyStatus.ROLLBACK if not auto_commit:
+            return OrderlyOutcome(Step.ROLL_BACK, rest)
+        case OrderlyStatus.SUCCESS if not auto_commit:
+            return OrderlyOutcome(Step.KEEP, rest)
+        case OrderlyStatus.COMMIT | OrderlyStatus.ROLLBACK if auto_commit:
+            text = f"{details.status.name} counts as SUCCESS: this consumer commits by itself"
+            return OrderlyOutcome(Step.COMMIT, rest, warning=text)
+        case _:
+            return OrderlyOutcome(Step.COMMIT, rest)
+
+
+def rest_ms(wished: int | None, default: int) -> int:
+    """How long a queue rests: 10 ms to 30 s, whatever was wished; None and −1 mean the consumer's default."""
+    chosen = default if wished is None or wished == -1 else wished
+    return max(SUSPEND_MS_MIN, min(chosen, SUSPEND_MS_MAX))
+
+
+def _details(result: OrderlyStatus | OrderlyResult | None) -> OrderlyResult:
+    if isinstance(result, OrderlyResult):
+        return result
+    return OrderlyResult(OrderlyStatus.SUSPEND if result is None else result)
+
+
+def _suspend(
+    messages: Sequence[PulledT],
+    auto_commit: bool,
+    attempts_max: int | None,
+    rest: int,
+    model: MessageModel,
+) -> OrderlyOutcome[PulledT]:
+    spent = [message for message in messages if attempts_max is not None and message.delivery_attempt >= attempts_max]
+    gone = {message.offset for message in spent}
+    again = [message for message in messages if message.offset not in gone]
+    bury, drop = ((), spent) if model is MessageModel.BROADCASTING else (spent, ())
+    if again:
+        return OrderlyOutcome(Step.PUT_BACK, rest, bury, drop, again)
+    return OrderlyOutcome(Step.COMMIT if auto_commit else Step.KEEP, rest, bury, drop)

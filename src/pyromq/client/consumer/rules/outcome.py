@@ -1,0 +1,122 @@
+"""What happens to messages after their listener returned, for concurrent consumers.
+
+    SUCCESS                        up to ack_index (default: all) finished; the others fail
+    RETRY, None, exception         all fail
+
+    a failed message               clustering                              broadcasting
+      delay level > 0              sent back with it                       dropped: there is nobody to send it to
+      delay level = 0              the group's ladder; else broker chooses dropped
+      delay level < 0              sent back as dead letter                dropped
+
+A message that was sent back is finished; one that could not be sent back is tried here again after five seconds, with
+one attempt more. ``orderly_outcome`` tells about orderly consumers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Generic
+
+import msgspec
+
+from pyromq.client.consumer.rules.pulled import PulledT
+from pyromq.wire.heartbeat import MessageModel
+
+SEND_BACK_AGAIN_MS: Final = 5_000
+DEAD_LETTER_LEVEL: Final = -1
+TIMED_OUT_LEVEL: Final = 3
+BROKER_CHOOSES: Final = 0
+ATTEMPTS_MAX: Final = 16
+
+
+class ConsumeStatus(Enum):
+    """What a concurrent listener says of a batch."""
+
+    SUCCESS = "success"
+    RETRY = "retry"  # RocketMQ: RECONSUME_LATER
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """A status with details: ``SUCCESS`` up to an index, and when failed messages shall come again.
+
+    Indexes count within the batch. Levels are RocketMQ's delay levels: 0 leaves it to the consumer's ladder and the
+    broker, −1 gives up.
+    """
+
+    status: ConsumeStatus = ConsumeStatus.SUCCESS
+    ack_index: int | None = None
+    delay_level: int = BROKER_CHOOSES
+    delay_levels: Mapping[int, int] = field(default_factory=dict)  # by index, where it differs from delay_level
+
+
+_ALL_FAILED: Final = BatchResult(status=ConsumeStatus.RETRY)
+
+ListenerResult = ConsumeStatus | BatchResult | None
+Ladder = Mapping[int, int]  # failures → delay level, which holds until the next entry
+NO_LADDER: Final[Ladder] = {}
+
+
+class SendBack(msgspec.Struct, Generic[PulledT], frozen=True):
+    """Hand the message to the broker, to be delivered again later or, with a level below 0, as a dead letter."""
+
+    message: PulledT
+    delay_level: int
+
+    @property
+    def is_dead(self) -> bool:
+        return self.delay_level < 0
+
+
+class Outcome(msgspec.Struct, Generic[PulledT], frozen=True):
+    """The fate of each message of a batch; every message stands in exactly one list."""
+
+    finished: Sequence[PulledT] = ()
+    dropped: Sequence[PulledT] = ()  # finished too, but worth a warning
+    send_back: Sequence[SendBack[PulledT]] = ()
+
+
+def decide(
+    messages: Sequence[PulledT],
+    result: ListenerResult,
+    *,
+    model: MessageModel = MessageModel.CLUSTERING,
+    ladder: Ladder = NO_LADDER,
+) -> Outcome[PulledT]:
+    """The fate of a batch; an exception counts as None."""
+    if result is ConsumeStatus.SUCCESS:
+        return Outcome(messages)
+    details = result if isinstance(result, BatchResult) else _ALL_FAILED
+    done = _done_count(details, len(messages))
+    finished, failed = messages[:done], messages[done:]
+    if model is MessageModel.BROADCASTING:
+        return Outcome(finished=finished, dropped=failed)
+    levels, default = details.delay_levels, details.delay_level
+    if not (levels or default or ladder):  # the usual case, and a storm of failures is when every microsecond counts
+        return Outcome(finished=finished, send_back=[SendBack(message, BROKER_CHOOSES) for message in failed])
+    send_back = [
+        SendBack(message, levels.get(index, default) or rung(ladder, message.delivery_attempt + 1))
+        for index, message in enumerate(failed, start=done)
+    ]
+    return Outcome(finished=finished, send_back=send_back)
+
+
+def rung(ladder: Ladder, failures: int) -> int:
+    """The level of a message that failed that often: that of the largest number which is not larger."""
+    return ladder[max(reached)] if (reached := [count for count in ladder if count <= failures]) else BROKER_CHOOSES
+
+
+def attempts_max(configured: int, *, orderly: bool) -> int | None:
+    """How often a message may fail; −1 stands for 16, or for no limit (None) in orderly consuming."""
+    if configured >= 0:
+        return configured
+    return None if orderly else ATTEMPTS_MAX
+
+
+def _done_count(result: BatchResult, count: int) -> int:
+    """How many messages from the start succeeded; indexes beyond the batch are clipped, as RocketMQ does."""
+    if result.status is not ConsumeStatus.SUCCESS:
+        return 0
+    return count if result.ack_index is None else max(0, min(result.ack_index + 1, count))

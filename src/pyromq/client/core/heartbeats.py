@@ -1,0 +1,77 @@
+"""Heartbeats: how brokers know that a client is there, and who is in it.
+
+A connection to a broker begins with one, so the broker knows who sends before the first request. After that all known
+brokers hear one from time to time: who is silent for too long is taken for dead, and its queues are given to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from pyromq.client.core.brokers import Brokers
+from pyromq.client.core.errors import error_of
+from pyromq.client.core.roles import Role, heartbeat_of
+from pyromq.client.core.signing import Signer
+from pyromq.errors import MQError
+from pyromq.net import Connection
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.heartbeat import encode_heartbeat
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+_HEART_BEAT: Final = RequestCode.HEART_BEAT
+
+
+class Heartbeats:
+    """Of one client, whose ``roles`` come and go."""
+
+    def __init__(
+        self, client_id: str, roles: Sequence[Role], brokers: Brokers, signer: Signer, *, timeout_ms: int
+    ) -> None:
+        self._client_id, self._roles, self._brokers, self._signer = client_id, roles, brokers, signer
+        self._timeout_ms = timeout_ms
+
+    async def tell_all(self) -> None:
+        """All known brokers, connecting if need be; those that cannot be reached are logged."""
+        heartbeat = heartbeat_of(self._client_id, self._roles)
+        if heartbeat is None:
+            return
+        body = encode_heartbeat(heartbeat)
+        addresses = self._brokers.addresses(masters_only=not heartbeat.consumer_data_set)
+        told = [self._tell(address, body) for address in addresses]
+        for address, outcome in zip(addresses, await asyncio.gather(*told, return_exceptions=True), strict=True):
+            if isinstance(outcome, MQError):
+                logger.warning("heartbeat failed: broker=%s error=%s", address, outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _tell(self, address: str, body: bytes) -> None:
+        """Raises MQError, also for an address that is none: routes say what brokers registered."""
+        link = self._brokers.link(address)
+        answer = await link.request(_HEART_BEAT, self._signer.signed(None, body), body, timeout_ms=self._timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_of(answer)
+
+    def greet(self, connection: Connection) -> None:
+        """A new connection, or one whose broker should hear at once that somebody joined."""
+        heartbeat = heartbeat_of(self._client_id, self._roles)
+        if heartbeat is None or not connection.is_open:
+            return
+        body = encode_heartbeat(heartbeat)
+        signed = self._signer.signed(None, body)
+        answer = connection.request_nowait(_HEART_BEAT, signed, body, timeout_ms=self._timeout_ms)
+        answer.add_done_callback(partial(_log_greeting, connection))
+
+
+def _log_greeting(connection: Connection, answer: asyncio.Future[Received[Any]]) -> None:
+    if answer.cancelled():
+        return
+    if (error := answer.exception()) is not None:
+        logger.warning("heartbeat failed: broker=%s error=%s", connection.remote_text, error)
+    elif answer.result().code != ResponseCode.SUCCESS:
+        logger.warning("heartbeat refused: broker=%s error=%s", connection.remote_text, error_of(answer.result()))

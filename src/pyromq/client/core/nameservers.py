@@ -1,0 +1,108 @@
+"""The name servers of a client: one is asked until it fails, then the next.
+
+Which ones there are may change while the client runs, if an address server says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from pyromq.client.core.errors import NameServersUnreachableError, TopicNotFoundError, error_of
+from pyromq.client.core.signing import Signer
+from pyromq.clock import Clock
+from pyromq.errors import ClientClosedError, ConnectFailedError, MQError, TransportError
+from pyromq.model.route import TopicRoute
+from pyromq.net import Link
+from pyromq.net.nameserver_list import NameServerList
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.command import Ext
+from pyromq.wire.headers.nameserver import GetRouteHeader
+from pyromq.wire.received import Received
+from pyromq.wire.route import decode_route
+
+logger = logging.getLogger(__name__)
+
+
+class NameServers:
+    """All of them know the same, sooner or later, so any one will do. ``links`` stand in the order to try."""
+
+    def __init__(
+        self, known: NameServerList, open_link: Callable[[str], Link], signer: Signer, clock: Clock, rng: Random
+    ) -> None:
+        self._known, self._open_link = known, open_link
+        self._signer, self._clock, self._rng = signer, clock, rng
+        self.links: tuple[Link, ...] = ()
+        self._current = 0
+        self._adopt()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(link.close() for link in self.links))
+
+    async def refresh(self) -> None:
+        """Ask the address server, if there is one and it is time. Raises ConnectFailedError if no address is known."""
+        if await self._known.refresh():
+            for link in self._adopt():
+                await link.close()
+
+    def _adopt(self) -> list[Link]:
+        """Use the addresses that are known now, links to those that stay included; close the links returned."""
+        before = {str(link.address): link for link in self.links}
+        addresses = self._rng.sample(self._known.addresses, len(self._known.addresses))
+        self.links = tuple(before.get(text) or self._open_link(text) for text in addresses)
+        self._current = 0
+        return [link for link in before.values() if link not in self.links]
+
+    async def ask(self, code: RequestCode, header: Ext = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
+        """The answer of the first that gives one, whatever its code.
+
+        A silent server gets its share of the time, so that there is some left for the others.
+        Raises NameServersUnreachableError.
+        """
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        failures: list[tuple[str, MQError]] = []
+        if not self.links:
+            await self._find_some()
+        ext = self._signer.signed(header, body)
+        tried: set[Link] = set()
+        while untried := self._untried(tried):
+            link = untried[0]
+            share_ms = max(1, (deadline_ms - self._clock.monotonic_ms()) // len(untried))
+            tried.add(link)
+            try:
+                return await link.request(code, ext, body, timeout_ms=share_ms)
+            except ClientClosedError:
+                if link in self.links:
+                    raise
+                logger.debug("name server left the list while it was asked: address=%s", link.address)
+            except TransportError as error:
+                failures.append((str(link.address), error))
+                logger.info("name server failed: address=%s error=%s", link.address, error)
+                if link in self.links:
+                    self._current = (self.links.index(link) + 1) % len(self.links)
+        raise NameServersUnreachableError(failures)
+
+    def _untried(self, tried: set[Link]) -> list[Link]:
+        """The others, from the current one on; links may have come and gone while one was asked."""
+        in_turn = (*self.links[self._current :], *self.links[: self._current])
+        return [link for link in in_turn if link not in tried]
+
+    async def _find_some(self) -> None:
+        try:
+            await self.refresh()
+        except ConnectFailedError as error:
+            raise NameServersUnreachableError([(self._known.url, error)]) from error
+
+    async def route(self, topic: str, *, timeout_ms: int) -> TopicRoute:
+        """Raises NameServersUnreachableError, TopicNotFoundError, BrokerError, RemoteProtocolError."""
+        header = GetRouteHeader(topic=topic, accept_standard_json_only=True)
+        answer = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_ms=timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_of(answer, topic=topic)
+        route = decode_route(answer.body) if answer.body else TopicRoute()
+        if not route.broker_datas:
+            raise TopicNotFoundError(topic)
+        return route

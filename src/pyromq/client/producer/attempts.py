@@ -1,0 +1,88 @@
+"""The attempts of one send: what failed where, and what to do next. Decides, does nothing.
+
+    failure                                        the message may go to any queue   its queue is fixed
+    nothing was sent (no connection, too many      another broker at once; when      once more after a pause,
+    requests under way)                            all failed, a pause               while there is time
+    no answer, connection lost                     another attempt, if one is left   give up: order might suffer
+    answer code 1, 2, 14, 16, 17, 204, 205, 1500   another attempt, if one is left   1500: as above; else give up
+    any other answer                               give up                           give up
+
+What was not sent does not count as an attempt: it cannot make a second copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Final
+
+from pyromq.client.core.errors import Attempt
+from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
+from pyromq.net import TooManyRequestsError
+from pyromq.wire.codes import ResponseCode
+
+RETRYABLE_CODES: Final = frozenset(
+    (
+        *(ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE),
+        *(ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_BUYER_ID),
+        *(ResponseCode.NOT_IN_CURRENT_UNIT, ResponseCode.GO_AWAY),
+    )
+)
+
+
+class Step(Enum):
+    AGAIN = "again at once"
+    PAUSE = "again after a pause"
+    GIVE_UP = "give up"
+
+
+class Attempts:
+    """``retries`` are attempts after the first that reached a broker; ``is_pinned``: the queue is fixed."""
+
+    __slots__ = ("_unreachable", "deadline_ms", "failed", "is_pinned", "last_broker", "pauses", "reached", "retries")
+
+    def __init__(self, *, deadline_ms: int, retries: int, is_pinned: bool = False) -> None:
+        self.deadline_ms, self.retries, self.is_pinned = deadline_ms, retries, is_pinned
+        self.failed: list[Attempt] = []
+        self.last_broker = ""
+        self.reached = self.pauses = 0
+        self._unreachable: set[str] = set()
+
+    def left_ms(self, now_ms: int) -> int:
+        return self.deadline_ms - now_ms
+
+    def after(self, broker: str, error: MQError, now_ms: int, brokers: Collection[str]) -> Step:
+        """Notes a failure; ``brokers`` are those that the message could go to."""
+        self.last_broker = broker
+        attempt = Attempt(broker, error)
+        if not self.failed or str(self.failed[-1]) != str(attempt):
+            self.failed.append(attempt)
+        if self.left_ms(now_ms) <= 0:
+            return Step.GIVE_UP
+        if isinstance(error, ConnectFailedError | TooManyRequestsError):
+            return self._after_nothing_sent(broker, brokers)
+        self.reached += 1
+        if not is_retryable(error) or self.reached > self.retries:
+            return Step.GIVE_UP
+        if self.is_pinned and not _is_go_away(error):
+            return Step.GIVE_UP
+        return Step.AGAIN
+
+    def _after_nothing_sent(self, broker: str, brokers: Collection[str]) -> Step:
+        self._unreachable.add(broker)
+        if not self.is_pinned and not self._unreachable.issuperset(brokers):
+            return Step.AGAIN
+        self._unreachable.clear()
+        self.pauses += 1
+        return Step.PAUSE
+
+
+def is_retryable(error: MQError) -> bool:
+    """Whether another broker, or the same a moment later, may take what this one did not."""
+    if isinstance(error, BrokerError):
+        return error.code in RETRYABLE_CODES
+    return isinstance(error, TransportError)
+
+
+def _is_go_away(error: MQError) -> bool:
+    return isinstance(error, BrokerError) and error.code == ResponseCode.GO_AWAY

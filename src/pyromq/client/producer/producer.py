@@ -1,0 +1,221 @@
+"""The producer on asyncio.
+
+    async with Producer("10.0.0.1:9876", group="orders-service") as producer:
+        receipt = await producer.send(Message("orders", b"42", tags="new"))
+
+One ``send`` has one time for all its attempts; ``attempts`` says what is tried again, and where. The usual case takes
+the short way (``short_way``): route known, connection open, nothing special about the message. Then a send is one
+encoded frame and one future, awaited by the caller itself. Whatever is special takes the long way (``long_way``), and
+after a failure of the first attempt ``delivery`` makes the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import ClassVar, Self
+
+from pyromq.client.core.client import Client
+from pyromq.client.core.fault import TABLE_5, LatencyTable
+from pyromq.client.core.hooks import SendHook, SendHooks
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.roles import ProducerRole
+from pyromq.client.core.settings import ClientSettings, ProducerSettings, client_settings_of
+from pyromq.client.producer.batch_sending import BatchSending
+from pyromq.client.producer.delivery import Delivery
+from pyromq.client.producer.letters import check_batch, system_text
+from pyromq.client.producer.long_way import LongWay
+from pyromq.client.producer.publications import Publications
+from pyromq.client.producer.requests import Requests
+from pyromq.client.producer.selectors import QueueSelector
+from pyromq.client.producer.sending import Sending
+from pyromq.client.producer.sends_under_way import SendCallback, SendsUnderWay
+from pyromq.client.producer.short_way import ShortWay
+from pyromq.client.producer.trace import ProducerTrace, TraceDispatcher, trace_topic_of, tracing_settings
+from pyromq.errors import ClientClosedError, TransportError
+from pyromq.model import property_names as names
+from pyromq.model.message import Message, SendReceipt
+from pyromq.model.queue import QueueId
+from pyromq.model.route import TopicRoute
+
+
+class Producer(ProducerRole):
+    """Sends messages in the name of a group.
+
+    ``client`` is what it shares with other producers and consumers; without one it has its own, made from
+    ``nameservers`` or ``client_settings``. ``trace`` writes what was sent to RocketMQ's trace topic, or to the topic
+    it names. Every way of sending raises InvalidNameError or MessageRefusedError for what
+    no broker takes, NoRouteError when it is not known where to send, ClientClosedError.
+    """
+
+    _sends_halves: ClassVar = False  # all its messages are prepared ones
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str = "",
+        settings: ProducerSettings | None = None,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+        hooks: Sequence[SendHook] = (),
+        latency_table: LatencyTable = TABLE_5,
+        trace: bool | str = False,
+    ) -> None:
+        settings = settings or ProducerSettings()
+        self.settings = replace(settings, group=group) if group else settings
+        self._owns_client = client is None
+        self.client = client or Client(client_settings_of(nameservers, client_settings))
+        super().__init__(self.client.wire_name(self.settings.group))
+        self.tracer: ProducerTrace | None = None
+        self._tracing: TraceDispatcher | None = None
+        if topic := trace_topic_of(trace):
+            name, halves = self.settings.group, self._sends_halves
+            self._tracing = trace_dispatcher(self.client, name, topic)
+            self.tracer = ProducerTrace(self._tracing, self.client, name, sends_halves=halves)
+            hooks = (*hooks, self.tracer)
+        self._is_open = False
+        self._is_plain = not (hooks or self.settings.avoid_slow_brokers or self.settings.retry_unless_ok)
+        self._compose(SendHooks(hooks, self.client.clock), latency_table)
+
+    def _compose(self, hooks: SendHooks, latency_table: LatencyTable) -> None:
+        client, settings = self.client, self.settings
+        system = system_text([(names.INSTANCE_ID, ns)]) if (ns := client.settings.namespace) else ""
+        self._publications = publications = Publications(client, settings)
+        self._delivery = delivery = Delivery(client, settings, publications, self.group, latency_table)
+        sending = Sending(client, settings, publications, delivery, hooks, system)
+        self._short_way, self._long_way, self._batches = ShortWay(sending), LongWay(sending), BatchSending(sending)
+        self._requests = Requests(client, publications, self._long_way)
+        self._under_way = SendsUnderWay(delivery, lambda: client.tasks, settings.in_flight_max)
+        self._begin, self._receipt_of = self._short_way.begin, delivery.receipt  # looked up once, for speed
+
+    # --- life ---
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connects to nobody yet. Raises ConfigError, ClientClosedError."""
+        if self._is_open:
+            raise ClientClosedError("a producer cannot be opened twice; make a new one")
+        if self._owns_client:
+            await self.client.open()
+        self.client.join(self)
+        if self._tracing is not None:
+            await self._tracing.open()
+        self._is_open, self._short_way.is_open = True, self._is_plain
+
+    async def close(self) -> None:
+        """Waits a while for sends that were begun with ``send_nowait``, then leaves."""
+        self._is_open = self._short_way.is_open = False
+        async with AsyncExitStack() as stack:  # from the last to the first, also when this is cancelled on the way
+            if self._owns_client:
+                stack.push_async_callback(self.client.close)
+            stack.push_async_callback(self.client.leave, self)
+            if self._tracing is not None:
+                stack.push_async_callback(self._tracing.close)
+            stack.callback(self._under_way.give_up)
+            stack.callback(self._requests.close)
+            await self._under_way.close(self.client.settings.close_timeout_ms)
+
+    # --- sending ---
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int = 0,
+    ) -> SendReceipt:
+        """Sends and waits for the broker's word. ``queue`` or ``selector`` fix the queue, as a sharding key does.
+
+        Raises SendFailedError with all attempts when no broker confirmed it in time.
+        """
+        begun = self._begin(message, timeout_ms) if queue is None and selector is None else None
+        if begun is None:
+            self._require_open()
+            return await self._long_way.send(message, queue, selector, timeout_ms)
+        letter, chosen, connection, answer = begun
+        try:
+            received = await answer
+        except TransportError as error:
+            return await self._delivery.after_failure(letter, chosen, error)
+        if received.code == 0:
+            return self._receipt_of(letter, chosen, received)
+        return await self._delivery.after_answer(letter, chosen, connection, received)
+
+    def send_nowait(
+        self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int = 0
+    ) -> asyncio.Future[SendReceipt]:
+        """Begins a send; the future has its receipt, or raises what ``send`` raises.
+
+        ``callback(receipt, error)`` is called when it is over. Raises TooManyRequestsError at once when too many are
+        under way: await some of them.
+        """
+        self._under_way.require_room(message.topic)
+        begun = self._begin(message, timeout_ms)
+        if begun is not None:
+            return self._under_way.add_begun(begun, callback)
+        self._require_open()
+        return self._under_way.add(self._long_way.send(message, None, None, timeout_ms), callback)
+
+    async def send_oneway(
+        self, message: Message, *, queue: QueueId | None = None, selector: QueueSelector | None = None
+    ) -> None:
+        """Sends and hopes: no answer comes, so nothing is known and nothing is tried again."""
+        self._require_open()
+        await self._long_way.send_oneway(message, queue, selector)
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: QueueId | None = None, timeout_ms: int = 0
+    ) -> list[SendReceipt]:
+        """Sends messages of one topic in as few requests as fit; one receipt each, in order.
+
+        A request is stored whole or not at all. Raises SendFailedError; its ``sent`` are receipts of requests before.
+        """
+        self._require_open()
+        check_batch(messages)
+        if len(messages) == 1:  # an ordinary message may be compressed, an item of a batch may not
+            return [await self.send(messages[0], queue=queue, timeout_ms=timeout_ms)]
+        return await self._batches.send(messages, queue, timeout_ms)
+
+    async def request(self, message: Message, *, timeout_ms: int = 0) -> ReceivedMessage:
+        """Sends a message and waits for the reply of whoever consumes it.
+
+        Raises NoReplyError when none comes in time, and what ``send`` raises.
+        """
+        self._require_open()
+        return await self._requests.ask(message, timeout_ms or self.settings.timeout_ms)
+
+    async def reply(self, request: ReceivedMessage, body: bytes, *, tags: str = "", timeout_ms: int = 0) -> SendReceipt:
+        """Answers a request that a consumer received. Raises MessageRefusedError if it is none."""
+        self._require_open()
+        return await self._requests.answer(request, body, tags, timeout_ms)
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            self.client.require_open()
+            raise ClientClosedError("the producer is closed; use it inside async with")
+
+    # --- as a role of the client ---
+
+    def topics(self) -> list[str]:
+        return self._publications.topics()
+
+    def route_changed(self, topic: str, route: TopicRoute) -> None:
+        self._publications.route_changed(topic)
+
+    def reply_arrived(self, message: ReceivedMessage) -> bool:
+        return self._requests.arrived(message)
+
+
+def trace_dispatcher(client: Client, group: str, topic: str) -> TraceDispatcher:
+    """Sends the traces of a group through a producer of its own."""
+    return TraceDispatcher(Producer(client=client, settings=tracing_settings(group)), client, topic)

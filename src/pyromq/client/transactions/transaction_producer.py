@@ -1,0 +1,285 @@
+"""Messages that are seen if and only if something else happened, on asyncio.
+
+    async with TransactionProducer(
+        "10.0.0.1:9876", group="orders-service", topics=["orders"], check=is_paid
+    ) as producer:
+        async with producer.transaction(Message("orders", b"42")) as transaction:
+            await write_to_database(transaction.id)     # leaving normally commits, an exception rolls back
+
+Brokers that hear no outcome ask a producer of the group, any of them, also one that was started a moment ago:
+``check(message)`` tells the outcome of ``message.transaction_id`` from lasting data. For that a producer makes itself
+known to the brokers of its topics when it is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, Self, TypeAlias
+
+from pyromq.client.consumer.base.listeners import is_coroutine_function
+from pyromq.client.core.client import Client
+from pyromq.client.core.errors import error_of
+from pyromq.client.core.hooks import SendHook
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.settings import ClientSettings, ProducerSettings
+from pyromq.client.core.transaction import (
+    Execution,
+    NotPreparedError,
+    Transaction,
+    TransactionOutcome,
+    TransactionReceipt,
+    check_preparable,
+    end_header,
+    half_of_check,
+    half_of_receipt,
+    prepared_properties,
+)
+from pyromq.client.producer.letters import system_text
+from pyromq.client.producer.selectors import QueueSelector
+from pyromq.client.transactions.checks import Check, Checks, Question
+from pyromq.client.transactions.half_producer import HalfProducer
+from pyromq.errors import ConfigError, MQError
+from pyromq.model import property_names as names
+from pyromq.model.message import Message, SendStatus
+from pyromq.model.names import validate_topic
+from pyromq.model.queue import QueueId
+from pyromq.net import Connection
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.headers.callback import CheckTransactionHeader
+
+logger = logging.getLogger(__name__)
+
+Execute: TypeAlias = (
+    Callable[[Transaction], TransactionOutcome | None] | Callable[[Transaction], Awaitable[TransactionOutcome | None]]
+)
+
+CHECKS_MAX: Final = 2_000
+_UNKNOWN: Final = TransactionOutcome.UNKNOWN
+
+
+class TransactionProducer:
+    """Sends messages in transactions, in the name of a group that does nothing else.
+
+    ``check(message)`` is a coroutine, or a function that is called on a thread; it returns a TransactionOutcome, None
+    for "not yet known". ``check_workers`` run at a time, ``checks_max`` wait. ``topics`` are all that it may send to.
+    ``confirm`` waits for the broker's word after the outcome; RocketMQ does not, for what is lost will be asked about.
+
+    Raises ConfigError, InvalidNameError.
+    """
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str,
+        topics: str | Sequence[str],
+        check: Check,
+        check_workers: int = 1,
+        checks_max: int = CHECKS_MAX,
+        confirm: bool = False,
+        settings: ProducerSettings | None = None,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+        hooks: Sequence[SendHook] = (),
+        trace: bool | str = False,
+    ) -> None:
+        if not group:
+            raise ConfigError("a transaction producer needs a group of its own: brokers ask its members for outcomes")
+        self.topics = frozenset([topics] if isinstance(topics, str) else topics)
+        if not self.topics:
+            raise ConfigError("topics must name what this producer sends to: their brokers ask it for outcomes")
+        for topic in self.topics:
+            validate_topic(topic)
+        self._halves = HalfProducer(
+            self.topics,
+            self._on_check,
+            nameservers,
+            group=group,
+            settings=settings,
+            client_settings=client_settings,
+            client=client,
+            hooks=hooks,
+            trace=trace,
+        )
+        self.client, self.group, self.settings = self._halves.client, self._halves.group, self._halves.settings
+        self._confirm = confirm
+        self._checks = Checks(check, self._answer, workers=check_workers, waiting_max=checks_max, name=group)
+        self._under_way: dict[str, Transaction] = {}
+
+    # --- life ---
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Makes itself known to the brokers of its topics, as far as they can be reached. Raises ClientClosedError."""
+        await self._halves.open()
+        try:
+            await self._halves.register()
+        except BaseException:  # nobody will close what was never open; raised again
+            await self._halves.close()
+            raise
+
+    async def close(self) -> None:
+        """Transactions that are still under way are left to other members of the group."""
+        if self.client.is_open:
+            await self._checks.close(self.client.settings.close_timeout_ms)
+        await self._halves.close()
+
+    # --- sending ---
+
+    async def send(
+        self,
+        message: Message,
+        execute: Execute,
+        argument: Any = None,
+        *,
+        check_after_ms: int = 0,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int = 0,
+    ) -> TransactionReceipt:
+        """Prepares the message, calls ``execute(transaction)`` and tells the broker the outcome that it returns.
+
+        ``execute`` is a coroutine, or a function that is called on a thread; ``transaction.argument`` is ``argument``.
+        Nothing returned is UNKNOWN, and so is an exception: it is logged and stands in the receipt. ``check_after_ms``
+        keeps the broker from asking before. Raises NotPreparedError, and what ``Producer.send`` raises; then
+        ``execute`` was not called.
+        """
+        transaction = await self.prepare(
+            message, argument, check_after_ms=check_after_ms, queue=queue, selector=selector, timeout_ms=timeout_ms
+        )
+        with Execution(transaction, self.abandon) as execution:
+            is_coroutine = is_coroutine_function(execute)
+            result: Any = await (execute(transaction) if is_coroutine else asyncio.to_thread(execute, transaction))  # type: ignore[misc]
+            transaction.executed(result)
+        return await self.finish(transaction, execution.error)
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        message: Message,
+        *,
+        check_after_ms: int = 0,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int = 0,
+    ) -> AsyncIterator[Transaction]:
+        """A block of local work between prepared message and outcome; raises as ``send`` does before it begins.
+
+        Leaving it normally is COMMIT, an exception ROLLBACK, unless the transaction was told otherwise. An interrupt
+        (cancellation, Ctrl-C) is UNKNOWN. Where your own commit may fail without telling whether it happened, call
+        ``transaction.unknown()`` before it and ``transaction.commit()`` after it.
+        """
+        transaction = await self.prepare(
+            message, check_after_ms=check_after_ms, queue=queue, selector=selector, timeout_ms=timeout_ms
+        )
+        error: BaseException | None = None
+        try:
+            yield transaction
+        except BaseException as caught:  # how the block was left decides the outcome; raised again
+            error = caught
+            raise
+        finally:
+            if transaction.left(error):
+                await self.finish(transaction)
+            else:
+                self.abandon(transaction)
+
+    # --- step by step, for faces ---
+
+    async def prepare(
+        self,
+        message: Message,
+        argument: Any = None,
+        *,
+        check_after_ms: int = 0,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int = 0,
+    ) -> Transaction:
+        """The half message is stored; ``finish`` must follow. Raises as ``send`` does."""
+        check_preparable(message, self.topics)
+        system = system_text(prepared_properties(self.group, check_after_ms))
+        receipt = await self._halves.send_half(message, system, queue, selector, timeout_ms)
+        half = half_of_receipt(self.client.wire_name(message.topic), receipt)
+        transaction = Transaction(message, receipt, half, argument)
+        if receipt.status is not SendStatus.SEND_OK:
+            transaction.rollback()
+            await self.finish(transaction)
+            raise NotPreparedError(receipt)
+        self._under_way[half.transaction_id] = transaction
+        return transaction
+
+    async def finish(self, transaction: Transaction, error: Exception | None = None) -> TransactionReceipt:
+        """Tells the broker what was decided. Raises nothing: what cannot be told now will be asked about."""
+        outcome = transaction.decided or _UNKNOWN
+        untold: MQError | None = None
+        try:
+            await self._tell(transaction, outcome)
+            if self._halves.tracer is not None:
+                self._halves.tracer.transaction_ended(transaction.half, outcome, transaction.message)
+        except MQError as caught:
+            untold = caught
+            facts = (transaction.id, outcome.name, caught)
+            logger.warning("outcome not told, the broker will ask: transaction=%s outcome=%s error=%s", *facts)
+        finally:
+            self._under_way.pop(transaction.half.transaction_id, None)
+        confirmed = self._confirm and untold is None and outcome is not _UNKNOWN
+        transaction.receipt = TransactionReceipt(outcome, transaction.prepared, error, untold, confirmed)
+        return transaction.receipt
+
+    def abandon(self, transaction: Transaction) -> None:
+        """After an interrupt: tells what was decided if that takes no waiting, else the broker will ask."""
+        self._under_way.pop(transaction.half.transaction_id, None)
+        with suppress(MQError):
+            connection = self.client.master_link(transaction.prepared.queue.broker).ready
+            if connection is not None and transaction.decided is not None:
+                header = self.client.signer.signed(end_header(self.group, transaction.half, transaction.decided))
+                connection.request_oneway(RequestCode.END_TRANSACTION, header)
+
+    async def _tell(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
+        link = self.client.master_link(transaction.prepared.queue.broker)
+        timeout_ms = self.settings.timeout_ms
+        header = self.client.signer.signed(end_header(self.group, transaction.half, outcome))
+        if not self._confirm or outcome is _UNKNOWN:  # brokers do not answer to UNKNOWN
+            connection = link.ready or await link.connection(timeout_ms=timeout_ms)
+            connection.request_oneway(RequestCode.END_TRANSACTION, header)
+            return
+        answer = await link.request(RequestCode.END_TRANSACTION, header, timeout_ms=timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_of(answer)
+
+    # --- check-backs ---
+
+    def _on_check(self, message: ReceivedMessage, header: CheckTransactionHeader, connection: Connection) -> None:
+        message_id = message.get(names.UNIQUE_KEY) or header.msg_id or message.message_id
+        half = half_of_check(message.stored_topic, message_id, header)
+        transaction = self._under_way.get(half.transaction_id)
+        if transaction is not None:  # undecided still, so there is nothing to say but where the outcome has to go now
+            transaction.half = half
+            return
+        self._checks.ask(Question(message, half, connection), self.client.tasks)
+
+    def _answer(self, question: Question, outcome: TransactionOutcome) -> None:
+        header = self.client.signer.signed(end_header(self.group, question.half, outcome))
+        try:
+            question.connection.request_oneway(RequestCode.END_TRANSACTION, header)
+            if self._halves.tracer is not None:
+                self._halves.tracer.transaction_ended(question.half, outcome, question.message)
+        except MQError as error:
+            facts = (question.half.transaction_id, error)
+            logger.warning("check-back not answered, the broker will ask again: transaction=%s error=%s", *facts)
+
+
+def require_function(what: str, given: object) -> None:
+    """Raises ConfigError for a coroutine function."""
+    if callable(given) and is_coroutine_function(given):
+        raise ConfigError(f"{what} of this producer is a function; pyromq.aio.TransactionProducer runs coroutines")

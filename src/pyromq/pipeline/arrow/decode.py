@@ -1,0 +1,179 @@
+"""Gathered pull answers to Arrow: stored records of one queue in, one record batch of the columns asked for out.
+
+No Python object per message: fields are gathered with numpy, texts and bodies copied once by Arrow. What nobody asks
+for is not touched. A body that cannot be decompressed becomes null: one bad message must not end a query.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyromq.model.queue import QueueId
+from pyromq.pipeline.arrow.arrow_bytes import fixed_width, hexadecimal
+from pyromq.pipeline.arrow.columns import ARROW_TYPES
+from pyromq.pipeline.arrow.layout import Ints, Records
+from pyromq.pipeline.arrow.properties import Properties, spans
+from pyromq.wire.compression import DecompressionError, decompress
+from pyromq.wire.message_id import Host
+
+logger = logging.getLogger(__name__)
+
+_COMPRESSED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of the records becomes rows: offsets [start, end), and of those the ones with these tags (none: all)."""
+
+    start: int
+    end: int
+    tags: frozenset[str] = frozenset()
+
+
+def decode(data: bytes, queue: QueueId, schema: pa.Schema, wanted: Wanted) -> pa.RecordBatch:
+    """``queue`` fills the columns topic, broker and queue_id. Raises CorruptRecordError."""
+    return decode_records(Records(data), queue, schema, wanted)
+
+
+def decode_records(records: Records, queue: QueueId, schema: pa.Schema, wanted: Wanted) -> pa.RecordBatch:
+    rows = _Rows(records, queue)
+    rows.keep((rows.records.queue_offsets >= wanted.start) & (rows.records.queue_offsets < wanted.end))
+    if wanted.tags:
+        rows.keep(rows.tagged(wanted.tags))
+    columns = [_fitted(_COLUMNS[field.name](rows), field) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _Rows:
+    """The records that become rows, and what several columns need of them."""
+
+    def __init__(self, records: Records, queue: QueueId) -> None:
+        self.records, self.queue = records, queue
+        self._chosen: Ints | None = None  # None: all of them
+
+    def __len__(self) -> int:
+        return len(self.records) if self._chosen is None else len(self._chosen)
+
+    def keep(self, these: npt.NDArray[np.bool_]) -> None:
+        """``these`` has one truth for each record."""
+        if not these.all():
+            self._chosen = np.flatnonzero(these) if self._chosen is None else self._chosen[these[self._chosen]]
+            self.__dict__.pop("properties", None)
+
+    def of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return values if self._chosen is None else values[self._chosen]
+
+    @cached_property
+    def properties(self) -> Properties:
+        records = self.records
+        return Properties(records.data, self.of(records.property_starts), self.of(records.ends))
+
+    def tagged(self, tags: frozenset[str]) -> npt.NDArray[np.bool_]:
+        """Brokers compare hashes of tags, and different tags may have the same one."""
+        hit = np.zeros(len(self.records), bool)
+        chosen = np.arange(len(self.records)) if self._chosen is None else self._chosen
+        hit[chosen] = [tag in tags for tag in self.properties.values(b"TAGS").to_pylist()]
+        return hit
+
+    # --- columns that take more than a gather ---
+
+    def constant(self, value: Any, kind: pa.DataType) -> pa.Array:
+        return pa.repeat(pa.scalar(value, kind), len(self))
+
+    def times(self, times_ms: Ints) -> pa.Array:
+        return pa.array(self.of(times_ms) * 1000, pa.int64()).view(ARROW_TYPES["store_time"])
+
+    def bodies(self) -> pa.Array:
+        records = self.records
+        starts, ends = self.of(records.body_starts), self.of(records.body_ends)
+        packed = np.flatnonzero(self.of(records.sys_flags) & _COMPRESSED)
+        if not len(packed):
+            return spans(records.data, starts, ends, pa.binary())
+        bodies: list[bytes | None] = [bytes(records.data[low:high]) for low, high in zip(starts, ends, strict=True)]
+        flags, offsets = self.of(records.sys_flags), self.of(records.queue_offsets)
+        for row in packed:
+            try:
+                bodies[row] = decompress(bodies[row] or b"", int(flags[row]))
+            except DecompressionError as error:
+                bodies[row] = None
+                logger.warning("body is null: queue=%s offset=%d error=%s", self.queue, offsets[row], error)
+        return pa.array(bodies, pa.binary())
+
+    def hosts(self, kind: str) -> pa.Array:
+        """There are few different ones: each is written once and then repeated."""
+        places, is_v6 = self.records.host_places(kind)
+        places, is_v6 = self.of(places), self.of(is_v6)
+        if is_v6.any():
+            data = self.records.data
+            raws = [bytes(data[at : at + (20 if v6 else 8)]) for at, v6 in zip(places, is_v6, strict=True)]
+            names = {raw: str(Host.decode(raw)) for raw in set(raws)}
+            return pa.array([names[raw] for raw in raws], pa.string())
+        words = self.records.words(places, "u8")
+        if len(words) and (words == words[0]).all():
+            return self.constant(_host_text(int(words[0])), pa.string())
+        distinct, which = np.unique(words, return_inverse=True)
+        return pa.array([_host_text(int(word)) for word in distinct], pa.string()).take(pa.array(which))
+
+    def offset_ids(self) -> pa.Array:
+        """Host and position of each, in hexadecimal."""
+        places, is_v6 = self.records.host_places("store")
+        places, is_v6, positions = self.of(places), self.of(is_v6), self.of(self.records.positions)
+        data = self.records.data
+        if is_v6.any():
+            hosts = [bytes(data[at : at + (20 if v6 else 8)]) for at, v6 in zip(places, is_v6, strict=True)]
+            ids = [
+                (host + int(position).to_bytes(8, "big", signed=True)).hex().upper()
+                for host, position in zip(hosts, positions, strict=True)
+            ]
+            return pa.array(ids, pa.string())
+        raw = np.empty((len(places), 2), ">u8")
+        raw[:, 0], raw[:, 1] = self.records.words(places, "u8"), positions
+        return fixed_width(hexadecimal(raw), pa.string())
+
+    def message_ids(self) -> pa.Array:
+        """The id of the producer, or else that of the broker."""
+        given = self.properties.values(b"UNIQ_KEY")
+        return pc.coalesce(given, self.offset_ids()) if given.null_count else given
+
+
+def _host_text(word: int) -> str:
+    return str(Host.decode(word.to_bytes(8, "big")))
+
+
+_COLUMNS: Final[dict[str, Callable[[_Rows], Any]]] = {
+    "topic": lambda rows: rows.constant(rows.queue.topic, pa.string()),
+    "broker": lambda rows: rows.constant(rows.queue.broker, pa.string()),
+    "queue_id": lambda rows: rows.of(rows.records.queue_ids),
+    "queue_offset": lambda rows: rows.of(rows.records.queue_offsets),
+    "message_id": _Rows.message_ids,
+    "offset_message_id": _Rows.offset_ids,
+    "tags": lambda rows: rows.properties.values(b"TAGS"),
+    "keys": lambda rows: rows.properties.values(b"KEYS"),
+    "born_time": lambda rows: rows.times(rows.records.born_ms),
+    "store_time": lambda rows: rows.times(rows.records.stored_ms),
+    "born_host": lambda rows: rows.hosts("born"),
+    "store_host": lambda rows: rows.hosts("store"),
+    "flag": lambda rows: rows.of(rows.records.flags),
+    "sys_flag": lambda rows: rows.of(rows.records.sys_flags),
+    "delivery_attempt": lambda rows: rows.of(rows.records.delivery_attempts),
+    "body_crc": lambda rows: rows.of(rows.records.body_crcs),
+    "commit_log_offset": lambda rows: rows.of(rows.records.positions),
+    "properties": lambda rows: rows.properties,
+    "body": _Rows.bodies,
+}
+"""How each column comes about; ``properties`` are shaped by the type that is asked for."""
+
+
+def _fitted(value: Any, field: pa.Field) -> pa.Array:
+    if isinstance(value, Properties):
+        return value.text() if pa.types.is_string(field.type) else value.maps()
+    return value if isinstance(value, pa.Array) else pa.array(value, field.type)

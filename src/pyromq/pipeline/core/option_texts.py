@@ -1,0 +1,158 @@
+"""Texts of options to values: each function reads one kind, and its ValueError says what is wrong with the text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyromq.client.consumer.rules.subscription import parse_tags
+from pyromq.client.core.settings import ClientSettings
+from pyromq.errors import ConfigError, InvalidNameError, MQError
+from pyromq.model.names import validate_group, validate_topic
+from pyromq.pipeline.core.offsets import OffsetFormatError, from_tree
+from pyromq.pipeline.core.places import EARLIEST, AtOffsets, AtTime, Place, Where
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFolder:
+    """``broker`` fills the column of that name."""
+
+    broker: str
+    path: str
+
+
+_BYTES: Final = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_amount = re.compile(r"([0-9]+)\s*([a-z]*)").fullmatch
+_WHOLE_MAX: Final = (1 << 63) - 1
+_DURATION_MS_MAX: Final = 366 * 86_400_000
+
+
+def text_of(text: str) -> str:
+    if not text.strip():
+        raise ValueError(f"{text!r} is empty; give it a value or leave it out")
+    return text.strip()
+
+
+def nameservers(text: str) -> str:
+    try:
+        ClientSettings(nameservers=text_of(text))
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return text.strip()
+
+
+def count(text: str) -> int:
+    if not (text.strip().isascii() and text.strip().isdigit() and 0 < int(text) <= _WHOLE_MAX):
+        raise ValueError(f"{text!r} is not a number above 0 and below 2^63")
+    return int(text)
+
+
+def switch(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.strip().lower() == "true"
+
+
+def _measured(text: str, units: Mapping[str, int], example: str) -> int:
+    found = _amount(text.strip().lower())
+    if found is None or found[2] not in units or int(found[1]) == 0:
+        raise ValueError(f"{text!r} is not an amount such as {example}")
+    return int(found[1]) * units[found[2]]
+
+
+def size(text: str) -> int:
+    return _measured(text, _BYTES, "1048576, 512k or 64m")
+
+
+def duration(text: str) -> int:
+    if (found := _measured(text, _MS, "500ms, 30s or 15m")) > _DURATION_MS_MAX:
+        raise ValueError(f"{text!r} is more than 366d")
+    return found
+
+
+def gather_size(text: str) -> int:
+    if (found := size(text)) > 1 << 30:
+        raise ValueError(f"{text!r} is more than 1g")
+    return found
+
+
+def topics(text: str) -> tuple[str, ...]:
+    named = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not named:
+        raise ValueError(f"{text!r} names no topic; write one, or several with commas between them")
+    try:
+        return tuple(map(validate_topic, named))
+    except InvalidNameError as error:
+        raise ValueError(str(error)) from error
+
+
+def group(text: str) -> str:
+    try:
+        return validate_group(text.strip())
+    except InvalidNameError as error:
+        raise ValueError(str(error)) from error
+
+
+def pattern(text: str) -> str:
+    try:
+        re.compile(text_of(text))
+    except re.error as error:
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from error
+    return text.strip()
+
+
+def time(text: str) -> AtTime:
+    if not (text.strip().isascii() and text.strip().isdigit() and int(text) <= _WHOLE_MAX):
+        raise ValueError(f"{text!r} is not a time in milliseconds since 1970")
+    return AtTime(int(text))
+
+
+def place(text: str) -> Where:
+    text = text.strip()
+    if text.lower() in (each.value for each in Place):
+        return Place(text.lower())
+    if not text.startswith("{"):
+        raise ValueError(f'{text!r} is none of earliest, latest, group, {{"topic": {{"broker": {{"0": 123}}}}}}')
+    try:
+        offsets = from_tree(json.loads(text))
+    except OffsetFormatError as error:
+        raise ValueError(str(error)) from error
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not JSON: {error}") from error
+    if low := [offset for offset in offsets.values() if offset < EARLIEST]:
+        raise ValueError(f"offset {low[0]} is below -2 (earliest) and -1 (latest)")
+    return AtOffsets(tuple(offsets.items()))
+
+
+def tags(text: str) -> str:
+    try:
+        parse_tags(text)
+    except MQError as error:
+        raise ValueError(str(error)) from error
+    return text.strip()
+
+
+def properties(text: str) -> bool:
+    if text.strip().lower() not in ("map", "raw"):
+        raise ValueError(f"{text!r} is neither map nor raw")
+    return text.strip().lower() == "map"
+
+
+def store_folders(text: str) -> tuple[StoreFolder, ...]:
+    """``/data/store``, or several: ``broker-a=/data/a, broker-b=/data/b``."""
+    found = tuple(_store_folder(part.strip()) for part in text.split(",") if part.strip())
+    if not found:
+        raise ValueError(f"{text!r} names no folder: the one with commitlog in it")
+    return found
+
+
+def _store_folder(text: str) -> StoreFolder:
+    broker, _, path = ("", "", text) if text.startswith(("/", "file:")) else text.rpartition("=")
+    path = path.removeprefix("file://")
+    if not path.startswith("/"):
+        raise ValueError(f"{text!r} is no absolute path: driver and tasks begin in folders of their own")
+    return StoreFolder(broker.strip(), path)

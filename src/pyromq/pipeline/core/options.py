@@ -1,0 +1,201 @@
+"""Options of the source, parsed and checked once on the driver; names are Kafka's where the meaning is the same.
+
+``OPTIONS`` is the one list of them: parsing, the table in docs/how-to/spark.md and its test all follow it. Spark hands
+options over as texts with names in lower case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, Final
+
+from pyromq.pipeline.core import option_texts as texts
+from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.option_texts import StoreFolder
+from pyromq.pipeline.core.places import EARLIEST, Place, Where, is_latest, names, within
+
+
+class Use(Enum):
+    """Which reads an option is for."""
+
+    BOTH = "both"
+    STREAM = "stream"
+    BATCH = "batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What a query asks for. Frozen, so it travels to workers with every reader."""
+
+    nameserver: str = ""
+    topics: tuple[str, ...] = ()
+    topic_pattern: str = ""
+    group: str = ""
+    starting: Where = Place.EARLIEST
+    ending: Where = Place.LATEST
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
+    max_bytes: int | None = None
+    min_partitions: int | None = None
+    max_partitions: int | None = None
+    max_records: int | None = None
+    fail_on_data_loss: bool = True
+    tags: str = ""
+    sql: str = ""
+    include_retry: bool = False
+    properties_as_map: bool = True
+    pull_count: int = 1_024
+    gather_bytes: int = 2 << 20
+    batch_rows: int = 5_000
+    long_poll_ms: int = 300
+    retry_ms: int = 60_000
+    request_ms: int = 5_000
+    discovery_ms: int = 10_000
+    namespace: str = ""
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    security_token: str = field(default="", repr=False)
+    tls: bool | None = None
+    tls_ca: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_verify: bool = True
+    tls_hostname: str = ""
+    store_folders: tuple[StoreFolder, ...] = ()
+    store_verify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name, the field it fills, how its text is read, where it applies, its default in words."""
+
+    name: str
+    field: str
+    parse: Callable[[str], Any]
+    use: Use
+    default: str
+
+
+OPTIONS: Final = (
+    Option("nameserver", "nameserver", texts.nameservers, Use.BOTH, "`PYROMQ_NAMESERVER`, `127.0.0.1:9876`"),
+    Option("topic", "topics", texts.topics, Use.BOTH, "–"),
+    Option("topicPattern", "topic_pattern", texts.pattern, Use.BOTH, "–"),
+    Option("group", "group", texts.group, Use.BOTH, "–"),
+    Option("startingOffsets", "starting", texts.place, Use.BOTH, "`latest`, `earliest` in batch"),
+    Option("startingTimestamp", "starting", texts.time, Use.BOTH, "–"),
+    Option("endingOffsets", "ending", texts.place, Use.BATCH, "`latest`"),
+    Option("endingTimestamp", "ending", texts.time, Use.BATCH, "–"),
+    Option("maxOffsetsPerTrigger", "max_offsets", texts.count, Use.STREAM, "–"),
+    Option("minOffsetsPerTrigger", "min_offsets", texts.count, Use.STREAM, "–"),
+    Option("maxTriggerDelay", "max_trigger_delay_ms", texts.duration, Use.STREAM, "`15m`"),
+    Option("maxBytesPerTrigger", "max_bytes", texts.size, Use.STREAM, "–"),
+    Option("minPartitions", "min_partitions", texts.count, Use.BOTH, "–"),
+    Option("maxPartitions", "max_partitions", texts.count, Use.BOTH, "four per core, at least 8"),
+    Option("maxRecordsPerPartition", "max_records", texts.count, Use.BOTH, "–"),
+    Option("failOnDataLoss", "fail_on_data_loss", texts.switch, Use.BOTH, "`true`"),
+    Option("tags", "tags", texts.tags, Use.BOTH, "–"),
+    Option("sql", "sql", texts.text_of, Use.BOTH, "–"),
+    Option("includeRetry", "include_retry", texts.switch, Use.BOTH, "`false`"),
+    Option("properties", "properties_as_map", texts.properties, Use.BOTH, "`map`"),
+    Option("pullBatchSize", "pull_count", texts.count, Use.BOTH, "`1024`"),
+    Option("gatherBytes", "gather_bytes", texts.gather_size, Use.BOTH, "`2m`"),
+    Option("batchRows", "batch_rows", texts.count, Use.BOTH, "`5000`"),
+    Option("longPoll", "long_poll_ms", texts.duration, Use.STREAM, "`300ms`"),
+    Option("retryTimeout", "retry_ms", texts.duration, Use.BOTH, "`60s`"),
+    Option("requestTimeout", "request_ms", texts.duration, Use.BOTH, "`5s`"),
+    Option("discoveryInterval", "discovery_ms", texts.duration, Use.STREAM, "`10s`"),
+    Option("namespace", "namespace", texts.text_of, Use.BOTH, "–"),
+    Option("accessKey", "access_key", texts.text_of, Use.BOTH, "–"),
+    Option("secretKey", "secret_key", texts.text_of, Use.BOTH, "–"),
+    Option("securityToken", "security_token", texts.text_of, Use.BOTH, "–"),
+    Option("tls", "tls", texts.switch, Use.BOTH, "`PYROMQ_TLS`, `false`"),
+    Option("tlsCa", "tls_ca", texts.text_of, Use.BOTH, "–"),
+    Option("tlsCertificate", "tls_certificate", texts.text_of, Use.BOTH, "–"),
+    Option("tlsKey", "tls_key", texts.text_of, Use.BOTH, "–"),
+    Option("tlsVerify", "tls_verify", texts.switch, Use.BOTH, "`true`"),
+    Option("tlsHostname", "tls_hostname", texts.text_of, Use.BOTH, "–"),
+    Option("storePath", "store_folders", texts.store_folders, Use.BATCH, "–"),
+    Option("storeVerify", "store_verify", texts.switch, Use.BATCH, "`true`"),
+)
+_BY_LOWER_NAME: Final = {option.name.lower(): option for option in OPTIONS}
+_OF_STORES: Final = frozenset(
+    (
+        *("storePath", "storeVerify", "topic", "tags", "startingTimestamp", "endingTimestamp"),
+        *("minPartitions", "maxPartitions", "properties", "batchRows"),
+    )
+)
+"""What may stand beside storePath; all others are about brokers."""
+
+
+def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
+    """Raises OptionError, whose text names the option."""
+    chosen: dict[str, Option] = {}
+    values: dict[str, Any] = {}
+    for key, text in given.items():
+        option = _BY_LOWER_NAME.get(key.lower())
+        if option is None:
+            raise OptionError(key, _unknown(key))
+        if option.use not in (Use.BOTH, use):
+            raise OptionError(option.name, f"it is for {option.use.value} reads only")
+        if option.field in chosen:
+            raise OptionError(option.name, f"it cannot stand beside {chosen[option.field].name}")
+        try:
+            values[option.field] = option.parse(str(text))
+        except ValueError as error:
+            raise OptionError(option.name, str(error)) from error
+        chosen[option.field] = option
+    if use is Use.STREAM:
+        values.setdefault("starting", Place.LATEST)
+    options = SourceOptions(**values)
+    _check_store(options, [option.name for option in chosen.values()])
+    _check(options, use)
+    return replace(
+        options, starting=within(options.namespace, options.starting), ending=within(options.namespace, options.ending)
+    )
+
+
+def _unknown(key: str) -> str:
+    close = get_close_matches(key.lower(), _BY_LOWER_NAME, n=1)
+    hint = f"did you mean {_BY_LOWER_NAME[close[0]].name}?" if close else "see docs/how-to/spark.md for those there are"
+    return f"there is none of that name; {hint}"
+
+
+def _check_store(options: SourceOptions, given: Iterable[str]) -> None:
+    if not options.store_folders and not options.store_verify:
+        raise OptionError("storeVerify", "it needs storePath")
+    for name in given:
+        if options.store_folders and name not in _OF_STORES:
+            raise OptionError(name, "it cannot stand beside storePath: files are read, no broker is asked")
+
+
+def _check(options: SourceOptions, use: Use) -> None:
+    """What no option can tell alone."""
+    for option, holds, reason in (
+        ("topic", options.topics or options.topic_pattern or options.store_folders,
+         "say what to read with topic or topicPattern"),
+        ("topicPattern", not (options.topics and options.topic_pattern), "it cannot stand beside topic"),
+        ("sql", not (options.tags and options.sql), "it cannot stand beside tags"),
+        ("includeRetry", options.group or not options.include_retry, "it needs the option group"),
+        ("startingOffsets", options.group or options.starting is not Place.GROUP, "group needs the option group"),
+        ("startingOffsets", use is not Use.BATCH or not is_latest(options.starting), "latest is for streams only"),
+        ("endingOffsets", options.ending is not Place.EARLIEST, "earliest would read nothing"),
+        ("endingOffsets", not names(options.ending, EARLIEST), "-2 (earliest) would read nothing"),
+        ("endingOffsets", options.group or options.ending is not Place.GROUP, "group needs the option group"),
+        ("group", options.group or use is not Use.STREAM, "a stream keeps its start and progress there; name one"),
+        ("secretKey", bool(options.access_key) == bool(options.secret_key), "accessKey and secretKey go together"),
+        ("securityToken", options.access_key or not options.security_token, "it needs accessKey and secretKey"),
+        ("tlsKey", options.tls_certificate or not options.tls_key, "it needs tlsCertificate"),
+    ):  # fmt: skip
+        if not holds:
+            raise OptionError(option, reason)
+    _check_order("minPartitions", options.min_partitions, "maxPartitions", options.max_partitions)
+    _check_order("minOffsetsPerTrigger", options.min_offsets, "maxOffsetsPerTrigger", options.max_offsets)
+
+
+def _check_order(low_name: str, low: int | None, high_name: str, high: int | None) -> None:
+    if low is not None and high is not None and low > high:
+        raise OptionError(low_name, f"{low} is more than {high_name}, {high}")

@@ -1,0 +1,55 @@
+"""How long failures are borne: brokers restart, so what fails is tried again for a while, then given up in words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyromq.clock import Clock
+from pyromq.errors import BrokerError, MQError, TransportError
+from pyromq.pipeline.core.errors import SourceUnreachableError
+from pyromq.wire.codes import ResponseCode
+
+_WAIT_MS_FIRST: Final = 50
+_WAIT_MS_MAX: Final = 2_000
+_HOPELESS: Final = frozenset(
+    (
+        int(ResponseCode.NO_PERMISSION),
+        int(ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        int(ResponseCode.INVALID_PARAMETER),
+        int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
+    )
+)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether trying again can help."""
+    if isinstance(error, BrokerError):
+        return error.code not in _HOPELESS
+    return isinstance(error, TransportError)
+
+
+class Patience:
+    """With one thing that is tried; every success renews it."""
+
+    def __init__(self, what: str, allowed_ms: int, clock: Clock) -> None:
+        self._what, self._allowed_ms, self._clock = what, allowed_ms, clock
+        self._since_ms: int | None = None
+        self._failures = 0
+
+    def succeeded(self) -> None:
+        self._since_ms, self._failures = None, 0
+
+    def failed(self, error: MQError) -> int:
+        """How long to wait before the next attempt. Raises the error itself or SourceUnreachableError."""
+        if not may_pass(error):
+            raise error
+        now_ms = self._clock.monotonic_ms()
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        tried_ms = now_ms - self._since_ms
+        if tried_ms >= self._allowed_ms:
+            raise SourceUnreachableError(self._what, tried_ms, error) from error
+        self._failures += 1
+        wait_ms = min(_WAIT_MS_MAX, _WAIT_MS_FIRST << min(self._failures - 1, 10))
+        return max(1, min(wait_ms, self._allowed_ms - tried_ms))

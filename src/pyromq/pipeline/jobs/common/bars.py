@@ -1,0 +1,62 @@
+"""Progress of jobs on a terminal: one line that moves. Elsewhere nothing is written.
+
+⠹ archiving ━━━━━━━━━━━━━━━━━━━━━━━━━━ 1,250,000 of 6,000,000  412,000 a second  11 s left
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from pyromq.client.admin.wording import shown_span
+
+if TYPE_CHECKING:
+    from rich.progress import Task
+
+
+class Tell(Protocol):
+    """Called by a job with how far it is; ``total`` is None while nobody knows."""
+
+    def __call__(self, done: int, total: int | None = None, text: str = "") -> None: ...
+
+
+def silent(done: int, total: int | None = None, text: str = "") -> None:
+    """For programs."""
+
+
+@contextmanager
+def bar(title: str, out: TextIO | None = None) -> Iterator[Tell]:
+    """A bar with count, rate and time left while the block runs, if there is a terminal; gone afterwards."""
+    out = out or sys.stderr
+    if not out.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
+    from rich.text import Text
+
+    class Numbers(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(numbers(task.completed, task.total, task.finished_speed or task.speed), "dim")
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), Numbers())
+    with Progress(*columns, console=Console(file=out), transient=True, speed_estimate_period=10) as progress:
+        task = progress.add_task(title, total=None)
+
+        def tell(done: int, total: int | None = None, text: str = "") -> None:
+            progress.update(task, completed=done, total=total, description=f"{title}: {text}" if text else title)
+
+        yield tell
+
+
+def numbers(done: float, total: float | None, per_second: float | None) -> str:
+    """What stands behind a bar; as much of it as is known, steps of less than one a second without a rate."""
+    if not done and not total:
+        return ""
+    counted = f"{done:,.0f}" if total is None else f"{done:,.0f} of {total:,.0f}"
+    if not per_second or per_second < 1:
+        return counted
+    left = "" if total is None else f"  {shown_span(round(1000 * (total - done) / per_second))} left"
+    return f"{counted}  {per_second:,.0f} a second{left}"

@@ -1,0 +1,156 @@
+"""Running a streaming query to its end, with progress, and saying in one line why it failed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from pyromq.pipeline.core.offsets import from_tree
+from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.common.errors import FormatMissingError, JobFailedError
+from pyromq.pipeline.jobs.common.interrupts import noted_interrupts
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK_S: Final = 1.0  # each look costs the JVM some ms for every batch that it remembers; the end is seen at once
+_PACKAGES: Final = {
+    "delta": "io.delta:delta-spark_{}_2.13",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{}_2.13",
+}
+# the last line of a Python traceback: what was raised, and why
+_raised = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE).findall
+# what stands around the reason: ids of the query, codes of the SQL standard
+_around = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: |\s*SQLSTATE: \w+\b.*$").sub
+
+
+def drain(
+    query: StreamingQuery,
+    tell: Tell = silent,
+    rows_of: Callable[[Any], int] | None = None,
+    *,
+    endless: bool = False,
+) -> int:
+    """``drain_all`` of one query."""
+    return drain_all([query], tell, rows_of, endless=endless)[0]
+
+
+def drain_all(
+    queries: Sequence[StreamingQuery],
+    tell: Tell = silent,
+    rows_of: Callable[[Any], int] | None = None,
+    *,
+    endless: bool = False,
+) -> list[int]:
+    """Waits until all queries have ended and returns the rows of each. When one fails the others are stopped.
+
+    All are stopped when this is interrupted, as endless ones have to be. ``rows_of`` counts the rows of one progress
+    where Spark counts something else. Raises JobFailedError.
+    """
+    seen: list[dict[int, int]] = [{} for _ in queries]
+    running = list(queries)
+    with noted_interrupts() as interrupt:
+        try:
+            with failures_in_words(), suppress(KeyboardInterrupt) if endless else nullcontext():
+                while not interrupt.is_wanted and (
+                    running := [query for query in running if not _has_ended(query, _LOOK_S / len(running))]
+                ):
+                    _count(queries, seen, tell, rows_of)
+        finally:
+            for query in queries:
+                if query.isActive:
+                    query.stop()
+        _count(queries, seen, tell, rows_of)
+    if interrupt.is_wanted and not endless:
+        raise KeyboardInterrupt
+    return [sum(each.values()) for each in seen]
+
+
+def _has_ended(query: StreamingQuery, timeout_s: float) -> bool:
+    return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]  # fractions of a second are fine
+
+
+def _count(
+    queries: Sequence[StreamingQuery],
+    seen: Sequence[dict[int, int]],
+    tell: Tell,
+    rows_of: Callable[[Any], int] | None,
+) -> None:
+    """Spark remembers the last hundred batches only, so they are added up on the way."""
+    done, total = 0, None
+    for query, batches in zip(queries, seen, strict=True):
+        last: Any = None
+        for last in query.recentProgress:
+            batches[last["batchId"]] = max((rows_of or rows_read)(last), batches.get(last["batchId"], 0))
+        done += sum(batches.values())
+        if last is not None:
+            total = (total or 0) + sum(batches.values()) + _lag(last)
+    tell(done, total)
+
+
+def _lag(progress: Any) -> int:
+    try:
+        return int(_parsed(progress["sources"][0]["latestOffset"])["lag"])
+    except (KeyError, IndexError, TypeError, ValueError):
+        return 0
+
+
+def rows_read(progress: Any) -> int:
+    """By all sources of a batch; Spark Connect leaves their sum out."""
+    rows = progress["numInputRows"]
+    return int(sum(source["numInputRows"] for source in progress["sources"]) if rows is None else rows)
+
+
+def offsets_read(progress: Any) -> int:
+    """How many messages a batch went over, by the offsets of our source."""
+    try:
+        source = progress["sources"][0]
+        start, end = from_tree(_parsed(source["startOffset"])), from_tree(_parsed(source["endOffset"]))
+    except (KeyError, IndexError, TypeError, ValueError):
+        return 0
+    return sum(max(0, offset - start.get(queue, offset)) for queue, offset in end.items())
+
+
+def _parsed(offset: Any) -> Any:
+    return json.loads(offset) if isinstance(offset, str) else offset
+
+
+@contextmanager
+def failures_in_words() -> Iterator[None]:
+    """Errors of Spark become JobFailedError or FormatMissingError with the line that matters."""
+    from pyspark.errors import PySparkException
+
+    kinds: list[type[Exception]] = [PySparkException]
+    with suppress(ImportError):  # it does not come with the client of Spark Connect alone
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # what PySpark does not translate
+
+        kinds.append(Py4JJavaError)
+    try:
+        yield
+    except tuple(kinds) as error:
+        raise translated(str(error)) from error
+
+
+def _spark_version() -> str:
+    """As names of packages have it: 4.3"""
+    import pyspark
+
+    return ".".join(pyspark.__version__.split(".")[:2])
+
+
+def translated(text: str) -> JobFailedError | FormatMissingError:
+    for name, package in _PACKAGES.items():
+        if "DATA_SOURCE_NOT_FOUND" in text and re.search(rf"data source: {name}\b", text):
+            return FormatMissingError(
+                f"Spark has no package for the format {name}: start it with spark.jars.packages="
+                f"{package.format(_spark_version())}:VERSION (--conf on the command line) if there is one for this "
+                "Spark, or write parquet"
+            )
+    raised = _raised(text)
+    if raised:
+        name, reason = raised[-1]
+        return JobFailedError(reason if not name.startswith("PySpark") else f"{name}: {reason}")
+    return JobFailedError(_around("", text.strip().split("\n", 1)[0]))

@@ -1,0 +1,178 @@
+"""``run``: carries out a pipeline that a file describes. Each sink is a query of its own, with its own guarantees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pyromq.errors import ConfigError
+from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.common.errors import JobFailedError, PipelineFileError
+from pyromq.pipeline.jobs.common.patching import find_function
+from pyromq.pipeline.jobs.common.queries import drain_all, failures_in_words
+from pyromq.pipeline.jobs.running.pipeline_file import (
+    FILES,
+    INPUT,
+    TOPIC,
+    PipelineFile,
+    Sink,
+    Step,
+    option_text,
+    placed,
+    read_pipeline_file,
+)
+from pyromq.pipeline.jobs.running.sinks import to_message_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_OF_THE_SOURCE = frozenset(("message_id", "queue_offset", "store_time"))
+
+
+class SinkRan(msgspec.Struct, frozen=True, kw_only=True):
+    """``rows`` that its query read; None where Spark does not tell (batch)."""
+
+    name: str
+    kind: str
+    rows: int | None
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    mode: str
+    sinks: tuple[SinkRan, ...]
+    took_s: float
+
+
+def run_file(spark: SparkSession, path: str | Path, *, tell: Tell = silent) -> Ran:
+    """Raises PipelineFileError before anything is done, then what sources, steps and sinks raise."""
+    path = Path(path)
+    pipeline, folder = read_pipeline_file(path), path.absolute().parent
+    require_functions(pipeline, folder)
+    return run_pipeline(spark, pipeline, folder, tell=tell)
+
+
+def require_functions(pipeline: PipelineFile, folder: Path) -> None:
+    """Whether those of Python steps can be found. Raises PipelineFileError."""
+    for number, step in enumerate(pipeline.step):
+        try:
+            if step.python:
+                find_function(step.python, folder=folder)
+        except ConfigError as error:
+            raise PipelineFileError(f"step[{number}].python", str(error)) from error
+
+
+def run_pipeline(spark: SparkSession, pipeline: PipelineFile, folder: Path, *, tell: Tell = silent) -> Ran:
+    """``folder`` is where relative paths and modules of Python steps begin."""
+    started = time.monotonic()
+    sinks = (
+        _as_batch(spark, pipeline, folder) if pipeline.mode == "batch" else _as_streams(spark, pipeline, folder, tell)
+    )
+    return Ran(name=pipeline.name, mode=pipeline.mode, sinks=tuple(sinks), took_s=round(time.monotonic() - started, 3))
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+
+def _frames(spark: SparkSession, pipeline: PipelineFile, group: str, folder: Path) -> Mapping[str, DataFrame]:
+    """What each named step gives; the last of all under the empty name."""
+    reader: Any = spark.read if pipeline.mode == "batch" else spark.readStream
+    frame: DataFrame = reader.format("pyromq").options(**pipeline.source_options(group)).load()
+    found = {}
+    for number, step in enumerate(pipeline.step):
+        try:
+            with failures_in_words():
+                frame = _as_view(spark, _stepped(spark, frame, step, folder), step.name or f"__step{number}")
+        except (JobFailedError, ConfigError) as error:
+            kind = JobFailedError if isinstance(error, JobFailedError) else ConfigError
+            raise kind(f"step[{number}]: {error}") from error
+        if step.name:
+            found[step.name] = frame
+    return {**found, "": frame}
+
+
+def _as_view(spark: SparkSession, frame: DataFrame, name: str) -> DataFrame:
+    """Through Spark Connect a frame of SQL is a text that is read again at every use: by then its input is another."""
+    frame.createOrReplaceTempView(name)
+    return spark.table(name)
+
+
+def _stepped(spark: SparkSession, frame: DataFrame, step: Step, folder: Path) -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    if step.sql:
+        frame.createOrReplaceTempView(INPUT)
+        return spark.sql(step.sql)
+    function = find_function(step.python, folder=folder)
+    try:
+        found = function(frame)
+    except PySparkException:
+        raise
+    except Exception as error:  # the function is the user's
+        raise JobFailedError(f"{step.python} failed: {type(error).__name__}: {error}") from error
+    if not hasattr(found, "createOrReplaceTempView"):
+        raise ConfigError(f"{step.python} returned {type(found).__name__}, not a DataFrame")
+    result: DataFrame = found
+    return result
+
+
+def _shaped(frame: DataFrame, sink: Sink) -> DataFrame:
+    """Rows as the source gives them are turned into what the sink takes; others are taken as they are."""
+    if sink.kind == TOPIC and _OF_THE_SOURCE & set(frame.columns):
+        return to_message_columns(frame)
+    return frame
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _as_streams(spark: SparkSession, pipeline: PipelineFile, folder: Path, tell: Tell) -> list[SinkRan]:
+    """All at once; when one fails the others are stopped, and go on when the pipeline is run again."""
+    queries: list[Any] = []
+    try:
+        with failures_in_words():
+            for number, sink in enumerate(pipeline.sink):
+                frames = _frames(spark, pipeline, pipeline.group_of(number), folder)
+                writer: Any = _configured(_shaped(frames[sink.from_], sink).writeStream, sink, pipeline, folder)
+                writer = writer.option("checkpointLocation", pipeline.checkpoint_of(number, folder))
+                trigger: dict[str, Any] = {"availableNow": True}
+                if pipeline.mode == "follow":
+                    trigger = {"processingTime": f"{int(pipeline.every_s * 1000)} milliseconds"}
+                queries.append(writer.trigger(**trigger).start())
+        rows = drain_all(queries, tell, endless=pipeline.mode == "follow")
+    finally:
+        for query in queries:
+            if query.isActive:
+                query.stop()
+    return [
+        SinkRan(name=pipeline.sink_name(number), kind=sink.kind, rows=count)
+        for number, (sink, count) in enumerate(zip(pipeline.sink, rows, strict=True))
+    ]
+
+
+def _as_batch(spark: SparkSession, pipeline: PipelineFile, folder: Path) -> list[SinkRan]:
+    with failures_in_words():
+        frames = _frames(spark, pipeline, "", folder)
+        for sink in pipeline.sink:
+            frame = _shaped(frames[sink.from_], sink)
+            if sink.kind == "console":
+                frame.show(truncate=False)
+            else:
+                _configured(frame.write.mode("append"), sink, pipeline, folder).save()
+    return [
+        SinkRan(name=pipeline.sink_name(number), kind=sink.kind, rows=None) for number, sink in enumerate(pipeline.sink)
+    ]
+
+
+def _configured(writer: Any, sink: Sink, pipeline: PipelineFile, folder: Path) -> Any:
+    if sink.kind == TOPIC:
+        return writer.format("pyromq").options(**pipeline.sink_options(sink))
+    writer = writer.format(sink.kind).options(**{name: option_text(value) for name, value in sink.options.items()})
+    if sink.kind in FILES:
+        writer = writer.option("path", placed(sink.path, folder))
+        writer = writer.partitionBy(*sink.partition_by) if sink.partition_by else writer
+    return writer

@@ -1,0 +1,98 @@
+"""Where a query begins and where a batch read ends, queue by queue. Pure: what must be asked is asked before.
+
+    startingOffsets   the group stands there    it does not
+      group           where it stands           the beginning of the queue
+      latest          where it stands           the end of the queue
+      earliest        the beginning             the beginning
+      JSON            the offset named; -1 as latest, -2 as earliest; the beginning for queues not named
+    startingTimestamp the first message stored then or later, the end of the queue if there is none
+
+"latest" looks at the group first because Spark asks for the start of a query a second time when it crashed in its
+first batch, and must then hear the same: the start is stored in the group before Spark hears it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyromq.model.queue import QueueId
+from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.offsets import Held, Offsets
+from pyromq.pipeline.core.places import EARLIEST, LATEST, AtOffsets, AtTime, Place, Where
+from pyromq.pipeline.reading.plan import shown
+
+
+def starting_offsets(
+    where: Where, held: Mapping[QueueId, Held], stored: Mapping[QueueId, int], by_time: Mapping[QueueId, int]
+) -> Offsets:
+    """``stored``: where the group stands; ``by_time``: what brokers found for a timestamp. Raises OptionError."""
+    named = where.as_dict() if isinstance(where, AtOffsets) else {}
+    _require_known(named, held, "startingOffsets")
+    return {queue: _start(where, queue, there, named, stored, by_time) for queue, there in held.items()}
+
+
+def _start(
+    where: Where,
+    queue: QueueId,
+    there: Held,
+    named: Mapping[QueueId, int],
+    stored: Mapping[QueueId, int],
+    by_time: Mapping[QueueId, int],
+) -> int:
+    match where:
+        case AtTime():
+            return by_time[queue]
+        case Place.GROUP:
+            return stored.get(queue, there.first)
+        case Place.LATEST:
+            return stored.get(queue, there.end)
+        case AtOffsets():
+            offset = named.get(queue, EARLIEST)
+            if offset == LATEST:
+                return stored.get(queue, there.end)
+            return there.first if offset == EARLIEST else offset
+        case _:
+            return there.first
+
+
+def ending_offsets(
+    where: Where, held: Mapping[QueueId, Held], stored: Mapping[QueueId, int], by_time: Mapping[QueueId, int]
+) -> Offsets:
+    """Raises OptionError."""
+    named = where.as_dict() if isinstance(where, AtOffsets) else {}
+    _require_known(named, held, "endingOffsets")
+    ends: Offsets = {}
+    for queue, there in held.items():
+        match where:
+            case AtTime():
+                ends[queue] = by_time[queue]
+            case Place.GROUP:
+                ends[queue] = stored.get(queue, there.first)
+            case AtOffsets() if named.get(queue, LATEST) != LATEST:
+                ends[queue] = named[queue]
+            case _:
+                ends[queue] = there.end
+    return ends
+
+
+def beyond_end(where: Where, held: Mapping[QueueId, Held]) -> list[str]:
+    """Offsets that a user wrote down and no queue has reached, in words."""
+    named = where.as_dict() if isinstance(where, AtOffsets) else {}
+    return [
+        f"{shown(queue)} ends at {held[queue].end}, {offset} was to be the first"
+        for queue, offset in sorted(named.items())
+        if offset > held[queue].end
+    ]
+
+
+def needs_group(where: Where) -> bool:
+    """Whether it matters where the group stands."""
+    if isinstance(where, AtOffsets):
+        return any(offset == LATEST for _, offset in where.offsets)
+    return where in (Place.GROUP, Place.LATEST)
+
+
+def _require_known(named: Mapping[QueueId, int], held: Mapping[QueueId, Held], option: str) -> None:
+    for queue in sorted(named):
+        if queue not in held:
+            raise OptionError(option, f"there is no {shown(queue)} among the topics that are read")

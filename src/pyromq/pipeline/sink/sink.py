@@ -1,0 +1,270 @@
+"""``df.write.format("pyromq")`` and ``df.writeStream.format("pyromq")``: Spark's names over the ``sink_…`` modules.
+
+Spark makes a writer for every batch on the driver, sends a copy of it to every task, and makes another one to commit.
+Copies are made by pickling, so that is when a writer finds out what its tasks have to know: once per batch, before any
+of them is run, and never in the process that only commits.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyromq.client.core.transaction import TransactionOutcome, prepared_properties
+from pyromq.client.producer.letters import system_text
+from pyromq.model import property_names as names
+from pyromq.model.queue import QueueId
+from pyromq.pipeline.core.connections import connect
+from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.options import Use
+from pyromq.pipeline.reading.cluster import Cluster
+from pyromq.pipeline.sink.sink_answers import keep_answering
+from pyromq.pipeline.sink.sink_columns import check_sink_schema
+from pyromq.pipeline.sink.sink_joined import JoinedPacker, can_join
+from pyromq.pipeline.sink.sink_keys import RowKeys
+from pyromq.pipeline.sink.sink_options import Mode, SinkOptions, parse_sink_options
+from pyromq.pipeline.sink.sink_parcels import Packer, Parcel
+from pyromq.pipeline.sink.sink_replay import (
+    Found,
+    NotRepeatableError,
+    Replay,
+    marker_of,
+    marker_options,
+    move_marker,
+    plan_replay,
+    read_found,
+)
+from pyromq.pipeline.sink.sink_sender import HalfPlace, Sender
+from pyromq.pipeline.sink.sink_transactions import decisions_of, end_all, with_group
+from pyromq.wire.flags import SysFlag
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    """Raises OptionError, SchemaError."""
+    return StreamWriter(_checked(options, schema, overwrite, Use.STREAM))
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+    """Raises OptionError, SchemaError."""
+    return BatchWriter(_checked(options, schema, overwrite, Use.BATCH))
+
+
+def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool, use: Use) -> SinkOptions:
+    options = parse_sink_options(given, use)
+    if overwrite:
+        raise OptionError("mode", "a topic cannot be overwritten; write with .mode('append') or .outputMode('append')")
+    check_sink_schema(schema, options)
+    return with_group(options) if options.mode is Mode.TRANSACTIONAL else options
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task tells the driver."""
+
+    partition: int
+    rows: int
+    skipped: int = 0
+    digest: str = ""
+    run: int = 0
+    halves: Sequence[HalfPlace] = ()
+    doubtful: Sequence[str] = ()
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        """Each doubtful half message took another number."""
+        return self.run, self.run + len(self.doubtful)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What tasks have to know beside the options."""
+
+    replay: Replay = field(default_factory=Replay)
+    decided: int = -1  # batches up to this one need nothing any more
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Which rows these are."""
+
+    identity: str
+    batch: int
+    partition: int
+    attempt: int
+    run: int = 0
+
+
+def plan_of(options: SinkOptions) -> Plan:
+    """Asked on the driver before every batch. Raises TopicNotFoundError, SourceUnreachableError."""
+    match options.mode:
+        case Mode.IDEMPOTENT:
+            cluster = Cluster(marker_options(options))
+            decided, replay = plan_replay(cluster, marker_of(options, cluster))
+            return Plan(replay, decided)
+        case Mode.TRANSACTIONAL:
+            keep_answering(options)
+            return Plan(decided=decisions_of(options).newest())
+        case _:
+            return Plan()
+
+
+class _Writing:
+    """What both writers do on the driver and in tasks."""
+
+    _use: Use
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._plan: Plan | None = None
+        self._life = uuid.uuid4().hex
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._plan is None:
+            self._plan = plan_of(self._options)
+        return self.__dict__.copy()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        assert self._plan is not None
+        return write_rows(self._options, self._plan, self._task(), iterator)
+
+    def _task(self) -> Task:
+        context = TaskContext.get()
+        assert context is not None
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or 0) if self._use is Use.STREAM else 0
+        query = context.getLocalProperty("sql.streaming.queryId") if self._use is Use.STREAM else None
+        identity = query or self._options.sink_id or self._life
+        run = random.getrandbits(31) or 1 if self._options.mode is Mode.TRANSACTIONAL else 0
+        return Task(identity, batch, context.partitionId(), context.attemptNumber(), run)
+
+
+def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
+    """All rows of a partition are confirmed by brokers when it returns."""
+    if task.batch <= plan.decided:
+        return Written(task.partition, 0, skipped=sum(batch.num_rows for batch in batches))
+    keys = RowKeys(task.identity, task.batch, task.partition, task.run)
+    transactional, system = options.mode is Mode.TRANSACTIONAL, _system(options)
+    checks = _Checks(options, plan.replay, task, keys) if options.mode is Mode.IDEMPOTENT else None
+    sender = Sender(
+        connect(options.reaching),
+        options,
+        sys_flag=SysFlag.PREPARED.value if transactional else 0,
+        keeps_halves=transactional,
+        is_stored=checks.is_stored if checks is not None else None,
+    )
+    packer: Packer | JoinedPacker | None = None
+    try:
+        for batch in batches:
+            if packer is None:
+                columns = batch.schema.names
+                found = checks.found(has_own="unique_key" in columns) if checks is not None else None
+                is_sent = found.has if found is not None and len(found) else None
+                if is_sent is None and not transactional and can_join(columns, options):
+                    packer = JoinedPacker(options, keys, system=system)
+                else:
+                    packer = Packer(
+                        options, keys, sender.queues_of, system=system, alone=transactional, is_sent=is_sent
+                    )
+            for parcel in packer.pack(batch):
+                sender.put(parcel)
+        for parcel in packer.rest() if packer is not None else ():
+            sender.put(parcel)
+        sent = sender.finish()
+    except BaseException:  # whatever ends the task, its sender must not be left running; raised again
+        sender.give_up()
+        raise
+    skipped = packer.skipped if packer is not None else 0
+    return Written(task.partition, sent.rows, skipped, keys.digest, task.run, tuple(sent.halves), tuple(sent.doubtful))
+
+
+def _system(options: SinkOptions) -> str:
+    namespace = options.reaching.namespace
+    pairs = [(names.INSTANCE_ID, namespace)] if namespace else []
+    if options.mode is Mode.TRANSACTIONAL:
+        group = connect(options.reaching).client.wire_name(options.group)
+        pairs += prepared_properties(group, options.check_after_ms)
+    return system_text(pairs)
+
+
+class _Checks:
+    """What an idempotent task asks of the queues."""
+
+    def __init__(self, options: SinkOptions, replay: Replay, task: Task, keys: RowKeys) -> None:
+        self._options, self._replay, self._task, self._keys = options, replay, task, keys
+        self._cluster = Cluster(marker_options(options))
+
+    def found(self, *, has_own: bool) -> Found:
+        """Rows of this partition that an earlier life, or an earlier attempt of this task, has sent."""
+        ranges = self._replay.doubtful
+        if self._task.attempt:
+            time.sleep(self._options.settle_ms / 1000)  # what the earlier attempt sent may still be on its way
+            ranges = self._replay.until(self._cluster.held())
+        return read_found(self._options, ranges, self._keys.digest if has_own else self._keys.head)
+
+    def is_stored(self, parcel: Parcel, queue: QueueId) -> bool:
+        """Whether a parcel arrived that was not confirmed. Raises NotRepeatableError for half of one."""
+        ranges = self._replay.since(queue, self._cluster.held())
+        found = read_found(self._options, ranges, self._keys.digest)
+        there = sum(key in found for key in parcel.keys)
+        if 0 < there < len(parcel.keys):
+            text = f"a broker stored {there} of {len(parcel.keys)} rows of one request before it stopped"
+            raise NotRepeatableError(f"{text}; run the batch again, the missing ones are found out then")
+        return there > 0
+
+
+class StreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """Of one batch of a streaming query."""
+
+    _use = Use.STREAM
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Spark may call it again for the same batch, in another life."""
+        options, written = self._options, [each for each in messages if isinstance(each, Written)]
+        match options.mode:
+            case Mode.IDEMPOTENT:
+                cluster = Cluster(marker_options(options))
+                move_marker(batchId, cluster, marker_of(options, cluster))
+            case Mode.TRANSACTIONAL:
+                decisions = decisions_of(options)
+                if batchId <= decisions.newest():
+                    return
+                digest = next((each.digest for each in written if each.digest), "")
+                out = [key for each in written for key in each.doubtful]
+                decisions.decide(batchId, digest, {each.partition: each.runs for each in written}, out)
+                halves = [half for each in written for half in each.halves]
+                end_all(connect(options.reaching), options.group, halves, TransactionOutcome.COMMIT)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What other tasks have prepared is rolled back when brokers ask, once the batch is decided.
+
+        Spark also calls it when ``commit`` failed, perhaps after the decision, which stands.
+        """
+        if self._options.mode is not Mode.TRANSACTIONAL or batchId <= decisions_of(self._options).newest():
+            return
+        halves = [half for each in messages if isinstance(each, Written) for half in each.halves]
+        if halves:
+            end_all(connect(self._options.reaching), self._options.group, halves, TransactionOutcome.ROLLBACK)
+
+
+class BatchWriter(_Writing, DataSourceArrowWriter):
+    """Of one batch write. Its marker stays where the first attempt put it: so it can be repeated at any time."""
+
+    _use = Use.BATCH
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Tasks have done everything."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What was sent stays: a topic forgets nothing."""

@@ -1,0 +1,133 @@
+"""Options of the sink, parsed and checked on the driver; those about connections are the source's own.
+
+``SINK_OPTIONS`` is the one list of them: parsing, the table in docs/how-to/spark-sink.md and its test all follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, Final
+
+from pyromq.client.core.settings import ClientSettings
+from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.options import OPTIONS, Option, SourceOptions, Use
+
+
+class Mode(Enum):
+    """What is promised about rows of a batch that Spark runs again."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    IDEMPOTENT = "idempotent"
+    TRANSACTIONAL = "transactional"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """What a write asks for. Frozen, so it travels to workers with every writer."""
+
+    reaching: SourceOptions = field(default_factory=SourceOptions)
+    topics: tuple[str, ...] = ()  # one: all rows go there; several: those that the column may name
+    mode: Mode = Mode.AT_LEAST_ONCE
+    group: str = ""  # of the producer
+    sink_id: str = ""
+    batch_bytes: int = 256 << 10
+    in_flight: int = 8
+    settle_ms: int = 1_000
+    check_after_ms: int = 60_000
+    checkpoint: str = ""
+
+    @property
+    def topic(self) -> str:
+        """Where all rows go; empty when a column decides."""
+        return self.topics[0] if len(self.topics) == 1 else ""
+
+    @property
+    def identity(self) -> str:
+        """Whose rows these are, in this life of a query and the next."""
+        return self.sink_id or self.checkpoint
+
+
+_SHARED: Final = (
+    *("nameserver", "namespace", "retryTimeout", "requestTimeout", "discoveryInterval"),
+    *("accessKey", "secretKey", "securityToken"),
+    *("tls", "tlsCa", "tlsCertificate", "tlsKey", "tlsVerify", "tlsHostname"),
+)
+_SOURCES: Final = {option.name: option for option in OPTIONS}
+_text, _count, _bytes = (_SOURCES[name].parse for name in ("namespace", "pullBatchSize", "gatherBytes"))
+_duration, _topics, _group = (_SOURCES[name].parse for name in ("retryTimeout", "topic", "group"))
+BATCH_BYTES_MAX: Final = 4 << 20  # what brokers take in one request
+
+
+def _mode(text: str) -> Mode:
+    try:
+        return Mode(text.strip().lower())
+    except ValueError as error:
+        raise ValueError(f"{text!r} is none of {', '.join(mode.value for mode in Mode)}") from error
+
+
+def _batch_bytes(text: str) -> int:
+    if (size := _bytes(text)) > BATCH_BYTES_MAX:
+        raise ValueError(f"{text!r} is more than 4m, which brokers do not take in one request")
+    return int(size)
+
+
+SINK_OPTIONS: Final = (
+    Option("topic", "topics", _topics, Use.BOTH, "the column `topic`"),
+    Option("mode", "mode", _mode, Use.BOTH, "`at-least-once`"),
+    Option("sinkId", "sink_id", _text, Use.BOTH, "the checkpoint of the query"),
+    Option("group", "group", _group, Use.BOTH, "made from `sinkId`"),
+    Option("batchBytes", "batch_bytes", _batch_bytes, Use.BOTH, "`256k`"),
+    Option("inFlight", "in_flight", _count, Use.BOTH, "`8`"),
+    Option("settleTime", "settle_ms", _duration, Use.BOTH, "`1s`"),
+    Option("checkAfter", "check_after_ms", _duration, Use.STREAM, "`60s`"),
+    Option("checkpointLocation", "checkpoint", _text, Use.STREAM, "Spark's"),
+    *(_SOURCES[name] for name in _SHARED),
+)
+_BY_LOWER_NAME: Final = {option.name.lower(): option for option in SINK_OPTIONS}
+_IGNORED: Final = frozenset(("path", "queryname"))  # Spark adds them
+
+
+def parse_sink_options(given: Mapping[str, str], use: Use) -> SinkOptions:
+    """Raises OptionError, whose text names the option."""
+    own: dict[str, Any] = {}
+    shared: dict[str, Any] = {}
+    for key, text in given.items():
+        if key.lower() in _IGNORED:
+            continue
+        option = _BY_LOWER_NAME.get(key.lower())
+        if option is None:
+            raise OptionError(key, _unknown(key))
+        if option.use not in (Use.BOTH, use):
+            raise OptionError(option.name, f"it is for {option.use.value} writes only")
+        try:
+            (shared if option.name in _SHARED else own)[option.field] = option.parse(str(text))
+        except ValueError as error:
+            raise OptionError(option.name, str(error)) from error
+    reaching = SourceOptions(**shared)
+    nameservers = ClientSettings(nameservers=reaching.nameserver).nameservers  # workers may have another environment
+    options = SinkOptions(reaching=replace(reaching, nameserver=";".join(nameservers)), **own)
+    _check(options, use)
+    return options
+
+
+def _unknown(key: str) -> str:
+    near = get_close_matches(key.lower(), _BY_LOWER_NAME, n=1)
+    return "the sink has no such option" + (f"; did you mean {_BY_LOWER_NAME[near[0]].name}?" if near else "")
+
+
+def _check(options: SinkOptions, use: Use) -> None:
+    reaching, exact = options.reaching, options.mode is not Mode.AT_LEAST_ONCE
+    for option, holds, reason in (
+        ("topic", options.topics or not exact, f"mode {options.mode.value} must know all topics; name them here"),
+        ("sinkId", options.identity or not exact, "a batch write can be repeated only if it has a name; give it one"),
+        ("mode", use is Use.STREAM or options.mode is not Mode.TRANSACTIONAL,
+         "a batch write is not transactional; idempotent writes can be repeated"),
+        ("secretKey", bool(reaching.access_key) == bool(reaching.secret_key), "accessKey and secretKey go together"),
+        ("securityToken", reaching.access_key or not reaching.security_token, "it needs accessKey and secretKey"),
+        ("tlsKey", reaching.tls_certificate or not reaching.tls_key, "it needs tlsCertificate"),
+    ):  # fmt: skip
+        if not holds:
+            raise OptionError(option, reason)

@@ -1,0 +1,143 @@
+"""Telling consumer groups how far streaming queries are, as soon as Spark has committed a batch.
+
+The source itself tells the group at the beginning of the next trigger, which is late when triggers are far apart, and
+never when there is only one. This listener hears of every batch when it is done. The progress of a query carries what
+it needs: the offsets, and beside the newest ones the group and its name servers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from pyromq.errors import MQError
+from pyromq.model.queue import QueueId
+from pyromq.pipeline.core.offsets import OffsetFormatError, from_tree
+from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.reading.cluster import Cluster
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """Where a group stands after a batch."""
+
+    group: str
+    nameserver: str
+    offsets: tuple[tuple[QueueId, int], ...]
+
+
+def progress_of(sources: Iterable[Any]) -> list[GroupProgress]:
+    """Of the sources of a query that are ours; others report something else as their latest offset.
+
+    Only of queues that were there when the source looked: a topic that was deleted must not be told of, and if it was
+    made anew it begins anew.
+    """
+    found = []
+    for source in sources:
+        latest, end = _parsed(source.latestOffset), _parsed(source.endOffset)
+        if not (isinstance(latest, dict) and isinstance(latest.get("group"), str) and "nameserver" in latest):
+            continue
+        try:
+            offsets, there = from_tree(end), from_tree(latest.get("offsets"))
+        except OffsetFormatError:
+            continue
+        told = tuple((queue, offset) for queue, offset in offsets.items() if queue in there)
+        found.append(GroupProgress(latest["group"], latest["nameserver"], told))
+    return found
+
+
+class ProgressListener(StreamingQueryListener):
+    """``spark.streams.addListener(ProgressListener())``; ``register`` and ``session`` do it.
+
+    ``options`` say how to connect where clusters ask for credentials or TLS, which no progress carries.
+    """
+
+    def __init__(
+        self, options: SourceOptions | None = None, cluster_of: Callable[[SourceOptions], Cluster] = Cluster
+    ) -> None:
+        self._options = options or SourceOptions(retry_ms=5_000)
+        self._cluster_of = cluster_of
+        self._clusters: dict[tuple[str, str], Cluster] = {}
+        self._ear: Any = None
+
+    @property
+    def _jlistener(self) -> Any:
+        """What Spark's JVM calls. PySpark's own turns every event into Python objects first (``_Ear``)."""
+        if self._ear is None:
+            from pyspark import SparkContext
+
+            jvm: Any = SparkContext._jvm
+            self._ear = jvm.PythonStreamingQueryListenerWrapper(_Ear(self))
+        return self._ear
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """Nothing is done yet."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self.hear(event.progress.sources)
+
+    def hear(self, sources: Iterable[Any]) -> None:
+        """What they report after a batch."""
+        for progress in progress_of(sources):
+            self._tell(progress)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing new."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """The last batch was told of when it was done."""
+
+    def _tell(self, progress: GroupProgress) -> None:
+        """A listener must not raise: the next batch tells more than this one."""
+        key = progress.nameserver, progress.group
+        try:
+            if key not in self._clusters:
+                options = replace(self._options, nameserver=progress.nameserver, group=progress.group)
+                self._clusters[key] = self._cluster_of(options)
+            self._clusters[key].commit(dict(progress.offsets))
+        except MQError as error:
+            logger.warning("progress not stored: group=%s error=%s", progress.group, error)
+
+
+class _Ear:
+    """Takes the progress as one text. To walk it through Py4J costs 50 ms of the JVM's CPU for each batch: every map
+    ends with an exception, for which PySpark looks up a dozen classes by names that may lie in any jar."""
+
+    def __init__(self, listener: ProgressListener) -> None:
+        self._listener = listener
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        sources = json.loads(event.progress().json())["sources"]
+        self._listener.hear(
+            SimpleNamespace(latestOffset=source.get("latestOffset"), endOffset=source.get("endOffset"))
+            for source in sources
+        )
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """Nothing is done yet."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing new."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """The last batch was told of when it was done."""
+
+    class Java:
+        implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
+
+
+def _parsed(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -1,0 +1,111 @@
+"""What the JSON tables in the config folder share; the tables are in ``tables`` and ``offsets``.
+
+Each is one file of RocketMQ's, read and written whole (``whole_file``): in its dialect (tabs, fields sorted, integer
+keys bare) plus the checksum that ``WholeFile`` adds; read in that form and in ordinary JSON. Fields that PyroMQ does
+not know are passed over, so they are gone after a save.
+
+A table lives in memory, with one owner; nothing is durable before ``save``, or before a ``save_job`` has run on some
+other thread.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import ClassVar, Final, Self, TypeVar
+
+import msgspec
+
+from pyromq.errors import StoreReadOnlyError
+from pyromq.model.topic import DataVersion
+from pyromq.store.files.disk import Disk
+from pyromq.store.files.layout import Layout
+from pyromq.store.files.whole_file import WholeFile
+from pyromq.wire import java_json
+
+T = TypeVar("T", bound=msgspec.Struct)
+_FILE_BYTES_MAX: Final = 1 << 30  # our own disk: the bound is against nonsense, not against an enemy
+
+
+class ConfigTable(ABC):
+    """What the tables share: a file, a version, and how they are saved."""
+
+    file_name: ClassVar[str]
+
+    def __init__(self, file: WholeFile) -> None:
+        self._file = file
+        self.version = DataVersion()
+        self.unsaved = False
+        self._saves = self._written = 0
+        self._writing = Lock()
+
+    @classmethod
+    def load(cls, disk: Disk, root: Path, now_ms: int = 0) -> Self:
+        """The table of the store in ``root``, empty when there is none; CorruptFileError when both copies are damaged.
+
+        A damaged first copy (torn, flipped bits) is passed over for the second one. ``now_ms`` is the time of a version
+        that has none, because nothing ever changed.
+        """
+        table = cls(WholeFile(disk, Layout(root).config / cls.file_name))
+        table._read()
+        if not table.version.timestamp:
+            table.version = msgspec.structs.replace(table.version, timestamp=now_ms)
+        table.unsaved = False
+        return table
+
+    def save(self) -> None:
+        """Make the table durable; OSError when the disk refuses, and then the old or the new text is on it, whole."""
+        self._save(self._next_save(), self._stored())
+
+    def save_job(self) -> Callable[[], None]:
+        """``save`` of the table as it is now, for a worker thread."""
+        return partial(self._save, self._next_save(), self._stored())
+
+    def _next_save(self) -> int:
+        self.unsaved = False
+        self._saves += 1
+        return self._saves
+
+    def _save(self, number: int, stored: msgspec.Struct) -> None:
+        try:
+            with self._writing:
+                if number > self._written:  # else a later one was faster
+                    self._file.save(java_json.dumps_pretty(stored))
+                    self._written = number
+        except BaseException:  # whatever kept it from being written, it is unsaved; raised again
+            self.unsaved = True
+            raise
+
+    def save_or_undo(self, undo: Callable[[], object]) -> None:
+        """``save``, or take the last change back in memory too and raise StoreReadOnlyError."""
+        try:
+            self.save()
+        except OSError as error:
+            undo()
+            raise StoreReadOnlyError(f"{self.file_name} could not be saved: {error}") from error
+
+    def text(self) -> bytes:
+        """The table as its file holds it, without checksum; what RocketMQ hands out to replicas."""
+        return java_json.dumps_pretty(self._stored())
+
+    def bump(self, now_ms: int) -> None:
+        """Tell everybody who compares versions that something changed."""
+        self.version = self.version.next(now_ms)
+        self.unsaved = True
+
+    def _parsed(self, type_: type[T]) -> T:
+        return self._file.load(partial(_decode, type_=type_)) or type_()
+
+    @abstractmethod
+    def _read(self) -> None: ...
+
+    @abstractmethod
+    def _stored(self) -> msgspec.Struct:
+        """What is to be saved; later changes of the table do not show in it."""
+
+
+def _decode(text: bytes, type_: type[T]) -> T:
+    return java_json.decode(text, type_, bytes_max=_FILE_BYTES_MAX)

@@ -1,0 +1,122 @@
+"""The topics and consumer groups of a broker, as the config folder keeps them.
+
+    topics.json              {"dataVersion":…,"topicConfigTable":{"orders":{…}}}
+    subscriptionGroup.json   {"dataVersion":…,"forbiddenTable":{"g1":{"orders":4}},"subscriptionGroupTable":{"g1":{…}}}
+
+Name servers and replicas compare the version, so every change takes the time and moves it. topics.json has the text of
+a registration's table, so it shares that type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView
+
+import msgspec
+
+from pyromq.model.topic import DataVersion, GroupConfig, TopicConfig
+from pyromq.store.files.whole_file import WholeFile
+from pyromq.store.tables.config_table import ConfigTable
+from pyromq.wire import registration
+
+
+class _StoredGroups(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    data_version: DataVersion = DataVersion()
+    forbidden_table: dict[str, dict[str, int]] = {}
+    subscription_group_table: dict[str, GroupConfig] = {}
+
+
+class TopicTable(ConfigTable):
+    """The topics of a broker."""
+
+    file_name = "topics.json"
+
+    def __init__(self, file: WholeFile) -> None:
+        super().__init__(file)
+        self._topics: dict[str, TopicConfig] = {}
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self._topics.get(topic)
+
+    def items(self) -> ItemsView[str, TopicConfig]:
+        return self._topics.items()
+
+    def put(self, config: TopicConfig, now_ms: int) -> None:
+        self._topics[config.topic_name] = config
+        self.bump(now_ms)
+
+    def remove(self, topic: str, now_ms: int) -> TopicConfig | None:
+        """What was removed; the version moves only if something was."""
+        removed = self._topics.pop(topic, None)
+        if removed is not None:
+            self.bump(now_ms)
+        return removed
+
+    def snapshot(self) -> registration.TopicTable:
+        """The table as a broker sends it to name servers and replicas; later changes do not show in it."""
+        return registration.TopicTable(data_version=self.version, topic_config_table=dict(self._topics))
+
+    def _read(self) -> None:
+        stored = self._parsed(registration.TopicTable)
+        self.version, self._topics = stored.data_version, dict(stored.topic_config_table)
+
+    def _stored(self) -> registration.TopicTable:
+        return self.snapshot()
+
+
+class GroupTable(ConfigTable):
+    """The consumer groups of a broker, and which topics a group must not read."""
+
+    file_name = "subscriptionGroup.json"
+
+    def __init__(self, file: WholeFile) -> None:
+        super().__init__(file)
+        self._groups: dict[str, GroupConfig] = {}
+        self._forbidden: dict[str, dict[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def get(self, group: str) -> GroupConfig | None:
+        return self._groups.get(group)
+
+    def items(self) -> ItemsView[str, GroupConfig]:
+        return self._groups.items()
+
+    def put(self, config: GroupConfig, now_ms: int) -> None:
+        self._groups[config.group_name] = config
+        self.bump(now_ms)
+
+    def remove(self, group: str, now_ms: int) -> GroupConfig | None:
+        """What was removed, its prohibitions with it; the version moves only if something was."""
+        removed = self._groups.pop(group, None)
+        if self._forbidden.pop(group, None) is not None or removed is not None:
+            self.bump(now_ms)
+        return removed
+
+    def forbidden(self, group: str, topic: str) -> int:
+        """Bits of ``Perm`` that the group must not use with the topic; 0 when it may do everything."""
+        return self._forbidden.get(group, {}).get(topic, 0)
+
+    def forbid(self, group: str, topic: str, perm: int, now_ms: int) -> None:
+        """Replace the bits; 0 allows everything again."""
+        topics = self._forbidden.setdefault(group, {})
+        topics[topic] = perm
+        if not perm:
+            del topics[topic]
+        if not topics:
+            del self._forbidden[group]
+        self.bump(now_ms)
+
+    def _read(self) -> None:
+        stored = self._parsed(_StoredGroups)
+        self.version, self._groups = stored.data_version, dict(stored.subscription_group_table)
+        self._forbidden = {group: dict(topics) for group, topics in stored.forbidden_table.items()}
+
+    def _stored(self) -> _StoredGroups:
+        forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
+        return _StoredGroups(
+            data_version=self.version, forbidden_table=forbidden, subscription_group_table=dict(self._groups)
+        )

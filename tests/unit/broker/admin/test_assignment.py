@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from pyromq.broker.admin.assignment_requests import STRATEGIES
+from pyromq.model.queue import QueueId
+from pyromq.model.sharing import share_evenly, share_in_circle
+from pyromq.store.tables.request_modes import RequestModeTable
+from pyromq.testing import FaultyDisk
+from pyromq.wire.bodies import RequestMode
+from tests.unit.broker.builders import ROOT
+
+QUEUES = [QueueId("orders", "broker-a", number) for number in range(10)]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("members", range(1, 13))
+@pytest.mark.parametrize("count", [0, 1, 7, 10])
+def test_every_queue_has_one_owner_and_shares_differ_by_one_at_most(name: str, members: int, count: int) -> None:
+    shares = [STRATEGIES[name](QUEUES[:count], members, index) for index in range(members)]
+    assert sorted(queue for share in shares for queue in share) == QUEUES[:count]
+    sizes = sorted(map(len, shares))
+    assert sizes[-1] - sizes[0] <= 1
+
+
+def test_blocks_and_circles() -> None:
+    assert [queue.number for queue in share_evenly(QUEUES, 3, 0)] == [0, 1, 2, 3]
+    assert [queue.number for queue in share_evenly(QUEUES, 3, 1)] == [4, 5, 6]
+    assert [queue.number for queue in share_in_circle(QUEUES, 3, 1)] == [1, 4, 7]
+
+
+def test_modes_are_read_as_rocketmq_wrote_them() -> None:
+    disk = FaultyDisk()
+    text = b'{"messageRequestModeMap":{"orders":{"g1":{"topic":"orders","consumerGroup":"g1","mode":"POP"}}}}'
+    disk.write(ROOT / "config" / "messageRequestMode.json", text)
+    table = RequestModeTable.load(disk, ROOT)
+    assert table.get("orders", "g1") == RequestMode(topic="orders", consumer_group="g1", mode="POP")
+    assert table.get("orders", "g2") is None and len(table) == 1
+    table.put(RequestMode(topic="orders", consumer_group="g2", pop_share_queue_num=-1))
+    table.save()
+    again = RequestModeTable.load(disk.after_crash(), ROOT)
+    assert len(again) == 2 and again.text() == table.text()

@@ -1,0 +1,207 @@
+"""What the handlers of topics, offsets, keys and groups answer at the edges, as RocketMQ does."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from pyromq.broker.admin import lookup_requests
+from pyromq.broker.admin.group_requests import GroupHandler
+from pyromq.broker.admin.lookup_requests import LookupHandler
+from pyromq.broker.admin.offset_requests import OffsetHandler
+from pyromq.broker.admin.topic_requests import TopicHandler
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.stats import Stats
+from pyromq.broker.commit.turn import Turns
+from pyromq.broker.state.filters import Filters
+from pyromq.broker.state.members import Members
+from pyromq.net import Connection
+from pyromq.store.message_store import MessageStore
+from pyromq.store.settings import StoreSettings
+from pyromq.store.tables.filter_table import FilterTable
+from pyromq.store.upkeep import Upkeep
+from pyromq.testing import CrashMode, FaultyDisk, ManualClock
+from pyromq.wire import bodies
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.admin import CreateTopicHeader, GroupHeader, QueryConsumeQueueHeader
+from pyromq.wire.headers.consumer import QueryConsumerOffsetHeader, QueryMessageHeader
+from pyromq.wire.heartbeat import ConsumerData, Heartbeat, Subscription
+from pyromq.wire.record import Draft, split_records
+from pyromq.wire.route import TopicList, decode_topics
+from tests.unit.broker.builders import ROOT, Wire, groups, producer_heartbeat, progress, request, topics
+
+SMALL = StoreSettings(segment_bytes=65_536, queue_file_entries=100, index_slots=100, index_entries=400)
+
+
+@pytest.fixture
+def store() -> MessageStore:
+    return MessageStore.open(ROOT, SMALL, disk=FaultyDisk(), clock=ManualClock())
+
+
+def refused(call: Any, header: Any) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        call(Wire().as_connection, request(header=header))
+    return caught.value
+
+
+# --- offsets -------------------------------------------------------------------------------------------------------
+
+
+def offsets_of(store: MessageStore) -> OffsetHandler:
+    return OffsetHandler(store, topics()[0], groups(), progress())
+
+
+def test_a_new_group_starts_at_the_beginning_of_a_young_queue(store: MessageStore) -> None:
+    store.append([Draft(topic="orders", queue_id=0, body=b"x", properties=b"", born_ms=0)])
+    asked = QueryConsumerOffsetHeader(consumer_group="new", topic="orders", queue_id=0)
+    assert offsets_of(store).query(Wire().as_connection, request(header=asked)).offset == 0
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), [("orders", 1), ("unknown", 0)])
+def test_a_queue_without_messages_has_no_offset_for_a_new_group(store: MessageStore, topic: str, queue_id: int) -> None:
+    store.append([Draft(topic="orders", queue_id=0, body=b"x", properties=b"", born_ms=0)])
+    asked = QueryConsumerOffsetHeader(consumer_group="new", topic=topic, queue_id=queue_id)
+    assert refused(offsets_of(store).query, asked).code == ResponseCode.QUERY_NOT_FOUND
+
+
+# --- queues --------------------------------------------------------------------------------------------------------
+
+
+def lookups(store: MessageStore, members: Members[Any], sql: str = "") -> LookupHandler:
+    disk, clock, (known, _) = FaultyDisk(), ManualClock(), topics()
+    known.create("orders", queues=4)
+    filters = Filters(FilterTable.load(disk, ROOT), clock)
+    filters.register("readers", [Subscription(topic="orders", sub_string=sql, expression_type="SQL92")] if sql else [])
+    return LookupHandler(store, known, members, filters)
+
+
+def view(handler: LookupHandler, group: str | None) -> bodies.QueueView:
+    asked = QueryConsumeQueueHeader(topic="orders", queue_id=0, index=0, count=9, consumer_group=group)
+    return bodies.decode(handler.entries(Wire().as_connection, request(header=asked)), bodies.QueueView)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind", "filter_data", "taken"),
+    [("*", "TAG", "null", [True, True]), ("A", "TAG", "null", [True, False]), ("a > 1", "SQL92", "a > 1", [False] * 2)],
+)
+def test_entries_of_a_queue_come_with_the_filter_of_a_group(
+    store: MessageStore, wanted: str, kind: str, filter_data: str, taken: list[bool]
+) -> None:
+    for tag in (b"A", b"B"):
+        store.append([Draft(topic="orders", queue_id=0, body=b"x", properties=b"TAGS\x01%b\x02" % tag, born_ms=0)])
+    store.flush()
+    members: Members[str] = Members(ManualClock())
+    subscription = Subscription(topic="orders", sub_string=wanted, expression_type=kind)
+    data = ConsumerData(group_name="readers", subscription_data_set=(subscription,))
+    members.heard_from("wire", Heartbeat(client_id="c", consumer_data_set=(data,)), "JAVA", 1)
+    handler = lookups(store, members, wanted if kind == "SQL92" else "")
+    found = view(handler, "readers")
+    assert filter_data in (found.filter_data or "")
+    assert [entry.eval for entry in found.queue_data] == taken
+    absent = view(handler, "absent")
+    assert absent.filter_data == "absent@orders is not online" and absent.subscription_data is None
+    assert view(handler, None).filter_data is None
+    assert not any(entry.eval for each in (absent, view(handler, None)) for entry in each.queue_data)
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_key_is_answered_with_the_fields_that_clients_read(store: MessageStore) -> None:
+    members: Members[Connection] = Members(ManualClock())
+    asked = QueryMessageHeader(topic="orders", key="k", max_num=32, begin_timestamp=0, end_timestamp=1)
+    error = refused(lookups(store, members).query, asked)
+    assert error.code == ResponseCode.QUERY_NOT_FOUND
+    assert error.ext == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
+
+
+def test_a_key_is_not_looked_up_while_much_of_the_log_is_not_in_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_requests, "_GAP_BYTES_MAX", 100_000)
+    clock, disk = ManualClock(), FaultyDisk()
+    store = MessageStore.open(ROOT, SMALL, disk=disk, clock=clock)
+    for number in range(10):
+        properties = b"KEYS\x01k%d\x02" % number
+        store.append([Draft(topic="orders", queue_id=0, body=bytes(20_000), properties=properties, born_ms=0)])
+    store.flush()
+    disk = disk.after_crash(CrashMode.KEEP)
+    store = MessageStore.open(ROOT, SMALL, disk=disk, clock=clock)
+    query = lookups(store, Members(clock)).query
+    asked = QueryMessageHeader(topic="orders", key="k9", max_num=32, begin_timestamp=0, end_timestamp=1 << 60)
+    gap_bytes = store.index_gap_bytes
+    error = refused(query, asked)
+    assert error.code == ResponseCode.SYSTEM_BUSY and "ask again" in error.remark
+    assert store.index_gap_bytes == gap_bytes == store.log.end, "nothing was done for it"
+    upkeep = Upkeep(store, disk, clock)
+    while store.index_gap_bytes > 100_000:
+        upkeep.tick()
+    _, body = query(Wire().as_connection, request(header=asked))
+    assert len(split_records(body)) == 1 and store.index_gap_bytes == 0
+
+
+# --- topics --------------------------------------------------------------------------------------------------------
+
+
+def created(store: MessageStore, attributes: str) -> dict[str, str]:
+    settings, (known, _) = BrokerSettings(), topics()
+    handler = TopicHandler(
+        store, known, progress(), Members(ManualClock()), cast(Stats, None), cast(Turns, None), settings
+    )
+    header = CreateTopicHeader(
+        topic="orders",
+        default_topic="TBW102",
+        read_queue_nums=4,
+        write_queue_nums=4,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+        order=False,
+        attributes=attributes,
+    )
+    handler.create(Wire().as_connection, request(header=header))
+    config = known.get("orders")
+    assert config is not None
+    return config.attributes
+
+
+def test_known_attributes_of_a_topic_are_kept(store: MessageStore) -> None:
+    assert created(store, "+message.type=FIFO") == {"message.type": "FIFO"}
+
+
+@pytest.mark.parametrize("changes", ["+no.such=1", "+message.type=FIFO,+no.such=1", "-no.such"])
+def test_unknown_attributes_of_a_topic_are_refused(store: MessageStore, changes: str) -> None:
+    with pytest.raises(RefusedError, match=r"no\.such") as caught:
+        created(store, changes)
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+
+
+# --- groups --------------------------------------------------------------------------------------------------------
+
+
+class Socket:
+    remote_text = "127.0.0.1:5678"
+
+
+def test_all_producers_are_told_with_the_address_of_their_sockets() -> None:
+    members: Members[Any] = Members(ManualClock())
+    members.heard_from(Socket(), producer_heartbeat("p", "sellers"), "PYTHON", 1)
+    handler = GroupHandler(topics()[0], groups(), progress(), members, "here:1")
+    (told,) = msgspec.json.decode(handler.all_producers(Wire().as_connection, request()))["data"]["sellers"]
+    assert told["remoteIP"] == "/127.0.0.1:5678"
+
+
+def test_all_groups_are_told_with_their_number() -> None:
+    known = groups()
+    handler = GroupHandler(topics()[0], known, progress(), Members(ManualClock()), "here:1")
+    header, body = handler.get_all(Wire().as_connection, request())
+    assert header.total_group_num == len(msgspec.json.decode(body)["subscriptionGroupTable"])
+
+
+def test_topics_of_a_group_come_with_the_address_of_the_broker() -> None:
+    read = progress()
+    read.commit("readers", "orders", 0, 1)
+    handler = GroupHandler(topics()[0], groups(), read, Members(ManualClock()), "here:1")
+    asked = request(header=GroupHeader(group="readers"))
+    told = decode_topics(handler.topics_of(Wire().as_connection, asked))
+    assert told == TopicList(topic_list=["orders"], broker_addr="here:1")

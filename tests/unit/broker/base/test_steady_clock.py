@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from pyromq.broker.base.steady_clock import SteadyClock
+from pyromq.testing import ManualClock
+
+HOUR_MS = 3_600_000
+
+
+def test_it_shows_the_wall_time_as_long_as_nobody_touches_it() -> None:
+    wall = ManualClock()
+    clock = SteadyClock(wall)
+    for _ in range(5):
+        wall.advance_ms(977)
+        assert clock.now_ms() == wall.now_ms() and clock.monotonic_ms() == wall.monotonic_ms()
+
+
+@pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS, 24 * HOUR_MS, -24 * HOUR_MS, 1_500, -1_500])
+def test_a_jump_is_followed_by_a_tenth_of_the_time_that_passes(jump_ms: int, caplog: pytest.LogCaptureFixture) -> None:
+    wall = ManualClock()
+    clock = SteadyClock(wall)
+    start_ms = clock.now_ms()
+    wall.set_ms(wall.now_ms() + jump_ms)
+    assert clock.now_ms() == start_ms
+    for _ in range(100):
+        wall.advance_ms(10)
+        before_ms = clock.now_ms()
+        assert clock.now_ms() == before_ms
+    followed_ms = 100 if jump_ms > 0 else -100
+    assert clock.now_ms() == start_ms + 1_000 + followed_ms
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_it_arrives_at_the_wall_time_and_stays_there() -> None:
+    wall = ManualClock()
+    clock = SteadyClock(wall)
+    wall.set_ms(wall.now_ms() - 5_000)
+    shown_ms = clock.now_ms()
+    for _ in range(600):
+        wall.advance_ms(100)
+        assert clock.now_ms() >= shown_ms
+        shown_ms = clock.now_ms()
+    assert abs(clock.now_ms() - wall.now_ms()) <= 2
+
+
+def test_looking_often_does_not_make_it_faster() -> None:
+    wall = ManualClock()
+    clock = SteadyClock(wall)
+    start_ms = clock.now_ms()
+    wall.set_ms(wall.now_ms() + HOUR_MS)
+    for _ in range(1_000):
+        wall.advance_ms(1)
+        clock.now_ms()
+    assert clock.now_ms() == start_ms + 1_100

@@ -1,0 +1,135 @@
+"""Flow control: each scenario is brought about, and each ends by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.commit.send_gate import SendGate
+from pyromq.net import Connection
+from pyromq.wire.received import Received
+from tests.unit.broker.builders import Wire
+from tests.unit.broker.commit.test_turn import Rig
+from tests.unit.net.fakes import turn
+
+
+class Door:
+    """A gate before turns of which two sends may wait for the disk."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.rig = Rig(waiting_max=2, stuck_disk_ms=1_000)
+        self.counters = Counters()
+        self.handled: list[int] = []
+        settings = BrokerSettings(**{"parked_sends_max": 3, "parked_bytes_max": 1_000} | limits)
+        self.gate = SendGate(self.rig.turns, self.counters, settings, self.rig.clock, self._handle)
+        self._wires: dict[int, Wire] = {}
+        self._number = 0
+
+    def _handle(self, connection: Connection, requests: list[Received[Any]]) -> None:
+        for request in requests:
+            if not self.gate.closed or self.gate.passes(connection, request):
+                self.handled.append(request.correlation_id)
+                self.rig.send(self._wires[request.correlation_id])
+
+    def send(self, wire: Wire, body: bytes = b"x") -> None:
+        self._number += 1
+        self._wires[self._number] = wire
+        request: Received[Any] = Received(code=310, header=None, correlation_id=self._number, body=body)
+        self._handle(wire.as_connection, [request])
+
+    async def fill(self, wire: Wire) -> None:
+        """Two sends, which wait for the disk."""
+        self.send(wire)
+        self.send(wire)
+        await turn()
+
+
+async def test_while_the_disk_keeps_up_nobody_waits() -> None:
+    door, wire = Door(), Wire()
+    door.send(wire)
+    await turn()
+    assert (door.gate.closed, len(door.gate), door.handled) == (False, 0, [1])
+
+
+async def test_sends_wait_in_order_until_the_disk_has_taken_some() -> None:
+    door, wire = Door(), Wire()
+    await door.fill(wire)
+    assert door.gate.closed
+    door.send(wire)
+    door.send(wire)
+    assert (len(door.gate), door.handled) == (2, [1, 2])
+    await door.rig.worker.run()
+    assert (len(door.gate), door.handled, wire.codes) == (0, [1, 2, 3, 4], [0, 0])
+    while door.rig.worker.waiting:
+        await door.rig.worker.run()
+    assert (wire.codes, door.gate.closed, door.counters.put_refused) == ([0] * 4, False, 0)
+
+
+async def test_whoever_waits_too_long_is_told_for_how_long() -> None:
+    door, wire, late = Door(), Wire(), Wire()
+    await door.fill(wire)
+    door.send(late)
+    door.rig.clock.advance_ms(150)
+    door.send(late)
+    door.gate.scan()
+    assert late.codes == []
+    door.rig.clock.advance_ms(50)
+    door.gate.scan()
+    remark = (
+        "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 200ms, size of queue: 2"
+    )
+    assert [answer.remark for answer in late.answers] == [remark]
+    assert (late.codes, len(door.gate), door.counters.refused_from_queue_late) == ([2], 1, 1)
+    await door.rig.worker.run()
+    assert (door.handled, len(door.gate)) == ([1, 2, 4], 0), "it goes on, without the one that was told to come back"
+
+
+@pytest.mark.parametrize("limits", [{"parked_sends_max": 1}, {"parked_bytes_max": 15}])
+async def test_without_room_to_wait_the_broker_is_overloaded(limits: dict[str, int]) -> None:
+    door, wire = Door(**limits), Wire()
+    await door.fill(wire)
+    door.send(wire, b"ten bytes!")
+    with pytest.raises(RefusedError, match=r"\[OVERLOAD\]system busy, start flow control for a while"):
+        door.send(wire, b"ten bytes!")
+    assert door.counters.refused_overload == 1
+    await door.rig.worker.run()
+    door.send(wire)
+    while door.rig.worker.waiting:
+        await door.rig.worker.run()
+    assert (door.handled, wire.codes) == ([1, 2, 3, 5], [0, 0, 0, 0])
+
+
+async def test_a_stuck_disk_closes_the_door_and_sends_the_waiting_away() -> None:
+    door, wire, waiting, late = Door(), Wire(), Wire(), Wire()
+    await door.fill(wire)
+    door.send(waiting)
+    door.rig.clock.advance_ms(1_001)
+    door.gate.scan()
+    assert [(answer.code, (answer.remark or "")[:20]) for answer in waiting.answers] == [(2, "[PCBUSY_CLEAN_QUEUE]")]
+    with pytest.raises(RefusedError, match=r"\[REJECTREQUEST\]system busy, start flow control for a while"):
+        door.send(late)
+    with pytest.raises(RefusedError, match=r"\[PC_SYNCHRONIZED\]broker busy, start flow control for a while"):
+        door.gate.check_stuck()
+    counted = door.counters
+    assert (counted.refused_from_queue_stuck, counted.refused_at_door, counted.refused_stuck) == (1, 1, 1)
+    assert counted.put_refused == 3
+    await door.rig.worker.run()
+    door.gate.check_stuck()
+    door.send(late)
+    await turn()
+    await door.rig.worker.run()
+    assert (late.codes, wire.codes, door.gate.closed) == ([0], [0, 0], False)
+
+
+async def test_those_who_wait_are_told_without_anybody_asking() -> None:
+    door, wire, late = Door(), Wire(), Wire()
+    await door.fill(wire)
+    door.send(late)
+    door.rig.clock.advance_ms(500)
+    while not late.codes:
+        await turn()
+    assert late.codes == [2]

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from pyromq.broker.state.members import ConsumerGroup, Members
+from pyromq.testing import ManualClock
+from pyromq.wire.heartbeat import Heartbeat
+from tests.unit.broker.builders import heartbeat, producer_heartbeat
+
+
+class Rig:
+    """Members whose connections are plain text."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.members: Members[str] = Members(self.clock, expiry_ms=120_000)
+
+    def hear(self, connection: str, beat: Heartbeat) -> set[str]:
+        return self.members.heard_from(connection, beat, "JAVA", 479)
+
+    @property
+    def group(self) -> ConsumerGroup[str]:
+        group = self.members.consumer_group("readers")
+        assert group is not None
+        return group
+
+
+def test_a_member_that_joins_makes_the_group_rebalance_once() -> None:
+    rig = Rig()
+    assert rig.hear("a", heartbeat("c1", "orders")) == {"readers"}
+    assert rig.hear("a", heartbeat("c1", "orders")) == set()
+    assert rig.hear("b", heartbeat("c2", "orders")) == {"readers"}
+    assert rig.group.client_ids == ["c1", "c2"]
+
+
+def test_a_member_leaves_by_saying_so_and_the_last_one_takes_the_group_along() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    rig.hear("b", heartbeat("c2", "orders"))
+    assert rig.members.unregister("c2", "a", None, "readers") == set(), "not its own connection"
+    assert rig.members.unregister("c2", "b", None, "readers") == {"readers"}
+    assert rig.members.unregister("c1", "a", None, "readers") == set(), "nobody is left to be told"
+    assert rig.members.consumer_group("readers") is None
+
+
+def test_a_lost_connection_takes_everything_along_that_was_said_on_it() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    rig.hear("a", heartbeat("c1", "orders", group="others"))
+    rig.hear("a", producer_heartbeat("c1", "senders"))
+    rig.hear("b", heartbeat("c2", "orders"))
+    assert rig.members.disconnected("a") == {"readers"}
+    assert rig.group.client_ids == ["c2"]
+    assert rig.members.producers("senders") == [] and rig.members.producer_groups() == {}
+
+
+def test_silent_connections_are_found_and_those_that_speak_are_not() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    rig.hear("b", producer_heartbeat("c2", "senders"))
+    rig.clock.advance_ms(120_000)
+    assert rig.members.drop_silent() == ([], set())
+    rig.hear("b", producer_heartbeat("c2", "senders"))
+    rig.clock.advance_ms(1)
+    assert rig.members.drop_silent() == (["a"], set())
+
+
+def test_a_group_that_a_speaking_client_does_not_mention_any_more_loses_only_that_member() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    rig.hear("a", producer_heartbeat("c1", "old", "new"))
+    rig.hear("b", heartbeat("c2", "orders"))
+    rig.clock.advance_ms(120_001)
+    rig.hear("a", producer_heartbeat("c1", "new"))
+    rig.hear("b", heartbeat("c2", "orders"))
+    assert rig.members.drop_silent() == ([], {"readers"})
+    assert rig.group.client_ids == ["c2"] and list(rig.members.producer_groups()) == ["new"]
+
+
+def test_new_and_dropped_topics_make_the_group_rebalance_and_a_new_expression_does_not() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    assert rig.hear("a", heartbeat("c1", "orders", "payments", version=2)) == {"readers"}
+    assert rig.hear("a", heartbeat("c1", "orders:TagA", "payments", version=3)) == set()
+    subscription = rig.members.subscription("readers", "orders")
+    assert subscription is not None and subscription.sub_string == "TagA"
+    assert rig.hear("a", heartbeat("c1", "payments", version=3)) == {"readers"}
+    assert rig.members.subscription("readers", "orders") is None
+
+
+def test_an_older_subscription_does_not_replace_a_newer_one() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders:TagB", version=5))
+    rig.hear("b", heartbeat("c2", "orders:TagA", version=4))
+    subscription = rig.members.subscription("readers", "orders")
+    assert subscription is not None and subscription.sub_string == "TagB"
+
+
+def test_members_that_subscribe_to_something_else_than_most_are_named() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    rig.hear("b", heartbeat("c2", "orders:TagA"))
+    assert rig.group.disagreeing == ["c2"], "of two the older one is right"
+    rig.hear("c", heartbeat("c3", "orders:TagA"))
+    assert rig.group.disagreeing == ["c1"]
+    rig.hear("a", heartbeat("c1", "orders:TagA"))
+    assert rig.group.disagreeing == []
+
+
+def test_a_heartbeat_without_subscriptions_keeps_those_that_are_known() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders", heartbeat_fingerprint=7))
+    short = heartbeat("c1", heartbeat_fingerprint=7, without_sub=True)
+    assert rig.members.knows("a", short)
+    assert rig.hear("a", short) == set()
+    assert rig.members.subscription("readers", "orders") is not None
+    assert not rig.members.knows("a", heartbeat("c1", heartbeat_fingerprint=8, without_sub=True))
+    assert not rig.members.knows("a", heartbeat("c1", "orders", heartbeat_fingerprint=8))
+
+
+def test_a_full_heartbeat_is_news_when_the_connection_has_said_something_else_before() -> None:
+    rig = Rig()
+    assert rig.members.knows("a", heartbeat("c1", "orders", heartbeat_fingerprint=7)), "nothing was said before"
+    rig.hear("a", heartbeat("c1", "orders", heartbeat_fingerprint=7))
+    assert rig.members.knows("a", heartbeat("c1", "orders", heartbeat_fingerprint=7))
+    assert rig.members.knows("b", heartbeat("c2", "orders", heartbeat_fingerprint=8)), "another member"
+    assert not rig.members.knows("a", heartbeat("c1", "orders", heartbeat_fingerprint=8))
+
+
+def test_a_heartbeat_without_fingerprint_always_counts_as_news() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    assert not rig.members.knows("a", heartbeat("c1", "orders"))
+
+
+def test_a_member_whose_subscriptions_are_not_known_yet_is_one_and_disagrees_with_nobody() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders"))
+    short = heartbeat("c2", heartbeat_fingerprint=7, without_sub=True)
+    assert not rig.members.knows("b", short)
+    assert rig.hear("b", short) == {"readers"}
+    assert not rig.members.knows("b", short), "still not"
+    assert rig.group.client_ids == ["c1", "c2"] and rig.group.disagreeing == []
+
+
+def test_another_client_on_the_same_connection_takes_the_place_of_the_first() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c1", "orders", heartbeat_fingerprint=7))
+    assert rig.hear("a", heartbeat("c9", heartbeat_fingerprint=7, without_sub=True)) == {"readers"}
+    assert rig.group.client_ids == ["c9"] and rig.group.members["a"].subscribed is None
+
+
+def test_a_producer_is_found_by_its_client_id_in_any_group() -> None:
+    rig = Rig()
+    rig.hear("a", producer_heartbeat("c1", "one", "two"))
+    found = rig.members.producer_by_client("c1")
+    assert found is not None and found.connection == "a"
+    rig.members.unregister("c1", "a", "one", None)
+    assert rig.members.producer_by_client("c1") is not None
+    rig.members.unregister("c1", "a", "two", None)
+    assert rig.members.producer_by_client("c1") is None

@@ -1,0 +1,127 @@
+"""What becomes of a batch in concurrent consuming."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyromq.client.consumer.rules.outcome import (
+    BatchResult,
+    ConsumeStatus,
+    ListenerResult,
+    Outcome,
+    SendBack,
+    attempts_max,
+    decide,
+    rung,
+)
+from pyromq.client.consumer.rules.resend import resend_properties
+from pyromq.wire.heartbeat import MessageModel
+from tests.unit.client.messages import FakeMessage, messages, offsets_of
+
+BATCH = messages(0, 1, 2)
+SUCCESS, RETRY = ConsumeStatus.SUCCESS, ConsumeStatus.RETRY
+
+
+@pytest.mark.parametrize(
+    ("result", "finished", "sent_back"),
+    [
+        (SUCCESS, [0, 1, 2], []),
+        (RETRY, [], [(0, 0), (1, 0), (2, 0)]),
+        (None, [], [(0, 0), (1, 0), (2, 0)]),
+        (BatchResult(), [0, 1, 2], []),
+        (BatchResult(ack_index=1), [0, 1], [(2, 0)]),
+        (BatchResult(ack_index=99), [0, 1, 2], []),
+        (BatchResult(ack_index=-1), [], [(0, 0), (1, 0), (2, 0)]),
+        (BatchResult(ack_index=-7), [], [(0, 0), (1, 0), (2, 0)]),
+        (BatchResult(ack_index=0, delay_level=5), [0], [(1, 5), (2, 5)]),
+        (BatchResult(RETRY, ack_index=1, delay_level=2), [], [(0, 2), (1, 2), (2, 2)]),
+        (BatchResult(RETRY, delay_level=4, delay_levels={1: -1, 2: 0}), [], [(0, 4), (1, -1), (2, 0)]),
+    ],
+)
+def test_messages_behind_the_last_success_are_sent_back(
+    result: ListenerResult, finished: list[int], sent_back: list[tuple[int, int]]
+) -> None:
+    outcome = decide(BATCH, result)
+    assert offsets_of(outcome.finished) == finished
+    assert [(item.message.offset, item.delay_level) for item in outcome.send_back] == sent_back
+    assert not outcome.dropped
+
+
+def test_broadcasting_drops_what_failed() -> None:
+    outcome = decide(BATCH, BatchResult(ack_index=0), model=MessageModel.BROADCASTING)
+    assert outcome == Outcome(finished=BATCH[:1], dropped=BATCH[1:])
+
+
+def test_a_level_below_zero_makes_a_dead_letter() -> None:
+    assert SendBack(BATCH[0], -1).is_dead
+    assert not SendBack(BATCH[0], 0).is_dead
+
+
+@given(
+    st.builds(
+        BatchResult,
+        st.sampled_from(ConsumeStatus),
+        st.none() | st.integers(-5, 40),
+        st.integers(-1, 18),
+        st.dictionaries(st.integers(0, 32), st.integers(-1, 18)),
+    )
+    | st.sampled_from([None, SUCCESS, RETRY]),
+    st.integers(1, 32),
+    st.sampled_from(MessageModel),
+)
+@settings(max_examples=200, derandomize=True, deadline=None)
+def test_every_message_has_exactly_one_fate(result: ListenerResult, count: int, model: MessageModel) -> None:
+    outcome = decide(messages(*range(count)), result, model=model)
+    fates = [*outcome.finished, *outcome.dropped, *(item.message for item in outcome.send_back)]
+    assert sorted(offsets_of(fates)) == list(range(count))
+
+
+def test_the_default_limit_of_attempts_is_sixteen_or_none_in_order() -> None:
+    assert attempts_max(-1, orderly=False) == 16
+    assert attempts_max(-1, orderly=True) is None
+    assert attempts_max(0, orderly=True) == 0
+
+
+def test_a_copy_for_the_retry_topic_tells_where_it_comes_from() -> None:
+    properties = {"KEYS": "k", "TRAN_MSG": "true", "MAX_OFFSET": "9"}
+    message = FakeMessage(1, delivery_attempt=2, properties=properties)
+    found = resend_properties(message, stored_topic="orders", message_id="ID", attempts_max=16)
+    assert found == {
+        "KEYS": "k",
+        "RETRY_TOPIC": "orders",
+        "ORIGIN_MESSAGE_ID": "ID",
+        "RECONSUME_TIME": "3",
+        "MAX_RECONSUME_TIMES": "16",
+        "DELAY": "5",
+    }
+
+
+def test_a_copy_of_a_retried_message_keeps_topic_and_id_of_the_first() -> None:
+    properties = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "FIRST"}
+    message = FakeMessage(1, delivery_attempt=16, properties=properties)
+    found = resend_properties(message, stored_topic="%RETRY%g", message_id="ID", attempts_max=None)
+    assert (found["RETRY_TOPIC"], found["ORIGIN_MESSAGE_ID"]) == ("orders", "FIRST")
+    assert (found["RECONSUME_TIME"], found["MAX_RECONSUME_TIMES"], found["DELAY"]) == ("17", "2147483647", "19")
+
+
+def test_a_copy_waits_as_long_as_the_listener_chose() -> None:
+    message = FakeMessage(1, delivery_attempt=2)
+    found = resend_properties(message, stored_topic="orders", message_id="ID", attempts_max=16, delay_level=9)
+    assert found["DELAY"] == "9"
+
+
+@pytest.mark.parametrize(("failures", "level"), [(1, 1), (2, 1), (3, 1), (4, 7), (5, 7), (6, 0), (7, -1), (1_000, -1)])
+def test_a_rung_of_the_ladder_holds_until_the_next(failures: int, level: int) -> None:
+    assert rung({7: -1, 1: 1, 4: 7, 6: 0}, failures) == level
+
+
+def test_below_the_first_rung_and_without_a_ladder_the_broker_chooses() -> None:
+    assert rung({3: 5}, 2) == rung({}, 9) == 0
+
+
+def test_the_ladder_counts_for_messages_whose_level_the_listener_left_open() -> None:
+    batch = [FakeMessage(offset, delivery_attempt=offset) for offset in range(4)]
+    outcome = decide(batch, BatchResult(RETRY, delay_levels={1: 9, 2: -1}), ladder={1: 2, 4: 6})
+    assert [item.delay_level for item in outcome.send_back] == [2, 9, -1, 6]

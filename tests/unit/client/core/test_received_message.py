@@ -1,0 +1,124 @@
+"""Lazy messages say the same as the full decoder, and damaged bytes never lead outside of a record."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyromq.client.core.received_message import ReceivedMessage, split_messages
+from pyromq.errors import CorruptRecordError, MQError
+from pyromq.model.queue import QueueId
+from pyromq.wire.compression import compress, compressed_flag
+from pyromq.wire.flags import SysFlag
+from pyromq.wire.message_id import Host
+from pyromq.wire.properties import encode_properties
+from pyromq.wire.record import Draft, decode_record, encode_record
+
+HOST = Host.parse("10.0.0.1:10911").encode()
+HOST_V6 = Host.parse("[::1]:10911").encode()
+
+
+def record(topic: str = "orders", body: bytes = b"hello", **fields: object) -> bytes:
+    values = {"topic": topic, "body": body, "queue_id": 3, "born_ms": 11, "flag": 5, "delivery_attempt": 2, **fields}
+    properties = values.pop("properties", {"UNIQ_KEY": "ID", "TAGS": "t", "KEYS": "a b", "x": "y"})
+    store_host = values.pop("store_host", HOST)
+    draft = Draft(properties=encode_properties(properties), **values)  # type: ignore[arg-type]
+    return encode_record(draft, offset=7, position=4096, stored_ms=22, store_host=store_host)  # type: ignore[arg-type]
+
+
+def only(data: bytes, **named: str) -> ReceivedMessage:
+    (message,) = split_messages(data, "broker-a", **named)
+    return message
+
+
+@pytest.mark.parametrize("born", [HOST, HOST_V6])
+@pytest.mark.parametrize("stored", [HOST, HOST_V6])
+@pytest.mark.parametrize("topic", ["orders", "%RETRY%" + "g" * 150])
+def test_every_field_is_what_the_full_decoder_reads(topic: str, born: bytes, stored: bytes) -> None:
+    data = record(topic, born_host=born, store_host=stored, prepared_position=99)
+    message, full = only(data), decode_record(data)
+    assert message.body == full.body
+    assert message.stored_topic == full.topic.decode()
+    assert message.queue == QueueId(topic, "broker-a", 3)
+    assert (message.offset, message.position, message.flag) == (full.offset, full.position, full.flag)
+    assert (message.born_ms, message.stored_ms) == (full.born_ms, full.stored_ms)
+    assert (message.born_host.encode(), message.store_host.encode()) == (full.born_host, full.store_host)
+    assert (message.delivery_attempt, message.prepared_position) == (2, 99)
+    assert message.properties["x"] == "y"
+    assert (message.tags, message.keys, message.message_id) == ("t", ("a", "b"), "ID")
+    assert message.size_bytes == len(data)
+
+
+def test_without_a_unique_key_the_id_is_the_place() -> None:
+    message = only(record(properties={"a": "b"}))
+    assert message.message_id == message.offset_message_id == "0A00000100002A9F0000000000001000"
+    assert (message.tags, message.keys, message.get("nothing")) == ("", (), None)
+
+
+@pytest.mark.parametrize("algorithm", [SysFlag.ZLIB, SysFlag.LZ4, SysFlag.ZSTD])
+def test_compressed_bodies_are_unpacked_on_access(algorithm: SysFlag) -> None:
+    body = b"again and again " * 100
+    packed = compress(body, algorithm)
+    message = only(record(body=packed, sys_flag=int(compressed_flag(0, algorithm))))
+    assert message.body == body
+    assert message.body is message.body
+
+
+def test_a_retried_message_shows_the_topic_it_was_sent_to() -> None:
+    message = only(record("%RETRY%g", properties={"RETRY_TOPIC": "orders"}))
+    assert (message.topic, message.stored_topic) == ("orders", "%RETRY%g")
+
+
+def test_the_namespace_is_taken_off_the_topic() -> None:
+    assert only(record("ns%orders"), namespace="ns").topic == "orders"
+    assert only(record("%RETRY%ns%g", properties={"RETRY_TOPIC": "ns%orders"}), namespace="ns").topic == "orders"
+
+
+def test_an_answer_is_taken_apart_in_order() -> None:
+    found = split_messages(b"".join(record(body=b"%d" % n) for n in range(5)), "b")
+    assert [message.body for message in found] == [b"0", b"1", b"2", b"3", b"4"]
+    assert split_messages(b"", "b") == []
+
+
+@given(cut=st.integers(1, 400))
+def test_a_cut_answer_is_refused(cut: int) -> None:
+    data = record() * 2
+    if cut % len(record()) == 0:
+        return
+    with pytest.raises(CorruptRecordError):
+        split_messages(data[: cut % len(data) or 1], "b")
+
+
+@given(at=st.integers(0, len(record()) - 1), value=st.integers(0, 255))
+def test_whatever_byte_changes_reading_gives_a_value_or_our_error(at: int, value: int) -> None:
+    data = bytearray(record())
+    data[at] = value
+    try:
+        for message in split_messages(bytes(data), "b"):
+            for name in ("body", "properties", "topic", "queue", "message_id", "born_host", "store_host", "stored_ms"):
+                getattr(message, name)
+    except MQError:
+        pass
+
+
+def test_a_message_that_comes_again_knows_its_topic_and_the_id_of_its_first_copy() -> None:
+    first = only(record())
+    origin = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": first.offset_message_id, "UNIQ_KEY": "ID"}
+    again = only(record("%RETRY%billing", properties=origin))
+    assert (first.is_retry, again.is_retry) == (False, True)
+    assert first.topic == again.topic == "orders"
+    assert first.origin_message_id == again.origin_message_id == first.offset_message_id
+
+
+def test_a_failure_that_only_this_member_knows_counts_as_an_attempt() -> None:
+    message = only(record(), namespace="eu")
+    again = message.after_failure().after_failure()
+    assert (message.delivery_attempt, again.delivery_attempt) == (2, 4)
+    assert (again.record, again.namespace, again.offset) == (message.record, "eu", 7)
+
+
+def test_the_packed_body_is_the_stored_one() -> None:
+    packed = compress(b"hello" * 100, SysFlag.ZLIB)
+    message = only(record(body=packed, sys_flag=compressed_flag(0, SysFlag.ZLIB)))
+    assert (message.packed_body, message.body) == (packed, b"hello" * 100)

@@ -1,0 +1,140 @@
+"""A consumer group on Spark without Spark: verdicts, rows, letters, options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyromq.errors import ConfigError
+from pyromq.pipeline.consuming.consume_group import consume, source_options
+from pyromq.pipeline.consuming.consume_returns import decided, letter_properties
+from pyromq.pipeline.consuming.consume_rows import NEEDED, Record, columns_of, judge_batch, judge_records
+from pyromq.pipeline.consuming.consume_verdicts import DONE, Dead, Retry, verdict_of
+from pyromq.pipeline.core.errors import SchemaError
+from pyromq.wire.properties import decode_properties
+
+
+def record(body: bytes | None = b"x", **facts: Any) -> Record:
+    given = {
+        "stored_topic": "orders", "broker": "a", "queue_id": 1, "queue_offset": 7, "delivery_attempt": 0, "flag": 0,
+        "position": 99, "raw_properties": "UNIQ_KEY\x01ID\x02TAGS\x01red\x02KEYS\x01k\x02", "body": body, **facts,
+    }  # fmt: skip
+    return Record(**given)
+
+
+def batch(*bodies: bytes | None) -> pa.RecordBatch:
+    columns: dict[str, Any] = {name: ["t"] * len(bodies) for name in NEEDED}
+    numbers = ("queue_id", "queue_offset", "delivery_attempt", "flag", "commit_log_offset")
+    columns |= {name: list(range(len(bodies))) for name in numbers}
+    return pa.record_batch({**columns, "body": pa.array(list(bodies), pa.binary())})
+
+
+def test_a_record_that_comes_again_has_the_topic_it_was_sent_to() -> None:
+    assert record().topic == "orders"
+    again = record(stored_topic="%RETRY%g", raw_properties="RETRY_TOPIC\x01orders\x02")
+    assert (again.topic, again.tags, again.get("RETRY_TOPIC")) == ("orders", "", "orders")
+    assert (record().tags, record().keys, record().message_id) == ("red", "k", "ID")
+    assert record().properties == {"UNIQ_KEY": "ID", "TAGS": "red", "KEYS": "k"}
+
+
+def test_failures_concern_their_row_alone() -> None:
+    def handle(row: Record) -> Any:
+        match row.body:
+            case b"done":
+                return DONE
+            case b"dead":
+                return Dead("no")
+            case b"odd":
+                return "what?"
+        raise KeyError("lost")
+
+    judged = judge_records(batch(b"done", b"dead", b"odd", b"boom", None), handle)
+    assert [row.queue_offset for row, _ in judged] == [1, 2, 3, 4]
+    verdicts = [verdict for _, verdict in judged]
+    assert verdicts[0] == Dead("no") and isinstance(verdicts[1], Retry) and "TypeError" in verdicts[1].reason
+    assert verdicts[2] == Retry(reason="KeyError: 'lost'")
+    assert isinstance(verdicts[3], Dead) and verdicts[3].stage == "decode", "no handler sees a body that is not there"
+
+
+def test_a_batch_handler_answers_for_all_rows_or_all_come_again() -> None:
+    rows = batch(b"a", b"b")
+    assert judge_batch(rows, lambda _: None) == []
+    assert [verdict for _, verdict in judge_batch(rows, lambda _: [None, Dead("x")])] == [Dead("x")]
+    for handler in (lambda _: [None], lambda _: 1 / 0):
+        verdicts = [verdict for _, verdict in judge_batch(rows, handler)]  # type: ignore[arg-type]
+        assert len(verdicts) == 2 and all(isinstance(verdict, Retry) for verdict in verdicts)
+
+
+def test_every_row_of_a_long_batch_keeps_its_own_verdict() -> None:
+    bodies = [None if row % 700 == 3 else b"%d" % row for row in range(1_500)]
+    bad = {3, 511, 512, 703, 1_023, 1_024, 1_403, 1_499}  # 3, 703 and 1 403 have no body
+
+    def reason(row: int) -> Dead | None:
+        return Dead(f"row {row}") if row in bad else None
+
+    one_by_one = judge_records(batch(*bodies), lambda row: reason(int(row.body)))
+    at_once = judge_batch(batch(*bodies), lambda _: [reason(row) for row in range(1_500)])
+    for judged in (one_by_one, at_once):
+        assert [row.queue_offset for row, _ in judged] == sorted(bad)
+        assert [row.body for row, _ in judged] == [bodies[row] for row in sorted(bad)]
+        stages = [verdict.stage for _, verdict in judged if isinstance(verdict, Dead)]
+        assert [stage == "decode" for stage in stages] == [bodies[row] is None for row in sorted(bad)]
+
+
+def test_verdicts_are_checked() -> None:
+    with pytest.raises(ConfigError, match="outside"):
+        Retry(delay_level=19)
+    with pytest.raises(TypeError, match="Retry or Dead, not bool"):
+        verdict_of(False)
+
+
+def test_rows_that_were_tried_often_enough_are_dead() -> None:
+    assert decided(record(delivery_attempt=2), Retry(reason="r"), 3) == Retry(reason="r")
+    assert decided(record(delivery_attempt=3), Retry(reason="r"), 3) == Dead("r", "attempts")
+    assert decided(record(delivery_attempt=3), Retry(), 3) == Dead("it was tried 4 times", "attempts")
+
+
+def test_a_dead_letter_tells_what_happened_and_keeps_what_it_had() -> None:
+    raw = "UNIQ_KEY\x01ID\x02shop\x01north\x02DELAY\x013\x02TRAN_MSG\x01true\x02"
+    text = letter_properties(record(raw_properties=raw), Dead("no\x01 \x02way" + "!" * 2_000), "query/5")
+    found = decode_properties(text.encode())
+    assert len(found["DLQ_ERROR"]) == 1_000 and found["DLQ_ERROR"].startswith("no   way!")
+    assert (found["DLQ_STAGE"], found["DLQ_BATCH"], found["DLQ_SOURCE"]) == ("handler", "query/5", "orders/a/1/7")
+    assert (found["RETRY_TOPIC"], found["ORIGIN_MESSAGE_ID"], found["shop"]) == ("orders", "ID", "north")
+    assert "DELAY" not in found and "TRAN_MSG" not in found
+    second = letter_properties(record(stored_topic="%RETRY%g", raw_properties=text), Dead(""), "query/6")
+    assert decode_properties(second.encode())["RETRY_TOPIC"] == "orders", "the first topic stays"
+
+
+def test_columns_are_checked_and_needed_ones_are_there() -> None:
+    assert columns_of(["tags", "body", "tags"]) == [*NEEDED, "tags"]
+    with pytest.raises(SchemaError, match="no column tag;"):
+        columns_of(["tag"])
+
+
+def test_the_source_reads_the_retries_of_the_group() -> None:
+    found = source_options(["a", "b"], "g", "n:1", "group", {"maxOffsetsPerTrigger": 5, "failOnDataLoss": False})
+    assert found["topic"] == "a,b" and found["includeRetry"] == "true"
+    assert (found["maxOffsetsPerTrigger"], found["failOnDataLoss"]) == ("5", "false")
+    with pytest.raises(ConfigError, match="option Group is set by consume itself"):
+        source_options("a", "g", "", "group", {"Group": "h"})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"start": "first"}, "start must be latest or earliest"),
+        ({"handler": 7}, "handler must be a function, not int"),
+        ({"attempts_max": -1}, "attempts_max must not be negative"),
+        ({"options": {"maxOffsets": 1}}, "option maxOffsets"),
+        ({"group": "no group!"}, "option group"),
+        ({"columns": ["nothing"]}, "there is no column nothing"),
+    ],
+)
+def test_mistakes_are_named_before_anything_starts(given: dict[str, Any], words: str) -> None:
+    pytest.importorskip("pyspark")
+    facts = {"topics": "orders", "group": "g", "handler": print, **given}
+    with pytest.raises(ConfigError, match=words):
+        consume(None, **facts)  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""A canary, judged without Spark and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from pyromq.pipeline.jobs.common.topics import Selection
+from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
+from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
+
+
+def letter(number: int) -> Outgoing:
+    source = Resent(
+        message_id=f"M{number}", offset_message_id=f"O{number}", keys="", outcome=SendOutcome.SENT, to_topic="orders",
+        new_message_id=f"N{number}", queue="broker-a:0", offset=number,
+    )  # fmt: skip
+    return Outgoing(source, "orders", f"N{number}", b"x", ())
+
+
+NEVER_A_MESSAGE = Resent(
+    message_id="P", offset_message_id="P", keys="", outcome=SendOutcome.FAILED, to_topic="orders", error="its patch"
+)  # fmt: skip
+
+
+class Brokers:
+    """Stands for a Sender: letters with these numbers were sent before, or are refused."""
+
+    def __init__(self, *, before: Iterable[int] = (), refused: Iterable[int] = (), committed: int = 0) -> None:
+        self.before, self.refused, self._committed = set(before), set(refused), committed
+
+    def send_all(self, messages: Iterable[Outgoing | Resent]) -> Iterator[Resent]:
+        for each in messages:
+            yield each if isinstance(each, Resent) else self._sent(each)
+
+    def _sent(self, message: Outgoing) -> Resent:
+        number = int(message.message_id[1:])
+        outcome = SendOutcome.SENT_BEFORE if number in self.before else SendOutcome.SENT
+        outcome = SendOutcome.FAILED if number in self.refused else outcome
+        return msgspec.structs.replace(message.source, outcome=outcome)
+
+    def committed(self, group: str, queue: Any) -> int:
+        return self._committed
+
+
+class Watched(Canary):
+    """Without the look at topics."""
+
+    def _came_back(self, sent: Any) -> bool:
+        return False
+
+
+def verdict(brokers: Brokers, first: list[Resent]) -> CanaryVerdict:
+    selection = Selection(topics=("%DLQ%g",))
+    return Watched(cast(Any, None), cast(Any, brokers), selection, "g", 0, lambda seconds: None).verdict(first)
+
+
+def test_what_was_sent_before_is_no_canary() -> None:
+    brokers, letters = Brokers(before=range(3)), iter([letter(number) for number in range(9)])
+    first = send_canary(cast(Any, brokers), letters, 2)
+    assert [each.outcome for each in first] == [SendOutcome.SENT_BEFORE] * 3 + [SendOutcome.SENT] * 2
+    assert next(letters) == letter(5), "the others wait"
+
+
+def test_a_canary_ends_with_the_first_message_that_brokers_refuse() -> None:
+    brokers, letters = Brokers(refused=[1]), iter([letter(number) for number in range(9)])
+    first = send_canary(cast(Any, brokers), letters, 2)
+    assert len(first) == 2 and verdict(brokers, first) is CanaryVerdict.NOT_SENT
+
+
+def test_a_letter_that_was_never_a_message_says_nothing_about_the_others() -> None:
+    brokers = Brokers(committed=1)
+    first = send_canary(cast(Any, brokers), iter([NEVER_A_MESSAGE, letter(0), letter(1)]), 1)
+    assert len(first) == 2 and verdict(brokers, first) is CanaryVerdict.PASSED
+
+
+@pytest.mark.parametrize(
+    ("committed", "expected"), [(1, CanaryVerdict.NOT_CONSUMED), (2, CanaryVerdict.PASSED), (9, CanaryVerdict.PASSED)]
+)
+def test_every_message_of_a_canary_has_to_be_consumed(committed: int, expected: CanaryVerdict) -> None:
+    brokers = Brokers(committed=committed)
+    first = send_canary(cast(Any, brokers), iter([letter(0), letter(1)]), 2)
+    assert verdict(brokers, first) is expected and expected.is_bad is (expected is CanaryVerdict.NOT_CONSUMED)
+
+
+def test_a_run_that_finds_everything_sent_needs_no_canary() -> None:
+    brokers = Brokers(before=range(3))
+    first = send_canary(cast(Any, brokers), iter([letter(number) for number in range(3)]), 2)
+    assert len(first) == 3 and verdict(brokers, first) is CanaryVerdict.NOT_NEEDED

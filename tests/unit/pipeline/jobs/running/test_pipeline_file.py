@@ -1,0 +1,192 @@
+"""Pipelines in TOML and YAML: what is right is understood, what is wrong is told with its place."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyromq.errors import ConfigError
+from pyromq.pipeline.jobs.common.errors import PipelineFileError
+from pyromq.pipeline.jobs.common.patching import find_function
+from pyromq.pipeline.jobs.running.pipeline_file import parse_pipeline, read_pipeline_file
+from pyromq.pipeline.jobs.running.run_job import require_functions
+
+HEAD = 'name = "p"\ncheckpoint = "c"\n[source]\ntopic = "orders"\n'
+SINK = '[[sink]]\nkind = "noop"\n'
+TO_TOPIC = '[[sink]]\nkind = "topic"\ntopic = "t"\n[sink.options]\n'
+
+
+def test_a_pipeline_is_understood() -> None:
+    found = parse_pipeline(
+        """
+        name = "paid-orders"
+        mode = "follow"
+        every = "1.5s"
+        checkpoint = "c"
+        [source]
+        topic = "orders"
+        maxOffsetsPerTrigger = 1000
+        failOnDataLoss = false
+        [[step]]
+        sql = "SELECT 1 FROM input"
+        name = "one"
+        [[sink]]
+        kind = "parquet"
+        from = "one"
+        path = "out"
+        partition_by = ["date"]
+        [[sink]]
+        name = "copy"
+        kind = "topic"
+        topic = "t"
+        """
+    )
+    assert found.every_s == 1.5 and found.sink[0].from_ == "one" and found.sink[0].partition_by == ("date",)
+    assert [found.group_of(number) for number in (0, 1)] == ["paid-orders-sink0", "paid-orders-copy"]
+    assert found.source_options("g") == {
+        "topic": "orders", "maxOffsetsPerTrigger": "1000", "failOnDataLoss": "false", "group": "g",
+        "startingOffsets": "earliest",
+    }  # fmt: skip
+
+
+def test_every_sink_of_every_pipeline_has_its_checkpoint() -> None:
+    found = parse_pipeline(HEAD + SINK + SINK.replace("noop", 'noop"\nname = "files'))
+    assert [found.checkpoint_of(number, Path("/here")) for number in (0, 1)] == ["/here/c/p/sink0", "/here/c/p/files"]
+    elsewhere = parse_pipeline(HEAD.replace('"c"', '"s3://bucket/c/"') + SINK)
+    assert elsewhere.checkpoint_of(0, Path("/here")) == "s3://bucket/c/p/sink0"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (HEAD + SINK + 'name = "../x"', "sink[0].name: '../x' is no name"),
+        ("name = ", "it is not TOML"),
+        ('name = "p"', "missing required field `source`"),
+        (HEAD, "missing required field `sink`"),
+        (HEAD + SINK + "[colour]\nx = 1", "unknown field `colour`"),
+        (HEAD + '[[sink]]\nkind = "noop"\npaht = "x"', "sink[0]: unknown field `paht`"),
+        (HEAD + '[[sink]]\nkind = "paper"', "sink[0].kind: 'paper' is none of topic, parquet"),
+        (HEAD + '[[sink]]\nkind = "parquet"', "sink[0].path: say which folder"),
+        (HEAD + '[[sink]]\nkind = "topic"', "sink[0].topic: say which topic"),
+        (HEAD + TO_TOPIC + 'mode = "idempotnt"', "sink[0].options.mode: 'idempotnt' is none of"),
+        (HEAD + TO_TOPIC + "batchBites = 1", "sink[0].options.batchBites: the sink has no such option"),
+        ('mode = "batch"\n' + HEAD + TO_TOPIC + 'mode = "idempotent"', "sink[0].options.sinkId: a batch write"),
+        (HEAD + '[[sink]]\nkind = "noop"\nfrom = "x"', "sink[0].from: there is no step named 'x'"),
+        (HEAD + '[[sink]]\nkind = "noop"\npartition_by = ["x"]', "has no partitions"),
+        (HEAD + SINK + SINK.replace("noop", 'noop"\nname = "sink0'), "two are named sink0"),
+        (HEAD + "[[step]]\n" + SINK, "step[0]: it needs sql or python"),
+        (HEAD + '[[step]]\nsql = "x"\npython = "a:b"\n' + SINK, "step[0]: it needs sql or python"),
+        (HEAD + '[[step]]\npython = "a"\n' + SINK, "step[0].python: 'a' is not module:function"),
+        (HEAD + '[[step]]\nsql = "x"\nname = "input"\n' + SINK, "step[0].name"),
+        (HEAD + '[[step]]\nsql = "x"\nname = "a"\n[[step]]\nsql = "x"\nname = "a"\n' + SINK, "already"),
+        (HEAD.replace("topic =", "topik =") + SINK, "source.topik: there is none of that name"),
+        (HEAD + "minPartitions = -1\n" + SINK, "source.minPartitions"),
+        (HEAD.replace('checkpoint = "c"\n', "") + SINK, "checkpoint: mode once remembers"),
+        (HEAD.replace('"p"', '"a b"') + SINK, "name: 'a b' is no name"),
+        ('every = "soon"\n' + HEAD + SINK, "every: 'soon' is no span"),
+        ('mode = "twice"\n' + HEAD + SINK, "mode: Invalid enum value"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(text: str, told: str) -> None:
+    with pytest.raises(PipelineFileError) as raised:
+        parse_pipeline(text, where="f.toml")
+    assert str(raised.value).startswith("f.toml: ") and told in str(raised.value)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(PipelineFileError, match="cannot be read"):
+        read_pipeline_file(tmp_path / "none.toml")
+    (tmp_path / "p.toml").write_bytes(b"name = '\xff'")
+    with pytest.raises(PipelineFileError, match="not text in UTF-8"):
+        read_pipeline_file(tmp_path / "p.toml")
+
+
+YAML = """
+name: paid-orders
+mode: follow
+every: 1.5s
+checkpoint: c
+source:
+  topic: orders
+  maxOffsetsPerTrigger: 1000
+  failOnDataLoss: false
+step:
+  - sql: SELECT 1 FROM input
+    name: one
+sink:
+  - kind: parquet
+    from: one
+    path: out
+    partition_by: [date]
+  - name: copy
+    kind: topic
+    topic: t
+    options: {mode: idempotent}
+"""
+
+
+def test_yaml_says_the_same(tmp_path: Path) -> None:
+    (tmp_path / "p.yml").write_text(YAML)
+    (tmp_path / "p.toml").write_text("""
+        name = "paid-orders"
+        mode = "follow"
+        every = "1.5s"
+        checkpoint = "c"
+        source = { topic = "orders", maxOffsetsPerTrigger = 1000, failOnDataLoss = false }
+        step = [{ sql = "SELECT 1 FROM input", name = "one" }]
+        sink = [
+            { kind = "parquet", from = "one", path = "out", partition_by = ["date"] },
+            { name = "copy", kind = "topic", topic = "t", options = { mode = "idempotent" } },
+        ]
+    """)
+    assert read_pipeline_file(tmp_path / "p.yml") == read_pipeline_file(tmp_path / "p.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: [", "it is not YAML: "),
+        ("", "Expected `object`, got `null`"),
+        (YAML.replace("parquet", "paper"), "sink[0].kind: 'paper' is none of"),
+        (YAML.replace("every: 1.5s", "every: 15"), "every: Expected `str`, got `int`"),
+    ],
+)
+def test_mistakes_in_yaml_are_told_with_their_place(text: str, told: str) -> None:
+    with pytest.raises(PipelineFileError) as raised:
+        parse_pipeline(text, where="f.yaml", is_yaml=True)
+    assert str(raised.value).startswith("f.yaml: ") and told in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_without_its_package_yaml_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)  # as if it were not installed
+    with pytest.raises(PipelineFileError, match="pip install pyyaml"):
+        parse_pipeline(YAML, is_yaml=True)
+
+
+def test_functions_are_found_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", ["/nowhere"])
+    (tmp_path / "found_beside.py").write_text("def double(x):\n    return 2 * x\nthing = 3\n")
+    (tmp_path / "broken_beside.py").write_text("1 / 0")
+    assert find_function("found_beside:double", folder=tmp_path)(4) == 8
+    for text, told in (
+        ("found_beside", "not module:function"),
+        ("found_beside:none", "has no none"),
+        ("found_beside:thing", "is a int, not a function"),
+        ("missing_beside:f", "cannot be imported"),
+        ("broken_beside:f", "cannot be imported: ZeroDivisionError: division by zero"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            find_function(text, folder=tmp_path)
+
+
+def test_functions_of_a_pipeline_are_looked_for_before_anything_is_done(tmp_path: Path) -> None:
+    pipeline = parse_pipeline(HEAD + '[[step]]\nsql = "x"\n[[step]]\npython = "not_there:f"\n' + SINK)
+    with pytest.raises(PipelineFileError, match=r"^step\[1\]\.python: .* cannot be imported"):
+        require_functions(pipeline, tmp_path)
+
+
+def test_the_example_is_right() -> None:
+    found = read_pipeline_file(Path(__file__).parents[5] / "examples/paid_orders.toml")
+    assert [sink.kind for sink in found.sink] == ["topic", "parquet"]

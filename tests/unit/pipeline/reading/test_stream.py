@@ -1,0 +1,244 @@
+"""A streaming query's planning, call by call as Spark makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyromq.model.queue import QueueId
+from pyromq.pipeline.core.errors import DataLossError
+from pyromq.pipeline.core.offsets import Held, OffsetRange
+from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.core.places import AtOffsets, AtTime, Place
+from pyromq.pipeline.reading.batch import plan_batch
+from pyromq.pipeline.reading.stream import Stream
+from pyromq.testing import ManualClock
+from tests.unit.pipeline.brokers import FakeCluster
+
+A, B, NEW = QueueId("orders", "broker-a", 0), QueueId("orders", "broker-a", 1), QueueId("orders", "broker-b", 0)
+
+
+class Life:
+    """One life of a query, with a clock that its sleeps move."""
+
+    def __init__(self, cluster: FakeCluster, **options: Any) -> None:
+        self.clock, self.cluster = ManualClock(), cluster
+        chosen = {"topics": ("orders",), "group": "reports", "starting": Place.LATEST, **options}
+        self.stream = Stream(
+            SourceOptions(**chosen),
+            cluster,
+            clock=self.clock,
+            sleep=lambda s: self.clock.advance_ms(max(1, int(s * 1000))),
+        )
+
+
+def cluster(**more: Any) -> FakeCluster:
+    return FakeCluster({A: Held(0, 40), B: Held(0, 40)}, **more)
+
+
+# --- the start ---
+
+
+def test_latest_is_stored_before_it_is_told_and_stays() -> None:
+    brokers = cluster()
+    life = Life(brokers)
+    assert life.stream.initial() == {A: 40, B: 40}
+    assert brokers.group == {A: 40, B: 40}
+    brokers.held_now = {A: Held(0, 70), B: Held(0, 40)}
+    assert life.stream.initial() == {A: 40, B: 40}
+
+
+def test_a_crash_in_the_first_batch_loses_nothing() -> None:
+    brokers = cluster()
+    first = Life(brokers)
+    start = first.stream.initial()
+    brokers.held_now = {A: Held(0, 45), B: Held(0, 40)}
+    end = first.stream.latest(start)
+    assert end == {A: 45, B: 40}
+    brokers.held_now = {A: Held(0, 99), B: Held(0, 99)}
+    second = Life(brokers)  # the driver was killed; Spark has the end of the batch, not its start
+    assert second.stream.initial() == start
+    assert second.stream.partitions(start, end) == [(OffsetRange(A, 40, 45),)]
+
+
+def test_what_the_group_has_is_not_moved_by_a_start_elsewhere() -> None:
+    brokers = cluster(group={A: 7})
+    assert Life(brokers, starting=Place.EARLIEST).stream.initial() == {A: 0, B: 0}
+    assert brokers.group == {A: 7, B: 0}
+
+
+def test_a_start_by_time() -> None:
+    brokers = cluster()
+    brokers.by_time = {A: 11, B: 12}
+    assert Life(brokers, starting=AtTime(5)).stream.initial() == {A: 11, B: 12}
+
+
+# --- the end of a batch ---
+
+
+def test_nothing_new_is_waited_for_a_little() -> None:
+    brokers = cluster()
+    life = Life(brokers, long_poll_ms=300)
+    before_ms = life.clock.monotonic_ms()
+    assert life.stream.latest({A: 40, B: 40}) == {A: 40, B: 40}
+    assert life.clock.monotonic_ms() - before_ms >= 300
+    assert brokers.asked < 30
+
+
+def test_a_limit_counts_unless_spark_wants_all() -> None:
+    life = Life(cluster(), max_offsets=20)
+    assert life.stream.latest({A: 0, B: 0}) == {A: 10, B: 10}
+    assert life.stream.latest({A: 0, B: 0}, limited=False) == {A: 40, B: 40}
+
+
+def test_a_limit_of_bytes() -> None:
+    life = Life(cluster(), max_bytes=2_000)
+    assert life.stream.latest({A: 0, B: 0}) == {A: 10, B: 10}
+
+
+def test_few_messages_wait_until_the_delay_is_over() -> None:
+    life = Life(cluster(), min_offsets=50, max_trigger_delay_ms=60_000)
+    start = {A: 30, B: 40}
+    assert life.stream.latest(start) == start
+    life.clock.advance_ms(60_000)
+    assert life.stream.latest(start) == {A: 40, B: 40}
+    assert life.stream.latest({A: 39, B: 40}) == {A: 39, B: 40}, "the delay counts from the last batch"
+
+
+def test_available_now_reads_what_was_there_and_ends() -> None:
+    brokers = cluster()
+    life = Life(brokers, max_offsets=50, min_offsets=45)
+    life.stream.freeze()
+    brokers.held_now = {A: Held(0, 99), B: Held(0, 99), NEW: Held(3, 9)}
+    at, seen = {A: 0, B: 0}, []
+    while (end := life.stream.latest(at)) != at:
+        seen.append(end)
+        at = end
+    assert seen[-1] == {A: 40, B: 40, NEW: 3}
+    assert len(seen) == 2
+
+
+def test_a_new_queue_is_noted_first_and_read_from_its_beginning() -> None:
+    brokers = cluster()
+    life = Life(brokers)
+    brokers.held_now[NEW] = Held(3, 9)
+    start = {A: 40, B: 40}
+    noted = life.stream.latest(start)
+    assert noted == {A: 40, B: 40, NEW: 3}
+    assert life.stream.partitions(start, noted) == []
+    end = life.stream.latest(noted)
+    assert end == {A: 40, B: 40, NEW: 9}
+    assert life.stream.partitions(noted, end) == [(OffsetRange(NEW, 3, 9),)]
+
+
+# --- what is gone ---
+
+
+def test_offsets_below_the_log_end_the_query() -> None:
+    brokers = FakeCluster({A: Held(25, 40)})
+    with pytest.raises(DataLossError, match=r"queue 0 of topic orders on broker broker-a begins at 25.*failOnDataLoss"):
+        Life(brokers).stream.latest({A: 10})
+
+
+def test_offsets_below_the_log_are_skipped_by_option(caplog: pytest.LogCaptureFixture) -> None:
+    life = Life(FakeCluster({A: Held(25, 40)}), fail_on_data_loss=False)
+    end = life.stream.latest({A: 10})
+    assert end == {A: 40}
+    assert life.stream.partitions({A: 10}, end) == [(OffsetRange(A, 25, 40),)]
+    assert "begins at 25" in caplog.text
+
+
+def test_a_queue_that_went_is_waited_for_then_lost() -> None:
+    brokers = cluster()
+    life = Life(brokers, retry_ms=60_000)
+    del brokers.held_now[B]
+    before_ms = life.clock.monotonic_ms()
+    with pytest.raises(DataLossError, match=r"queue 1 .* is not there any more"):
+        life.stream.latest({A: 40, B: 40})
+    assert life.clock.monotonic_ms() - before_ms >= 60_000
+
+
+def test_a_queue_that_went_for_good_is_waited_for_only_once_by_option() -> None:
+    brokers = cluster()
+    life = Life(brokers, retry_ms=60_000, fail_on_data_loss=False)
+    del brokers.held_now[B]
+    assert life.stream.latest({A: 30, B: 30}) == {A: 40, B: 30}
+    before_ms = life.clock.monotonic_ms()
+    assert life.stream.latest({A: 40, B: 30}) == {A: 40, B: 30}
+    assert life.clock.monotonic_ms() - before_ms < 1_000
+    brokers.held_now[B] = Held(0, 41)
+    assert life.stream.latest({A: 40, B: 30}) == {A: 40, B: 41}
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning_by_option() -> None:
+    life = Life(FakeCluster({A: Held(0, 5)}), fail_on_data_loss=False)
+    end = life.stream.latest({A: 40})
+    assert end == {A: 5}
+    assert life.stream.partitions({A: 40}, end) == [(OffsetRange(A, 0, 5),)]
+    with pytest.raises(DataLossError, match="ends at 5 already"):
+        Life(FakeCluster({A: Held(0, 5)})).stream.latest({A: 40})
+
+
+# --- progress ---
+
+
+def test_the_group_is_told_where_the_last_batch_ended() -> None:
+    brokers = cluster()
+    life = Life(brokers)
+    life.stream.latest({A: 10, B: 0})
+    life.stream.latest({A: 10, B: 20})
+    life.stream.latest({A: 10, B: 20})
+    assert brokers.commits == [{A: 10, B: 0}, {B: 20}]
+
+
+def test_progress_that_cannot_be_stored_does_not_end_a_query(caplog: pytest.LogCaptureFixture) -> None:
+    brokers = cluster()
+    brokers.is_deaf = True
+    life = Life(brokers)
+    assert life.stream.latest({A: 10, B: 0}) == {A: 40, B: 40}
+    assert "progress not stored" in caplog.text
+    brokers.is_deaf = False
+    life.stream.latest({A: 10, B: 0})
+    assert brokers.commits == [{A: 10, B: 0}]
+
+
+def test_the_report_says_what_the_batch_leaves() -> None:
+    life = Life(cluster(), max_offsets=20, nameserver="n:1")
+    assert life.stream.report() is None
+    life.stream.latest({A: 0, B: 0})
+    report = life.stream.report()
+    assert report == {
+        "offsets": {"orders": {"broker-a": {"0": 40, "1": 40}}},
+        "lag": 60,
+        "group": "reports",
+        "nameserver": "n:1",
+    }
+
+
+# --- batch reads ---
+
+
+def test_a_batch_read_plans_between_two_places() -> None:
+    brokers = cluster(group={A: 11})
+    options = SourceOptions(topics=("orders",), group="reports", starting=Place.GROUP)
+    assert plan_batch(options, brokers) == [(OffsetRange(A, 11, 40),), (OffsetRange(B, 0, 40),)]
+    brokers.by_time = {A: 30, B: 0}
+    options = SourceOptions(topics=("orders",), ending=AtTime(7))
+    assert plan_batch(options, brokers) == [(OffsetRange(A, 0, 30),)]
+
+
+def test_a_batch_read_beyond_what_is_there_is_a_loss(caplog: pytest.LogCaptureFixture) -> None:
+    brokers = FakeCluster({A: Held(20, 40)}, {A: 5})
+    options = SourceOptions(topics=("orders",), group="reports", starting=Place.GROUP)
+    with pytest.raises(DataLossError, match="begins at 20"):
+        plan_batch(options, brokers)
+    options = SourceOptions(topics=("orders",), group="reports", starting=Place.GROUP, fail_on_data_loss=False)
+    assert plan_batch(options, brokers) == [(OffsetRange(A, 20, 40),)]
+    assert "begins at 20" in caplog.text
+
+
+def test_a_batch_read_from_an_offset_that_no_queue_has_reached_is_a_loss() -> None:
+    options = SourceOptions(topics=("orders",), starting=AtOffsets(((A, 41),)))
+    with pytest.raises(DataLossError, match="ends at 40, 41 was to be the first"):
+        plan_batch(options, cluster())
