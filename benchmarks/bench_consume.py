@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from benchmarks.measure import Row
-from pyromq.client.consumer.base.consumer_settings import PullConsumerSettings, PushConsumerSettings
+from pyromq.client.consumer.base.settings import PullConsumerSettings, PushConsumerSettings
 from pyromq.client.consumer.pull_consumer import PullConsumer
 from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.core.received_message import ReceivedMessage

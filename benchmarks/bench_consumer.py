@@ -14,8 +14,8 @@ from typing import Self
 from benchmarks.measure import Row, measure
 from pyromq.client.consumer.rules.assign import Assign, assign_by_hash, assign_evenly
 from pyromq.client.consumer.rules.flow_control import FlowControl, FlowLimits
+from pyromq.client.consumer.rules.message_protocol import Pulled
 from pyromq.client.consumer.rules.outcome import ConsumeStatus, decide
-from pyromq.client.consumer.rules.pulled import Pulled
 from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.client.consumer.rules.subscription import subscribe_tags, wanted_messages
 from pyromq.clock import SystemClock

@@ -19,7 +19,7 @@ import uvloop
 from benchmarks.measure import Row, measure
 from pyromq import aio
 from pyromq.client.core.received_message import split_messages
-from pyromq.client.sync import sync
+from pyromq.client.sync import faces
 from pyromq.clock import SystemClock
 from pyromq.model.message import Message
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
@@ -143,7 +143,7 @@ def _sync(name: str, address: str, count: int) -> Row:
     total = SENDS // 8
 
     def run() -> int:
-        with sync.Producer(address) as producer:
+        with faces.Producer(address) as producer:
 
             def send() -> None:
                 for _ in range(total // count):

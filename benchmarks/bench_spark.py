@@ -86,7 +86,7 @@ def _sources(spark: Any, nameserver: str, broker_pid: int, folder: Path, batch: 
 
 
 def run(spark: Any, nameserver: str, broker_pid: int, folder: Path, case: Case, batch: int) -> Taken:
-    from pyromq.pipeline.jobs.archiving.archive_spark_writer import FOLDERS, PARQUET_OPTIONS, several_files_open
+    from pyromq.pipeline.jobs.archiving.spark_writer import FOLDERS, PARQUET_OPTIONS, several_files_open
 
     def start() -> Any:
         reader = spark.readStream.format("pyromq").options(

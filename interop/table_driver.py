@@ -9,7 +9,7 @@ import sys
 
 from pyromq.pipeline import session
 from pyromq.pipeline.jobs import Selection, archive
-from pyromq.pipeline.jobs.archiving.archive_job import ArchiveFormat
+from pyromq.pipeline.jobs.archiving.job import ArchiveFormat
 
 
 def main(nameserver: str, folder: str, *jars: str) -> None:

@@ -11,7 +11,7 @@ from interop.asking import connected
 from interop.conversation import pull_header, send_header, topic_header
 from pyromq.net import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.store.reading import ReadStatus
+from pyromq.store.read_result import ReadStatus
 from pyromq.wire.batch import BatchItem, encode_batch
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import PullResponseHeader, QueryMessageHeader

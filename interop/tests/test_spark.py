@@ -29,7 +29,7 @@ from pyromq.client.core.errors import TopicNotFoundError
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.pipeline import Dead, Record, Retry, consume, session
 from pyromq.pipeline.jobs import Selection, archive, read_archive, redrive, replay
-from pyromq.pipeline.store_files.store_source import read_store
+from pyromq.pipeline.store_files.source import read_store
 
 SECTION = "Spark pipeline × servers"
 PATIENCE_S = 90

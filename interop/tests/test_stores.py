@@ -34,7 +34,7 @@ from pyromq.store.check.report import CheckReport, Verdict
 from pyromq.store.files.disk import RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.tables.offsets import OffsetTable
-from pyromq.store.tables.tables import GroupTable, TopicTable
+from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
 

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
         at_random,
         by_sharding_key,
     )
-    from pyromq.client.sync.sync import Admin, Client, Producer
-    from pyromq.client.sync.sync_consumers import PullConsumer, PushConsumer
-    from pyromq.client.sync.sync_transactions import TransactionProducer
+    from pyromq.client.sync.consumers import PullConsumer, PushConsumer
+    from pyromq.client.sync.faces import Admin, Client, Producer
+    from pyromq.client.sync.transactions import TransactionProducer
 
 __all__ = [
     "EARLIEST",
@@ -108,9 +108,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Admin", "Client", "Producer"), "client.sync.sync"),
-    **dict.fromkeys(("PullConsumer", "PushConsumer"), "client.sync.sync_consumers"),
-    "TransactionProducer": "client.sync.sync_transactions",
+    **dict.fromkeys(("Admin", "Client", "Producer"), "client.sync.faces"),
+    **dict.fromkeys(("PullConsumer", "PushConsumer"), "client.sync.consumers"),
+    "TransactionProducer": "client.sync.transactions",
     **{"Message": "model.message", "QueueId": "model.queue", "MQError": "errors"},
 }
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pyromq.client.admin import EARLIEST, LATEST, Admin
-from pyromq.client.consumer.base.consumer_settings import PullConsumerSettings, PushConsumerSettings
 from pyromq.client.consumer.base.running_info import HeadOfLine
+from pyromq.client.consumer.base.settings import PullConsumerSettings, PushConsumerSettings
 from pyromq.client.consumer.pull_consumer import PullConsumer
 from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.consumer.rules.flow_control import Hold

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.commit.turn import Turns
+from pyromq.broker.commit.group_commit import Turns
 from pyromq.errors import MQError, StoreError, StoreReadOnlyError, UntrustedDiskError
 from pyromq.store import log_walk
+from pyromq.store.maintenance import Upkeep
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
-from pyromq.store.upkeep import Upkeep
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.testing.faulty_disk import FaultyFile
 from pyromq.wire.batch import BatchItem

@@ -18,7 +18,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.clock import SystemClock
 from pyromq.net import Address, Connection, open_connection
 from pyromq.store.message_store import MessageStore
-from pyromq.store.timers.timer_check import TimerCheck
+from pyromq.store.timers.check import TimerCheck
 from pyromq.testing import LoopbackBroker, ManualClock
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire import bodies

@@ -24,7 +24,7 @@ from pyromq.aio import (
     ReceivedMessage,
 )
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.client.sync import sync_consumers
+from pyromq.client.sync import consumers
 from pyromq.errors import BrokerError
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import LoopbackBroker
@@ -308,10 +308,10 @@ def test_the_face_without_asyncio_filters_too() -> None:
 
         asyncio.run(prepare())
         settings = replace(PULLING, poll_batch=1)
-        with sync_consumers.PullConsumer(broker.nameserver, group="readers", settings=settings) as reader:
+        with consumers.PullConsumer(broker.nameserver, group="readers", settings=settings) as reader:
             reader.subscribe("orders", "price = 4", sql=True)
             assert next(reader).body == b"4"
-        bad = sync_consumers.PullConsumer(broker.nameserver, group="readers", settings=settings)
+        bad = consumers.PullConsumer(broker.nameserver, group="readers", settings=settings)
         bad.subscribe("orders", "price ==", sql=True)
         with pytest.raises(ExpressionRefusedError), bad:
             pass

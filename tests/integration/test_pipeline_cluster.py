@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyromq import Admin
-from pyromq.client.consumer.base.group_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import GroupCalls
 from pyromq.client.core.errors import GroupNotFoundError, NoPermissionError
 from pyromq.errors import BrokerError
 from pyromq.model.names import retry_topic

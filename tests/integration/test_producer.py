@@ -21,8 +21,8 @@ import pyromq
 from pyromq import aio
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
+from pyromq.client.core.broker_health import TABLE_5
 from pyromq.client.core.errors import NoPermissionError, NotFoundError, ServiceNotAvailableError
-from pyromq.client.core.fault import TABLE_5
 from pyromq.errors import (
     BrokerError,
     ClientClosedError,

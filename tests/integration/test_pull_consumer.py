@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pyromq.aio import Admin, Message, Producer, QueueId, ReceivedMessage
-from pyromq.client.consumer.base.consumer_settings import PullConsumerSettings
+from pyromq.client.consumer.base.settings import PullConsumerSettings
 from pyromq.client.consumer.pull_consumer import PullConsumer
 from pyromq.client.consumer.rules.flow_control import FlowLimits
 from pyromq.client.consumer.rules.start_offset import SeekTo

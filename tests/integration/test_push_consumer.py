@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from pyromq.aio import Admin, Message, MQError, Producer, QueueId, ReceivedMessage
-from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings
-from pyromq.client.consumer.base.group_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.consumer.rules.flow_control import FlowLimits
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyStatus

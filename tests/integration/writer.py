@@ -12,9 +12,9 @@ from random import Random
 
 from pyromq.clock import SystemClock
 from pyromq.store.files.disk import RealDisk
+from pyromq.store.maintenance import Upkeep
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
-from pyromq.store.upkeep import Upkeep
 from pyromq.wire.record import Draft, decode_record
 
 SETTINGS = StoreSettings(

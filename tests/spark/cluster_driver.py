@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyromq.pipeline import Dead, consume, session
-from pyromq.pipeline.consuming.consume_rows import Record
-from pyromq.pipeline.consuming.consume_verdicts import Verdict
+from pyromq.pipeline.consuming.rows import Record
+from pyromq.pipeline.consuming.verdicts import Verdict
 from pyromq.pipeline.jobs import Selection, archive
 from pyromq.pipeline.spark.source import PyromqDataSource, StreamReader
 from tests.spark import cluster_driver as importable

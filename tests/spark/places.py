@@ -212,11 +212,11 @@ _WRAPPERS: dict[str, Callable[[Any], None]] = {
     "pyromq.pipeline.reading.stream": _stream,
     "pyromq.pipeline.spark.progress": _progress,
     "pyromq.pipeline.sink.sink": _sink,
-    "pyromq.pipeline.sink.sink_sender": _sender,
-    "pyromq.pipeline.sink.sink_transactions": _transactions,
-    "pyromq.pipeline.consuming.consume_writer": _consume,
-    "pyromq.pipeline.jobs.archiving.archive_source": _archive_source,
-    "pyromq.pipeline.jobs.archiving.archive_files": _archive_files,
+    "pyromq.pipeline.sink.sender": _sender,
+    "pyromq.pipeline.sink.transactions": _transactions,
+    "pyromq.pipeline.consuming.writer": _consume,
+    "pyromq.pipeline.jobs.archiving.source": _archive_source,
+    "pyromq.pipeline.jobs.archiving.files": _archive_files,
 }
 
 

@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 from pyromq.pipeline.arrow.columns import COLUMNS, spark_type
 from pyromq.pipeline.core.errors import OptionError, SchemaError
 from pyromq.pipeline.core.options import OPTIONS, Option, Use, parse_options
-from pyromq.pipeline.sink.sink_columns import SINK_COLUMNS, check_sink_schema
-from pyromq.pipeline.sink.sink_options import SINK_OPTIONS, parse_sink_options
+from pyromq.pipeline.sink.columns import SINK_COLUMNS, check_sink_schema
+from pyromq.pipeline.sink.options import SINK_OPTIONS, parse_sink_options
 from pyromq.pipeline.spark.source import arrow_schema
 
 pytestmark = pytest.mark.spark

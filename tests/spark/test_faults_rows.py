@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyromq.aio import ClientSettings
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.producer.letters import SEND, SEND_BATCH, Letter, header_fields
+from pyromq.client.producer.outgoing import SEND, SEND_BATCH, Letter, header_fields
 from pyromq.model.names import DEFAULT_TOPIC, dead_letter_topic
 from pyromq.model.queue import QueueId
 from pyromq.pipeline import Record, consume

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from pyromq.cli.main import main
-from pyromq.cli.pipeline import pipeline
-from pyromq.cli.pipeline.pipeline_options import SparkOptions
+from pyromq.cli.pipeline import commands
+from pyromq.cli.pipeline.options import SparkOptions
 from pyromq.pipeline.jobs import Selection, archive, read_archive
 from tests.spark.conftest import QUICK
 from tests.spark.queries import until
@@ -34,7 +34,7 @@ def shared_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def given(options: SparkOptions, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
         yield spark
 
-    monkeypatch.setattr(pipeline, "started", given)
+    monkeypatch.setattr(commands, "started", given)
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
@@ -142,7 +142,7 @@ def test_run_checks_files_before_spark_is_needed(
         path = "out"
     """)
     assert answer(capsys, "run", str(path))["sinks"][0]["rows"] == 2
-    monkeypatch.delattr(pipeline, "started")
+    monkeypatch.delattr(commands, "started")
     assert main(["pipeline", "run", str(path), "--check"]) == 0
     path.write_text('name = "x"')
     assert main(["pipeline", "run", str(path)]) == 1

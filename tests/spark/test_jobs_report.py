@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyromq.client.admin.offsets import LATEST
-from pyromq.client.producer.letters import header_fields
+from pyromq.client.producer.outgoing import header_fields
 from pyromq.model import property_names as names
 from pyromq.model.names import retry_topic
 from pyromq.pipeline.jobs import Selection, report

@@ -17,8 +17,8 @@ from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.jobs import Selection, redrive, replay
 from pyromq.pipeline.jobs.common.patching import Letter
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, SendOutcome, source_of
-from pyromq.pipeline.jobs.resending.redrive_job import CanaryVerdict
-from pyromq.pipeline.jobs.resending.replay_job import REPLAY, REPLAYED_FROM
+from pyromq.pipeline.jobs.resending.redrive import CanaryVerdict
+from pyromq.pipeline.jobs.resending.replay import REPLAY, REPLAYED_FROM
 from pyromq.pipeline.jobs.resending.sending import Sender
 from pyromq.pipeline.reading.cluster import Cluster
 from tests.spark.topics import Topics, bodies
@@ -49,7 +49,7 @@ def test_a_dry_replay_counts_and_shows_and_sends_nothing(spark: Any, topics: Top
 def test_a_replay_sends_a_range_once_however_often_it_is_run_under_its_name(
     spark: Any, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyromq.pipeline.jobs.common.topics.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("pyromq.pipeline.jobs.common.selection.ROWS_AT_ONCE", 2)
     topic, target = topics.make(queues=1), topics.make("-to")
     topics.send(topic, range(10), tags="t", keys="k", sharding_key="s", properties={"colour": "green"})
     broker = topics.queues(topic)[0].broker

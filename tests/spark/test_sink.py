@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyromq.pipeline.core.options import OPTIONS
-from pyromq.pipeline.sink.sink_columns import SINK_COLUMNS
-from pyromq.pipeline.sink.sink_options import SINK_OPTIONS
+from pyromq.pipeline.sink.columns import SINK_COLUMNS
+from pyromq.pipeline.sink.options import SINK_OPTIONS
 from tests.spark.topics import Topics
 from tests.unit.test_docs import ROOT, table_rows
 

@@ -14,15 +14,15 @@ import pytest
 
 from pyromq.client.core.transaction import TransactionOutcome
 from pyromq.errors import ConnectionLostError
-from pyromq.pipeline.consuming.consume_returns import Returns
-from pyromq.pipeline.consuming.consume_rows import Record
-from pyromq.pipeline.consuming.consume_verdicts import Dead, Retry
+from pyromq.pipeline.consuming.rows import Record
+from pyromq.pipeline.consuming.send_back import Returns
+from pyromq.pipeline.consuming.verdicts import Dead, Retry
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.options import SourceOptions, Use
+from pyromq.pipeline.sink.options import parse_sink_options
+from pyromq.pipeline.sink.sender import Sender
 from pyromq.pipeline.sink.sink import Plan, StreamWriter, Task, Written, plan_of, write_rows
-from pyromq.pipeline.sink.sink_options import parse_sink_options
-from pyromq.pipeline.sink.sink_sender import Sender
-from pyromq.pipeline.sink.sink_transactions import decisions_of, with_group
+from pyromq.pipeline.sink.transactions import decisions_of, with_group
 from tests.integration.up_process import UpProcess
 from tests.spark.test_sink import bodies_of
 from tests.spark.topics import Topics

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyromq.broker.base.config_keys import BROKER_CONF, FOLDER_KEY
-from pyromq.cli.servers.server_settings import BROKER, NAMESERVER
+from pyromq.cli.servers.settings import BROKER, NAMESERVER
 from pyromq.cli.servers.settings_sources import Schema
 from pyromq.nameserver.config_keys import NAMESRV_CONF
 

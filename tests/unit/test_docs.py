@@ -17,7 +17,7 @@ import pytest
 
 from pyromq.broker.base.config_keys import CHANGEABLE
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.cli.servers.server_settings import for_broker, for_nameserver
+from pyromq.cli.servers.settings import for_broker, for_nameserver
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers import REQUEST_HEADERS, RESPONSE_HEADERS, Header

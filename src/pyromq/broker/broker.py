@@ -22,9 +22,8 @@ from random import Random
 from typing import Any, Self
 
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
-from pyromq.broker.admin.broker_requests import BrokerHandler
 from pyromq.broker.admin.cleaning_requests import CleaningHandler
-from pyromq.broker.admin.client_questions import ClientQuestions
+from pyromq.broker.admin.client_relay import ClientQuestions
 from pyromq.broker.admin.client_requests import ClientHandler
 from pyromq.broker.admin.config_requests import ConfigHandler
 from pyromq.broker.admin.delay_requests import DelayHandler
@@ -33,23 +32,24 @@ from pyromq.broker.admin.lookup_requests import LookupHandler
 from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.reset_requests import ResetHandler
+from pyromq.broker.admin.runtime_requests import BrokerHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.advertised import advertised_host, resolved
-from pyromq.broker.base.answers import Answer, Answering, Later, send_answer, send_refusal
 from pyromq.broker.base.refusals import RefusedError, refusal_of
+from pyromq.broker.base.responses import Answer, Answering, Later, send_answer, send_refusal
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.base.table_keeper import TableKeeper
-from pyromq.broker.commit.own_writes import OwnWrites
+from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.internal_writes import OwnWrites
 from pyromq.broker.commit.sealer import Sealer
 from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.commit.turn import Turns
+from pyromq.broker.delays.delay_runner import Releases
 from pyromq.broker.delays.delays import Delays
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.recall import RecallHandler
-from pyromq.broker.delays.releases import Releases
 from pyromq.broker.delays.schedule import Schedule
 from pyromq.broker.delays.timers import Timers
 from pyromq.broker.pulling.pull import PullHandler
@@ -74,15 +74,15 @@ from pyromq.model.names import TIMER_TOPIC
 from pyromq.net import Address, Connection, Handler, Link, open_connection
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.store.files.disk import Disk, RealDisk
+from pyromq.store.maintenance import Upkeep
 from pyromq.store.message_store import MessageStore
-from pyromq.store.reading import QueueRange
+from pyromq.store.read_result import QueueRange
 from pyromq.store.tables.filter_table import FilterTable
 from pyromq.store.tables.offsets import DelayOffsets, OffsetTable
 from pyromq.store.tables.request_modes import RequestModeTable
-from pyromq.store.tables.tables import GroupTable, TopicTable
-from pyromq.store.timers.timer_files import TimerFiles
-from pyromq.store.timers.timer_metrics import TimerMetrics
-from pyromq.store.upkeep import Upkeep
+from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
+from pyromq.store.timers.files import TimerFiles
+from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.message_id import Host, UniqueIdGenerator
 from pyromq.wire.received import Received

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
-from pyromq.broker.admin.broker_requests import BrokerHandler
 from pyromq.broker.admin.cleaning_requests import CleaningHandler
-from pyromq.broker.admin.client_questions import ClientQuestions
+from pyromq.broker.admin.client_relay import ClientQuestions
 from pyromq.broker.admin.client_requests import ClientHandler
 from pyromq.broker.admin.config_requests import ConfigHandler
 from pyromq.broker.admin.delay_requests import DelayHandler
@@ -20,8 +19,9 @@ from pyromq.broker.admin.lookup_requests import LookupHandler
 from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.reset_requests import ResetHandler
+from pyromq.broker.admin.runtime_requests import BrokerHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
-from pyromq.broker.base.answers import Answering, Later
+from pyromq.broker.base.responses import Answering, Later
 from pyromq.broker.delays.recall import RecallHandler
 from pyromq.broker.pulling.pull import PullHandler
 from pyromq.broker.sending.reply import ReplyHandler

@@ -16,9 +16,9 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli.nouns import clusters, delay, dlq, doctor, group, message, messages, store, tail, topic, tx
-from pyromq.cli.pipeline import pipeline
-from pyromq.cli.servers import servers
+from pyromq.cli.nouns import cluster, delay, dlq, doctor, group, message, send_consume, store, tail, topic, tx
+from pyromq.cli.pipeline import commands as pipeline
+from pyromq.cli.servers import commands as servers
 from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
 from pyromq.errors import (
     BrokerError,
@@ -69,7 +69,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 servers.add_to(app)
-messages.add_to(app)
+send_consume.add_to(app)
 tail.add_to(app)
 doctor.add_to(app)
 for noun, commands in (
@@ -79,7 +79,7 @@ for noun, commands in (
     ("dlq", dlq.app),
     ("delay", delay.app),
     ("tx", tx.app),
-    ("cluster", clusters.app),
+    ("cluster", cluster.app),
     ("store", store.app),
     ("pipeline", pipeline.app),
 ):

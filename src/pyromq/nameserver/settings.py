@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyromq.errors import ConfigError
 from pyromq.nameserver.config_keys import KEYS
 from pyromq.nameserver.errors import ProtectedSettingError, shown
-from pyromq.net.entrance import Entrance
+from pyromq.net.listener_settings import Entrance
 from pyromq.net.settings import TlsMode
 from pyromq.setting_keys import parse_lines, suggestion
 

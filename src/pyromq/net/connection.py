@@ -21,9 +21,9 @@ from typing import Any, Final, TypeVar, cast
 from pyromq.clock import Clock
 from pyromq.errors import RemoteProtocolError
 from pyromq.net.address import Address
-from pyromq.net.asking import Asking
 from pyromq.net.handler import Handler
 from pyromq.net.idle import IdleWatch
+from pyromq.net.pending_calls import Asking
 from pyromq.net.settings import ConnectionSettings
 from pyromq.wire.command import Ext, encode_request
 from pyromq.wire.frame import Frame, FrameDecoder, FrameError

@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 from pyromq.client.core.hooks import SendHook
 from pyromq.client.core.settings import ClientSettings, ProducerSettings
 from pyromq.client.core.transaction import Transaction, TransactionOutcome
-from pyromq.client.sync.sync import Client
-from pyromq.client.sync.sync_transactions import TransactionProducer
+from pyromq.client.sync.faces import Client
+from pyromq.client.sync.transactions import TransactionProducer
 from pyromq.clock import Clock, SystemClock
 from pyromq.model.message import Message
 from pyromq.outbox.outbox import Outbox

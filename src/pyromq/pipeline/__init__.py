@@ -17,23 +17,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyromq.pipeline.consuming.consume_group import consume
-    from pyromq.pipeline.consuming.consume_rows import Record
-    from pyromq.pipeline.consuming.consume_verdicts import DONE, Dead, Retry
+    from pyromq.pipeline.consuming.group import consume
+    from pyromq.pipeline.consuming.rows import Record
+    from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
     from pyromq.pipeline.spark.progress import ProgressListener
-    from pyromq.pipeline.spark.spark_session import register, session
+    from pyromq.pipeline.spark.session import register, session
 
 __all__ = ["DONE", "Dead", "ProgressListener", "Record", "Retry", "consume", "register", "session"]
 
 _HOMES = {
     "ProgressListener": "spark.progress",
-    "register": "spark.spark_session",
-    "session": "spark.spark_session",
-    "consume": "consuming.consume_group",
-    "Record": "consuming.consume_rows",
-    "DONE": "consuming.consume_verdicts",
-    "Dead": "consuming.consume_verdicts",
-    "Retry": "consuming.consume_verdicts",
+    "register": "spark.session",
+    "session": "spark.session",
+    "consume": "consuming.group",
+    "Record": "consuming.rows",
+    "DONE": "consuming.verdicts",
+    "Dead": "consuming.verdicts",
+    "Retry": "consuming.verdicts",
 }
 
 

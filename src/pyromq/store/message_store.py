@@ -25,9 +25,9 @@ from pyromq.errors import LocalProtocolError, StoreClosedError, StoreReadOnlyErr
 from pyromq.model.names import validate_topic
 from pyromq.store.commit_log import CommitLog, FlushJob, TopicBytes
 from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
-from pyromq.store.dispatch import entry_tag
 from pyromq.store.durability import Durability
 from pyromq.store.entry_backlog import EntryBacklog
+from pyromq.store.entry_tag import entry_tag
 from pyromq.store.files.disk import Disk, DiskLock, RealDisk
 from pyromq.store.files.health import Health, cannot_open
 from pyromq.store.files.layout import Layout

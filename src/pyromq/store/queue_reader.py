@@ -14,7 +14,7 @@ from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.store.commit_log import CommitLog
 from pyromq.store.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
 from pyromq.store.key_index import KeyIndex
-from pyromq.store.reading import Boundary, QueueRange, ReadResult, ReadStatus
+from pyromq.store.read_result import Boundary, QueueRange, ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.properties import message_keys
 from pyromq.wire.record import RECORD_OVERHEAD_BYTES, Record, decode_record

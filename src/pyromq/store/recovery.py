@@ -27,7 +27,7 @@ from pyromq.errors import InvalidNameError, LogGapError
 from pyromq.model.names import validate_topic
 from pyromq.store.commit_log import CommitLog
 from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
-from pyromq.store.dispatch import entry_tag
+from pyromq.store.entry_tag import entry_tag
 from pyromq.store.files.checkpoint import load_checkpoint, load_flushed
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout

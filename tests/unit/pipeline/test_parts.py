@@ -34,7 +34,7 @@ from pyromq.pipeline.arrow.columns import ARROW_TYPES, COLUMNS, check_schema, sp
 from pyromq.pipeline.core import workers
 from pyromq.pipeline.core.errors import OptionError, SchemaError, SourceUnreachableError
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.patience import Patience
+from pyromq.pipeline.core.retry_window import Patience
 from pyromq.pipeline.core.workers import settle
 from pyromq.pipeline.reading.pulls import filter_for
 from pyromq.pipeline.spark.java import JavaNotFoundError, java_home, launcher_home

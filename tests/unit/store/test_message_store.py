@@ -18,7 +18,7 @@ from pyromq.errors import (
     UntrustedDiskError,
 )
 from pyromq.store.message_store import MessageStore
-from pyromq.store.reading import Boundary, ReadStatus
+from pyromq.store.read_result import Boundary, ReadStatus
 from pyromq.store.seal import load_seal, save_seal
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock

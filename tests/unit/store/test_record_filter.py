@@ -8,7 +8,7 @@ import pytest
 
 from pyromq.store import queue_reader
 from pyromq.store.message_store import MessageStore
-from pyromq.store.reading import ReadStatus
+from pyromq.store.read_result import ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.record import Draft, decode_record

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from pyromq.broker.base.answers import send_answer, send_refusal
 from pyromq.broker.base.refusals import RefusedError, refusal_of
+from pyromq.broker.base.responses import send_answer, send_refusal
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.topics import Topics

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from pyromq.broker.commit.turn import Turns
+from pyromq.broker.commit.group_commit import Turns
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.topics import Topics
 from pyromq.net.connection import Connection
+from pyromq.store.maintenance import Upkeep
 from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
-from pyromq.store.upkeep import Upkeep
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.delays.releases import Releases
+from pyromq.broker.delays.delay_runner import Releases
 from pyromq.net.connection import Connection
 from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore

@@ -8,7 +8,7 @@ from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.topics import Topics
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import QUEUE_ID_MAX, MessageStore
-from pyromq.store.reading import Boundary
+from pyromq.store.read_result import Boundary
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.consumer import (
     EarliestStoreTimeResponseHeader,

@@ -9,7 +9,7 @@ import msgspec
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.commit.turn import Turns
+from pyromq.broker.commit.group_commit import Turns
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.topics import Topics

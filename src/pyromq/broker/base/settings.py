@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyromq.errors import ConfigError
 from pyromq.model.names import validate_topic
-from pyromq.net.entrance import Entrance
+from pyromq.net.listener_settings import Entrance
 from pyromq.net.nameserver_list import check_nameservers
 from pyromq.net.settings import TlsMode
 from pyromq.net.tls import TlsSettings

@@ -1,6 +1,6 @@
 """Counters of a broker and how fast they grow: totals, averages over 10, 60 and 600 seconds, and days.
 
-What single topics and groups did is in ``tallies``.
+What single topics and groups did is in ``window_counters``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 
-from pyromq.broker.base.tallies import Growth, Tallies, Window
+from pyromq.broker.base.window_counters import Growth, Tallies, Window
 from pyromq.clock import Clock
 from pyromq.wire import bodies
 

@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pyromq.broker.base.answers import send_refusal
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.responses import send_refusal
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.commit.turn import Turns
+from pyromq.broker.commit.group_commit import Turns
 from pyromq.clock import Clock
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pyromq.broker.base.copies import again, properties_of
+from pyromq.broker.base.record_copy import again, properties_of
 from pyromq.broker.state.topics import Topics
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.model.names import HALF_TOPIC

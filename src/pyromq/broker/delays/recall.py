@@ -7,8 +7,8 @@ from base64 import urlsafe_b64decode
 from functools import partial
 from typing import Final, NamedTuple
 
-from pyromq.broker.base.answers import send_answer, send_refusal
 from pyromq.broker.base.refusals import RefusedError, refusal_of
+from pyromq.broker.base.responses import send_answer, send_refusal
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.delays.delays import Delays

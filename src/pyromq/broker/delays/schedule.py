@@ -17,8 +17,8 @@ from functools import partial
 from typing import Final
 
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.base.tallies import ONE_MESSAGE
-from pyromq.broker.commit.turn import Then
+from pyromq.broker.base.window_counters import ONE_MESSAGE
+from pyromq.broker.commit.group_commit import Then
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.clock import Clock
 from pyromq.errors import LocalProtocolError, MQError, StoreError

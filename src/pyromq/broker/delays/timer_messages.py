@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyromq.broker.base.copies import properties_of
+from pyromq.broker.base.record_copy import properties_of
 from pyromq.model.property_names import REAL_TOPIC
 from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
 from pyromq.model.property_names import TIMER_OUT_MS as DUE
-from pyromq.store.timers.timer_files import Waiting
-from pyromq.store.timers.timer_log import SECOND_MS
+from pyromq.store.timers.files import Waiting
+from pyromq.store.timers.log import SECOND_MS
 from pyromq.wire.java_hash import tag_hash
 from pyromq.wire.properties import find_property
 from pyromq.wire.property_text import number_of, with_values

@@ -17,9 +17,9 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from pyromq.broker.base.copies import again
+from pyromq.broker.base.record_copy import again
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.base.tallies import ONE_MESSAGE
+from pyromq.broker.base.window_counters import ONE_MESSAGE
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.schedule import Put
 from pyromq.broker.delays.timer_messages import cancelled_key, full_key, rolled, waiting_of
@@ -29,9 +29,9 @@ from pyromq.model.names import TIMER_TOPIC
 from pyromq.model.property_names import REAL_TOPIC
 from pyromq.store.consume_queue import FILLER_SIZE
 from pyromq.store.message_store import MessageStore
-from pyromq.store.timers.timer_files import TimerFiles
-from pyromq.store.timers.timer_log import SECOND_MS, Kind, TimerUnit
-from pyromq.store.timers.timer_metrics import TimerMetrics
+from pyromq.store.timers.files import TimerFiles
+from pyromq.store.timers.log import SECOND_MS, Kind, TimerUnit
+from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.wire.properties import find_property
 from pyromq.wire.record import Record
 

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyromq.broker.base.answers import send_refusal
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.responses import send_refusal
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.base.tallies import CALL, MESSAGE
+from pyromq.broker.base.window_counters import CALL, MESSAGE
 from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters, QueueKey
 from pyromq.broker.state.filters import Filters
 from pyromq.broker.state.groups import Groups
@@ -37,7 +37,7 @@ from pyromq.model.names import retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.store.reading import ReadResult, ReadStatus
+from pyromq.store.read_result import ReadResult, ReadStatus
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response_head
 from pyromq.wire.flags import ForbiddenType, PullFlag

@@ -15,7 +15,7 @@ from typing import Any
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.commit.turn import Turns
+from pyromq.broker.commit.group_commit import Turns
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.topics import Topics
 from pyromq.clock import Clock

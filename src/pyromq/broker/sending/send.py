@@ -13,9 +13,9 @@ from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.base.tallies import CALL, MESSAGE, ONE_MESSAGE
+from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
+from pyromq.broker.commit.group_commit import Turns
 from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.commit.turn import Turns
 from pyromq.broker.delays.delays import Delays, Place, recall_handle
 from pyromq.broker.sending.retry_policy import attempts_allowed
 from pyromq.broker.state.groups import Groups

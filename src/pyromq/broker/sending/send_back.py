@@ -11,14 +11,14 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from pyromq.broker.base.answers import send_answer, success
-from pyromq.broker.base.copies import again, properties_of
+from pyromq.broker.base.record_copy import again, properties_of
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.responses import send_answer, success
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.base.tallies import ONE_MESSAGE
+from pyromq.broker.base.window_counters import ONE_MESSAGE
+from pyromq.broker.commit.group_commit import Turns
 from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.commit.turn import Turns
 from pyromq.broker.delays.delays import Delays, Place
 from pyromq.broker.sending.retry_policy import attempts_allowed, retry_delay_ms
 from pyromq.broker.state.groups import Groups

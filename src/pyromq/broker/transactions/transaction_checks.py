@@ -17,10 +17,10 @@ from enum import Enum
 from typing import Final
 
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.commit.own_writes import OwnWrites
+from pyromq.broker.commit.internal_writes import OwnWrites
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
-from pyromq.broker.transactions.half_table import CHECKS_MAX
+from pyromq.broker.transactions.prepared_table import CHECKS_MAX
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
 from pyromq.broker.transactions.transactions import half_draft
 from pyromq.clock import Clock
@@ -28,7 +28,7 @@ from pyromq.errors import LocalProtocolError, MQError, StoreError, TransportErro
 from pyromq.model.names import HALF_TOPIC
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.store.reading import ReadStatus
+from pyromq.store.read_result import ReadStatus
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.message_id import stored_id

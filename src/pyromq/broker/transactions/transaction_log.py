@@ -17,10 +17,10 @@ from enum import IntEnum
 from functools import partial
 from typing import Final, NamedTuple
 
-from pyromq.broker.commit.own_writes import OwnWrites
-from pyromq.broker.commit.turn import Turns
+from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.internal_writes import OwnWrites
 from pyromq.broker.state.progress import Progress
-from pyromq.broker.transactions.half_table import HalfTable
+from pyromq.broker.transactions.prepared_table import HalfTable
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC

@@ -13,17 +13,17 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from pyromq.broker.base.answers import success
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.responses import success
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.base.tallies import ONE_MESSAGE
-from pyromq.broker.commit.own_writes import OwnWrites
+from pyromq.broker.base.window_counters import ONE_MESSAGE
+from pyromq.broker.commit.group_commit import QueueKey, Turns
+from pyromq.broker.commit.internal_writes import OwnWrites
 from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.commit.turn import QueueKey, Turns
 from pyromq.broker.delays.delays import Delays, Place
 from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
-from pyromq.broker.transactions.half_reader import HALF_QUEUE, HalfReader
+from pyromq.broker.transactions.prepared_reader import HALF_QUEUE, HalfReader
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
 from pyromq.clock import Clock
 from pyromq.errors import MQError

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption, with_admin
-from pyromq.cli.output.asking import progress
-from pyromq.cli.output.output import Column, FormOption, form_for, write_rows
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.output.prompts import progress
+from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_span, show_time
 
 app = typer.Typer(help="Delayed messages: list, cancel.", no_args_is_help=True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption, with_admin
-from pyromq.cli.output.asking import progress
-from pyromq.cli.output.output import Column, FormOption, form_for, write_rows
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.output.prompts import progress
+from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
 
 if TYPE_CHECKING:

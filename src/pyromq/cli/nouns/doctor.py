@@ -6,9 +6,9 @@ import sys
 
 import typer
 
-from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption, with_admin
-from pyromq.cli.output.asking import progress
-from pyromq.cli.output.output import Column, FormOption, form_for, write_rows
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.output.prompts import progress
+from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 
 _COLUMNS = (
     Column("severity", "", styles={"ok": "green", "warning": "yellow", "bad": "bold red"}, whole=True),

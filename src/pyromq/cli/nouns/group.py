@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.nouns.group_view import HEAD_COLUMNS, LAG_COLUMNS, describe_group, lag_row, show_group
-from pyromq.cli.output.asking import YesOption, confirm, parse_queue
-from pyromq.cli.output.output import Column, Form, FormOption, form_for, write_json, write_rows
+from pyromq.cli.output.prompts import YesOption, confirm, parse_queue
+from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_json, write_rows
 from pyromq.cli.output.times import parse_time, show_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
-    from pyromq.client.admin.heads import Parked
+    from pyromq.client.admin.blocked_queues import Parked
     from pyromq.client.admin.offsets import OffsetMove
 
 app = typer.Typer(help="Consumer groups: list, create, lag, describe, reset, park, delete.", no_args_is_help=True)

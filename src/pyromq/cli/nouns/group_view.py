@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pyromq.cli.output.output import Column, Form, shown, write_rows, write_text
+from pyromq.cli.output.tables import Column, Form, shown, write_rows, write_text
 from pyromq.cli.output.times import show_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
-    from pyromq.client.admin.heads import QueueHead
+    from pyromq.client.admin.blocked_queues import QueueHead
     from pyromq.wire.bodies import QueueProgress
     from pyromq.wire.heartbeat import ConsumerConnections
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.cli.cluster import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.nouns.trace_rows import TRACE_COLUMNS, trace_row
-from pyromq.cli.output.asking import progress
-from pyromq.cli.output.output import (
+from pyromq.cli.output.prompts import progress
+from pyromq.cli.output.tables import (
     Column,
     Form,
     FormOption,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from pyromq.cli.output.output import Column, Form, FormOption, Row, form_for, shown, write_json, write_rows
+from pyromq.cli.output.tables import Column, Form, FormOption, Row, form_for, shown, write_json, write_rows
 
 if TYPE_CHECKING:
     from pyromq.store.check.report import CheckReport

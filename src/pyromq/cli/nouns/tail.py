@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.cli.cluster import DEFAULT_NAMESERVER, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
 from pyromq.cli.nouns.message import message_row, place_of
-from pyromq.cli.output.output import Form, FormOption, form_for, shown, write_json
+from pyromq.cli.output.tables import Form, FormOption, form_for, shown, write_json
 from pyromq.cli.output.times import show_time
 
 if TYPE_CHECKING:

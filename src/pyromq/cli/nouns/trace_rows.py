@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyromq.cli.output.output import Column
+from pyromq.cli.output.tables import Column
 from pyromq.cli.output.times import show_time
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ the namespace of the client, if it has one, is added. One module per noun; ``Adm
 
 from __future__ import annotations
 
+from pyromq.client.admin.blocked_queues import HeadAdmin
 from pyromq.client.admin.examining import ExamineAdmin
 from pyromq.client.admin.explaining import ExplainAdmin
-from pyromq.client.admin.heads import HeadAdmin
 from pyromq.client.admin.offsets import EARLIEST, LATEST
 
 __all__ = ["EARLIEST", "LATEST", "Admin"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.client.admin.asking import AdminBase
+from pyromq.client.admin.base import AdminBase
 from pyromq.errors import ConfigError
 from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode

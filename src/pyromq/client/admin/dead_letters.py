@@ -19,7 +19,7 @@ from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin
 from pyromq.client.core.errors import GroupNotFoundError, TopicNotFoundError
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.producer.letters import SEND, Letter, header_fields, system_text
+from pyromq.client.producer.outgoing import SEND, Letter, header_fields, system_text
 from pyromq.client.producer.selectors import hashed_index
 from pyromq.errors import MQError
 from pyromq.model import property_names as names

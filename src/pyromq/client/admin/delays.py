@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.admin.asking import no_message
+from pyromq.client.admin.base import no_message
 from pyromq.client.admin.clusters import ClusterAdmin
 from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.client.admin.asking import no_message
+from pyromq.client.admin.base import no_message
 from pyromq.client.admin.delays import DelayAdmin, due_of
 from pyromq.client.admin.explain import Explanation, explain
 from pyromq.client.admin.groups import GroupAdmin

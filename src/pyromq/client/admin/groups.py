@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pyromq.client.admin.asking import AdminBase
+from pyromq.client.admin.base import AdminBase
 from pyromq.client.core.errors import GroupNotFoundError, GroupOfflineError
 from pyromq.errors import BrokerError
 from pyromq.model.names import validate_group

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from pyromq.client.admin.asking import TIME_MAX, TOOL_GROUP, AdminBase, no_message
+from pyromq.client.admin.base import TIME_MAX, TOOL_GROUP, AdminBase, no_message
 from pyromq.client.core.errors import NotFoundError, TopicNotFoundError
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError

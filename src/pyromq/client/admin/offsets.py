@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.admin.asking import AdminBase
+from pyromq.client.admin.base import AdminBase
 from pyromq.client.core.errors import NotFoundError
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pyromq.client.admin.asking import AdminBase
+from pyromq.client.admin.base import AdminBase
 from pyromq.model.names import DEFAULT_TOPIC, validate_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm, TopicConfig

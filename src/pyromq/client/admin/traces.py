@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.client.admin.asking import TIME_MAX
+from pyromq.client.admin.base import TIME_MAX
 from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.core.errors import NotFoundError
 from pyromq.wire.codes import ResponseCode

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
-from pyromq.client.consumer.assigning.queue_share import QueueShare
+from pyromq.client.consumer.assigning.owned_queues import QueueShare
 from pyromq.client.consumer.assigning.rebalancer import Rebalancer
+from pyromq.client.consumer.base.broker_calls import GroupCalls
 from pyromq.client.consumer.base.consume_stats import SAMPLE_MS, ConsumeStats
-from pyromq.client.consumer.base.consumer_settings import MemberSettings
 from pyromq.client.consumer.base.expression_check import ExpressionCheck
-from pyromq.client.consumer.base.group_calls import GroupCalls
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.base.settings import MemberSettings
 from pyromq.client.consumer.offsets.offset_keeper import BrokerOffsets, FileOffsets, OffsetKeeper
 from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, offsets_path
 from pyromq.client.consumer.pulling.puller import PullChoices, Puller, PullTarget

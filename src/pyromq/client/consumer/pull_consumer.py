@@ -21,10 +21,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Self
 
-from pyromq.client.consumer.base.consumer_settings import PullConsumerSettings
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.base.settings import PullConsumerSettings
 from pyromq.client.consumer.group_member import GroupMember
-from pyromq.client.consumer.pulling.hand_out import HandOut
+from pyromq.client.consumer.pulling.poll_queue import HandOut
 from pyromq.client.consumer.rules.flow_control import FlowDecision, GoOn, Hold, HoldOff
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.start_offset import SeekTo, Stored

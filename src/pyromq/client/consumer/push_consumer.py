@@ -18,9 +18,8 @@ from dataclasses import replace
 from typing import Final
 
 from pyromq.client.consumer.base.consume_stats import Totals
-from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings, require
+from pyromq.client.consumer.base.hook_runner import Onlookers
 from pyromq.client.consumer.base.listeners import BatchListener, Listener, MessageListener
-from pyromq.client.consumer.base.onlookers import Onlookers
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.running_info import (
     HeadOfLine,
@@ -30,11 +29,12 @@ from pyromq.client.consumer.base.running_info import (
     head_of_line,
     queue_info,
 )
+from pyromq.client.consumer.base.settings import PushConsumerSettings, require
 from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
 from pyromq.client.consumer.dispatch.consume_timeouts import ConsumeTimeouts
 from pyromq.client.consumer.dispatch.direct_consume import consume_directly
 from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
-from pyromq.client.consumer.dispatch.returns import Returns
+from pyromq.client.consumer.dispatch.send_back import Returns
 from pyromq.client.consumer.group_member import GroupMember
 from pyromq.client.consumer.rules.buffer_state import Stage
 from pyromq.client.consumer.rules.flow_control import Hold
@@ -44,7 +44,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.hooks import ConsumeHook
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.settings import ClientSettings, client_settings_of
-from pyromq.client.core.stacks import dump_stacks
+from pyromq.client.core.stack_dump import dump_stacks
 from pyromq.client.producer.producer import trace_dispatcher
 from pyromq.client.producer.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
 from pyromq.model.queue import Offset, QueueId

@@ -4,9 +4,9 @@
         receipt = await producer.send(Message("orders", b"42", tags="new"))
 
 One ``send`` has one time for all its attempts; ``attempts`` says what is tried again, and where. The usual case takes
-the short way (``short_way``): route known, connection open, nothing special about the message. Then a send is one
-encoded frame and one future, awaited by the caller itself. Whatever is special takes the long way (``long_way``), and
-after a failure of the first attempt ``delivery`` makes the others.
+the short way (``fast_path``): route known, connection open, nothing special about the message. Then a send is one
+encoded frame and one future, awaited by the caller itself. Whatever is special takes the long way (``slow_path``), and
+after a failure of the first attempt ``retrying_sender`` makes the others.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import ClassVar, Self
 
+from pyromq.client.core.broker_health import TABLE_5, LatencyTable
 from pyromq.client.core.client import Client
-from pyromq.client.core.fault import TABLE_5, LatencyTable
 from pyromq.client.core.hooks import SendHook, SendHooks
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.roles import ProducerRole
 from pyromq.client.core.settings import ClientSettings, ProducerSettings, client_settings_of
-from pyromq.client.producer.batch_sending import BatchSending
-from pyromq.client.producer.delivery import Delivery
-from pyromq.client.producer.letters import check_batch, system_text
-from pyromq.client.producer.long_way import LongWay
-from pyromq.client.producer.publications import Publications
-from pyromq.client.producer.requests import Requests
+from pyromq.client.producer.batches import BatchSending
+from pyromq.client.producer.fast_path import ShortWay
+from pyromq.client.producer.outgoing import check_batch, system_text
+from pyromq.client.producer.pending_sends import SendCallback, SendsUnderWay
+from pyromq.client.producer.request_reply import Requests
+from pyromq.client.producer.retrying_sender import Delivery
 from pyromq.client.producer.selectors import QueueSelector
-from pyromq.client.producer.sending import Sending
-from pyromq.client.producer.sends_under_way import SendCallback, SendsUnderWay
-from pyromq.client.producer.short_way import ShortWay
+from pyromq.client.producer.send_context import Sending
+from pyromq.client.producer.slow_path import LongWay
+from pyromq.client.producer.topic_queues_table import Publications
 from pyromq.client.producer.trace import ProducerTrace, TraceDispatcher, trace_topic_of, tracing_settings
 from pyromq.errors import ClientClosedError, TransportError
 from pyromq.model import property_names as names

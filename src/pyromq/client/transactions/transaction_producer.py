@@ -37,10 +37,10 @@ from pyromq.client.core.transaction import (
     half_of_receipt,
     prepared_properties,
 )
-from pyromq.client.producer.letters import system_text
+from pyromq.client.producer.outgoing import system_text
 from pyromq.client.producer.selectors import QueueSelector
-from pyromq.client.transactions.checks import Check, Checks, Question
-from pyromq.client.transactions.half_producer import HalfProducer
+from pyromq.client.transactions.check_backs import Check, Checks, Question
+from pyromq.client.transactions.prepared_producer import HalfProducer
 from pyromq.errors import ConfigError, MQError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendStatus

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.arrow.arrow_bytes import fixed_width, hexadecimal
+from pyromq.pipeline.arrow.buffers import fixed_width, hexadecimal
 from pyromq.pipeline.arrow.columns import ARROW_TYPES
 from pyromq.pipeline.arrow.layout import Ints, Records
 from pyromq.pipeline.arrow.properties import Properties, spans

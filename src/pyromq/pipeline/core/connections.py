@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from pyromq.client.core import client as aio_client
 from pyromq.client.core.settings import ClientSettings, Credentials
+from pyromq.client.sync.faces import Client
 from pyromq.client.sync.loop_thread import LoopThread, Waiter, loop_thread
-from pyromq.client.sync.sync import Client
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.workers import settle
 

@@ -4,7 +4,7 @@
     replay     a stretch of topics into a topic again   dedupe    a topic without repetitions
     redrive    dead letters to where they came from     run       a pipeline described in a file
 
-``pyromq.pipeline.store_files.store_source.read_store`` reads store folders without a broker. Nothing of Spark is
+``pyromq.pipeline.store_files.source.read_store`` reads store folders without a broker. Nothing of Spark is
 imported before it is used.
 """
 
@@ -13,16 +13,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyromq.pipeline.jobs.archiving.archive_job import Archived, archive, read_archive
     from pyromq.pipeline.jobs.archiving.compaction import Compacted, compact_archive
-    from pyromq.pipeline.jobs.common.topics import Selection
-    from pyromq.pipeline.jobs.reporting.report_job import report
-    from pyromq.pipeline.jobs.reporting.report_numbers import Report
-    from pyromq.pipeline.jobs.reporting.report_page import page
-    from pyromq.pipeline.jobs.resending.redrive_job import Redriving, redrive
-    from pyromq.pipeline.jobs.resending.replay_job import Replayed, replay
-    from pyromq.pipeline.jobs.running.dedupe_job import Deduped, dedupe
-    from pyromq.pipeline.jobs.running.run_job import Ran, run_file
+    from pyromq.pipeline.jobs.archiving.job import Archived, archive, read_archive
+    from pyromq.pipeline.jobs.common.selection import Selection
+    from pyromq.pipeline.jobs.reporting.job import report
+    from pyromq.pipeline.jobs.reporting.numbers import Report
+    from pyromq.pipeline.jobs.reporting.page import page
+    from pyromq.pipeline.jobs.resending.redrive import Redriving, redrive
+    from pyromq.pipeline.jobs.resending.replay import Replayed, replay
+    from pyromq.pipeline.jobs.running.dedupe import Deduped, dedupe
+    from pyromq.pipeline.jobs.running.run import Ran, run_file
 
 __all__ = [
     "Archived", "Compacted", "Deduped", "Ran", "Redriving", "Replayed", "Report", "Selection", "archive",
@@ -30,14 +30,14 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "Archived": "archiving.archive_job", "archive": "archiving.archive_job", "read_archive": "archiving.archive_job",
+    "Archived": "archiving.job", "archive": "archiving.job", "read_archive": "archiving.job",
     "Compacted": "archiving.compaction", "compact_archive": "archiving.compaction",
-    "Deduped": "running.dedupe_job", "dedupe": "running.dedupe_job",
-    "Redriving": "resending.redrive_job", "redrive": "resending.redrive_job",
-    "Replayed": "resending.replay_job", "replay": "resending.replay_job",
-    "Report": "reporting.report_numbers", "report": "reporting.report_job", "page": "reporting.report_page",
-    "Ran": "running.run_job", "run_file": "running.run_job",
-    "Selection": "common.topics",
+    "Deduped": "running.dedupe", "dedupe": "running.dedupe",
+    "Redriving": "resending.redrive", "redrive": "resending.redrive",
+    "Replayed": "resending.replay", "replay": "resending.replay",
+    "Report": "reporting.numbers", "report": "reporting.job", "page": "reporting.page",
+    "Ran": "running.run", "run_file": "running.run",
+    "Selection": "common.selection",
 }  # fmt: skip
 
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from pyromq.client.admin import Admin
+from pyromq.client.consumer.base.broker_calls import GroupCalls
 from pyromq.client.consumer.base.expression_check import ExpressionCheck
-from pyromq.client.consumer.base.group_calls import GroupCalls
 from pyromq.client.consumer.rules.subscription import subscribe_sql
 from pyromq.client.core.errors import GroupNotFoundError, NoPermissionError, TopicNotFoundError
 from pyromq.client.core.roles import ConsumerRole
@@ -26,7 +26,7 @@ from pyromq.pipeline.arrow.layout import record_starts
 from pyromq.pipeline.core.connections import Connected, connect
 from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.patience import Patience
+from pyromq.pipeline.core.retry_window import Patience
 from pyromq.pipeline.reading.pulls import NO_GROUP, QueueReader
 from pyromq.wire import bodies
 from pyromq.wire.bodies import TopicStats

@@ -29,7 +29,7 @@ from pyromq.pipeline.core.connections import Connected
 from pyromq.pipeline.core.errors import DataLossError
 from pyromq.pipeline.core.offsets import OffsetRange
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.patience import Patience
+from pyromq.pipeline.core.retry_window import Patience
 from pyromq.pipeline.reading.plan import shown
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.flags import PullFlag

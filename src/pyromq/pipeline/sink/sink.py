@@ -24,20 +24,19 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyromq.client.core.transaction import TransactionOutcome, prepared_properties
-from pyromq.client.producer.letters import system_text
+from pyromq.client.producer.outgoing import system_text
 from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.options import Use
 from pyromq.pipeline.reading.cluster import Cluster
-from pyromq.pipeline.sink.sink_answers import keep_answering
-from pyromq.pipeline.sink.sink_columns import check_sink_schema
-from pyromq.pipeline.sink.sink_joined import JoinedPacker, can_join
-from pyromq.pipeline.sink.sink_keys import RowKeys
-from pyromq.pipeline.sink.sink_options import Mode, SinkOptions, parse_sink_options
-from pyromq.pipeline.sink.sink_parcels import Packer, Parcel
-from pyromq.pipeline.sink.sink_replay import (
+from pyromq.pipeline.sink.check_answers import keep_answering
+from pyromq.pipeline.sink.columns import check_sink_schema
+from pyromq.pipeline.sink.joined import JoinedPacker, can_join
+from pyromq.pipeline.sink.keys import RowKeys
+from pyromq.pipeline.sink.options import Mode, SinkOptions, parse_sink_options
+from pyromq.pipeline.sink.replay import (
     Found,
     NotRepeatableError,
     Replay,
@@ -47,8 +46,9 @@ from pyromq.pipeline.sink.sink_replay import (
     plan_replay,
     read_found,
 )
-from pyromq.pipeline.sink.sink_sender import HalfPlace, Sender
-from pyromq.pipeline.sink.sink_transactions import decisions_of, end_all, with_group
+from pyromq.pipeline.sink.requests import Packer, Parcel
+from pyromq.pipeline.sink.sender import HalfPlace, Sender
+from pyromq.pipeline.sink.transactions import decisions_of, end_all, with_group
 from pyromq.wire.flags import SysFlag
 
 

@@ -58,7 +58,7 @@ class PyromqDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = _options(self.options, Use.BATCH)
         if options.store_folders:
-            from pyromq.pipeline.store_files.store_source import StoreReader  # knows stores, which others need not load
+            from pyromq.pipeline.store_files.source import StoreReader  # knows stores, which others need not load
 
             return StoreReader(options, arrow_schema(schema))
         return BatchReader(options, arrow_schema(schema))

@@ -1,4 +1,4 @@
-"""What the JSON tables in the config folder share; the tables are in ``tables`` and ``offsets``.
+"""What the JSON tables in the config folder share; the others in this room are such tables.
 
 Each is one file of RocketMQ's, read and written whole (``whole_file``): in its dialect (tabs, fields sorted, integer
 keys bare) plus the checksum that ``WholeFile`` adds; read in that form and in ordinary JSON. Fields that PyroMQ does

@@ -15,14 +15,14 @@ from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.commit.turn import Turns
+from pyromq.broker.commit.group_commit import Turns
 from pyromq.broker.state.filters import Filters
 from pyromq.broker.state.members import Members
 from pyromq.net import Connection
+from pyromq.store.maintenance import Upkeep
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.store.tables.filter_table import FilterTable
-from pyromq.store.upkeep import Upkeep
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire import bodies
 from pyromq.wire.codes import ResponseCode

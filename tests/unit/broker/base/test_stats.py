@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.base.tallies import CALL, MESSAGE, ONE_MESSAGE, Growth, Tallies, Window
+from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE, Growth, Tallies, Window
 from pyromq.testing import ManualClock
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000

@@ -6,10 +6,10 @@ import errno
 
 from pyromq.broker.base.table_keeper import TableKeeper
 from pyromq.model.topic import GroupConfig
-from pyromq.store.tables.tables import GroupTable
+from pyromq.store.tables.topics_and_groups import GroupTable
 from pyromq.testing import FaultyDisk, ManualClock
 from tests.unit.broker.builders import ROOT
-from tests.unit.broker.commit.test_turn import Worker
+from tests.unit.broker.commit.test_group_commit import Worker
 from tests.unit.net.fakes import turn
 
 

@@ -13,7 +13,7 @@ from pyromq.broker.commit.send_gate import SendGate
 from pyromq.net import Connection
 from pyromq.wire.received import Received
 from tests.unit.broker.builders import Wire
-from tests.unit.broker.commit.test_turn import Rig
+from tests.unit.broker.commit.test_group_commit import Rig
 from tests.unit.net.fakes import turn
 
 

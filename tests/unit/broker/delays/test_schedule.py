@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
-from pyromq.store.upkeep import Upkeep
+from pyromq.store.maintenance import Upkeep
 from pyromq.testing import ManualClock
 from pyromq.wire.java_hash import tag_hash
 from pyromq.wire.properties import decode_properties

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.steady_clock import SteadyClock
-from pyromq.broker.commit.turn import Then
+from pyromq.broker.commit.group_commit import Then
 from pyromq.broker.delays.delays import Delays
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.schedule import Schedule
@@ -16,14 +16,14 @@ from pyromq.broker.state.topics import Topics
 from pyromq.errors import StoreError
 from pyromq.model.names import TIMER_TOPIC
 from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
+from pyromq.store.maintenance import Upkeep
 from pyromq.store.message_store import MessageStore, Placed
-from pyromq.store.reading import QueueRange
+from pyromq.store.read_result import QueueRange
 from pyromq.store.settings import StoreSettings
 from pyromq.store.tables.offsets import DelayOffsets
-from pyromq.store.tables.tables import TopicTable
-from pyromq.store.timers.timer_files import TimerFiles
-from pyromq.store.timers.timer_metrics import TimerMetrics
-from pyromq.store.upkeep import Upkeep
+from pyromq.store.tables.topics_and_groups import TopicTable
+from pyromq.store.timers.files import TimerFiles
+from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.property_text import closed
 from pyromq.wire.record import Draft, Record, split_records

@@ -9,9 +9,9 @@ from typing import Any, cast
 from pyromq.broker.base.refusals import RefusedError, refusal_of
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.commit.own_writes import OwnWrites
+from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.internal_writes import OwnWrites
 from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.commit.turn import Turns
 from pyromq.broker.delays.delays import Delays
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.progress import Progress

@@ -206,7 +206,7 @@ def test_a_closed_pipe_ends_the_command_quietly(tmp_path: Path) -> None:
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
-    from pyromq.cli.output.output import Column, Form, write_rows
+    from pyromq.cli.output.tables import Column, Form, write_rows
 
     out = io.StringIO()
     write_rows(out, Form.TABLE, [Column("a", "a")], [{"a": "x\x1b[31my"}])

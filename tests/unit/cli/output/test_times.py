@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from pyromq.cli.output.asking import parse_queue
+from pyromq.cli.output.prompts import parse_queue
 from pyromq.cli.output.times import parse_time, show_time
 from pyromq.model.queue import QueueId
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from pyromq.client.admin.blocked_queues import ClientState, head_of, read_client_state
 from pyromq.client.admin.dead_letters import redriven_id
 from pyromq.client.admin.delays import LEVELS, due_of, last_copies, make_handle, parse_levels, read_handle
 from pyromq.client.admin.examining import judge_broker
-from pyromq.client.admin.heads import ClientState, head_of, read_client_state
 from pyromq.client.admin.offsets import OffsetMove
 from pyromq.client.admin.traces import in_order
 from pyromq.client.admin.transactions import ended_offsets, latest_of_each

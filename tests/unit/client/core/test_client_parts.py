@@ -24,7 +24,7 @@ from pyromq.client.core.routes import Routes
 from pyromq.client.core.settings import ClientSettings, Credentials, ProducerSettings, nameservers_from, tls_from
 from pyromq.client.core.signing import Signer
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.client.producer.replies import Replies
+from pyromq.client.producer.pending_replies import Replies
 from pyromq.errors import ClientClosedError, ConfigError, ConnectFailedError, MQError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute

@@ -26,7 +26,7 @@ from pyromq.client.core.transaction import (
     outcome_of,
     prepared_properties,
 )
-from pyromq.client.transactions.checks import Checks, Question
+from pyromq.client.transactions.check_backs import Checks, Question
 from pyromq.errors import ConfigError, MessageRefusedError
 from pyromq.model.message import Message, SendReceipt, SendStatus
 from pyromq.model.queue import QueueId

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyromq.client.core.broker_health import TABLE_4, TABLE_5, BrokerHealth
 from pyromq.client.core.errors import (
     NoWritableQueueError,
     SendFailedError,
@@ -18,10 +19,9 @@ from pyromq.client.core.errors import (
     TopicNotFoundError,
     error_of,
 )
-from pyromq.client.core.fault import TABLE_4, TABLE_5, BrokerHealth
 from pyromq.client.core.settings import Compression, ProducerSettings
 from pyromq.client.producer.attempts import Attempts, Step, is_retryable
-from pyromq.client.producer.letters import (
+from pyromq.client.producer.outgoing import (
     SEND,
     SEND_BATCH,
     Letter,
@@ -32,8 +32,8 @@ from pyromq.client.producer.letters import (
     split_batch,
     system_text,
 )
-from pyromq.client.producer.publication import Publication, borrowed_queues, queues_to_write
 from pyromq.client.producer.selectors import at_random, by_sharding_key, hashed_index
+from pyromq.client.producer.topic_queues import Publication, borrowed_queues, queues_to_write
 from pyromq.errors import (
     BrokerError,
     ConnectFailedError,

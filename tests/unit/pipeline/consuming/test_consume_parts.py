@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from pyromq.errors import ConfigError
-from pyromq.pipeline.consuming.consume_group import consume, source_options
-from pyromq.pipeline.consuming.consume_returns import decided, letter_properties
-from pyromq.pipeline.consuming.consume_rows import NEEDED, Record, columns_of, judge_batch, judge_records
-from pyromq.pipeline.consuming.consume_verdicts import DONE, Dead, Retry, verdict_of
+from pyromq.pipeline.consuming.group import consume, source_options
+from pyromq.pipeline.consuming.rows import NEEDED, Record, columns_of, judge_batch, judge_records
+from pyromq.pipeline.consuming.send_back import decided, letter_properties
+from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry, verdict_of
 from pyromq.pipeline.core.errors import SchemaError
 from pyromq.wire.properties import decode_properties
 

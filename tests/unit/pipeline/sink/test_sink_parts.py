@@ -15,11 +15,11 @@ from pyromq.errors import MessageRefusedError, MessageTooLargeError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import OptionError, SchemaError
 from pyromq.pipeline.core.options import Use
-from pyromq.pipeline.sink.sink_columns import check_sink_schema
-from pyromq.pipeline.sink.sink_joined import JoinedPacker, can_join
-from pyromq.pipeline.sink.sink_keys import KeyParts, RowKeys, digest_of, parse_key
-from pyromq.pipeline.sink.sink_options import SINK_OPTIONS, Mode, SinkOptions, parse_sink_options
-from pyromq.pipeline.sink.sink_parcels import Packer, Parcel
+from pyromq.pipeline.sink.columns import check_sink_schema
+from pyromq.pipeline.sink.joined import JoinedPacker, can_join
+from pyromq.pipeline.sink.keys import KeyParts, RowKeys, digest_of, parse_key
+from pyromq.pipeline.sink.options import SINK_OPTIONS, Mode, SinkOptions, parse_sink_options
+from pyromq.pipeline.sink.requests import Packer, Parcel
 from pyromq.wire.batch import decode_batch
 from pyromq.wire.message_id import unique_id_time_ms
 from pyromq.wire.properties import decode_properties

@@ -33,7 +33,7 @@ def test_a_missing_java_is_told_unless_spark_is_elsewhere(monkeypatch: pytest.Mo
 
 def test_commands_say_it_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(java, "java_home", no_java)
-    monkeypatch.setattr("pyromq.cli.pipeline.pipeline.check_topics", lambda *_, **__: None)
+    monkeypatch.setattr("pyromq.cli.pipeline.commands.check_topics", lambda *_, **__: None)
     assert main(["pipeline", "archive", "orders", "--to", "/nowhere"]) == 1
     assert capsys.readouterr().err == f"pyromq: {java.ADVICE}\n"
 

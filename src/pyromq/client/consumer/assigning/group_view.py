@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from pyromq.client.consumer.assigning.queue_share import QueueShare
-from pyromq.client.consumer.base.group_calls import GroupCalls
+from pyromq.client.consumer.assigning.owned_queues import QueueShare
+from pyromq.client.consumer.base.broker_calls import GroupCalls
 from pyromq.client.consumer.rules.assignment import Assignment, next_version
 from pyromq.client.consumer.rules.flow_control import FlowControl
 from pyromq.client.consumer.rules.subscription import subscribe_retries, subscribe_sql, subscribe_tags

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection
 from typing import Protocol
 
-from pyromq.client.consumer.assigning.queue_share import QueueShare
+from pyromq.client.consumer.assigning.owned_queues import QueueShare
 from pyromq.client.consumer.rules.assign import Assign
 from pyromq.client.consumer.rules.assignment import LOCK_FAILED_MS, REBALANCE_MIN_MS, Assignment, Moves, wanted_queues
 from pyromq.errors import MQError

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.stacks import task_text, thread_text
+from pyromq.client.core.stack_dump import task_text, thread_text
 from pyromq.errors import ConfigError
 
 Verdict = ConsumeStatus | BatchResult | OrderlyStatus | OrderlyResult | None

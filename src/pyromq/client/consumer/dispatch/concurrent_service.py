@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
-from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings
+from pyromq.client.consumer.base.hook_runner import Onlookers
 from pyromq.client.consumer.base.listeners import Listener, checked
-from pyromq.client.consumer.base.onlookers import Onlookers
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.dispatch.return_line import ReturnLine
-from pyromq.client.consumer.dispatch.returns import Returns
+from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
+from pyromq.client.consumer.dispatch.send_back import Returns
+from pyromq.client.consumer.dispatch.send_back_queue import ReturnLine
 from pyromq.client.consumer.rules.outcome import TIMED_OUT_LEVEL, BatchResult, ConsumeStatus, Outcome, SendBack, decide
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings
+from pyromq.client.consumer.base.hook_runner import Onlookers
 from pyromq.client.consumer.base.listeners import Listener, checked
-from pyromq.client.consumer.base.onlookers import Onlookers
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.dispatch.returns import Returns
+from pyromq.client.consumer.base.settings import PushConsumerSettings
+from pyromq.client.consumer.dispatch.send_back import Returns
 from pyromq.client.consumer.rules.orderly_outcome import (
     OrderlyOutcome,
     OrderlyResult,

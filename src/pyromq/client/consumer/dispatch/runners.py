@@ -15,9 +15,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings
 from pyromq.client.consumer.base.listeners import Listener, ListenerCancelledError, as_failure, raise_unless_ours
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner, this_task
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection
 from typing import Protocol
 
-from pyromq.client.consumer.base.group_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import GroupCalls
 from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, encode_offsets
 from pyromq.client.consumer.rules.offset_store import OffsetTable
 from pyromq.client.consumer.rules.start_offset import Stored

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pyromq.client.consumer.base.group_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import GroupCalls
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.rules.flow_control import FlowDecision
 from pyromq.client.consumer.rules.pull_state import Accept, DropQueue, Pull, Stop, Wait

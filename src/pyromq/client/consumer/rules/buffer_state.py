@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Generic, NamedTuple
 
-from pyromq.client.consumer.rules.pulled import PulledT
+from pyromq.client.consumer.rules.message_protocol import PulledT
 
 
 class BufferState(NamedTuple):

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Generic
 
-from pyromq.client.consumer.rules.pulled import PulledT
+from pyromq.client.consumer.rules.message_protocol import PulledT
 from pyromq.wire.heartbeat import MessageModel
 
 SUSPEND_MS: Final = 1_000

@@ -21,7 +21,7 @@ from typing import Final, Generic
 
 import msgspec
 
-from pyromq.client.consumer.rules.pulled import PulledT
+from pyromq.client.consumer.rules.message_protocol import PulledT
 from pyromq.wire.heartbeat import MessageModel
 
 SEND_BACK_AGAIN_MS: Final = 5_000

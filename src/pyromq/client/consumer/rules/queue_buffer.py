@@ -28,7 +28,7 @@ from operator import attrgetter, lt
 from typing import Final, Generic
 
 from pyromq.client.consumer.rules.buffer_state import BufferState, Head, Stage
-from pyromq.client.consumer.rules.pulled import PulledT
+from pyromq.client.consumer.rules.message_protocol import PulledT
 from pyromq.client.consumer.rules.queue_lock import QueueLock
 from pyromq.clock import Clock
 from pyromq.model.queue import Offset

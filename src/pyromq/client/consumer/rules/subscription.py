@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.consumer.rules.pulled import PulledT
+from pyromq.client.consumer.rules.message_protocol import PulledT
 from pyromq.errors import LocalProtocolError
 from pyromq.model.names import retry_topic
 from pyromq.wire.heartbeat import SQL_EXPRESSION, TAG_EXPRESSION, Subscription

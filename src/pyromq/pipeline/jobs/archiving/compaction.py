@@ -1,7 +1,7 @@
 """Compaction: many small files of one hour become one, in one commit. Needs no Spark.
 
 A file is only ever added or removed whole, so one process can merge files that are there at any time. The merged file
-comes in before the small ones go (``archive_files`` says what readers may see). A compaction that is killed leaves a
+comes in before the small ones go (``files`` says what readers may see). A compaction that is killed leaves a
 staged file behind, which the next one removes.
 """
 
@@ -17,8 +17,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyromq.pipeline.jobs.archiving.archive_files import OWN, ArchiveFolder, Commit, StagedFile
-from pyromq.pipeline.jobs.archiving.archive_writer import GROUP_BYTES
+from pyromq.pipeline.jobs.archiving.files import OWN, ArchiveFolder, Commit, StagedFile
+from pyromq.pipeline.jobs.archiving.writer import GROUP_BYTES
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.common.errors import ArchiveError
 

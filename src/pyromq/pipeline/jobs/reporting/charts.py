@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
-from pyromq.pipeline.jobs.reporting.report_numbers import Point
+from pyromq.pipeline.jobs.reporting.numbers import Point
 
 WIDTH, HEIGHT = 720, 232
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 26, 38

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from pyromq.client.admin.dead_letters import REDRIVEN_FROM
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.jobs.common.topics import Selection
+from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
 from pyromq.pipeline.jobs.resending.sending import Sender
 

@@ -15,7 +15,7 @@ import msgspec
 from pyromq.client.admin import Admin
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import NotFoundError, TopicNotFoundError
-from pyromq.client.producer.letters import SEND, Letter, header_fields, system_text
+from pyromq.client.producer.outgoing import SEND, Letter, header_fields, system_text
 from pyromq.client.producer.selectors import hashed_index
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
@@ -23,7 +23,7 @@ from pyromq.model.names import DEFAULT_TOPIC
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import Connected, connect
 from pyromq.pipeline.core.options import Use, parse_options
-from pyromq.pipeline.core.patience import Patience
+from pyromq.pipeline.core.retry_window import Patience
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
 from pyromq.pipeline.jobs.resending.pacing import CHUNK_MAX, Pacer

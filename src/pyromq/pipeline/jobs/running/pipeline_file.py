@@ -30,7 +30,7 @@ from pyromq.errors import ConfigError
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.options import Use, parse_options
 from pyromq.pipeline.jobs.common.errors import PipelineFileError
-from pyromq.pipeline.sink.sink_options import parse_sink_options
+from pyromq.pipeline.sink.options import parse_sink_options
 
 Mode = Literal["once", "follow", "batch"]
 TOPIC, CONSOLE, NOOP = "topic", "console", "noop"

@@ -23,7 +23,7 @@ from pyromq.client.consumer.rules.buffer_state import Stage
 from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.client.consumer.rules.subscription import subscribe_tags
-from pyromq.client.core.stacks import dump_stacks, task_text, thread_text
+from pyromq.client.core.stack_dump import dump_stacks, task_text, thread_text
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.queue import QueueId
 from pyromq.testing.manual_clock import ManualClock

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any, cast
 
 from pyromq.client.consumer.base.consume_stats import ConsumeStats
-from pyromq.client.consumer.base.consumer_settings import PushConsumerSettings
+from pyromq.client.consumer.base.hook_runner import Onlookers
 from pyromq.client.consumer.base.listeners import Listener
-from pyromq.client.consumer.base.onlookers import Onlookers
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyStatus
 from pyromq.client.consumer.rules.pull_state import PullSettings

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from pyromq.client.consumer.dispatch import runners
-from pyromq.client.consumer.dispatch.return_line import ReturnLine
 from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
+from pyromq.client.consumer.dispatch.send_back_queue import ReturnLine
 from pyromq.client.consumer.rules.outcome import SendBack
 from pyromq.client.core.tasks import TaskOwner
 from tests.unit.client.messages import FakeMessage

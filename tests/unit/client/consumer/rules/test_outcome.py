@@ -16,7 +16,7 @@ from pyromq.client.consumer.rules.outcome import (
     decide,
     rung,
 )
-from pyromq.client.consumer.rules.resend import resend_properties
+from pyromq.client.consumer.rules.retry_copy import resend_properties
 from pyromq.wire.heartbeat import MessageModel
 from tests.unit.client.messages import FakeMessage, messages, offsets_of
 

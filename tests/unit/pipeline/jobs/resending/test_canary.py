@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from pyromq.pipeline.jobs.common.topics import Selection
+from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
 

@@ -18,8 +18,8 @@ from pyromq.pipeline.jobs.common.patching import Letter
 from pyromq.pipeline.jobs.common.queries import drain, drain_all, offsets_read, rows_read, translated
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome, outgoing, source_of
 from pyromq.pipeline.jobs.resending.pacing import CHUNK_MAX
-from pyromq.pipeline.jobs.resending.redrive_job import CanaryVerdict, letter_to_send, summary
-from pyromq.pipeline.jobs.resending.replay_job import replayed_id
+from pyromq.pipeline.jobs.resending.redrive import CanaryVerdict, letter_to_send, summary
+from pyromq.pipeline.jobs.resending.replay import replayed_id
 from pyromq.pipeline.jobs.resending.sending import Sender
 from pyromq.testing import ManualClock
 

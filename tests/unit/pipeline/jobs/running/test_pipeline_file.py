@@ -11,7 +11,7 @@ from pyromq.errors import ConfigError
 from pyromq.pipeline.jobs.common.errors import PipelineFileError
 from pyromq.pipeline.jobs.common.patching import find_function
 from pyromq.pipeline.jobs.running.pipeline_file import parse_pipeline, read_pipeline_file
-from pyromq.pipeline.jobs.running.run_job import require_functions
+from pyromq.pipeline.jobs.running.run import require_functions
 
 HEAD = 'name = "p"\ncheckpoint = "c"\n[source]\ntopic = "orders"\n'
 SINK = '[[sink]]\nkind = "noop"\n'

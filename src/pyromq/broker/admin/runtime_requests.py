@@ -1,0 +1,116 @@
+"""Questions about the broker as a whole: what it is doing, its statistics, its offsets."""
+
+from __future__ import annotations
+
+from pyromq.broker.admin.delay_requests import DelayHandler
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.stats import Stats
+from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.pulling.pull_waiters import PullWaiters
+from pyromq.broker.state.progress import Progress
+from pyromq.clock import Clock
+from pyromq.net.connection import Connection
+from pyromq.store.files.disk import Disk
+from pyromq.store.message_store import MessageStore
+from pyromq.wire import bodies
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.admin import ViewBrokerStatsHeader
+from pyromq.wire.received import Received
+
+VERSION_TEXT = "V5_3_3"  # what our protocol version stands for; tools print it
+
+
+class BrokerHandler:
+    """Requests 28, 43, 315 and 907."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        progress: Progress,
+        turns: Turns,
+        waiters: PullWaiters,
+        stats: Stats,
+        settings: BrokerSettings,
+        clock: Clock,
+        disk: Disk,
+        delays: DelayHandler,
+    ) -> None:
+        self._delays = delays
+        self._store, self._progress, self._settings, self._clock, self._disk = store, progress, settings, clock, disk
+        self._turns, self._waiters, self._stats = turns, waiters, stats
+        self._started_ms = clock.now_ms()
+
+    def runtime_info(self, connection: Connection, request: Received[None]) -> bytes:
+        store, usage = self._store, self._disk.usage(self._store.layout.root)
+        table: dict[str, object] = {
+            "brokerVersionDesc": VERSION_TEXT,
+            "brokerActive": "true",
+            "bootTimestamp": self._started_ms,
+            "runtime": f"{(self._clock.now_ms() - self._started_ms) // 1000} seconds",
+            "commitLogMinOffset": store.log.first,
+            "commitLogMaxOffset": store.log.end,
+            "commitLogDiskRatio": usage.used_percent / 100,
+            "consumeQueueDiskRatio": usage.used_percent / 100,
+            "commitLogDirCapacity": f"Total : {usage.total_bytes}, Free : {usage.free_bytes}.",
+            "remainHowManyDataToFlush": store.log.unflushed_bytes,
+            "earliestMessageTimeStamp": self._earliest_ms(),
+            "pageCacheLockTimeMills": self._turns.stuck_ms(),
+            "sendThreadPoolQueueSize": self._turns.waiting,
+            "sendThreadPoolQueueCapacity": self._settings.unflushed_sends_max,
+            "sendThreadPoolQueueHeadWaitTimeMills": self._turns.oldest_wait_ms(),
+            "pullThreadPoolQueueSize": len(self._waiters),
+            "pullThreadPoolQueueCapacity": self._settings.held_pulls_max,
+            "pullThreadPoolQueueHeadWaitTimeMills": 0,  # a pull is answered or held, it never queues
+            "ackThreadPoolQueueSize": 0,
+            "ackThreadPoolQueueHeadWaitTimeMills": 0,
+            "dispatchBehindBytes": 0,  # queues are written in the same turn as the log
+            "startAcceptSendRequestTimeStamp": 0,
+        }
+        table |= self._traffic() | self._delays.runtime()
+        return bodies.encode(bodies.KeyValues(table={key: str(value) for key, value in table.items()}))
+
+    def _traffic(self) -> dict[str, object]:
+        counters, rates = self._stats.counters, self._stats.rates_text
+        put, got = self._stats.days("put_messages"), self._stats.days("pulled_messages")
+        return {
+            "putTps": rates("put_messages"),
+            "getFoundTps": rates("pulls_found"),
+            "getMissTps": rates("pulls_missed"),
+            "getTotalTps": rates("pulls_found", "pulls_missed"),
+            "getTransferredTps": rates("pulled_messages"),
+            "putMessageTimesTotal": counters.put_messages,
+            "putMessageSizeTotal": counters.put_bytes,
+            "putMessageFailedTimes": counters.put_refused,
+            "flowControlRejectRequest": counters.refused_at_door,
+            "flowControlOverload": counters.refused_overload,
+            "flowControlTimeoutCleanQueue": counters.refused_from_queue_late,
+            "flowControlPcBusyCleanQueue": counters.refused_from_queue_stuck,
+            "flowControlPcSynchronized": counters.refused_stuck,
+            "putMessageAverageSize": counters.put_bytes / max(1, counters.put_messages),
+            "msgPutTotalYesterdayMorning": put.yesterday_morning,
+            "msgPutTotalTodayMorning": put.this_morning,
+            "msgPutTotalTodayNow": put.now,
+            "msgGetTotalYesterdayMorning": got.yesterday_morning,
+            "msgGetTotalTodayMorning": got.this_morning,
+            "msgGetTotalTodayNow": got.now,
+        }
+
+    def _earliest_ms(self) -> int:
+        return self._store.log.stored_ms(self._store.log.first) if self._store.log.end > self._store.log.first else -1
+
+    def all_offsets(self, connection: Connection, request: Received[None]) -> bytes:
+        return bodies.encode(self._progress.everything())
+
+    def replication(self, connection: Connection, request: Received[None]) -> bytes:
+        """A master that nobody follows."""
+        return bodies.encode(bodies.ReplicationState(master_commit_log_max_offset=self._store.log.end))
+
+    def stats_data(self, connection: Connection, request: Received[ViewBrokerStatsHeader]) -> bytes:
+        """What one topic or group did in the last minute, hour and day."""
+        name, key = request.header.stats_name, request.header.stats_key
+        found = self._stats.view(name, key, self._settings.cluster)
+        if found is None:
+            text = f"there are no statistics {name} of {key}, or nothing happened there yet"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        return bodies.encode(found)

@@ -1,0 +1,76 @@
+"""``pyromq cluster``: its brokers and what they are doing."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+
+if TYPE_CHECKING:
+    from pyromq.aio import Admin
+
+app = typer.Typer(help="Clusters: list brokers.", no_args_is_help=True)
+
+_COLUMNS = (
+    Column("cluster", "cluster"),
+    Column("broker", "broker", whole=True),
+    Column("id", "id", right=True),
+    Column("address", "address", whole=True),
+    Column("version", "version", whole=True),
+    Column("in_per_s", "in/s", right=True),
+    Column("out_per_s", "out/s", right=True),
+    Column("stored_today", "today", right=True),
+    Column("disk_percent", "disk", right=True, show=lambda percent: f"{percent:.0f} %"),
+    Column("problem", "problem", optional=True),
+)
+
+
+@app.command("ls")
+def list_brokers(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+    """List the brokers of all clusters: where they are, what comes in and goes out. Exit code 5 if one is silent."""
+    rows = with_admin(nameserver, _brokers)
+    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    if any(row["problem"] for row in rows):
+        raise typer.Exit(5)
+
+
+async def _brokers(admin: Admin) -> list[dict[str, Any]]:
+    info = await admin.cluster()
+    return [
+        {"cluster": broker.cluster, "broker": name, "id": number, "address": address, **await _state(admin, address)}
+        for name, broker in sorted(info.broker_addr_table.items())
+        for number, address in sorted(broker.broker_addrs.items())
+    ]
+
+
+async def _state(admin: Admin, address: str) -> dict[str, Any]:
+    from pyromq.errors import MQError
+
+    try:
+        told = await admin.broker_runtime(address)
+    except MQError as error:
+        return {"problem": str(error)}
+    return {
+        "version": told.get("brokerVersionDesc", ""),
+        "in_per_s": _first_number(told.get("putTps", "")),
+        "out_per_s": _first_number(told.get("getTransferredTps", "")),
+        "stored_today": _difference(told, "msgPutTotalTodayNow", "msgPutTotalTodayMorning"),
+        "disk_percent": _first_number(told.get("commitLogDiskRatio", "")) * 100,
+        "problem": "",
+    }
+
+
+def _first_number(text: str) -> float:
+    """Of ``12.5 3.1 0.2``, which are rates of ten seconds, a minute and ten."""
+    try:
+        return round(float(text.split()[0]), 3)
+    except (IndexError, ValueError):
+        return 0.0
+
+
+def _difference(told: dict[str, str], now: str, before: str) -> int:
+    return int(_first_number(told.get(now, "0")) - _first_number(told.get(before, "0")))

@@ -1,0 +1,226 @@
+"""The queues that are ours: taken and released as the rebalancer decides, abandoned when something else happens.
+
+    take      lock, look up where to go on, start pulling
+    release   hand out nothing more, commit, unlock; an orderly listener that is busy keeps its queue for now
+    abandon   its offset was illegal or reset, or its lock is lost: gone at once, the next round takes it again
+
+A lock that was lost or has expired cannot be had back as if nothing had happened: another member may have gone on. So
+the queue is abandoned, and taken again with a fresh look at its offset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from typing import Any, Final
+
+from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.base.consume_stats import ConsumeStats
+from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.offsets.offset_keeper import OffsetKeeper
+from pyromq.client.consumer.rules.assignment import is_pull_expired
+from pyromq.client.consumer.rules.pull_state import PullSettings
+from pyromq.client.consumer.rules.start_offset import StartPlan, Stored
+from pyromq.client.core.tasks import TaskOwner
+from pyromq.clock import Clock
+from pyromq.errors import MQError
+from pyromq.model.queue import Offset, QueueId
+
+logger = logging.getLogger(__name__)
+
+_RELEASE_WAIT_MS: Final = 1_000  # per round; a listener that takes longer keeps its queue until the next
+_ABANDON_WAIT_MS: Final = 10_000
+
+Quiesce = Callable[[Iterable[OwnedQueue], int], Coroutine[Any, Any, None]]
+
+
+class QueueShare:
+    """``owned`` belongs to this class. ``plan`` says where to start, ``quiesce`` waits for orderly listeners.
+
+    ``note`` brings the offset table up to date with a queue, ``kept`` hears of one that stays though it was to go.
+    """
+
+    def __init__(
+        self,
+        calls: GroupCalls,
+        keeper: OffsetKeeper,
+        clock: Clock,
+        settings: PullSettings,
+        stats: ConsumeStats,
+        *,
+        uses_locks: bool,
+        plan: Callable[[str, int | Stored], StartPlan],
+        pull: Callable[[OwnedQueue], Coroutine[Any, Any, None]],
+        quiesce: Quiesce,
+        note: Callable[[OwnedQueue], object],
+        kept: Callable[[OwnedQueue], None],
+        lost: Callable[[QueueId], None],
+    ) -> None:
+        self._calls, self._keeper, self._clock, self._settings = calls, keeper, clock, settings
+        self._stats, self._uses_locks, self._plan, self._pull = stats, uses_locks, plan, pull
+        self._quiesce, self._note, self._kept, self._lost = quiesce, note, kept, lost
+        self.owned: dict[QueueId, OwnedQueue] = {}
+        self._moved: dict[QueueId, Offset | None] = {}  # being taken → where an operator wants it to start, if he does
+        self.tasks: TaskOwner | None = None  # set while the consumer is open
+
+    # --- rounds of the rebalancer ---
+
+    def stale(self) -> list[QueueId]:
+        """Owned queues whose pull loop is dead."""
+        now_ms = self._clock.monotonic_ms()
+        return [queue for queue, owned in self.owned.items() if is_pull_expired(owned.pull.last_pull_ms, now_ms)]
+
+    def keep(self, queues: Collection[QueueId]) -> None:
+        """These should be ours: those that were on their way out stay."""
+        for queue in queues:
+            owned = self.owned.get(queue)
+            if owned is not None and owned.stopping:
+                owned.stopping = False
+                owned.changed()
+                self._kept(owned)
+
+    async def release(self, queues: Iterable[QueueId]) -> list[QueueId]:
+        """Returns those that are free now."""
+        wanted = list(queues)
+        leaving = [owned for queue in wanted if (owned := self.owned.get(queue))]
+        for owned in leaving:
+            owned.stopping = True
+        await self._quiesce(leaving, _RELEASE_WAIT_MS)
+        for owned in leaving:
+            if owned.turn is not None:
+                owned.buffer.lock.unlocks_tried += 1
+            elif self.owned.get(owned.queue) is owned:
+                self._note(owned)
+                self._let_go(owned)
+        return [queue for queue in wanted if queue not in self.owned]
+
+    async def take(self, queues: Iterable[QueueId]) -> list[QueueId]:
+        """Returns those that are ours now."""
+        wanted = sorted(queues)
+        self._moved.update(dict.fromkeys(wanted))
+        try:
+            granted = sorted((await self._calls.lock(wanted))[0]) if self._uses_locks else wanted
+            for queue, start in zip(granted, await asyncio.gather(*map(self._start_of, granted)), strict=True):
+                moved = self._moved[queue]  # looked at last: what the broker said may be older
+                start = start if moved is None else moved
+                if start is not None and queue not in self.owned:
+                    self.begin(queue, start)
+            return [queue for queue in granted if queue in self.owned]
+        finally:
+            for queue in wanted:
+                del self._moved[queue]
+            if self._uses_locks:  # what could not be used must be free for others; those of others stay theirs
+                self._calls.unlock(queue for queue in wanted if queue not in self.owned)
+
+    async def _start_of(self, queue: QueueId) -> Offset | None:
+        plan = self._plan(queue.topic, await self._keeper.stored(queue))
+        try:
+            return await self._calls.carry_out(plan, queue)
+        except MQError as error:
+            logger.warning("start not known, trying again later: queue=%s error=%s", queue, error)
+            return None
+
+    def begin(self, queue: QueueId, start: Offset) -> OwnedQueue:
+        """From now on it is ours. Where it starts counts as consumed, so that a restart skips nothing."""
+        assert self.tasks is not None and queue not in self.owned
+        self._keeper.table.update(queue, start)
+        owned = self.owned[queue] = OwnedQueue(queue, start, self._clock, self._settings, self._stats.of(queue.topic))
+        if self._uses_locks:
+            owned.buffer.lock.granted()
+        self.pull_again(owned)
+        logger.info("queue taken: queue=%s offset=%d", queue, start)
+        return owned
+
+    def seek(self, owned: OwnedQueue, offset: Offset) -> None:
+        """Goes on elsewhere; what was pulled, or is on its way, is forgotten."""
+        owned.stop_pulling()
+        owned.buffer.clear()
+        owned.pull.seek(offset)
+        owned.position = owned.done = offset
+        self.pull_again(owned)
+
+    def pull_again(self, owned: OwnedQueue) -> None:
+        """After ``stop_pulling``, if it is still ours."""
+        queue = owned.queue
+        if self.tasks is None or self.owned.get(queue) is not owned or owned.buffer.dropped:
+            return
+        owned.pulling = self.tasks.start(self._pull(owned), name=f"pull {queue.topic} {queue.broker} {queue.number}")
+
+    # --- between rounds ---
+
+    def move(self, queue: QueueId, offset: Offset) -> None:
+        """An operator, or the broker, says where the group goes on; nothing, for a queue that is not ours."""
+        if owned := self.owned.get(queue):
+            self.abandon_soon(owned, offset)
+        elif queue in self._moved:
+            self._moved[queue] = offset
+
+    def abandon_soon(self, owned: OwnedQueue, offset: Offset | None = None) -> None:
+        """Gone without a round; ``offset`` is where the group shall go on, if not where it is.
+
+        From now on, whatever listeners still say of the queue's messages, that offset is the one that is committed.
+        """
+        assert self.tasks is not None
+        if offset is not None:
+            self._keeper.table.freeze(owned.queue, offset)
+        if not owned.abandoned:
+            owned.abandoned = True
+            self.tasks.start(self._abandon(owned), name="abandon")
+
+    async def _abandon(self, owned: OwnedQueue) -> None:
+        while owned.turn is not None:  # two members must not have it at once, however long the listener takes
+            await self._quiesce([owned], _ABANDON_WAIT_MS)
+        if self.owned.get(owned.queue) is owned:
+            self._note(owned)
+            self._let_go(owned)
+            self._lost(owned.queue)
+
+    def may_commit(self, owned: OwnedQueue) -> bool:
+        """Whether nobody else can have the queue: who lost its lock must not set back what the next owner did."""
+        return not self._uses_locks or owned.buffer.lock.held
+
+    def _let_go(self, owned: OwnedQueue) -> None:
+        owned.drop()
+        del self.owned[owned.queue]
+        if self.may_commit(owned):
+            self._keeper.give_up(owned.queue)
+        else:
+            self._keeper.table.forget(owned.queue)
+        if self._uses_locks:
+            owned.buffer.lock.lost()
+            self._calls.unlock([owned.queue])
+        logger.info("queue released: queue=%s", owned.queue)
+
+    async def renew_locks(self) -> None:
+        """Every 20 s. Locks that a broker refuses are lost; where none answers, they run out by themselves."""
+        granted, refused = await self._calls.lock(self.owned)
+        for queue in granted:
+            if owned := self.owned.get(queue):
+                if owned.buffer.lock.held:
+                    owned.buffer.lock.granted()
+                else:  # too late: who knows who had it meanwhile
+                    owned.buffer.lock.lost()
+                    self.abandon_soon(owned)
+        strays = granted - self.owned.keys() - self._moved.keys()  # released meanwhile, and not being taken again
+        self._calls.unlock(strays)
+        for queue in refused:
+            if owned := self.owned.get(queue):
+                logger.warning("lock lost: queue=%s", queue)
+                owned.buffer.lock.lost()
+                self.abandon_soon(owned)
+
+    # --- the end ---
+
+    def stop_pulling(self) -> None:
+        for owned in self.owned.values():
+            owned.stop_pulling()
+
+    def drop_all(self) -> None:
+        """After the last commit. What a listener still works on is not unlocked: the lock runs out a minute later."""
+        queues = [queue for queue, owned in self.owned.items() if owned.turn is None]
+        for owned in self.owned.values():
+            owned.drop()
+        self.owned.clear()
+        if self._uses_locks:
+            self._calls.unlock(queues)

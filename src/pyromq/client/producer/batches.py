@@ -1,0 +1,56 @@
+"""Batches: many messages of one topic in as few requests as fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pyromq.client.core.errors import SendFailedError
+from pyromq.client.producer.outgoing import SEND_BATCH, Letter, split_batch, system_text
+from pyromq.client.producer.send_context import Sending
+from pyromq.client.producer.slow_path import pinned_queue
+from pyromq.errors import RemoteProtocolError
+from pyromq.model import property_names as names
+from pyromq.model.message import Message, SendReceipt
+from pyromq.model.queue import QueueId
+
+
+class BatchSending:
+    """Of one producer."""
+
+    def __init__(self, sending: Sending) -> None:
+        self._client, self._settings, self._publications, self._delivery, self._hooks, self._system = sending
+        self._clock = self._client.clock
+
+    async def send(self, messages: Sequence[Message], queue: QueueId | None, timeout_ms: int) -> list[SendReceipt]:
+        """``check_batch`` has passed them. Raises SendFailedError, whose ``sent`` are receipts of requests before."""
+        first, timeout_ms = messages[0], timeout_ms or self._settings.timeout_ms
+        now_ms, deadline_ms = self._clock.now_ms(), self._clock.monotonic_ms() + timeout_ms
+        ids = [self._client.message_ids.next(now_ms) for _ in messages]
+        wait = "" if first.wait_stored else system_text([(names.WAIT, "false")])
+        topic = self._client.wire_name(first.topic)
+        with self._hooks.around(messages) as receipts:
+            for part in split_batch(messages, ids, self._system, self._settings.body_bytes_max):
+                letter = Letter(SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms)
+                publication = await self._publications.find(first.topic, deadline_ms - self._clock.monotonic_ms())
+                pinned = pinned_queue(first, publication, queue)
+                try:
+                    receipt = await self._delivery.deliver(letter, first.topic, pinned)
+                except SendFailedError as error:
+                    raise SendFailedError(topic, error.attempts, sent=receipts) from error
+                receipts += receipts_of_batch(receipt, part.unique_ids)
+        return receipts
+
+
+def receipts_of_batch(receipt: SendReceipt, unique_ids: Sequence[str]) -> list[SendReceipt]:
+    """One for each message. Raises RemoteProtocolError for an answer about other messages than were sent."""
+    offset_ids = receipt.offset_message_id.split(",")
+    if len(offset_ids) != len(unique_ids):
+        raise RemoteProtocolError(f"{len(unique_ids)} messages were sent, the answer names {len(offset_ids)}")
+    return [
+        msgspec.structs.replace(
+            receipt, message_id=unique_id, offset_message_id=offset_id, offset=receipt.offset + number
+        )
+        for number, (unique_id, offset_id) in enumerate(zip(unique_ids, offset_ids, strict=True))
+    ]

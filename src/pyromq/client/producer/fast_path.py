@@ -1,0 +1,69 @@
+"""The short way of a send: one encoded frame and one future, no task, no lock.
+
+It is open to usual messages, when the route is known and the connection is there. Speed is all it is for: what it needs
+of others is looked up once, and whatever is special, and every failure, is left to the long way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pyromq.client.core.settings import ProducerSettings
+from pyromq.client.producer.outgoing import SEND, Letter, properties_text
+from pyromq.client.producer.send_context import Sending
+from pyromq.errors import TransportError
+from pyromq.model.message import Message
+from pyromq.model.queue import QueueId
+from pyromq.net import Connection
+from pyromq.wire.received import Received
+
+Begun = tuple[Letter, QueueId, Connection, asyncio.Future[Received[Any]]]
+"""A send that waits for its answer."""
+
+
+class ShortWay:
+    """``is_open`` belongs to the producer: while it is false, every message has to go the long way."""
+
+    def __init__(self, sending: Sending) -> None:
+        client, settings, delivery = sending.client, sending.settings, sending.delivery
+        self.is_open = False
+        self._clock, self._system = client.clock, sending.system
+        self._known, self._ext_of, self._next_id = sending.publications.known, delivery.ext, client.message_ids.next
+        self._timeout_ms, self._attempt_timeout_ms = settings.timeout_ms, settings.attempt_timeout_ms
+        self._bytes_max = _bytes_max_uncompressed(settings)
+
+    def begin(self, message: Message, timeout_ms: int) -> Begun | None:
+        """Sends at once, or None if that takes more than a moment."""
+        publication = self._known.get(message.topic)
+        body = message.body
+        if (
+            publication is None
+            or publication.is_borrowed
+            or message.sharding_key
+            or not self.is_open
+            or len(body) > self._bytes_max
+        ):
+            return None
+        queue = publication.next()
+        link = publication.links.get(queue.broker)
+        connection = link.ready if link is not None else None
+        if connection is None or connection.is_congested:
+            return None
+        timeout_ms = timeout_ms or self._timeout_ms
+        now_ms = self._clock.now_ms()
+        unique_id = self._next_id(now_ms)
+        text = properties_text(message, unique_id, self._system)
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        letter = Letter(SEND, publication.topic, body, text, unique_id, now_ms, deadline_ms, message.flag)
+        ext = self._ext_of(letter, queue)
+        try:
+            answer = connection.request_nowait(SEND, ext, body, timeout_ms=self._attempt_timeout_ms or timeout_ms)
+        except TransportError:
+            return None  # the long way knows what to do
+        return letter, queue, connection, answer
+
+
+def _bytes_max_uncompressed(settings: ProducerSettings) -> int:
+    compressed_from = settings.compress_from_bytes if settings.compression.value else settings.body_bytes_max + 1
+    return min(compressed_from - 1, settings.body_bytes_max)

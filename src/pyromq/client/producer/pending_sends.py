@@ -1,0 +1,120 @@
+"""Sends that nobody waits for in a coroutine: each is a future, whose end comes from an answer or from a task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from pyromq.client.core.tasks import TaskOwner
+from pyromq.client.producer.fast_path import Begun
+from pyromq.client.producer.retrying_sender import Delivery
+from pyromq.errors import ClientClosedError, MQError, TransportError
+from pyromq.model.message import SendReceipt
+from pyromq.net import TooManyRequestsError
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+SendCallback = Callable[[SendReceipt | None, BaseException | None], None]
+Outcome = asyncio.Future[SendReceipt]
+
+
+class SendsUnderWay:
+    """Those of one producer, ``in_flight_max`` at most. ``tasks`` tells who owns tasks now."""
+
+    def __init__(self, delivery: Delivery, tasks: Callable[[], TaskOwner], in_flight_max: int) -> None:
+        self._delivery, self._tasks, self._in_flight_max = delivery, tasks, in_flight_max
+        self._receipt_of = delivery.receipt
+        self._outcomes: set[Outcome] = set()
+
+    def require_room(self, topic: str) -> None:
+        """Raises TooManyRequestsError."""
+        if len(self._outcomes) >= self._in_flight_max:
+            raise TooManyRequestsError(peer=f"topic {topic}", in_flight_max=self._in_flight_max)
+
+    def add_begun(self, begun: Begun, callback: SendCallback | None) -> Outcome:
+        """One that went the short way and waits for its answer."""
+        outcome = self._added(callback)
+        begun[3].add_done_callback(partial(self._on_answer, begun, outcome))
+        return outcome
+
+    def add(self, work: Coroutine[Any, Any, SendReceipt], callback: SendCallback | None) -> Outcome:
+        """One that goes the long way, in a task."""
+        outcome = self._added(callback)
+        self._continue(work, outcome)
+        return outcome
+
+    async def close(self, timeout_ms: int) -> None:
+        """Waits a while for them."""
+        if self._outcomes:
+            await asyncio.wait(self._outcomes, timeout=timeout_ms / 1000)
+
+    def give_up(self) -> None:
+        """Those that are left fail."""
+        for outcome in list(self._outcomes):
+            if not outcome.done():
+                outcome.set_exception(ClientClosedError("the producer was closed before the answer came"))
+
+    def _added(self, callback: SendCallback | None) -> Outcome:
+        outcome: Outcome = asyncio.get_running_loop().create_future()
+        self._outcomes.add(outcome)
+        outcome.add_done_callback(partial(self._over, callback))
+        return outcome
+
+    def _on_answer(self, begun: Begun, outcome: Outcome, answer: asyncio.Future[Received[Any]]) -> None:
+        if outcome.done() or answer.cancelled():
+            return
+        letter, queue, connection, _ = begun
+        error = answer.exception()
+        if isinstance(error, TransportError):
+            self._continue(self._delivery.after_failure(letter, queue, error), outcome)
+        elif error is not None:
+            outcome.set_exception(error)
+        elif (received := answer.result()).code == 0:
+            try:
+                outcome.set_result(self._receipt_of(letter, queue, received))
+            except MQError as unreadable:
+                outcome.set_exception(unreadable)
+        else:
+            self._continue(self._delivery.after_answer(letter, queue, connection, received), outcome)
+
+    def _continue(self, work: Coroutine[Any, Any, SendReceipt], outcome: Outcome) -> None:
+        """The rest of a send, as a task."""
+        try:
+            task = self._tasks().start(_settle(work, outcome), name="send")
+        except ClientClosedError as error:
+            work.close()
+            outcome.set_exception(error)
+        else:
+            outcome.add_done_callback(lambda done: task.cancel() if done.cancelled() else None)
+            task.add_done_callback(partial(_left_behind, outcome))
+
+    def _over(self, callback: SendCallback | None, outcome: Outcome) -> None:
+        self._outcomes.discard(outcome)
+        if callback is None:
+            return
+        error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
+        try:
+            callback(None if error else outcome.result(), error)
+        except Exception:  # the callback is the application's; the send is over either way
+            logger.exception("callback of a send failed")
+
+
+async def _settle(work: Coroutine[Any, Any, SendReceipt], outcome: Outcome) -> None:
+    try:
+        receipt = await work
+    except Exception as error:  # whatever it is, whoever holds the future hears it (hooks and selectors may raise all)
+        if not outcome.done():
+            outcome.set_exception(error)
+    else:
+        if not outcome.done():
+            outcome.set_result(receipt)
+
+
+def _left_behind(outcome: Outcome, task: asyncio.Task[None]) -> None:
+    """A client that is closed ends the sends of those who share it, and they must hear of it."""
+    if task.cancelled() and not outcome.done():
+        outcome.set_exception(ClientClosedError("the client was closed before the answer came"))

@@ -1,0 +1,183 @@
+"""Delivery of a letter: attempt after attempt, until a broker has it or none is left (``attempts`` decides)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from pyromq.client.core.broker_health import BrokerHealth, LatencyTable
+from pyromq.client.core.client import Client
+from pyromq.client.core.errors import SendFailedError, TopicNotFoundError, error_of
+from pyromq.client.core.settings import ProducerSettings
+from pyromq.client.producer.attempts import Attempts, Step
+from pyromq.client.producer.outgoing import Letter, header_fields
+from pyromq.client.producer.topic_queues import Publication
+from pyromq.client.producer.topic_queues_table import Publications
+from pyromq.errors import ConnectFailedError, MQError, TransportError
+from pyromq.model.message import SendReceipt, SendStatus
+from pyromq.model.queue import QueueId
+from pyromq.net import Backoff, Connection
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers.producer import SendResponseHeader
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+_STATUS: Final[dict[int, SendStatus]] = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+_SEND_OK: Final = SendStatus.SEND_OK
+_NOT_FLUSHED: Final = SendStatus.FLUSH_DISK_TIMEOUT
+_PAUSE: Final = Backoff(first_ms=50, ceiling_ms=500)
+
+
+class Delivery:
+    """Of the letters of one producer."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: ProducerSettings,
+        publications: Publications,
+        group: str,
+        latency_table: LatencyTable,
+    ) -> None:
+        self._client, self._clock, self._settings, self._publications = client, client.clock, settings, publications
+        self.health = BrokerHealth(self._clock, latency_table) if settings.avoid_slow_brokers else None
+        self._group, self._template_topic = group, settings.template_topic
+        self._queue_nums = str(settings.new_topic_queues)
+        self._is_signing = client.signer.is_needed
+
+    def ext(self, letter: Letter, queue: QueueId) -> dict[str, str]:
+        """The fields of the request."""
+        ext = header_fields(letter, queue, self._group, self._template_topic, self._queue_nums)
+        return self._client.signer.signed_fields(ext, letter.body) if self._is_signing else ext
+
+    def receipt(self, letter: Letter, queue: QueueId, received: Received[Any]) -> SendReceipt:
+        """Raises RemoteProtocolError for an answer without the fields it must have."""
+        header = received.header_as(SendResponseHeader)
+        if header.queue_id != queue.number:
+            queue = QueueId(queue.topic, queue.broker, header.queue_id)
+        status = _SEND_OK if received.code == 0 else _STATUS[received.code]
+        return SendReceipt(
+            status,
+            letter.unique_ids,
+            header.msg_id,
+            queue,
+            header.queue_offset,
+            _truth(header.on_disk) if status is not _NOT_FLUSHED else False,
+            header.transaction_id or "",
+            header.region or "",
+            header.recall_handle or "",
+        )
+
+    # --- the first attempt was made elsewhere ---
+
+    async def after_failure(self, letter: Letter, queue: QueueId, error: MQError) -> SendReceipt:
+        """On from there. Raises SendFailedError."""
+        attempts, name = self._attempts(letter, is_pinned=False), self._client.plain_name(letter.topic)
+        await self._note(letter, name, queue, error, attempts)
+        return await self.deliver(letter, name, None, attempts)
+
+    async def after_answer(
+        self, letter: Letter, queue: QueueId, connection: Connection, received: Received[Any]
+    ) -> SendReceipt:
+        """On from an answer other than success. Raises SendFailedError."""
+        if received.code in _STATUS:
+            return self.receipt(letter, queue, received)
+        return await self.after_failure(letter, queue, _refusal(letter, connection, received))
+
+    # --- attempts ---
+
+    async def deliver(
+        self, letter: Letter, name: str, pinned: QueueId | None, attempts: Attempts | None = None
+    ) -> SendReceipt:
+        """``name`` is the topic as the application calls it. Raises SendFailedError, NoRouteError."""
+        attempts = attempts or self._attempts(letter, is_pinned=pinned is not None)
+        while True:
+            publication = await self._publications.find(name, attempts.left_ms(self._clock.monotonic_ms()))
+            queue = pinned or self._next_queue(publication, attempts.last_broker)
+            started_ms = self._clock.monotonic_ms()
+            try:
+                received, error = await self._attempt(letter, publication, queue, attempts)
+            except TransportError as caught:
+                received, error = None, caught
+            if self.health is not None:
+                self._remember(self.health, queue.broker, error, self._clock.monotonic_ms() - started_ms)
+            if received is not None and not self._wants_better(received, attempts):
+                self._publications.used(publication)
+                return self.receipt(letter, queue, received)
+            if error is not None:
+                await self._note(letter, name, queue, error, attempts)
+
+    def _attempts(self, letter: Letter, *, is_pinned: bool) -> Attempts:
+        return Attempts(deadline_ms=letter.deadline_ms, retries=self._settings.retries, is_pinned=is_pinned)
+
+    async def connection(self, publication: Publication, queue: QueueId, timeout_ms: int) -> Connection:
+        """Raises ConnectFailedError, ClientClosedError."""
+        link = publication.links.get(queue.broker) or self._client.master_link(queue.broker)
+        return link.ready or await link.connection(timeout_ms=timeout_ms)
+
+    async def _attempt(
+        self, letter: Letter, publication: Publication, queue: QueueId, attempts: Attempts
+    ) -> tuple[Received[Any] | None, MQError | None]:
+        """The answer if the message was stored, else the refusal. Raises TransportError."""
+        left_ms = attempts.left_ms(self._clock.monotonic_ms())
+        if left_ms <= 0:
+            raise ConnectFailedError("there was no time left to send: what came before took all of timeout_ms")
+        connection = await self.connection(publication, queue, left_ms)
+        left_ms = max(1, attempts.left_ms(self._clock.monotonic_ms()))
+        timeout_ms = min(left_ms, self._settings.attempt_timeout_ms or left_ms)
+        ext = self.ext(letter, queue)
+        received = await connection.request(letter.code, ext, letter.body, timeout_ms=timeout_ms)
+        if received.code in _STATUS:
+            return received, None
+        return None, _refusal(letter, connection, received)
+
+    async def _note(self, letter: Letter, name: str, queue: QueueId, error: MQError, attempts: Attempts) -> None:
+        """Gives up with SendFailedError, or returns when it is time to try again."""
+        self._client.require_open()
+        publication = self._publications.known.get(name)
+        brokers = publication.brokers if publication else {queue.broker}
+        now_ms = self._clock.monotonic_ms()
+        step = attempts.after(queue.broker, error, now_ms, brokers)
+        if isinstance(error, TransportError | TopicNotFoundError):
+            self._client.routes.refresh_soon(letter.topic)  # perhaps the broker has moved
+        if step is Step.GIVE_UP:
+            raise SendFailedError(name, attempts.failed) from error
+        logger.info("send failed, trying again: topic=%s broker=%s error=%s", name, queue.broker, error)
+        if step is Step.PAUSE:
+            pause_ms = _PAUSE.delay_ms(attempts.pauses - 1, self._client.rng)
+            await asyncio.sleep(min(pause_ms, attempts.left_ms(now_ms)) / 1000)
+
+    def _next_queue(self, publication: Publication, last_broker: str) -> QueueId:
+        if self.health is not None:
+            return publication.next_healthy(last_broker, self.health)
+        return publication.next_elsewhere(last_broker) if last_broker else publication.next()
+
+    def _wants_better(self, received: Received[Any], attempts: Attempts) -> bool:
+        """Stored, but not as safely as asked, and that is not good enough."""
+        if received.code == ResponseCode.SUCCESS or not self._settings.retry_unless_ok or attempts.is_pinned:
+            return False
+        attempts.reached += 1
+        return attempts.reached <= attempts.retries and attempts.left_ms(self._clock.monotonic_ms()) > 0
+
+    def _remember(self, health: BrokerHealth, broker: str, error: MQError | None, latency_ms: int) -> None:
+        if error is None:
+            health.answered(broker, latency_ms)
+        else:
+            health.failed(broker, was_reached=not isinstance(error, TransportError))
+
+
+def _refusal(letter: Letter, connection: Connection, received: Received[Any]) -> MQError:
+    if received.code == ResponseCode.GO_AWAY:
+        connection.close("the broker is going down and said so")
+    return error_of(received, topic=letter.topic)
+
+
+def _truth(text: str | None) -> bool | None:
+    return None if text is None else text == "true"

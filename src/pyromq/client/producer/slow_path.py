@@ -1,0 +1,82 @@
+"""The long way of a send: hooks, compression, a queue of the caller's choice, attempts until a broker has it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from pyromq.client.producer.outgoing import SEND, SEND_REPLY, Letter, check_body, pack_body, properties_text
+from pyromq.client.producer.selectors import QueueSelector, by_sharding_key
+from pyromq.client.producer.send_context import Sending
+from pyromq.client.producer.topic_queues import Publication
+from pyromq.errors import MessageRefusedError
+from pyromq.model.message import Message, SendReceipt
+from pyromq.model.queue import QueueId
+
+_LONG_COMPRESSION_BYTES: Final = 64 * 1024  # larger bodies are compressed on a thread: it would hold up the loop
+
+
+class LongWay:
+    """Of the messages of one producer."""
+
+    def __init__(self, sending: Sending) -> None:
+        self._client, self._settings, self._publications, self._delivery, self._hooks, self._system = sending
+        self._clock = self._client.clock
+
+    async def send(
+        self,
+        message: Message,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int = 0,
+        system: str = "",
+        *,
+        code: int = SEND,
+        sys_flag: int = 0,
+    ) -> SendReceipt:
+        """Raises SendFailedError, NoRouteError, MessageRefusedError and what hooks and selectors raise."""
+        with self._hooks.around([message]) as receipts:
+            letter = await self._letter(message, timeout_ms, system, code, sys_flag)
+            publication = await self._publications.find(message.topic, letter.deadline_ms - self._clock.monotonic_ms())
+            pinned = pinned_queue(message, publication, queue, selector)
+            receipts.append(await self._delivery.deliver(letter, message.topic, pinned))
+        return receipts[0]
+
+    async def send_oneway(self, message: Message, queue: QueueId | None, selector: QueueSelector | None) -> None:
+        """One attempt, no answer, no hooks: there is nothing to tell them."""
+        timeout_ms = self._settings.timeout_ms
+        letter = await self._letter(message, timeout_ms)
+        publication = await self._publications.find(message.topic, timeout_ms)
+        chosen = pinned_queue(message, publication, queue, selector) or publication.next()
+        connection = await self._delivery.connection(publication, chosen, timeout_ms)
+        connection.request_oneway(letter.code, self._delivery.ext(letter, chosen), letter.body)
+
+    async def _letter(
+        self, message: Message, timeout_ms: int, system: str = "", code: int = SEND, sys_flag: int = 0
+    ) -> Letter:
+        now_ms = self._clock.now_ms()
+        deadline_ms = self._clock.monotonic_ms() + (timeout_ms or self._settings.timeout_ms)
+        unique_id = self._client.message_ids.next(now_ms)
+        text = properties_text(message, unique_id, self._system + system)
+        body, packing = message.body, 0
+        if len(body) >= self._settings.compress_from_bytes:
+            if len(body) > _LONG_COMPRESSION_BYTES:
+                body, packing = await asyncio.to_thread(pack_body, body, self._settings)
+            else:
+                body, packing = pack_body(body, self._settings)
+        check_body(body, self._settings.body_bytes_max)
+        topic = message.topic if code == SEND_REPLY else self._client.wire_name(message.topic)
+        return Letter(code, topic, body, text, unique_id, now_ms, deadline_ms, message.flag, sys_flag | packing)
+
+
+def pinned_queue(
+    message: Message, publication: Publication, queue: QueueId | None, selector: QueueSelector | None = None
+) -> QueueId | None:
+    """The only queue that a message may go to; None when any will do. Raises MessageRefusedError."""
+    if queue is not None:
+        if queue.topic != publication.topic and queue.topic != message.topic:
+            raise MessageRefusedError(f"a message to {message.topic} cannot go to a queue of {queue.topic}")
+        return queue
+    if selector is None and message.sharding_key:
+        selector = by_sharding_key
+    return selector(message, publication.queues) if selector else None

@@ -1,0 +1,200 @@
+"""Consumers for code without asyncio: every method a line over the asyncio one, on the process's loop thread.
+
+    with PullConsumer("10.0.0.1:9876", group="reports") as consumer:
+        consumer.subscribe("orders")
+        for message in consumer: ...
+
+Listeners are functions here and run on threads of their own, so a slow one holds up neither heartbeats nor locks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from pyromq.client.consumer import pull_consumer as aio_pull
+from pyromq.client.consumer import push_consumer as aio_push
+from pyromq.client.consumer.base.consume_stats import Totals
+from pyromq.client.consumer.base.listeners import BatchListener, MessageListener, is_coroutine_function
+from pyromq.client.consumer.base.running_info import HeadOfLine
+from pyromq.client.consumer.base.settings import PullConsumerSettings, PushConsumerSettings, require
+from pyromq.client.consumer.group_member import GroupMember
+from pyromq.client.consumer.rules.flow_control import Hold
+from pyromq.client.core.hooks import ConsumeHook
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.settings import ClientSettings
+from pyromq.client.sync.faces import Client, Face, blocking
+from pyromq.model.queue import QueueId
+
+T = TypeVar("T")
+MemberT = TypeVar("MemberT", bound=GroupMember)
+
+
+class ConsumerFace(Face[MemberT]):
+    """What both consumers have in common."""
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
+        """``"TagA || TagB"``, ``"*"`` for all messages; before opening or at any time after."""
+        self._on_loop(lambda: self.inner.subscribe(topic, expression, sql=sql))
+
+    def unsubscribe(self, topic: str) -> None:
+        self._on_loop(lambda: self.inner.unsubscribe(topic))
+
+    @property
+    def assignment(self) -> frozenset[QueueId]:
+        """The queues that are ours at the moment."""
+        return self._on_loop(lambda: self.inner.assignment)
+
+    def _on_loop(self, function: Callable[[], T]) -> T:
+        """On the loop's thread while the consumer is open, for everything in it belongs to the loop; here before."""
+        if self._thread is None:
+            return function()
+
+        async def call() -> T:
+            return function()
+
+        return self._run(call())
+
+
+class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
+    """``pyromq.aio.PushConsumer`` without asyncio: the same arguments, methods and errors; listeners are functions."""
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str = "",
+        listener: MessageListener | None = None,
+        batch_listener: BatchListener | None = None,
+        settings: PushConsumerSettings | None = None,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+        hooks: Sequence[ConsumeHook] = (),
+        trace: bool | str = False,
+    ) -> None:
+        for given in (listener, batch_listener):
+            text = "listeners of this consumer are functions; pyromq.aio.PushConsumer runs coroutines"
+            require(given is None or not is_coroutine_function(given), text)
+        inner = aio_push.PushConsumer(
+            nameservers,
+            group=group,
+            listener=listener,
+            batch_listener=batch_listener,
+            settings=settings,
+            client_settings=client_settings,
+            client=client.inner if client else None,
+            hooks=hooks,
+            trace=trace,
+        )
+        super().__init__(inner)
+
+    @property
+    def counts(self) -> Totals:
+        """What was pulled, consumed and failed since the consumer was made."""
+        return self._on_loop(lambda: self.inner.counts)
+
+    @property
+    def flow_counts(self) -> Mapping[Hold, int]:
+        """How often each rule of flow control held a pull back since the consumer was made."""
+        return self._on_loop(lambda: self.inner.flow_counts)
+
+    @property
+    def heads(self) -> list[HeadOfLine]:
+        """For each of our queues with messages the one that holds up its offset, and what its listener does."""
+        return self._on_loop(lambda: self.inner.heads)
+
+    @property
+    def consume_timeout_ms(self) -> int:
+        """How long a listener may take before its message is given back; a change counts for those that run, too."""
+        return self._on_loop(lambda: self.inner.consume_timeout_ms)
+
+    @consume_timeout_ms.setter
+    def consume_timeout_ms(self, timeout_ms: int) -> None:
+        self._on_loop(lambda: setattr(self.inner, "consume_timeout_ms", timeout_ms))
+
+    def pause(self, queues: Iterable[QueueId] | None = None) -> None:
+        """No listener is called any more, for all queues or for some of ours; those that run go on."""
+        self._on_loop(lambda: self.inner.pause(queues))
+
+    def resume(self, queues: Iterable[QueueId] | None = None) -> None:
+        self._on_loop(lambda: self.inner.resume(queues))
+
+
+class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
+    """``pyromq.aio.PullConsumer`` without asyncio: the same arguments, methods and errors, and ``for``."""
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str = "",
+        settings: PullConsumerSettings | None = None,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+    ) -> None:
+        inner = aio_pull.PullConsumer(
+            nameservers,
+            group=group,
+            settings=settings,
+            client_settings=client_settings,
+            client=client.inner if client else None,
+        )
+        super().__init__(inner)
+        self._fetched: deque[ReceivedMessage] = deque()  # by a loop that has not come to them
+        self._current: ReceivedMessage | None = None  # of a loop
+
+    def __exit__(self, *exc_info: object) -> None:
+        if exc_info[0] is not None and self._thread is not None:
+            if self._current is not None:
+                self._fetched.appendleft(self._current)
+            else:
+                self._on_loop(self.inner.repeat_last)
+        self.close()
+
+    def close(self) -> None:
+        """Commits what was handed out, but not what a loop has fetched and not come to."""
+        if self._fetched and self._thread is not None:
+            first = self._fetched[0]
+            self._on_loop(lambda: self.inner.repeat_from(first))
+            self._fetched.clear()
+        super().close()
+
+    def poll(self, timeout_ms: int = aio_pull.POLL_MS, *, count_max: int = 0) -> list[ReceivedMessage]:
+        """The next messages, all of one queue; empty when none came in time. Those before count as dealt with."""
+        self._current = None
+        if self._fetched:
+            fetched = list(self._fetched)
+            self._fetched.clear()
+            return fetched
+        return self._run(self.inner.poll(timeout_ms, count_max=count_max))
+
+    def __iter__(self) -> PullConsumer:
+        return self
+
+    def __next__(self) -> ReceivedMessage:
+        """Ends when the consumer is closed. Fetches several at once: to ask the loop costs more than a message."""
+        while not self._fetched:
+            if self._thread is None:
+                raise StopIteration
+            self._fetched.extend(self.poll())
+        self._current = self._fetched.popleft()
+        return self._current
+
+    def position(self, queue: QueueId) -> int:
+        """The offset of the next message that ``poll`` will return."""
+        return self._on_loop(lambda: self.inner.position(queue))
+
+    def pause(self, queues: Iterable[QueueId] | None = None) -> None:
+        self._on_loop(lambda: self.inner.pause(queues))
+
+    def resume(self, queues: Iterable[QueueId] | None = None) -> None:
+        self._on_loop(lambda: self.inner.resume(queues))
+
+    assign = blocking(aio_pull.PullConsumer.assign)
+    queues = blocking(aio_pull.PullConsumer.queues)
+    seek = blocking(aio_pull.PullConsumer.seek)
+    seek_to_time = blocking(aio_pull.PullConsumer.seek_to_time)
+    offset_at = blocking(aio_pull.PullConsumer.offset_at)
+    commit = blocking(aio_pull.PullConsumer.commit)
+    committed = blocking(aio_pull.PullConsumer.committed)

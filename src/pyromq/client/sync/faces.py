@@ -1,0 +1,296 @@
+"""The same clients for code without asyncio: every method a line over the asyncio one, on the process's loop thread.
+
+    with Producer("10.0.0.1:9876", group="orders-service") as producer:
+        receipt = producer.send(Message("orders", b"42"))
+
+Threads may share a client. Ctrl-C ends a call at once; whether the message was stored is then not known. What was
+opened before a fork cannot be used in the child: open another one there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+
+from pyromq.client import admin as aio_admin
+from pyromq.client.core import client as aio_client
+from pyromq.client.core.broker_health import TABLE_5, LatencyTable
+from pyromq.client.core.hooks import SendHook
+from pyromq.client.core.settings import ClientSettings, ProducerSettings
+from pyromq.client.producer import producer as aio_producer
+from pyromq.client.producer.pending_sends import SendCallback
+from pyromq.client.producer.selectors import QueueSelector
+from pyromq.client.sync.loop_thread import LoopThread, Waiter, loop_thread
+from pyromq.errors import ClientClosedError
+from pyromq.model.message import Message, SendReceipt
+from pyromq.model.queue import QueueId
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Inner(Protocol):
+    """What a sync client wraps."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+InnerT = TypeVar("InnerT", bound=Inner)
+InnerT_co = TypeVar("InnerT_co", bound=Inner, covariant=True)  # a method of a base class is one of the class itself
+
+
+class Face(Generic[InnerT_co]):
+    """A sync client: its asyncio client, and the thread whose loop that lives on. ``with``, or open() and close()."""
+
+    def __init__(self, inner: InnerT_co) -> None:
+        self.inner = inner  # touch it on the loop's thread only
+        self._thread: LoopThread | None = None
+        self._pid = os.getpid()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Raises what the asyncio client raises, ClientClosedError in a forked child."""
+        self._require_own_process()
+        thread = loop_thread()
+        thread.acquire()
+        try:
+            thread.call(self.inner.open())
+        except BaseException:  # also Ctrl-C must not keep the thread alive; raised again
+            thread.release()
+            raise
+        self._thread = thread
+
+    def close(self) -> None:
+        """Does nothing the second time, nor in a forked child: the parent's connections are the parent's."""
+        thread, self._thread = self._thread, None
+        if thread is None or os.getpid() != self._pid:
+            return
+        try:
+            thread.call(self.inner.close())
+        finally:
+            thread.release()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            thread = self._open_thread()
+        except ClientClosedError:
+            work.close()
+            raise
+        return thread.call(work)
+
+    def _open_thread(self) -> LoopThread:
+        self._require_own_process()
+        if self._thread is None:
+            raise ClientClosedError(f"the {type(self).__name__} is not open: use it inside with, or call open()")
+        return self._thread
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._pid:
+            text = f"the {type(self).__name__} belongs to process {self._pid}, and this is {os.getpid()}"
+            raise ClientClosedError(f"{text}: connections do not survive a fork, open a new one here")
+
+
+FaceT = TypeVar("FaceT", bound=Face[Any])
+
+
+def blocking(
+    method: Callable[Concatenate[InnerT, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Face[InnerT], P], T]:
+    """The sync form of a method of the asyncio client."""
+
+    @wraps(method)
+    def call(self: Face[InnerT], /, *arguments: P.args, **named: P.kwargs) -> T:
+        return self._run(method(self.inner, *arguments, **named))
+
+    return call
+
+
+class Client(Face[aio_client.Client]):
+    """What several sync clients may share: hand it to them with ``client=``, inside its own ``with`` block."""
+
+    def __init__(self, settings: ClientSettings | None = None) -> None:
+        super().__init__(aio_client.Client(settings))
+
+
+class Producer(Face[aio_producer.Producer]):
+    """``pyromq.aio.Producer`` without asyncio: the same arguments, methods and errors."""
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str = "",
+        settings: ProducerSettings | None = None,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+        hooks: Sequence[SendHook] = (),
+        latency_table: LatencyTable = TABLE_5,
+        trace: bool | str = False,
+    ) -> None:
+        inner = aio_producer.Producer(
+            nameservers,
+            group=group,
+            settings=settings,
+            client_settings=client_settings,
+            client=client.inner if client else None,
+            hooks=hooks,
+            latency_table=latency_table,
+            trace=trace,
+        )
+        super().__init__(inner)
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int = 0,
+    ) -> SendReceipt:
+        """Sends and waits for the broker's word; see ``pyromq.aio.Producer.send``."""
+        if queue is not None or selector is not None:
+            return self._run(self.inner.send(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
+        thread, waiter = self._open_thread(), Waiter[SendReceipt]()
+        begun: list[asyncio.Future[SendReceipt]] = []
+        thread.soon(self._begin, message, timeout_ms, waiter, begun)
+        return thread.wait_for(waiter, lambda: [future.cancel() for future in begun])
+
+    def send_nowait(
+        self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int = 0
+    ) -> Future[SendReceipt]:
+        """Begins a send and returns at once.
+
+        ``callback(receipt, error)`` runs on a thread for callbacks. Those of the future itself run on the loop's thread
+        and must be quick.
+        """
+        thread, outcome = self._open_thread(), Future[SendReceipt]()
+        waiter = _Relay(outcome)
+        if callback is not None:
+            outcome.add_done_callback(lambda done: thread.pool().submit(_tell, callback, done))
+        thread.soon(self._begin, message, timeout_ms, waiter, [])
+        return outcome
+
+    def _begin(
+        self,
+        message: Message,
+        timeout_ms: int,
+        waiter: Waiter[SendReceipt] | _Relay,
+        begun: list[asyncio.Future[SendReceipt]],
+    ) -> None:
+        """On the loop: without a task, unless the message takes the long way."""
+        try:
+            future = self.inner.send_nowait(message, timeout_ms=timeout_ms)
+        except Exception as error:  # on the loop: what is not handed to the caller here, nobody hears
+            waiter.fail(error)
+        else:
+            begun.append(future)
+            future.add_done_callback(waiter.settle)
+
+    send_oneway = blocking(aio_producer.Producer.send_oneway)
+    send_batch = blocking(aio_producer.Producer.send_batch)
+    request = blocking(aio_producer.Producer.request)
+    reply = blocking(aio_producer.Producer.reply)
+
+
+class _Relay:
+    """Brings an outcome to a future of threads."""
+
+    def __init__(self, outcome: Future[SendReceipt]) -> None:
+        self._outcome = outcome
+
+    def settle(self, future: asyncio.Future[SendReceipt]) -> None:
+        if future.cancelled():
+            self.fail(ClientClosedError("the client was closed before the send was over"))
+        elif (error := future.exception()) is not None:
+            self.fail(error)
+        elif self._outcome.set_running_or_notify_cancel():
+            self._outcome.set_result(future.result())
+
+    def fail(self, error: BaseException) -> None:
+        if self._outcome.set_running_or_notify_cancel():
+            self._outcome.set_exception(error)
+
+
+def _tell(callback: SendCallback, outcome: Future[SendReceipt]) -> None:
+    """On a thread for callbacks."""
+    error = None if outcome.cancelled() else outcome.exception()
+    try:
+        callback(None if error or outcome.cancelled() else outcome.result(), error)
+    except Exception:  # the callback is the application's; nobody else would hear of it
+        logger.exception("callback of a send failed")
+
+
+class Admin(Face[aio_admin.Admin]):
+    """``pyromq.aio.Admin`` without asyncio: the same arguments, methods and errors."""
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+    ) -> None:
+        super().__init__(
+            aio_admin.Admin(nameservers, client_settings=client_settings, client=client.inner if client else None)
+        )
+
+    cluster = blocking(aio_admin.Admin.cluster)
+    broker_config = blocking(aio_admin.Admin.broker_config)
+    update_broker_config = blocking(aio_admin.Admin.update_broker_config)
+    broker_runtime = blocking(aio_admin.Admin.broker_runtime)
+    topics = blocking(aio_admin.Admin.topics)
+    route = blocking(aio_admin.Admin.route)
+    create_topic = blocking(aio_admin.Admin.create_topic)
+    delete_topic = blocking(aio_admin.Admin.delete_topic)
+    topic_config = blocking(aio_admin.Admin.topic_config)
+    topic_stats = blocking(aio_admin.Admin.topic_stats)
+    topic_groups = blocking(aio_admin.Admin.topic_groups)
+    groups = blocking(aio_admin.Admin.groups)
+    create_group = blocking(aio_admin.Admin.create_group)
+    delete_group = blocking(aio_admin.Admin.delete_group)
+    require_group = blocking(aio_admin.Admin.require_group)
+    group_config = blocking(aio_admin.Admin.group_config)
+    group_connections = blocking(aio_admin.Admin.group_connections)
+    producer_connections = blocking(aio_admin.Admin.producer_connections)
+    client_states = blocking(aio_admin.Admin.client_states)
+    group_heads = blocking(aio_admin.Admin.group_heads)
+    plan_park = blocking(aio_admin.Admin.plan_park)
+    park = blocking(aio_admin.Admin.park)
+    lag = blocking(aio_admin.Admin.lag)
+    committed = blocking(aio_admin.Admin.committed)
+    queue_range = blocking(aio_admin.Admin.queue_range)
+    reset_offset = blocking(aio_admin.Admin.reset_offset)
+    plan_reset = blocking(aio_admin.Admin.plan_reset)
+    carry_out = blocking(aio_admin.Admin.carry_out)
+    offset_at = blocking(aio_admin.Admin.offset_at)
+    message = blocking(aio_admin.Admin.message)
+    message_by_offset_id = blocking(aio_admin.Admin.message_by_offset_id)
+    message_by_unique_key = blocking(aio_admin.Admin.message_by_unique_key)
+    messages_by_key = blocking(aio_admin.Admin.messages_by_key)
+    message_at = blocking(aio_admin.Admin.message_at)
+    read = blocking(aio_admin.Admin.read)
+    newest = blocking(aio_admin.Admin.newest)
+    trace = blocking(aio_admin.Admin.trace)
+    explain = blocking(aio_admin.Admin.explain)
+    dead_letters = blocking(aio_admin.Admin.dead_letters)
+    redrive = blocking(aio_admin.Admin.redrive)
+    delayed = blocking(aio_admin.Admin.delayed)
+    recall = blocking(aio_admin.Admin.recall)
+    cancel_delayed = blocking(aio_admin.Admin.cancel_delayed)
+    open_transactions = blocking(aio_admin.Admin.open_transactions)
+    examine = blocking(aio_admin.Admin.examine)

@@ -1,0 +1,119 @@
+"""Transactions for code without asyncio.
+
+    with producer.transaction(Message("orders", b"42")) as transaction:
+        write_to_database(transaction.id)
+
+``execute`` and the block run on the calling thread, where its database connection is at home; ``check`` runs on a
+thread for checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from pyromq.client.core.hooks import SendHook
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.client.core.settings import ClientSettings, ProducerSettings
+from pyromq.client.core.transaction import Execution, Transaction, TransactionOutcome, TransactionReceipt
+from pyromq.client.producer.selectors import QueueSelector
+from pyromq.client.sync.faces import Client, Face
+from pyromq.client.transactions import transaction_producer as aio_transactions
+from pyromq.client.transactions.transaction_producer import CHECKS_MAX, require_function
+from pyromq.errors import ClientClosedError
+from pyromq.model.message import Message
+from pyromq.model.queue import QueueId
+
+
+class TransactionProducer(Face[aio_transactions.TransactionProducer]):
+    """``pyromq.aio.TransactionProducer`` without asyncio: the same arguments, methods and errors."""
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] = (),
+        *,
+        group: str,
+        topics: str | Sequence[str],
+        check: Callable[[ReceivedMessage], TransactionOutcome | None],
+        check_workers: int = 1,
+        checks_max: int = CHECKS_MAX,
+        confirm: bool = False,
+        settings: ProducerSettings | None = None,
+        client_settings: ClientSettings | None = None,
+        client: Client | None = None,
+        hooks: Sequence[SendHook] = (),
+        trace: bool | str = False,
+    ) -> None:
+        require_function("check", check)
+        inner = aio_transactions.TransactionProducer(
+            nameservers,
+            group=group,
+            topics=topics,
+            check=check,
+            check_workers=check_workers,
+            checks_max=checks_max,
+            confirm=confirm,
+            settings=settings,
+            client_settings=client_settings,
+            client=client.inner if client else None,
+            hooks=hooks,
+            trace=trace,
+        )
+        super().__init__(inner)
+
+    def send(
+        self,
+        message: Message,
+        execute: Callable[[Transaction], TransactionOutcome | None],
+        argument: Any = None,
+        *,
+        check_after_ms: int = 0,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int = 0,
+    ) -> TransactionReceipt:
+        """Prepares, executes, tells the outcome; see ``pyromq.aio.TransactionProducer.send``."""
+        require_function("execute", execute)
+        named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
+        transaction = self._run(self.inner.prepare(message, argument, **named, timeout_ms=timeout_ms))
+        with Execution(transaction, self._abandon) as execution:
+            transaction.executed(execute(transaction))
+        return self._finish(transaction, execution.error)
+
+    @contextmanager
+    def transaction(
+        self,
+        message: Message,
+        *,
+        check_after_ms: int = 0,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int = 0,
+    ) -> Iterator[Transaction]:
+        """A block of local work; see ``pyromq.aio.TransactionProducer.transaction``."""
+        named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
+        transaction = self._run(self.inner.prepare(message, **named, timeout_ms=timeout_ms))
+        error: BaseException | None = None
+        try:
+            yield transaction
+        except BaseException as caught:  # how the block was left decides the outcome; raised again
+            error = caught
+            raise
+        finally:
+            if transaction.left(error):
+                self._finish(transaction)
+            else:
+                self._abandon(transaction)
+
+    def _finish(self, transaction: Transaction, error: Exception | None = None) -> TransactionReceipt:
+        try:
+            return self._run(self.inner.finish(transaction, error))
+        except ClientClosedError as closed:  # meanwhile: somebody else of the group will be asked
+            outcome = transaction.decided or TransactionOutcome.UNKNOWN
+            transaction.receipt = TransactionReceipt(outcome, transaction.prepared, error, closed)
+            return transaction.receipt
+
+    def _abandon(self, transaction: Transaction) -> None:
+        with suppress(ClientClosedError):
+            self._open_thread().soon(self.inner.abandon, transaction)

@@ -1,0 +1,152 @@
+"""Where the work of a consumer group is done: the last step of its query, a sink that calls the handler in its tasks.
+
+One pass: a task reads rows, handles them, gives back those that failed, and only then is done. So Spark commits a
+batch, and the group learns of it, when every row of it is done, sent back or dead.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import AnalysisException
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyromq.pipeline.consuming.rows import judge_batch, judge_records
+from pyromq.pipeline.consuming.send_back import Returns
+from pyromq.pipeline.core.checkpoint_log import FOLDER, SinkLog
+from pyromq.pipeline.core.connections import connect
+from pyromq.pipeline.core.options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME: Final = "pyromq_consume"
+_PART, _TOTALS = "consumed", "totals"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What tasks need; travels as an option."""
+
+    reaching: SourceOptions
+    group: str
+    attempts_max: int
+    in_batches: bool
+    handler: bytes  # pickled by value: it may be written in a notebook
+
+    def as_option(self) -> str:
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of rows, since the query was first started with its checkpoint; batches that were run again count once."""
+
+    batch: int = -1
+    rows: int = 0
+    done: int = 0
+    retried: int = 0
+    dead: int = 0
+
+    def plus(self, batch: int, rows: int, retried: int, dead: int) -> Counts:
+        done = self.done + rows - retried - dead
+        return Counts(batch, self.rows + rows, done, self.retried + retried, self.dead + dead)
+
+
+@dataclass(frozen=True)
+class Handled(WriterCommitMessage):
+    """What one task tells the driver."""
+
+    rows: int
+    retried: int
+    dead: int
+
+
+class ConsumeSource(DataSource):
+    """Only ``consume`` uses it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        return ConsumeWriter(self.options["work"], self.options["checkpointLocation"])
+
+
+class ConsumeWriter(DataSourceStreamArrowWriter):
+    """Of one batch."""
+
+    def __init__(self, work: str, checkpoint: str) -> None:
+        self._work, self._checkpoint = work, checkpoint
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        assert context is not None
+        local = context.getLocalProperty
+        return handle_rows(
+            _work(self._work), f"{local('sql.streaming.queryId')}/{local('streaming.sql.batchId')}", iterator
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        log = counts_log(self._checkpoint)
+        before = read_counts(log)
+        if batchId > before.batch:
+            handled = [each for each in messages if isinstance(each, Handled)]
+            rows, retried, dead = (sum(getattr(each, name) for each in handled) for name in ("rows", "retried", "dead"))
+            log.write(_TOTALS, json.dumps(asdict(before.plus(batchId, rows, retried, dead))), durable=False)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Rows that were given back come twice: at least once is what a group promises."""
+
+
+@lru_cache(8)
+def _work(text: str) -> tuple[Work, Any]:
+    """Unpacked once per worker."""
+    work: Work = pickle.loads(base64.b64decode(text))
+    return work, pickle.loads(work.handler)
+
+
+def handle_rows(work: tuple[Work, Any], batch: str, batches: Iterator[pa.RecordBatch]) -> Handled:
+    """Every row is done, sent back or dead when it returns."""
+    facts, handler = work
+    judge: Any = judge_batch if facts.in_batches else judge_records
+    returns: Returns | None = None
+    rows = 0
+    for each in batches:
+        rows += each.num_rows
+        if judged := judge(each, handler):
+            if returns is None:
+                returns = Returns(connect(facts.reaching), facts.reaching, facts.group, facts.attempts_max, batch)
+            returns.give_back(judged)
+    return Handled(rows, returns.retried, returns.dead) if returns is not None else Handled(rows, 0, 0)
+
+
+def counts_log(checkpoint: str) -> SinkLog:
+    return SinkLog(checkpoint, _PART)
+
+
+def read_counts(log: SinkLog) -> Counts:
+    return _counts(log.read(_TOTALS))
+
+
+def read_counts_there(spark: SparkSession, checkpoint: str) -> Counts:
+    """Of a Spark that is elsewhere: it reads the file, which lies on its side."""
+    try:
+        rows = spark.read.text(f"{checkpoint.rstrip('/')}/{FOLDER}/{_PART}/{_TOTALS}", wholetext=True).collect()
+    except AnalysisException:  # no batch is committed yet
+        return Counts()
+    return _counts(rows[0]["value"] if rows else None)
+
+
+def _counts(text: str | None) -> Counts:
+    found: Mapping[str, int] = json.loads(text) if text else {}
+    return Counts(**found)

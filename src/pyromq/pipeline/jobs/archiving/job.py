@@ -1,0 +1,228 @@
+"""``archive``: topics to Parquet in folders by topic, date and hour, each message exactly once.
+
+Two writers. ``task`` (the default) writes files where messages are read and commits them itself (``files``);
+it needs a folder that driver and tasks share. ``spark`` is Spark's own: any file system Spark knows, and tables of
+Delta and Iceberg. A run goes on where the one before it with the same checkpoint ended, however that ended.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlparse
+
+import msgspec
+
+from pyromq.errors import ConfigError
+from pyromq.pipeline.arrow.columns import COLUMNS
+from pyromq.pipeline.jobs.archiving.files import OWN, ArchiveFolder, Commit, StagedFile, batch_name, total_rows
+from pyromq.pipeline.jobs.archiving.spark_writer import FOLDERS, PARQUET_OPTIONS, several_files_open
+from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.common.errors import ArchiveError
+from pyromq.pipeline.jobs.common.queries import drain, failures_in_words, offsets_read, rows_read
+from pyromq.pipeline.jobs.common.selection import Selection, absolute, schema_of
+from pyromq.pipeline.sink.keys import digest_of
+from pyromq.pipeline.spark.session import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+GROUP: Final = "pyromq-archive"
+ROWS_PER_BATCH: Final = 2_000_000
+
+
+class ArchiveWriterKind(StrEnum):
+    TASK = "task"
+    SPARK = "spark"
+
+
+class ArchiveFormat(StrEnum):
+    PARQUET = "parquet"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+class Archived(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run did. Files and bytes are counted where we write them ourselves."""
+
+    path: str
+    messages: int
+    batches: int
+    took_s: float
+    files: int | None = None
+    bytes: int | None = None
+
+
+def archive(
+    spark: SparkSession,
+    selection: Selection,
+    path: str,
+    *,
+    group: str = GROUP,
+    checkpoint: str = "",
+    writer: ArchiveWriterKind = ArchiveWriterKind.TASK,
+    form: ArchiveFormat = ArchiveFormat.PARQUET,
+    compression: str = "snappy",
+    rows_per_batch: int | None = ROWS_PER_BATCH,
+    follow_s: float | None = None,
+    tell: Tell = silent,
+) -> Archived:
+    """Archive what there is, or with ``follow_s`` go on every so many seconds until interrupted.
+
+    The checkpoint is kept in the archive unless told otherwise; so is ``group`` where brokers show the progress.
+    Raises ArchiveError, FormatMissingError, JobFailedError, OptionError.
+    """
+    started = time.monotonic()
+    is_by_tasks = writer is ArchiveWriterKind.TASK and form is ArchiveFormat.PARQUET
+    if is_by_tasks and selection.where:
+        raise ConfigError("a condition of Spark SQL (where) needs writer=spark: tasks write what brokers send")
+    path = path if form is ArchiveFormat.ICEBERG else absolute(path)
+    run = _Run(
+        selection=selection,
+        group=group,
+        rows_max=rows_per_batch,
+        path=path,
+        checkpoint=absolute(checkpoint) or _checkpoint_in(path, form),
+        form=form,
+        compression=compression,
+        follow_s=follow_s,
+        tell=tell,
+        started=started,
+    )
+    return _with_tasks(spark, run) if is_by_tasks else _with_spark(spark, run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What both writers are told."""
+
+    selection: Selection
+    group: str
+    rows_max: int | None
+    path: str
+    checkpoint: str
+    form: ArchiveFormat
+    compression: str
+    follow_s: float | None
+    tell: Tell
+    started: float
+
+    def archived(self, path: str, *, messages: int, batches: int, **counted: int) -> Archived:
+        took_s = round(time.monotonic() - self.started, 3)
+        return Archived(path=path, messages=messages, batches=batches, took_s=took_s, **counted)
+
+
+def _with_tasks(spark: SparkSession, run: _Run) -> Archived:
+    from pyromq.pipeline.jobs.archiving.source import NAME, ArchiveSource
+
+    if is_connect(spark):
+        _local(run.checkpoint)  # the query is known by it there
+    folder = ArchiveFolder(_local(run.path))
+    folder.prepare()
+    before, place = -1, digest_of(run.checkpoint)
+    folder.sweep(place)
+    if (query_id := _query_of(run.checkpoint)) is not None:
+        folder.sweep(query_id)
+        before = folder.last_batch(query_id)
+    spark.dataSource.register(ArchiveSource)
+    reader = run.selection.stream_reader(spark, NAME, run.group, rows_max=run.rows_max)
+    reader = reader.option("archivePath", str(folder.path)).option("compression", run.compression)
+    staged = reader.option("archiveRun", f"{place}-{uuid.uuid4().hex}").load()
+    query = _started(staged.writeStream.foreachBatch(_Committing(folder, run.checkpoint)), run)
+    drain(query, run.tell, offsets_read, endless=run.follow_s is not None)  # Spark counts files, people want messages
+    commits = list(folder.committed(str(query.id), before))
+    return run.archived(
+        str(folder.path),
+        messages=total_rows(commits),
+        batches=len(commits),
+        files=sum(len(commit.added) for commit in commits),
+        bytes=sum(commit.size for commit in commits),
+    )
+
+
+class _Committing:
+    """Commits each batch; travels to where Spark calls it, which may be another process."""
+
+    def __init__(self, folder: ArchiveFolder, checkpoint: str) -> None:
+        self._folder, self._checkpoint = folder, checkpoint
+
+    def __call__(self, staged: DataFrame, batch: int) -> None:
+        files = [StagedFile(row["name"], row["folder"], row["rows"], row["size"]) for row in staged.collect()]
+        if files:
+            query = _query_of(self._checkpoint) or files[0].name.rsplit("-", 4)[0]
+            self._folder.commit(Commit(name=batch_name(query, batch), added=tuple(files)))
+
+
+def _with_spark(spark: SparkSession, run: _Run) -> Archived:
+    if run.form is ArchiveFormat.PARQUET and _is_ours(run.path):
+        raise ArchiveError(f"{run.path} was written with writer=task: use that again, or another folder")
+    frame = run.selection.stream(spark, run.group, rows_max=run.rows_max).selectExpr(*COLUMNS, *FOLDERS)
+    writer = frame.writeStream.format(run.form.value).partitionBy("topic", "date", "hour").outputMode("append")
+    if run.form is ArchiveFormat.PARQUET:
+        writer = writer.option("compression", run.compression).options(**PARQUET_OPTIONS)
+    with several_files_open(spark):
+        query = _started(writer, run, run.path if run.form is not ArchiveFormat.ICEBERG else "", table=run.path)
+    batches = set()
+
+    def counted(progress: Any) -> int:
+        rows = rows_read(progress)
+        if rows:
+            batches.add(progress["batchId"])
+        return rows
+
+    messages = drain(query, run.tell, counted, endless=run.follow_s is not None)
+    return run.archived(run.path, messages=messages, batches=len(batches))
+
+
+def _started(writer: DataStreamWriter, run: _Run, path: str = "", table: str = "") -> StreamingQuery:
+    writer = writer.option("checkpointLocation", run.checkpoint)
+    if run.follow_s is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{int(run.follow_s * 1000)} milliseconds")
+    with failures_in_words():
+        if table and not path:
+            return writer.toTable(table)
+        return writer.start(path) if path else writer.start()
+
+
+def read_archive(spark: SparkSession, path: str) -> DataFrame:
+    """What ``archive`` wrote, with the columns of the source and ``date`` and ``hour``."""
+    columns = [column for column in COLUMNS if column != "topic"]
+    schema = f"{schema_of(*columns)}, topic string, date date, hour int"  # or a topic named 2026 would be a number
+    frame = spark.read.schema(schema).parquet(absolute(path))
+    return frame.select(*COLUMNS, "date", "hour")
+
+
+def _checkpoint_in(path: str, form: ArchiveFormat) -> str:
+    if form is ArchiveFormat.ICEBERG:
+        raise ConfigError("a table of Iceberg has no folder of its own: say where the checkpoint shall be")
+    return f"{path.rstrip('/')}/{OWN}/checkpoint"
+
+
+def _is_ours(path: str) -> bool:
+    return "://" not in path and (Path(path) / OWN / "commits").exists()
+
+
+def _local(path: str) -> Path:
+    parsed = urlparse(path)
+    if parsed.scheme not in ("", "file"):
+        text = f"writer=task needs a folder that driver and tasks share, not {path}"
+        raise ConfigError(f"{text}: mount it, or use writer=spark")
+    return Path(unquote(parsed.path) if parsed.scheme else path).absolute()
+
+
+def _query_of(checkpoint: str) -> str | None:
+    """The id of the query whose checkpoint it is, if there is one already."""
+    try:
+        found: Any = json.loads((_local(checkpoint) / "metadata").read_text())
+        return str(found["id"])
+    except (OSError, ValueError, KeyError, ConfigError):
+        return None

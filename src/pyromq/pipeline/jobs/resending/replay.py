@@ -1,0 +1,151 @@
+"""``replay``: a stretch of topics, filtered, into a topic again, at a set rate and in the order it was stored.
+
+Copies carry REPLAYED_FROM (where the message stands in the log) and REPLAY (the name of this replay); their ids follow
+from both. A replay that is run again under its name does not send what it sent before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from pyromq.client.admin.wording import shown_time
+from pyromq.errors import ConfigError
+from pyromq.model.names import validate_topic
+from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.common.queries import failures_in_words
+from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
+from pyromq.pipeline.jobs.resending.outgoing import (
+    COLUMNS,
+    Outgoing,
+    Resent,
+    SendOutcome,
+    derived_id,
+    outgoing,
+    source_of,
+)
+from pyromq.pipeline.jobs.resending.sending import Sender
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+REPLAYED_FROM: Final = "REPLAYED_FROM"
+REPLAY: Final = "REPLAY"
+SAMPLE: Final = 10
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the messages that would be sent."""
+
+    topic: str
+    message_id: str
+    keys: str
+    tags: str
+    store_time: str
+    body: str
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """``is_dry``: nothing was sent, ``found`` would be. ``failures`` has the first hundred.
+
+    Under its ``name``, also one that nobody gave, a replay can be run again, and sends what it could not send before.
+    """
+
+    to_topic: str
+    name: str
+    is_dry: bool
+    found: int
+    sent: int = 0
+    sent_before: int = 0
+    failed: int = 0
+    took_s: float = 0.0
+    samples: tuple[Sample, ...] = ()
+    failures: tuple[Resent, ...] = ()
+
+
+def replay(
+    spark: SparkSession,
+    selection: Selection,
+    to_topic: str,
+    *,
+    rate: float | None = None,
+    name: str = "",
+    dry_run: bool = True,
+    count_max: int = 0,
+    tell: Tell = silent,
+) -> Replayed:
+    """Count and show what would be sent; with ``dry_run=False`` send it, at most ``rate`` messages a second.
+
+    ``count_max`` 0 means all. ``name`` makes it possible to go on after a failure. What is stored from now on is not
+    part of it, nor, when a topic is replayed into itself, what this replay sent there. Raises what the source raises.
+    """
+    validate_topic(to_topic)
+    if rate is not None and rate <= 0:
+        raise ConfigError(f"a rate of {rate} sends nothing: leave it out to send as fast as brokers take it")
+    started = time.monotonic()
+    with failures_in_words():
+        selected = selection.with_properties().frozen()
+        frame = selected.frame(spark).select(*dict.fromkeys((*COLUMNS, *ORDER)))
+        if name and to_topic in selected.topics:
+            frame = _without_own(frame, name)
+        there = frame.count()
+        found = min(there, count_max) if count_max else there
+        if dry_run:
+            shown = _samples(frame, min(SAMPLE, found))
+            return Replayed(to_topic=to_topic, name=name, is_dry=True, found=found, samples=shown)
+        run = name or f"{time.time_ns():x}"
+        sender = Sender(selection.nameserver, selection.options, rate=rate, check_sent=bool(name))
+        tally = dict.fromkeys(SendOutcome, 0)
+        failures: list[Resent] = []
+        messages = _messages(islice(in_order(frame, there), found), to_topic, run)
+        for each in sender.send_all(messages, total=found, tell=tell):
+            tally[each.outcome] += 1
+            if each.outcome is SendOutcome.FAILED and len(failures) < 100:
+                failures.append(each)
+    return Replayed(
+        to_topic=to_topic,
+        name=run,
+        is_dry=False,
+        found=found,
+        sent=tally[SendOutcome.SENT],
+        sent_before=tally[SendOutcome.SENT_BEFORE],
+        failed=tally[SendOutcome.FAILED],
+        took_s=round(time.monotonic() - started, 3),
+        failures=tuple(failures),
+    )
+
+
+def replayed_id(run: str, offset_message_id: str) -> str:
+    return derived_id("replayed", run, offset_message_id)
+
+
+def _messages(rows: Iterable[Any], to_topic: str, run: str) -> Iterator[Outgoing | Resent]:
+    for row in rows:
+        place = row["offset_message_id"]
+        yield outgoing(row, to_topic, replayed_id(run, place), ((REPLAYED_FROM, place), (REPLAY, run)))
+
+
+def _without_own(frame: DataFrame, run: str) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return frame.where(~F.col("properties").getItem(REPLAY).eqNullSafe(run))
+
+
+def _samples(frame: DataFrame, count: int) -> tuple[Sample, ...]:
+    return tuple(map(_sample, frame.orderBy(*ORDER).limit(count).collect()))
+
+
+def _sample(row: Any) -> Sample:
+    source = source_of(row, SendOutcome.WOULD_SEND)
+    return Sample(
+        topic=row["topic"],
+        message_id=source.message_id,
+        keys=source.keys,
+        tags=row["tags"] or "",
+        store_time=shown_time(int(row["store_time"].timestamp() * 1000)),
+        body=bytes(row["body"] or b"")[:200].decode("utf-8", "replace"),
+    )

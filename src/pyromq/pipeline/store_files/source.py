@@ -1,0 +1,99 @@
+"""Store folders as DataFrames, without a broker: ours and Apache RocketMQ's have the same commit log.
+
+    spark.read.format("pyromq").option("storePath", "/var/lib/pyromq/broker-a").load()    or: read_store(spark, folder)
+
+Tasks read stretches of commit log files and decode whole records as they lie. What lies in the log is what you get,
+also what no consumer sees: messages that wait for their time, halves of transactions (their topics tell). Nothing is
+written, no lock is taken; a store that is in use may be read, up to what its files hold. Damaged records are passed
+over, and counted in the log of the task. The folder must be at the same path for driver and tasks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyromq.client.consumer.rules.subscription import parse_tags
+from pyromq.errors import StoreNotFoundError
+from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.core.places import AtTime
+from pyromq.pipeline.core.workers import settle
+from pyromq.pipeline.store_files.log import Stretch, log_files, plan_parts
+from pyromq.pipeline.store_files.rows import Chosen, decode_stretch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_store(
+    spark: SparkSession,
+    folder: str | Path,
+    *,
+    topics: Sequence[str] = (),
+    broker: str = "",
+    columns: str = "",
+    verify: bool = True,
+) -> DataFrame:
+    """The messages of a store folder; ``columns`` is a schema (``"topic string, body binary"``), all without one.
+
+    ``verify=False`` saves the checksums of bodies, for a store that was closed in order.
+    Raises StoreNotFoundError when there is no commit log in the folder; through Spark Connect it is Spark that says so,
+    for the folder lies on its side.
+    """
+    from pyromq.pipeline.spark.session import is_connect
+    from pyromq.pipeline.spark.source import NAME, PyromqDataSource
+
+    if not is_connect(spark):
+        log_files(Path(folder))  # so that it is said here, not from within Spark
+    spark.dataSource.register(PyromqDataSource)
+    path = str(Path(folder).absolute())
+    reader = spark.read.format(NAME).option("storePath", f"{broker}={path}" if broker else path)
+    reader = reader.option("storeVerify", str(verify).lower())
+    if topics:
+        reader = reader.option("topic", ",".join(topics))
+    return (reader.schema(columns) if columns else reader).load()
+
+
+class StoreReader(DataSourceReader):
+    """Plans stretches on the driver, reads them in tasks."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options, self._schema = options, schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options, found = self._options, []
+        for folder in options.store_folders:
+            files = log_files(Path(folder.path))
+            if not files:
+                raise StoreNotFoundError(f"{folder.path} has an empty commit log")
+            found += [(folder.broker, file) for file in files]
+        parts = plan_parts(
+            found, os.cpu_count() or 1, count_min=options.min_partitions, count_max=options.max_partitions
+        )
+        return [InputPartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        stretches: Sequence[Stretch] = partition.value
+        options = self._options
+        chosen = chosen_of(options)
+        settle()
+        for stretch in stretches:
+            for batch in decode_stretch(stretch, self._schema, chosen, verify=options.store_verify):
+                for start in range(0, batch.num_rows, options.batch_rows):
+                    yield batch.slice(start, options.batch_rows)
+
+
+def chosen_of(options: SourceOptions) -> Chosen:
+    """Which records the options ask for."""
+    begin, end = options.starting, options.ending
+    return Chosen(
+        frozenset(options.topics),
+        parse_tags(options.tags),
+        begin.time_ms if isinstance(begin, AtTime) else None,
+        end.time_ms if isinstance(end, AtTime) else None,
+    )

@@ -1,0 +1,264 @@
+"""The three files of timers as one: timer log, wheel, and the note of how far they have come.
+
+    timer topic ──▶ timer log (units) ──▶ wheel (a chain for each second)        flushed together, then noted
+    (the truth)
+
+They are derived from the timer topic, whose queue is followed from ``queue_offset``. Opening drops what is behind the
+last note, and mends chains that point there. Files that are missing or make no sense are made anew from the topic:
+what the note says was done, by its place and time, is passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from pyromq.errors import CorruptRecordError, LogGapError, PositionOutOfRangeError
+from pyromq.model.names import TIMER_TOPIC
+from pyromq.store.commit_log import CommitLog
+from pyromq.store.files.disk import Disk, DiskFile
+from pyromq.store.files.layout import Layout
+from pyromq.store.files.segments import SegmentList
+from pyromq.store.read_result import QueueRange
+from pyromq.store.settings import StoreSettings
+from pyromq.store.timers.check import TimerCheck, load_timer_check, save_timer_check
+from pyromq.store.timers.log import NOWHERE, SECOND_MS, UNIT_BYTES, Kind, TimerLog, TimerUnit
+from pyromq.store.timers.wheel import Slot, TimerWheel
+
+logger = logging.getLogger(__name__)
+
+_DELAY_MS_MAX: Final = 0x7FFFFFFF
+_SLACK_S: Final = 60
+_TOPIC: Final = TIMER_TOPIC.encode()
+
+
+class Waiting(NamedTuple):
+    """A record of the timer topic on its way into the files; ``due_ms`` is its TIMER_OUT_MS."""
+
+    due_ms: int
+    position: int
+    size: int
+    stored_ms: int
+    is_cancel: bool = False
+    by_second: bool = False  # RocketMQ gave it the second before its time
+    topic_hash: int = 0
+
+
+class TimerFlush:
+    """One note on its way, for a worker thread: what it speaks of is made durable first."""
+
+    def __init__(self, disk: Disk, path: Path, check: TimerCheck, files: list[DiskFile]) -> None:
+        self._disk, self._path, self.check, self._files = disk, path, check, files
+        self.is_in_doubt = False  # a sync failed: a later one that succeeds proves nothing
+
+    def run(self) -> None:
+        """Raises OSError."""
+        self.is_in_doubt = True
+        for file in self._files:
+            file.sync()
+        self.is_in_doubt = False
+        save_timer_check(self._disk, self._path, self.check)
+
+
+class TimerFiles:
+    """Owned by the broker's timers, on their thread."""
+
+    def __init__(self, disk: Disk, root: Path, log: TimerLog, wheel: TimerWheel, roll_ms: int) -> None:
+        self._disk, self._log, self._wheel, self._roll_ms = disk, log, wheel, roll_ms
+        self._check_path = Layout(root).config / "timercheck"
+        self._noted = TimerCheck()
+        self._synced_to = 0
+        self.queue_offset = 0  # of the timer topic: what is to be followed next
+        self.read_second = 0  # everything due before it is done
+        self._done_before = (0, 0)  # offsets and seconds before these are done, if the files are made anew
+
+    # --- opening ---
+
+    @classmethod
+    def open(
+        cls, disk: Disk, root: Path, settings: StoreSettings, log: CommitLog, queue: QueueRange, now_ms: int
+    ) -> Self:
+        """What is on disk, mended; raises OSError."""
+        wheel = TimerWheel(disk, root / "timerwheel", settings.timer_wheel_slots)
+        folder, file_bytes = root / "timerlog", settings.timer_log_bytes
+        try:
+            segments = SegmentList.load(disk, folder, file_bytes)
+        except LogGapError as error:
+            logger.warning("timer log is made anew: reason=%s", error)
+            for name in disk.names(folder):
+                disk.remove(folder / name)
+            segments = SegmentList(disk, folder, file_bytes, [])
+        # a record must go through the topic again before retention takes it
+        files = cls(disk, root, TimerLog(segments), wheel, min(settings.timer_roll_ms, settings.keep_ms * 2 // 3))
+        files._recover(log, queue, now_ms)
+        return files
+
+    def _recover(self, log: CommitLog, queue: QueueRange, now_ms: int) -> None:
+        found, now_second = load_timer_check(self._disk, self._check_path), now_ms // SECOND_MS
+        if found is None:
+            self._make_anew(queue, now_second)
+            return
+        self._noted, is_ours = found
+        self.read_second = self._noted.read_ms // SECOND_MS
+        offset = None
+        if self._end_second(now_second) - self.read_second <= self._wheel.slots:  # else seconds would share slots
+            offset = self._cut_to_note() if is_ours else self._follow_rocketmq(log)
+        if offset is None:
+            logger.warning("timer files are made anew from the topic: offset=%d", queue.first)
+            self._done_before = (self._noted.queue_offset, self.read_second)
+            self._make_anew(queue, now_second)
+            return
+        self._mend(now_second)
+        self.queue_offset = max(queue.first, min(offset, queue.end))
+        if self.read_second > now_second:  # the clock went back: what was done stays done
+            for slot in list(self._wheel.occupied(now_second, self.read_second)):
+                self._wheel.put(Slot(slot.second))
+            self.read_second = now_second
+
+    def _make_anew(self, queue: QueueRange, read_second: int) -> None:
+        self._log.restart(self._noted.log_end)
+        if self._wheel.exists:
+            self._wheel.clear()
+        self.queue_offset, self.read_second, self._synced_to = queue.first, read_second, self._log.end
+
+    def _end_second(self, now_second: int) -> int:
+        """Nothing waits in a second as late as this one."""
+        return max(now_second, self.read_second) + self._roll_ms // SECOND_MS + _SLACK_S
+
+    def _cut_to_note(self) -> int | None:
+        """Where to follow the topic from; None when the files are not what the note says."""
+        end = self._noted.log_end
+        if end == 0 and not self._wheel.exists:
+            self._log.cut(0)
+            return self._noted.queue_offset
+        if not self._wheel.is_usable or self._log.read(end - UNIT_BYTES) is None:
+            return None
+        self._log.cut(end)
+        self._synced_to = end
+        return self._noted.queue_offset
+
+    def _follow_rocketmq(self, log: CommitLog) -> int | None:
+        """RocketMQ's rule: units behind its note count too, and the topic goes on behind the last of them."""
+        if not self._wheel.is_usable:
+            return None
+        start = max(self._log.first, self._noted.log_end - self._log.file_bytes)
+        end, newest = start - start % self._log.file_bytes, None
+        for position, unit in self._log.scan(end):
+            if unit.position + unit.size > log.end:
+                break
+            end, newest = position + UNIT_BYTES, unit
+            slot = self._wheel.get(unit.second)
+            if unit.second >= self.read_second and position > slot.last:
+                self._wheel.link(unit.second, position, -1 if unit.kind & Kind.CANCEL else 1)
+        self._log.cut(end)
+        self._synced_to = start
+        if newest is None:
+            return self._noted.queue_offset
+        try:
+            record = log.verify(newest.position)
+        except (CorruptRecordError, PositionOutOfRangeError):
+            return self._noted.queue_offset
+        return record.offset + 1 if record.topic == _TOPIC else None
+
+    def _mend(self, now_second: int) -> None:
+        """Chains that point behind the end of the log are linked anew from the units that are left."""
+        broken = {
+            slot.second: slot
+            for slot in self._wheel.occupied(self.read_second, self._end_second(now_second))
+            if slot.last >= self._log.end
+        }
+        if not broken:
+            return
+        for second in broken:
+            self._wheel.put(Slot(second))
+        for position, unit in self._log.scan(min(slot.first for slot in broken.values())):
+            if unit.second in broken:
+                self._wheel.link(unit.second, position, -1 if unit.kind & Kind.CANCEL else 1)
+
+    # --- writing ---
+
+    @property
+    def noted(self) -> TimerCheck:
+        return self._noted
+
+    def add(self, waiting: Waiting, offset: int) -> tuple[int, TimerUnit] | None:
+        """Give the record at ``offset`` of the topic its second; None when it is known to be done. Raises OSError."""
+        due_ms, kind = self._plan(waiting)
+        done_offset, done_second = self._done_before
+        if offset < done_offset and due_ms // SECOND_MS < done_second:
+            return None
+        due_ms = max(due_ms, self.read_second * SECOND_MS)  # too late for its own second
+        written_ms = waiting.stored_ms - (waiting.stored_ms % SECOND_MS == 0)
+        if waiting.by_second:
+            written_ms, due_ms = waiting.stored_ms - waiting.stored_ms % SECOND_MS, due_ms - due_ms % SECOND_MS
+        if due_ms - written_ms > _DELAY_MS_MAX:
+            written_ms = due_ms - _DELAY_MS_MAX + _DELAY_MS_MAX % SECOND_MS
+        second = due_ms // SECOND_MS
+        delay_ms, previous = due_ms - written_ms, self._wheel.get(second).last
+        unit = TimerUnit(previous, kind, written_ms, delay_ms, waiting.position, waiting.size, waiting.topic_hash)
+        position = self._log.append(unit)
+        self._wheel.link(second, position, -1 if waiting.is_cancel else 1)
+        return position, unit
+
+    def _plan(self, waiting: Waiting) -> tuple[int, int]:
+        """When and why to look at it: when it is due or, far before that, to take it along (RocketMQ's rule)."""
+        kind = Kind.DELIVER | Kind.CANCEL if waiting.is_cancel else Kind.DELIVER
+        beyond_ms = waiting.due_ms - waiting.stored_ms - self._roll_ms
+        if beyond_ms < 0:
+            return waiting.due_ms, int(kind)
+        step_ms = self._roll_ms // 2 if beyond_ms < self._roll_ms // 3 else self._roll_ms
+        return waiting.stored_ms + step_ms, int(kind | Kind.ROLL)
+
+    def write(self) -> None:
+        """Units in memory go into their file, so that chains can be read. Raises OSError."""
+        self._log.write()
+
+    def flush(self, now_ms: int) -> TimerFlush:
+        """What a worker has to do so that the present state outlives a crash; ``flushed`` follows. Raises OSError."""
+        self._log.write()
+        self._wheel.write()
+        check = TimerCheck(
+            read_ms=self.read_second * SECOND_MS,
+            log_end=self._log.end,
+            queue_offset=self.queue_offset,
+            master_queue_offset=self.queue_offset,
+            state_version=self._noted.state_version,
+            changed_ms=now_ms,
+            counter=self._noted.counter + 1,
+        )
+        files = [segment.file for segment in self._log.dirty_files(self._synced_to)]
+        if (wheel := self._wheel.file) is not None:
+            files.append(wheel)
+        return TimerFlush(self._disk, self._check_path, check, files)
+
+    def flushed(self, flush: TimerFlush) -> None:
+        self._noted, self._synced_to = flush.check, flush.check.log_end
+        if self.queue_offset >= self._done_before[0]:
+            self._done_before = (0, 0)
+
+    # --- reading ---
+
+    def occupied(self, first: int, end: int) -> list[int]:
+        """Seconds in [first, end) in which something is due."""
+        return [slot.second for slot in self._wheel.occupied(first, end)]
+
+    def units(self, second: int) -> list[tuple[int, TimerUnit]]:
+        """What is due in a second, with positions, in the order of arrival; ``write`` comes before."""
+        last = self._wheel.get(second).last
+        return self._log.chain(last) if last != NOWHERE else []
+
+    def pending(self, now_second: int) -> int:
+        """Messages that wait, by the counts of the wheel."""
+        slots = self._wheel.occupied(self.read_second, self._end_second(now_second))
+        return max(0, sum(slot.messages for slot in slots))
+
+    # --- the end ---
+
+    def forget_before(self, log_first: int) -> None:
+        """Remove timer log files about records that are gone. Raises OSError."""
+        self._log.forget_before(log_first)
+
+    def close(self) -> None:
+        self._log.close()
+        self._wheel.close()

@@ -1,0 +1,127 @@
+"""Timer wheel: for each second of two weeks, the chain of timer log units that are due in it.
+
+    byte   0        8       16     24      28      32
+           second   first   last   count   magic        slot n at n * 32, big-endian; 1 209 600 slots, 38 707 200 bytes
+
+The slot of a second is its number modulo the slots. A slot that names another second is empty. ``first`` and ``last``
+are positions in the timer log, -1 for none; ``count`` are messages that wait, cancelled ones subtracted.
+
+Changes wait in memory until ``write``. A slot never lies across two sectors, so a crash leaves its old or its new
+state; what points behind the end of the timer log is mended by ``files``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyromq.store.files.disk import Disk, DiskFile
+from pyromq.store.timers.log import NOWHERE
+
+SLOT: Final = struct.Struct(">qqqii")
+SLOT_BYTES: Final = SLOT.size
+_SLOTS_AT_ONCE: Final = 16_384
+
+
+class Slot(NamedTuple):
+    second: int
+    first: int = NOWHERE
+    last: int = NOWHERE
+    messages: int = 0
+    magic: int = 0
+
+
+class TimerWheel:
+    """Owns the file, which is made when the first message waits."""
+
+    def __init__(self, disk: Disk, path: Path, slots: int) -> None:
+        self._disk, self._path, self.slots = disk, path, slots
+        self._file: DiskFile | None = None
+        self._changed: dict[int, Slot] = {}  # by second, not written yet
+
+    @property
+    def exists(self) -> bool:
+        return self._disk.exists(self._path)
+
+    @property
+    def is_usable(self) -> bool:
+        """A file of the right size is there."""
+        return self.exists and self._disk.size_of(self._path) == self.slots * SLOT_BYTES
+
+    @property
+    def file(self) -> DiskFile | None:
+        """None as long as nothing waited."""
+        if self._file is None and self.is_usable:
+            self._file = self._disk.open(self._path)
+        return self._file
+
+    def get(self, second: int) -> Slot:
+        if found := self._changed.get(second):
+            return found
+        if self.file is None:
+            return Slot(second)
+        found = Slot._make(SLOT.unpack(self.file.read_at(second % self.slots * SLOT_BYTES, SLOT_BYTES)))
+        return found if found.second == second else Slot(second)
+
+    def put(self, slot: Slot) -> None:
+        self._changed[slot.second] = slot
+
+    def link(self, second: int, position: int, change: int) -> None:
+        """A unit joins the chain of its second; ``change`` of the count is -1 for a cancellation."""
+        slot = self.get(second)
+        first = position if slot.first == NOWHERE else slot.first
+        self._changed[second] = Slot(second, first, position, slot.messages + change, slot.magic)
+
+    def occupied(self, first: int, end: int) -> Iterator[Slot]:
+        """Slots of seconds in [first, end) that have a chain, in order."""
+        end = min(end, first + self.slots)
+        if self.file is None:
+            yield from (
+                slot for _, slot in sorted(self._changed.items()) if first <= slot.second < end and slot.last >= 0
+            )
+            return
+        while first < end:
+            at = first % self.slots
+            count = min(_SLOTS_AT_ONCE, end - first, self.slots - at)
+            found = SLOT.iter_unpack(self.file.read_at(at * SLOT_BYTES, count * SLOT_BYTES))
+            for second, slot in enumerate(found, first):
+                if second in self._changed:
+                    slot = self._changed[second]
+                if slot[0] == second and slot[2] >= 0:
+                    yield Slot._make(slot)
+            first += count
+
+    def write(self) -> None:
+        """Neighbours are written together. Raises OSError, and then changes go on waiting."""
+        if not self._changed:
+            return
+        if self.file is None:
+            self._file = self._disk.create(self._path, self.slots * SLOT_BYTES)
+            self._disk.sync_folder(self._path.parent)
+        file = self.file
+        assert file is not None
+        run: list[bytes] = []
+        start = behind = NOWHERE
+        for index, slot in sorted((second % self.slots, slot) for second, slot in self._changed.items()):
+            if index != behind and run:
+                file.write_at(start * SLOT_BYTES, b"".join(run))
+                run = []
+            start = start if run else index
+            run.append(SLOT.pack(*slot))
+            behind = index + 1
+        file.write_at(start * SLOT_BYTES, b"".join(run))
+        self._changed = {}
+
+    def clear(self) -> None:
+        """Forget everything; the file is made anew with the next message."""
+        self.close()
+        self._changed = {}
+        self._disk.remove(self._path)
+        self._disk.sync_folder(self._path.parent)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,413 @@
+"""Turns on a disk that fails on command and a worker thread that works when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
+
+from pyromq.broker.commit.group_commit import QueueKey, Turns
+from pyromq.broker.commit.internal_writes import OwnWrites
+from pyromq.errors import DiskFullError, MQError, UntrustedDiskError
+from pyromq.store.message_store import MessageStore
+from pyromq.store.settings import Flush, StoreSettings
+from pyromq.testing import FaultyDisk, ManualClock
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.command import encode_response
+from pyromq.wire.headers.producer import SendResponseHeader
+from pyromq.wire.record import Draft
+from tests.unit.broker.builders import ROOT, Wire, request
+from tests.unit.net.fakes import turn
+
+ORDERS = ("orders", 0)
+
+
+class Worker(Executor):
+    """Keeps its work until ``run`` is called."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = []
+        self.done = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, fn, args))
+        return future
+
+    async def run(self) -> None:
+        """Do the next piece of work, and let its owner hear of it."""
+        future, fn, args = self.waiting.pop(0)
+        self.done += 1
+        try:
+            future.set_result(fn(*args))
+        except OSError as error:
+            future.set_exception(error)
+        await turn()
+
+
+class Rig:
+    """Everything around turns; make it inside a running loop."""
+
+    def __init__(self, flush: Flush = Flush.SYNC, **limits: int) -> None:
+        self.disk, self.clock, self.worker = FaultyDisk(), ManualClock(), Worker()
+        settings = StoreSettings(flush=flush, segment_bytes=1 << 16, index_slots=10, index_entries=50)
+        self.store = MessageStore.open(ROOT, settings, disk=self.disk, clock=self.clock)
+        self.woken: list[set[QueueKey]] = []
+        self.turns = Turns(self.store, self.worker, self.clock, self._wake, **limits)
+        self.failing = ""
+        self.disk.before_each(self._fail)
+        self._number = 0
+
+    def _wake(self, queues: set[QueueKey]) -> None:
+        if queues:
+            self.woken.append(set(queues))
+
+    def _fail(self, kind: str) -> None:
+        if kind == self.failing:
+            raise OSError(errno.ENOSPC if kind == "write" else errno.EIO, "simulated")
+
+    def send(self, wire: Wire, *, wait: bool = True, oneway: bool = False) -> None:
+        """What the send handler does with one message."""
+        self._number += 1
+        placed = self.store.stage(Draft(topic="orders", queue_id=0, body=b"%d" % self._number))
+        header = SendResponseHeader(msg_id=f"{placed.position:032X}", queue_id=0, queue_offset=placed.offset)
+        answer = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._number, header)
+        asked = request(self._number, oneway=oneway)
+        self.turns.staged((wire.as_connection, asked, answer), ORDERS, wait=wait)
+
+    def visible(self) -> int:
+        known = self.store.reader.range_of(*ORDERS)
+        return known.end if known else 0
+
+
+async def test_what_arrives_together_is_flushed_once_and_answered_after_that() -> None:
+    rig, one, two = Rig(), Wire(), Wire()
+    for wire in (one, two, one):
+        rig.send(wire)
+    await turn()
+    assert (one.codes, two.codes, rig.turns.waiting, len(rig.worker.waiting)) == ([], [], 3, 1)
+    await rig.worker.run()
+    assert (one.codes, two.codes, rig.turns.waiting) == ([0, 0], [0], 0)
+    assert [answer.correlation_id for answer in one.answers] == [1, 3]
+    assert rig.worker.waiting == []
+
+
+async def test_turns_that_come_during_a_flush_share_the_next_one() -> None:
+    rig, first, later = Rig(), Wire(), Wire()
+    rig.send(first)
+    await turn()
+    for _ in range(3):
+        rig.send(later)
+        await turn()
+    await rig.worker.run()
+    assert (first.codes, later.codes) == ([0], [])
+    await rig.worker.run()
+    assert (later.codes, rig.worker.done, rig.worker.waiting) == ([0, 0, 0], 2, [])
+
+
+async def test_readers_are_woken_after_the_flush_and_not_before() -> None:
+    rig, wire = Rig(), Wire()
+    rig.send(wire)
+    await turn()
+    assert (rig.woken, rig.visible()) == ([], 0)
+    rig.send(wire)
+    await turn()
+    await rig.worker.run()
+    assert (rig.woken, rig.visible()) == ([{ORDERS}], 1), "of the second one nothing is flushed yet"
+    await rig.worker.run()
+    assert (rig.woken, rig.visible()) == ([{ORDERS}] * 2, 2)
+
+
+async def test_an_asynchronous_store_answers_and_wakes_at_once() -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    rig.send(wire)
+    await turn()
+    assert (wire.codes, rig.woken, rig.visible(), rig.worker.waiting) == ([0], [{ORDERS}], 1, [])
+
+
+async def test_a_sender_who_does_not_want_to_wait_is_answered_at_once_and_seen_later() -> None:
+    rig, hasty, patient = Rig(), Wire(), Wire()
+    rig.send(hasty, wait=False)
+    rig.send(patient)
+    await turn()
+    assert (hasty.codes, patient.codes, rig.visible()) == ([0], [], 0)
+    await rig.worker.run()
+    assert (hasty.codes, patient.codes, rig.woken) == ([0], [0], [{ORDERS}])
+
+
+async def test_a_failed_commit_refuses_everybody_in_that_turn_and_nobody_else() -> None:
+    rig, before, during, after = Rig(), Wire(), Wire(), Wire()
+    rig.send(before)
+    await turn()
+    rig.failing = "write"
+    rig.send(during)
+    rig.send(during, wait=False)
+    rig.send(during, oneway=True)
+    await turn()
+    assert during.codes == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+    assert "no space" in (during.answers[0].remark or "")
+    await rig.worker.run()
+    assert before.codes == [0]
+    rig.failing = ""
+    rig.store.health.space_returned()
+    rig.send(after)
+    await turn()
+    await rig.worker.run()
+    assert (after.codes, rig.visible(), rig.woken) == ([0], 2, [{ORDERS}] * 2)
+
+
+async def test_after_a_failed_flush_nothing_is_acknowledged_any_more() -> None:
+    rig, first, second = Rig(), Wire(), Wire()
+    rig.send(first)
+    await turn()
+    rig.send(second)  # committed while the flush that fails is under way
+    await turn()
+    rig.failing = "sync"
+    await rig.worker.run()
+    assert (first.codes, second.codes) == ([ResponseCode.SERVICE_NOT_AVAILABLE],) * 2
+    assert (rig.woken, rig.visible(), rig.turns.waiting, rig.worker.waiting) == ([], 0, 0, [])
+    rig.failing = ""
+    with pytest.raises(UntrustedDiskError):
+        rig.send(first)
+    await rig.turns.drain()
+    assert first.codes == [ResponseCode.SERVICE_NOT_AVAILABLE]
+
+
+async def test_a_message_that_was_staged_when_the_flush_failed_is_refused_too() -> None:
+    rig, first, second = Rig(), Wire(), Wire()
+    rig.send(first)
+    await turn()
+    rig.send(second)
+    rig.failing = "sync"
+    rig.store.flush_failed(OSError(errno.EIO, "simulated"))
+    await turn()
+    assert second.codes == [ResponseCode.SERVICE_NOT_AVAILABLE]
+
+
+async def test_a_flush_that_hangs_is_told_to_those_who_wait_with_the_address_of_their_message() -> None:
+    rig, wire = Rig(flush_timeout_ms=5_000, stuck_disk_ms=1_000), Wire()
+    rig.send(wire)
+    await turn()
+    rig.clock.advance_ms(5_000)
+    rig.turns.answer_overdue()
+    assert wire.codes == [] and rig.turns.oldest_wait_ms() == 5_000
+    rig.clock.advance_ms(1)
+    rig.turns.answer_overdue()
+    (answer,) = wire.answers
+    assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT and "did not confirm" in (answer.remark or "")
+    assert answer.ext["msgId"] == "0" * 32 and answer.ext["queueOffset"] == "0", "Java reads them"
+    await rig.worker.run()
+    assert len(wire.codes) == 1, "it has its answer"
+    assert rig.visible() == 1
+
+
+async def test_a_disk_that_is_stuck_makes_the_broker_busy_until_it_moves_again() -> None:
+    rig, wire = Rig(stuck_disk_ms=1_000), Wire()
+    rig.send(wire)
+    await turn()
+    rig.clock.advance_ms(1_000)
+    rig.turns.answer_overdue()
+    assert not rig.turns.is_busy
+    rig.clock.advance_ms(1)
+    rig.turns.answer_overdue()
+    assert rig.turns.is_busy and rig.turns.stuck_ms() == 1_001
+    await rig.worker.run()
+    assert not rig.turns.is_busy and rig.turns.stuck_ms() == 0
+
+
+async def test_too_many_who_wait_make_the_broker_busy() -> None:
+    rig, wire = Rig(waiting_max=2), Wire()
+    rig.send(wire)
+    await turn()
+    assert not rig.turns.is_busy
+    rig.send(wire)
+    await turn()
+    assert rig.turns.is_busy
+    await rig.worker.run()
+    assert not rig.turns.is_busy
+
+
+@pytest.mark.parametrize("end", ["well", "late", "badly"])
+async def test_one_way_sends_are_never_answered(end: str) -> None:
+    rig, wire = Rig(), Wire()
+    rig.send(wire, oneway=True)
+    await turn()
+    if end == "late":
+        rig.clock.advance_ms(60_000)
+        rig.turns.answer_overdue()
+    rig.failing = "sync" if end == "badly" else ""
+    await rig.worker.run()
+    assert wire.frames == []
+
+
+async def test_the_only_sender_waits_for_nobody() -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    for _ in range(16):
+        rig.send(wire)
+        await turn()
+    rig.send(wire)
+    assert len(wire.codes) == 16
+    rig.turns.end_early()
+    assert len(wire.codes) == 17
+    other = Wire()
+    rig.send(other)
+    rig.turns.end_early()
+    assert other.codes == [], "there are others again"
+    await turn()
+    assert other.codes == [0]
+
+
+async def test_draining_waits_for_everything_that_was_staged() -> None:
+    rig, wire = Rig(), Wire()
+    rig.send(wire)
+    draining = asyncio.ensure_future(rig.turns.drain())
+    await turn()
+    assert not draining.done()
+    await rig.worker.run()
+    await draining
+    assert wire.codes == [0]
+
+
+# --- what the broker writes by itself ---
+
+
+def put(rig: Rig, told: list[MQError | None]) -> None:
+    placed = OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"own"), told.append)
+    assert placed.size > 0
+
+
+async def test_an_own_message_counts_once_it_is_on_disk() -> None:
+    rig = Rig()
+    told: list[MQError | None] = []
+    put(rig, told)
+    assert rig.store.log.end == 0
+    await turn()
+    assert (told, rig.visible()) == ([], 0)
+    await rig.worker.run()
+    assert (told, rig.visible(), rig.woken) == ([None], 1, [{ORDERS}])
+
+
+async def test_an_own_message_of_an_asynchronous_store_counts_once_it_is_written() -> None:
+    rig = Rig(Flush.ASYNC)
+    told: list[MQError | None] = []
+    put(rig, told)
+    await turn()
+    assert (told, rig.visible()) == ([None], 1)
+
+
+async def test_own_messages_share_the_flush_of_those_who_send() -> None:
+    rig, wire = Rig(), Wire()
+    told: list[MQError | None] = []
+    rig.send(wire)
+    put(rig, told)
+    await turn()
+    await rig.worker.run()
+    assert (wire.codes, told, rig.worker.done) == ([0], [None], 1)
+
+
+@pytest.mark.parametrize("failing", ["write", "sync"])
+async def test_the_writer_of_an_own_message_hears_of_a_disk_that_fails(failing: str) -> None:
+    rig = Rig()
+    told: list[MQError | None] = []
+    put(rig, told)
+    rig.failing = failing
+    await turn()
+    if failing == "sync":
+        await rig.worker.run()
+    assert [type(error) for error in told] == [DiskFullError if failing == "write" else UntrustedDiskError]
+    assert rig.visible() == 0
+
+
+async def test_own_messages_may_lead_to_others_and_a_stop_waits_for_all() -> None:
+    rig = Rig()
+    told: list[MQError | None] = []
+
+    def next_one(error: MQError | None) -> None:
+        put(rig, told)
+
+    OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"first"), next_one)
+    drained = asyncio.ensure_future(rig.turns.drain())
+    while not drained.done():
+        await turn()
+        if rig.worker.waiting:
+            await rig.worker.run()
+    assert (told, rig.visible()) == ([None], 2)
+
+
+async def test_a_writer_that_fails_when_told_takes_nobody_with_it() -> None:
+    rig = Rig(Flush.ASYNC)
+    told: list[MQError | None] = []
+
+    def broken(error: MQError | None) -> None:
+        raise ValueError("a defect")
+
+    OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"first"), broken)
+    put(rig, told)
+    await turn()
+    assert told == [None]
+
+
+async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_turn() -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    told: list[object] = []
+
+    def last_words() -> None:
+        rig.store.stage(Draft(topic="orders", queue_id=0, body=b"last"))
+        rig.turns.staged_by_broker(ORDERS, told.append)
+
+    rig.send(wire)
+    rig.turns.before_end(last_words)
+    rig.send(wire)
+    await turn()
+    assert (wire.codes, told, rig.visible()) == ([0, 0], [None], 3)
+    assert rig.store.reader.read(*ORDERS, 2).to_bytes().count(b"last") == 1
+    rig.send(wire)
+    await turn()
+    assert (told, rig.visible()) == ([None], 4), "it runs once"
+
+
+async def test_what_fails_at_the_end_of_a_turn_keeps_nobody_from_being_answered() -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    rig.turns.before_end(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    rig.send(wire)
+    await turn()
+    rig.send(wire)
+    await turn()
+    assert wire.codes == [0, 0]
+
+
+@pytest.mark.parametrize("flush", Flush)
+async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush: Flush) -> None:
+    rig, told = Rig(flush), list[MQError | None]()
+
+    def fail(queues: set[QueueKey]) -> None:
+        raise ZeroDivisionError
+
+    rig.turns._on_visible = fail
+    OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"x"), told.append)
+    await turn()
+    if flush is Flush.SYNC:
+        await rig.worker.run()
+    assert told == [None]
+    await asyncio.wait_for(rig.turns.drain(), 10)
+
+
+async def test_after_a_defect_of_the_store_everybody_hears_of_it_and_the_next_turn_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    told: list[MQError | None] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store._indexer, "commit", lambda: 1 // 0)
+        rig.send(wire)
+        OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"own"), told.append)
+        await turn()
+    assert wire.codes == [ResponseCode.SYSTEM_ERROR]
+    assert len(told) == 1 and "ZeroDivisionError" in str(told[0])
+    rig.send(wire)
+    await turn()
+    assert wire.codes[-1] == ResponseCode.SUCCESS

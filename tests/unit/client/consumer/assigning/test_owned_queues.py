@@ -1,0 +1,108 @@
+"""Queues that change hands while locks are being renewed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, cast
+
+from pyromq.client.consumer.assigning.owned_queues import QueueShare
+from pyromq.client.consumer.base.consume_stats import ConsumeStats
+from pyromq.client.consumer.rules.offset_store import OffsetTable
+from pyromq.client.consumer.rules.pull_state import PullSettings
+from pyromq.client.consumer.rules.start_offset import StartAt
+from pyromq.client.core.tasks import TaskOwner
+from pyromq.model.queue import Offset, QueueId
+from pyromq.testing import ManualClock
+
+QUEUE = QueueId("T", "broker-a", 0)
+
+
+class Broker:
+    """Grants every lock, but only when it is told to; notes what is unlocked."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[None]] = []
+        self.unlocked: list[QueueId] = []
+        self.table = OffsetTable()
+
+    async def lock(self, queues: Iterable[QueueId]) -> tuple[set[QueueId], set[QueueId]]:
+        wanted = set(queues)
+        self.asked.append(asyncio.get_running_loop().create_future())
+        await self.asked[-1]
+        return wanted, set()
+
+    def unlock(self, queues: Iterable[QueueId]) -> None:
+        self.unlocked += queues
+
+    async def carry_out(self, plan: StartAt, queue: QueueId) -> Offset:
+        return plan.offset
+
+    async def stored(self, queue: QueueId) -> int:
+        return 7
+
+    def give_up(self, queue: QueueId) -> None:
+        self.table.forget(queue)
+
+
+async def nothing(*_: object) -> None: ...
+
+
+def share_of(broker: Broker) -> QueueShare:
+    clock, unused = ManualClock(), cast(Any, lambda *_: None)
+    share = QueueShare(
+        *(cast(Any, broker), cast(Any, broker), clock, PullSettings(), ConsumeStats(clock)),
+        uses_locks=True,
+        plan=lambda _topic, stored: StartAt(Offset(cast(int, stored))),
+        pull=nothing,
+        quiesce=nothing,
+        note=unused,
+        kept=unused,
+        lost=unused,
+    )
+    share.tasks = TaskOwner("test")
+    return share
+
+
+async def begun(broker: Broker, count: int) -> None:
+    while len(broker.asked) < count:  # noqa: ASYNC110 - a few turns of the loop
+        await asyncio.sleep(0)
+
+
+async def test_a_renewal_that_comes_back_while_its_queue_is_taken_anew_does_not_unlock_it() -> None:
+    broker = Broker()
+    share = share_of(broker)
+    share.begin(QUEUE, Offset(3))
+    renewing = asyncio.ensure_future(share.renew_locks())
+    await begun(broker, 1)
+    assert await share.release([QUEUE]) == [QUEUE]
+    taking = asyncio.ensure_future(share.take([QUEUE]))
+    await begun(broker, 2)
+    broker.unlocked.clear()
+    broker.asked[0].set_result(None)
+    await renewing
+    broker.asked[1].set_result(None)
+    assert await taking == [QUEUE]
+    assert broker.unlocked == [], "it is ours, and another member must not get it"
+
+
+async def test_a_renewal_of_what_was_released_for_good_is_undone() -> None:
+    broker = Broker()
+    share = share_of(broker)
+    share.begin(QUEUE, Offset(3))
+    renewing = asyncio.ensure_future(share.renew_locks())
+    await begun(broker, 1)
+    await share.release([QUEUE])
+    broker.unlocked.clear()
+    broker.asked[0].set_result(None)
+    await renewing
+    assert broker.unlocked == [QUEUE]
+
+
+async def test_at_the_end_what_a_listener_still_works_on_is_not_unlocked() -> None:
+    broker = Broker()
+    share = share_of(broker)
+    busy, idle = share.begin(QUEUE, Offset(3)), share.begin(QueueId("T", "broker-a", 1), Offset(3))
+    busy.turn = asyncio.ensure_future(nothing())
+    share.drop_all()
+    assert broker.unlocked == [idle.queue] and not share.owned

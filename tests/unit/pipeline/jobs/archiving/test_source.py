@@ -1,0 +1,19 @@
+"""Where tasks of an archive write: in a folder that must be there on their machine too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyromq.pipeline.jobs.archiving.files import ArchiveFolder
+from pyromq.pipeline.jobs.archiving.source import staging_of
+from pyromq.pipeline.jobs.common.errors import ArchiveError
+
+
+def test_a_machine_without_the_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"archive is not there on .*must be shared .*writer=spark"):
+        staging_of(str(tmp_path / "archive"))
+    folder = ArchiveFolder(tmp_path / "archive")
+    folder.prepare()
+    assert staging_of(str(tmp_path / "archive")) == folder.staged

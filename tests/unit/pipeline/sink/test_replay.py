@@ -1,0 +1,136 @@
+"""What makes sinks exactly-once, without Spark: markers, decisions, and what a second life finds of the first."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyromq.client.core.transaction import TransactionOutcome
+from pyromq.model.queue import QueueId
+from pyromq.pipeline.core.checkpoint_log import SinkLog
+from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets
+from pyromq.pipeline.sink.keys import RowKeys, next_run
+from pyromq.pipeline.sink.replay import (
+    FileMarker,
+    Found,
+    GroupMarker,
+    NotRepeatableError,
+    Replay,
+    move_marker,
+    plan_replay,
+)
+from pyromq.pipeline.sink.transactions import Decisions
+
+A, B = QueueId("out", "a", 0), QueueId("out", "a", 1)
+
+
+class Brokers:
+    """Queues with ends, and what a group has stored."""
+
+    def __init__(self, **ends: int) -> None:
+        self.ends: Offsets = {QueueId("out", "a", int(name[1:])): end for name, end in ends.items()}
+        self.group: Offsets = {}
+
+    def held(self, *, missing_ok: bool = False) -> dict[QueueId, Held]:
+        return {queue: Held(0, end) for queue, end in self.ends.items()}
+
+    def stored(self, queues: Iterable[QueueId]) -> Offsets:
+        return {queue: self.group[queue] for queue in queues if queue in self.group}
+
+    def commit(self, offsets: Mapping[QueueId, int]) -> None:
+        self.group.update(offsets)
+
+
+def test_the_first_plan_sets_the_marker_and_finds_nothing_doubtful(tmp_path: Path) -> None:
+    brokers, marker = Brokers(q0=5, q1=7), FileMarker(SinkLog(str(tmp_path), "sent"))
+    done, replay = plan_replay(brokers, marker)
+    assert done == -1 and not replay.doubtful
+    brokers.ends[A] = 9  # sent, then killed
+    done, replay = plan_replay(brokers, FileMarker(SinkLog(str(tmp_path), "sent")))
+    assert done == -1 and replay.doubtful == (OffsetRange(A, 5, 9),)
+
+
+def test_a_committed_batch_is_done_and_what_comes_after_is_doubtful(tmp_path: Path) -> None:
+    brokers, marker = Brokers(q0=5), FileMarker(SinkLog(f"file://{tmp_path}", "sent"))
+    plan_replay(brokers, marker)
+    brokers.ends[A] = 8
+    move_marker(0, brokers, marker)
+    assert plan_replay(brokers, marker) == (0, Replay((OffsetRange(A, 8, 8),)))
+    brokers.ends[A] = 10
+    move_marker(0, brokers, marker)
+    assert plan_replay(brokers, marker)[1].doubtful == (OffsetRange(A, 8, 10),), "a batch is committed once"
+
+
+def test_queues_that_came_later_are_doubtful_from_their_beginning(tmp_path: Path) -> None:
+    brokers, marker = Brokers(q0=5), FileMarker(SinkLog(str(tmp_path), "sent"))
+    plan_replay(brokers, marker)
+    brokers.ends[B] = 3
+    assert plan_replay(brokers, marker)[1].doubtful == (OffsetRange(B, 0, 3),)
+
+
+def test_the_marker_of_a_batch_write_stays_where_it_was_first_set() -> None:
+    brokers = Brokers(q0=5)
+    plan_replay(brokers, GroupMarker(brokers))
+    brokers.ends[A] = 8
+    assert plan_replay(brokers, GroupMarker(brokers)) == (-1, Replay((OffsetRange(A, 5, 8),)))
+
+
+def test_a_second_attempt_looks_at_all_that_came_since() -> None:
+    replay = Replay((OffsetRange(A, 5, 5),))
+    held = {A: Held(0, 9), B: Held(0, 2)}
+    assert replay.until(held) == (OffsetRange(A, 5, 9), OffsetRange(B, 0, 2))
+    assert replay.since(A, held) == (OffsetRange(A, 5, 9),)
+    assert replay.since(QueueId("out", "gone", 0), held) == ()
+
+
+def test_rows_are_found_by_key_and_must_be_the_same() -> None:
+    keys, other = RowKeys("query", 3, 1), RowKeys("query", 3, 2)
+    found = Found(keys.head)
+    crcs = [zlib.crc32(b"one") & 0x7FFFFFFF, 7, 8]
+    ids = [keys.of_row(0), other.of_row(1), "of somebody else"]
+    found.add([pa.record_batch([pa.array(ids), pa.array(crcs, pa.int32())], ["message_id", "body_crc"])])
+    assert len(found) == 1 and found.has(keys.of_row(0), b"one") and not found.has(keys.of_row(1), b"two")
+    with pytest.raises(NotRepeatableError, match="column unique_key"):
+        found.has(keys.of_row(0), b"another")
+
+
+# --- decisions -------------------------------------------------------------------------------------------------------
+
+
+def test_brokers_are_answered_from_the_decision(tmp_path: Path) -> None:
+    decisions = Decisions(SinkLog(str(tmp_path), "decisions"))
+    keys = {run: RowKeys("query", 4, 0, run) for run in (11, 12)}
+    assert decisions.newest() == -1
+    assert decisions.outcome(keys[11].of_row(0)) is TransactionOutcome.UNKNOWN
+    decisions.decide(4, keys[11].digest, {0: (12, 13)}, [keys[12].of_row(9)])
+    again = Decisions(SinkLog(str(tmp_path), "decisions"))
+    assert again.newest() == 4
+    assert again.outcome(keys[12].of_row(5)) is TransactionOutcome.COMMIT
+    assert again.outcome(next_run(keys[12].of_row(9))) is TransactionOutcome.COMMIT
+    assert again.outcome(keys[12].of_row(9)) is TransactionOutcome.ROLLBACK, "it may have arrived, and was sent again"
+    assert again.outcome(keys[11].of_row(5)) is TransactionOutcome.ROLLBACK, "a run that did not count"
+    assert again.outcome(RowKeys("query", 4, 1, 12).of_row(5)) is TransactionOutcome.ROLLBACK
+    assert again.outcome(RowKeys("query", 5, 0, 12).of_row(5)) is TransactionOutcome.UNKNOWN, "not decided yet"
+    assert again.outcome(RowKeys("other", 4, 0, 12).of_row(5)) is TransactionOutcome.UNKNOWN, "of another query"
+    assert again.outcome("of somebody else") is TransactionOutcome.UNKNOWN
+
+
+def test_old_decisions_are_forgotten(tmp_path: Path) -> None:
+    log = SinkLog(str(tmp_path), "decisions")
+    decisions = Decisions(log)
+    for batch in (0, 1, 1_001):
+        decisions.decide(batch, "D", {})
+    assert log.names() == ["1001"] and decisions.newest() == 1_001
+
+
+def test_a_log_keeps_whole_files_only(tmp_path: Path) -> None:
+    log = SinkLog(f"file:{tmp_path}", "part")
+    assert log.read("one") is None and log.names() == []
+    log.write("one", "first")
+    log.write("one", "second", durable=False)
+    assert log.read("one") == "second" and log.names() == ["one"]
+    assert (tmp_path / "pyromq" / "part" / "one").read_text() == "second"

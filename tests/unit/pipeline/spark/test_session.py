@@ -1,0 +1,93 @@
+"""How a session is set up for where Spark runs; without any Spark."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyromq.errors import ConfigError
+from pyromq.pipeline.spark.home import light_home, started_from
+from pyromq.pipeline.spark.progress import ProgressListener
+from pyromq.pipeline.spark.session import _check_connect, default_settings, is_connect, register
+
+ONE_MACHINE = {"spark.driver.host", "spark.driver.bindAddress", "spark.sql.streaming.checkpointFileManagerClass"}
+
+
+class Streams:
+    """Like those of Spark Connect: the first listener starts a thread, which ends with Spark."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Any] = []
+        self.is_daemon: bool | None = None
+
+    def addListener(self, listener: Any) -> None:  # noqa: N802
+        self.listeners.append(listener)
+        events = threading.Thread(target=lambda: None)
+        self.is_daemon = events.daemon
+
+
+def session_of(**more: Any) -> Any:
+    registered: list[Any] = []
+    found = SimpleNamespace(streams=Streams(), dataSource=SimpleNamespace(register=registered.append), **more)
+    found.registered = registered
+    return found
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local-cluster[2,1,1024]"])
+def test_one_machine_needs_no_names_of_hosts(master: str) -> None:
+    assert default_settings(master).keys() >= ONE_MACHINE
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "sc://host"])
+def test_a_cluster_keeps_its_names_and_its_checkpoints(master: str) -> None:
+    assert not default_settings(master).keys() & ONE_MACHINE
+    assert default_settings(master)["spark.python.unix.domain.socket.enabled"] == "true"
+
+
+@pytest.mark.parametrize("here", [True, False])
+@pytest.mark.filterwarnings("default")
+def test_progress_is_listened_to_once_wherever_spark_is(here: bool) -> None:
+    spark = session_of(_jsparkSession=None) if here else session_of()
+    assert is_connect(spark) is not here
+    register(spark)
+    register(spark)
+    assert [source.name() for source in spark.registered] == ["pyromq"] * 2
+    assert [type(listener) for listener in spark.streams.listeners] == [ProgressListener]
+    assert spark.streams.is_daemon is not here, "a thread for events must not keep a program from ending"
+
+
+def test_what_spark_connect_lacks_is_named() -> None:
+    _check_connect(lambda name: name)
+    with pytest.raises(ConfigError, match=r"needs grpc_status: .*pyromq\[pipeline-connect\]"):
+        _check_connect(lambda name: None if name == "grpc_status" else name)
+
+
+def test_a_light_home_has_all_of_spark_but_its_python(tmp_path: Path) -> None:
+    installed, moved = tmp_path / "installed", tmp_path / "moved"
+    for part in ("bin", "jars", "python", "sql"):
+        (installed / part).mkdir(parents=True)
+    home = light_home(installed, tmp_path / "cache")
+    assert {each.name: each.readlink() for each in home.iterdir()} == {
+        "bin": installed / "bin", "jars": installed / "jars",
+    }  # fmt: skip
+    (home / "jars").unlink()
+    (home / "jars").symlink_to(moved)
+    assert light_home(installed, tmp_path / "cache") == home
+    assert (home / "jars").readlink() == installed / "jars", "a wrong link is mended"
+    assert light_home(moved, tmp_path / "cache") != home
+
+
+def test_only_a_spark_that_starts_now_has_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with started_from(tmp_path):
+        assert os.environ["SPARK_HOME"] == str(tmp_path)
+    assert "SPARK_HOME" not in os.environ
+    monkeypatch.setenv("SPARK_HOME", "/mine")
+    with started_from(tmp_path):
+        assert os.environ["SPARK_HOME"] == "/mine"
+    assert os.environ["SPARK_HOME"] == "/mine"
