@@ -14,7 +14,7 @@ from typing import Self
 from benchmarks.measure import Row, measure
 from pyromq.client.consumer.rules.assign import Assign, assign_by_hash, assign_evenly
 from pyromq.client.consumer.rules.flow_control import FlowControl, FlowLimits
-from pyromq.client.consumer.rules.message_protocol import Pulled
+from pyromq.client.consumer.rules.message_protocol import PulledMessage
 from pyromq.client.consumer.rules.outcome import ConsumeStatus, decide
 from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.client.consumer.rules.subscription import subscribe_tags, wanted_messages
@@ -119,4 +119,4 @@ def _assign_row(name: str, assign: Assign, rounds: int = 20) -> Row:
     return measure(name, run)
 
 
-_fits: Callable[[BenchMessage], Pulled] = lambda message: message  # noqa: E731 - a check for mypy, never called
+_fits: Callable[[BenchMessage], PulledMessage] = lambda message: message  # noqa: E731 - a check for mypy, never called

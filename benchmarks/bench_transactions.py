@@ -1,7 +1,7 @@
 """Transactions against plain sends: 1 KiB bodies, four connections, 64 outstanding each, the broker in its own process.
 
-CPU is that of the broker. A transaction is a half message and its commit: two requests, two messages and a share of an
-op record. The generator here is light: whole windows of prepared frames, answers found with one regular expression.
+CPU is that of the broker. A transaction is a prepared message and its commit: two requests, two messages and a share of
+an op record. The generator here is light: whole windows of prepared frames, answers found with one regular expression.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Peer:
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.halves: list[tuple[bytes, bytes]] = []
+        self.prepared: list[tuple[bytes, bytes]] = []
 
     def send(self, frames: bytes) -> None:
         self._socket.sendall(frames)
@@ -145,9 +145,9 @@ def _transactions(to: Broker, *, oneway: bool) -> tuple[float, float]:
 
     def step(peer: Peer) -> None:
         """Reads the answers to the halves of this window and the ends of the last one, sends the next of both."""
-        halves = _stored(peer.read(WINDOW + (0 if oneway else len(peer.halves))))
-        peer.halves = halves
-        ends = [text % (int(offset), int(position, 16)) for position, offset in halves]
+        prepared = _stored(peer.read(WINDOW + (0 if oneway else len(peer.prepared))))
+        peer.prepared = prepared
+        ends = [text % (int(offset), int(position, 16)) for position, offset in prepared]
         peer.send(b"".join([_pack_prefix(len(end) + 4, len(end)) + end for end in ends]) + window)
 
     return _run(to, step, lambda peer: peer.send(window))

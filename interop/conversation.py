@@ -428,7 +428,7 @@ async def _members(notes: Notes, broker: Connection, address: str) -> None:
     who = admin.QuerySubscriptionHeader(group=GROUP, topic=TOPIC)
     await ask("subscription of a group", broker, code.QUERY_SUBSCRIPTION_BY_CONSUMER, who, decode=_plain)
     queue = QueueId(topic=TOPIC, broker="broker-a", number=0)
-    lock, unlock, answer = code.LOCK_BATCH_MQ, code.UNLOCK_BATCH_MQ, _body(bodies.LockAnswer)
+    lock, unlock, answer = code.LOCK_BATCH_MQ, code.UNLOCK_BATCH_MQ, _body(bodies.LockResponse)
     mine = bodies.encode(bodies.LockRequest(consumer_group=GROUP, client_id=CLIENT, mq_set=(queue,)))
     theirs = bodies.encode(bodies.LockRequest(consumer_group=GROUP, client_id="other", mq_set=(queue,)))
     await ask("lock", broker, lock, body=mine, decode=answer)
@@ -448,7 +448,7 @@ async def _members(notes: Notes, broker: Connection, address: str) -> None:
         leave = consumer.UnregisterClientHeader(client_id="127.0.0.1@second", consumer_group=GROUP)
         await ask("unregister client", other, code.UNREGISTER_CLIENT, leave)
     assignment = bodies.AssignmentRequest(topic=TOPIC, consumer_group=GROUP, client_id=CLIENT)
-    decode_assignment = _body(bodies.AssignmentAnswer)
+    decode_assignment = _body(bodies.AssignmentResponse)
     await ask(
         "query assignment",
         broker,

@@ -7,7 +7,7 @@
             .send         name mode messages [broker queueId]          mode: sync async oneway batch ordered queue
             .request      name message timeoutMs                       the reply's body
             .transaction  name message                                 user properties outcome, checked: what to answer
-            .checks       name                                         bodies of half messages that were asked about
+            .checks       name                                         bodies of prepared messages that were asked about
     push.start            name group nameserver topic [tags sql orderly broadcasting from failTimes delayLevel
                                                        maxAttempts workMs reply trace]
         .wait             name count timeoutMs                         everything the listener has seen so far

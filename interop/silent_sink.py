@@ -1,7 +1,7 @@
-"""The transactional sink of a driver that dies at the worst moments: brokers have to ask what became of half messages.
+"""The transactional sink of a driver that dies at the worst moments: brokers ask what became of prepared messages.
 
     format("silent").option("place", "decided")    decides every batch, tells brokers nothing of it
-                                    "prepared"     fails between the last half message and the decision
+                                    "prepared"     fails between the last prepared message and the decision
 
 A module of its own, for Spark's workers import it.
 """

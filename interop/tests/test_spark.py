@@ -261,13 +261,13 @@ def copy(
     assert query.awaitTermination(PATIENCE_S), "the query did not end"
 
 
-@case("sink: transactional, the broker asks about half messages of dead drivers and hears what was decided")
+@case("sink: transactional, the broker asks about prepared messages of dead drivers and hears what was decided")
 def test_check_backs(spark: Any, topics: Topics, checkpoint: str) -> None:
     topic, target = topics.make(), topics.make("-to")
     sent = Counter(topics.send(topic, range(30)))
     with pytest.raises(PySparkException, match="it was to die here"):
         copy(spark, topics, topic, target, checkpoint, to=SILENT, place="prepared", mode="transactional")
-    assert held(topics, target) == 0, "half messages are seen by nobody"
+    assert held(topics, target) == 0, "prepared messages are seen by nobody"
     copy(spark, topics, topic, target, checkpoint, to=SILENT, place="decided", mode="transactional")
     until(lambda: held(topics, target) >= 30, PATIENCE_S, "the broker has asked and heard: commit")
     until(lambda: not topics.admin.open_transactions(target), PATIENCE_S, "and of the first life: roll back")

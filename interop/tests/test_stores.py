@@ -221,7 +221,7 @@ PATIENCE = {  # Apache keeps for three seconds in memory what has ended; meanwhi
 @pytest.mark.parametrize("writer", ["Apache", "PyroMQ"])
 @pytest.mark.parametrize("how", ["clean stop", "kill -9"])
 def test_what_waits_is_taken_over(apache: Apache, tmp_path: Path, writer: str, how: str) -> None:
-    """Each delayed message comes once and not early, each half message is asked about once."""
+    """Each delayed message comes once and not early, each prepared message is asked about once."""
     ours = PyroMQServer(tmp_path / "pyromq", ladder=LADDER)
     theirs = apache.broker_on(ours.store_folder, messageDelayLevel=LADDER, **PATIENCE[writer])
     first, second = (theirs, ours) if writer == "Apache" else (ours, theirs)

@@ -61,7 +61,9 @@ class InvalidNameError(LocalProtocolError):
 
     def __init__(self, *, kind: str, name: str, reason: str) -> None:
         super().__init__(f"{kind} name {_shown(name)} is not allowed: {reason}")
-        self.kind, self.name, self.reason = kind, name, reason
+        self.kind = kind
+        self.name = name
+        self.reason = reason
 
 
 class MessageRefusedError(LocalProtocolError):
@@ -73,7 +75,9 @@ class MessageTooLargeError(MessageRefusedError):
 
     def __init__(self, *, what: str, size_bytes: int, bytes_max: int) -> None:
         super().__init__(f"{what} has {size_bytes} bytes, at most {bytes_max} are allowed")
-        self.what, self.size_bytes, self.bytes_max = what, size_bytes, bytes_max
+        self.what = what
+        self.size_bytes = size_bytes
+        self.bytes_max = bytes_max
 
 
 class PropertiesTooLargeError(MessageTooLargeError):
@@ -106,7 +110,8 @@ class RequestTimeoutError(TransportError):
 
     def __init__(self, message: str = "", *, peer: str = "", code: int = 0, timeout_ms: int = 0) -> None:
         super().__init__(message, peer=peer)
-        self.code, self.timeout_ms = code, timeout_ms
+        self.code = code
+        self.timeout_ms = timeout_ms
 
 
 # --- answers of a server -------------------------------------------------------------------------------------------
@@ -117,7 +122,8 @@ class BrokerError(MQError):
 
     def __init__(self, *, code: int, remark: str) -> None:
         super().__init__(f"code {code}: {remark}")
-        self.code, self.remark = code, remark
+        self.code = code
+        self.remark = remark
 
 
 # --- store ---------------------------------------------------------------------------------------------------------
@@ -166,7 +172,8 @@ class CorruptRecordError(StoreError):
 
     def __init__(self, *, position: int, reason: str) -> None:
         super().__init__(f"record at position {position} is damaged: {reason}")
-        self.position, self.reason = position, reason
+        self.position = position
+        self.reason = reason
 
 
 class PositionOutOfRangeError(StoreError):
@@ -174,7 +181,9 @@ class PositionOutOfRangeError(StoreError):
 
     def __init__(self, *, requested: int, first: int, end: int) -> None:
         super().__init__(f"position {requested} is outside [{first}, {end})")
-        self.requested, self.first, self.end = requested, first, end
+        self.requested = requested
+        self.first = first
+        self.end = end
 
 
 class OffsetOutOfRangeError(StoreError):
@@ -182,7 +191,9 @@ class OffsetOutOfRangeError(StoreError):
 
     def __init__(self, *, requested: int, first: int, end: int) -> None:
         super().__init__(f"offset {requested} is outside [{first}, {end})")
-        self.requested, self.first, self.end = requested, first, end
+        self.requested = requested
+        self.first = first
+        self.end = end
 
 
 def _shown(name: str, characters_max: int = 80) -> str:

@@ -49,12 +49,12 @@ BODIES: list[tuple[type[Any], str]] = [
     ),
     (bodies.GroupMemberIds, '{"consumerIdList":["10.0.0.5@1#123","10.0.0.6@2#456"]}'),
     (bodies.LockRequest, f'{{{CLIENT},"consumerGroup":"g","mqSet":[{MQ}],"onlyThisBroker":false}}'),
-    (bodies.LockAnswer, f'{{"lockOKMQSet":[{MQ}]}}'),
+    (bodies.LockResponse, f'{{"lockOKMQSet":[{MQ}]}}'),
     (
         bodies.AssignmentRequest,
         f'{{{CLIENT},"consumerGroup":"g","messageModel":"CLUSTERING","strategyName":"AVG","topic":"T"}}',
     ),
-    (bodies.AssignmentAnswer, f'{{"messageQueueAssignments":[{{"messageQueue":{MQ},"mode":"PULL"}}]}}'),
+    (bodies.AssignmentResponse, f'{{"messageQueueAssignments":[{{"messageQueue":{MQ},"mode":"PULL"}}]}}'),
     (bodies.KeyValues, '{"table":{"k":"v"}}'),
     (
         bodies.ConsumeStats,

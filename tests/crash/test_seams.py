@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.errors import MQError, StoreError, StoreReadOnlyError, UntrustedDiskError
 from pyromq.store import log_walk
-from pyromq.store.maintenance import Upkeep
+from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
@@ -138,14 +138,14 @@ class Sender:
 
     def __init__(self, store: MessageStore, clock: ManualClock) -> None:
         self.store, self.executor, self.seen = store, HandDriven(), set[tuple[str, int]]()
-        self.turns = Turns(store, self.executor, clock, self.seen.update)
+        self.group_commit = GroupCommit(store, self.executor, clock, self.seen.update)
         self.answers: list[bytes] = []
 
     def send(self, body: bytes, *, wait: bool = True) -> None:
         self.store.stage(message(body))
         request = SimpleNamespace(is_oneway=False, correlation_id=1, serialize_type=SerializeType.JSON)
         connection = SimpleNamespace(send=self.answers.append)
-        self.turns.staged((connection, request, b"ok " + body), ("orders", 0), wait=wait)  # type: ignore[arg-type]
+        self.group_commit.staged((connection, request, b"ok " + body), ("orders", 0), wait=wait)  # type: ignore[arg-type]
 
     async def settle(self) -> None:
         for _ in range(6):
@@ -172,7 +172,7 @@ def test_a_seal_during_a_flush_does_not_leave_senders_and_readers_waiting(disk: 
         sender.executor.run_next()
         await sender.settle()
         assert sender.answers == [b"ok a", b"ok b"]
-        await asyncio.wait_for(sender.turns.drain(), 1)
+        await asyncio.wait_for(sender.group_commit.drain(), 1)
 
     asyncio.run(scenario())
 
@@ -189,7 +189,7 @@ def test_a_send_staged_when_a_flush_fails_is_refused_and_does_not_keep_the_broke
         await sender.settle()
         assert len(sender.answers) == 3
         assert not any(answer.startswith(b"ok") for answer in sender.answers)
-        await asyncio.wait_for(sender.turns.drain(), 1)
+        await asyncio.wait_for(sender.group_commit.drain(), 1)
 
     asyncio.run(scenario())
 
@@ -260,9 +260,9 @@ def test_no_more_is_deleted_by_force_than_the_disk_needs(clock: ManualClock) -> 
     before = len(store.log.segments)
     used = disk.usage(ROOT).used_bytes
     disk.capacity_bytes = int(used / 0.87)  # over 85 %: one pair of files is enough to get below
-    upkeep = Upkeep(store, disk, clock)
+    maintenance = Maintenance(store, disk, clock)
     for _ in range(9):
-        upkeep.tick()
+        maintenance.tick()
         clock.advance_ms(100)
     assert before - len(store.log.segments) <= 2, "the disk is looked at once a second, but files go at every tick"
 
@@ -304,9 +304,9 @@ def test_too_many_open_files_for_a_moment_do_not_stop_writing_for_good(disk: Fau
     disk.fail_at(disk.operations + 1, errno.EMFILE)  # sockets and files share the limit
     with pytest.raises(StoreReadOnlyError):
         store.append([message(b"c" * 1400)])
-    upkeep = Upkeep(store, disk, clock)
+    maintenance = Maintenance(store, disk, clock)
     clock.advance_ms(2_000)
-    upkeep.tick()
+    maintenance.tick()
     assert store.health.trusted
     put(store, b"c" * 1400)
 
@@ -319,7 +319,7 @@ def test_a_failed_append_that_could_not_be_wiped_is_not_served_later(disk: Fault
     disk.fail_at(disk.operations + 2, errno.ENOSPC)  # the wipe: a copy-on-write file system needs space for it
     with pytest.raises(StoreReadOnlyError):
         store.append(refused)
-    Upkeep(store, disk, clock).tick()
+    Maintenance(store, disk, clock).tick()
     if store.health.writable:
         put(store, b"written-0")
     with open_store(disk.after_crash(CrashMode.KEEP), clock) as store:

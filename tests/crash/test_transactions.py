@@ -81,7 +81,7 @@ async def check(rig: Rig, ledger: Ledger) -> tuple[int, int]:
         producer.questions.clear()
     assert rig.log.table.waiting == 0
     stored = {decode_properties(each.properties)["UNIQ_KEY"] for each in rig.records(HALF_TOPIC)}
-    assert ledger.prepared <= stored, "a half message is lost"
+    assert ledger.prepared <= stored, "a prepared message is lost"
     seen = Counter(decode_properties(each.properties)["UNIQ_KEY"] for each in rig.records("orders", 1))
     assert set(seen) == {key for key in stored if ledger.begun[key] == COMMIT}
     assert rig.records(DISCARD_TOPIC) == []
@@ -117,7 +117,7 @@ async def test_a_stop_at_any_operation_leaves_every_transaction_decided_or_open(
             assert await check(rig, ledger) == (found, twice), "a second opening changes nothing"
         await rig.close()
     record_property("crash points tried", operations)
-    record_property("half messages found again", kept)
+    record_property("prepared messages found again", kept)
     record_property("committed twice", doubled)
     assert kept > operations
 

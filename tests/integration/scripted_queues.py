@@ -170,7 +170,7 @@ class ScriptedQueues(Handler):
         wanted = bodies.decode(request.body, bodies.LockRequest)
         granted = [queue for queue in wanted.mq_set if self.locks.get(queue, wanted.client_id) == wanted.client_id]
         self.locks.update(dict.fromkeys(granted, wanted.client_id))
-        self.answer((connection, request), body=bodies.encode(bodies.LockAnswer(granted=tuple(granted))))
+        self.answer((connection, request), body=bodies.encode(bodies.LockResponse(granted=tuple(granted))))
 
     def _unlock(self, connection: Connection, request: Received[Any]) -> None:
         given = bodies.decode(request.body, bodies.LockRequest)

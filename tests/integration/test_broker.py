@@ -347,7 +347,7 @@ async def test_a_queue_is_locked_by_one_client_at_a_time(tmp_path: Path) -> None
         async def lock(client_id: str, code: int = RequestCode.LOCK_BATCH_MQ) -> tuple[QueueId, ...]:
             wanted = bodies.LockRequest(consumer_group="readers", client_id=client_id, mq_set=queues)
             answer = await client.ask(code, body=bodies.encode(wanted))
-            return bodies.decode(answer.body, bodies.LockAnswer).granted if answer.body else ()
+            return bodies.decode(answer.body, bodies.LockResponse).granted if answer.body else ()
 
         assert await lock("c1") == queues
         assert await lock("c2") == ()
@@ -391,7 +391,7 @@ async def test_a_duty_that_fails_does_not_end_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path) as (broker, client):
-        monkeypatch.setattr(broker.upkeep, "tick", lambda: 1 / 0)
+        monkeypatch.setattr(broker.maintenance, "tick", lambda: 1 / 0)
         await until(lambda: "upkeep failed" in caplog.text)
         code, _, _ = await pull(client, pull_header(topic="BenchmarkTest", wait_ms=10))
         assert code == ResponseCode.PULL_NOT_FOUND, "nobody but the clock ends a pull that is held"

@@ -246,7 +246,7 @@ async def assigned(client: Client, client_id: str, **changes: str) -> list[int]:
     body = bodies.encode(bodies.AssignmentRequest(**fields))
     answer = await client.ask(RequestCode.QUERY_ASSIGNMENT, body=body)
     assert answer.code == 0, answer.remark
-    found = bodies.decode(answer.body, bodies.AssignmentAnswer).message_queue_assignments
+    found = bodies.decode(answer.body, bodies.AssignmentResponse).message_queue_assignments
     assert {each.mode for each in found} <= {"PULL"}
     return [each.message_queue.number for each in found]
 

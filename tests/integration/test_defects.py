@@ -50,7 +50,7 @@ async def test_a_duty_that_fails_keeps_no_other_from_being_done(
     async with running(tmp_path) as (broker, _):
         done: list[int] = []
         monkeypatch.setattr(broker._tables, "tick", lambda: 1 // 0)
-        monkeypatch.setattr(broker._releases, "tick", lambda: done.append(1))
+        monkeypatch.setattr(broker._delay_runner, "tick", lambda: done.append(1))
         await until(lambda: len(done) >= 2)
 
 

@@ -74,7 +74,7 @@ def start_send(client: Client) -> asyncio.Future[Received[Any]]:
 async def fill(broker: Broker, client: Client) -> list[asyncio.Future[Received[Any]]]:
     """Two sends wait for the disk; more than that may not."""
     sends = [start_send(client), start_send(client)]
-    await until(lambda: broker.turns.is_busy)
+    await until(lambda: broker.group_commit.is_busy)
     return sends
 
 
@@ -134,8 +134,8 @@ async def test_a_stuck_disk_is_no_time_for_send_backs_and_decisions(tmp_path: Pa
     async with held_broker(tmp_path, stuck_disk_ms=200) as (broker, client, disk):
         broker.groups.update(GroupConfig(group_name="readers"))
         sends = await fill(broker, client)
-        await until(lambda: broker.turns.stuck_ms() > 200)
-        broker.turns.look()
+        await until(lambda: broker.group_commit.stuck_ms() > 200)
+        broker.group_commit.look()
         end = EndTransactionHeader(
             producer_group="g", tran_state_table_offset=0, commit_log_offset=0, commit_or_rollback=8, msg_id="U"
         )

@@ -249,7 +249,7 @@ async def test_messages_of_a_queue_that_stays_after_all_are_consumed_though_none
             for other in ("0", "1", "2"):
                 del broker.members[other]
             release.set()
-            await until(lambda: owned.turn is None)
+            await until(lambda: owned.run is None)
             member.members_changed()
             await until(lambda: seen == list(range(8)))
             assert member._share.owned[QUEUE] is owned

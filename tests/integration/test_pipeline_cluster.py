@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyromq import Admin
-from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.core.errors import GroupNotFoundError, NoPermissionError
 from pyromq.errors import BrokerError
 from pyromq.model.names import retry_topic
@@ -64,16 +64,16 @@ def test_a_group_that_brokers_do_not_know_is_introduced(
     broker: LoopbackBroker, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Apache's brokers do, this one refuses the first commit."""
-    surely = GroupCalls.commit_surely
+    surely = BrokerCalls.commit_surely
     refused: list[QueueId] = []
 
-    async def commit(self: GroupCalls, queue: QueueId, offset: int) -> None:
+    async def commit(self: BrokerCalls, queue: QueueId, offset: int) -> None:
         if not refused:
             refused.append(queue)
             raise GroupNotFoundError(code=26, remark="Group billing not exist!")
         await surely(self, queue, offset)
 
-    monkeypatch.setattr(GroupCalls, "commit_surely", commit)
+    monkeypatch.setattr(BrokerCalls, "commit_surely", commit)
     reading = cluster(broker, group="billing")
     queues = list(reading.held())
     reading.commit(dict.fromkeys(queues, 0))

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from pyromq.aio import Admin, Message, MQError, Producer, QueueId, ReceivedMessage
-from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.consumer.rules.flow_control import FlowLimits
@@ -423,7 +423,7 @@ async def test_a_lost_lock_stops_the_queue_until_it_is_granted_again(caplog: pyt
         async with consumer(broker, "locked", seen, orderly=True, lock_ms=50) as locked, Client(_of(broker)) as other:
             await until(lambda: seen.has(sent))
             await other.routes.get(TOPIC, timeout_ms=3_000)
-            thief, stolen = GroupCalls(other, "locked"), set[QueueId]()
+            thief, stolen = BrokerCalls(other, "locked"), set[QueueId]()
             while await thief.stored_offset(queue) != 10:  # noqa: ASYNC110 - who loses a lock commits nothing more
                 await asyncio.sleep(0.01)
             while not stolen:

@@ -1,4 +1,4 @@
-"""Transactions over sockets, with bare requests: half messages, their ends, checks, and a broker that is killed."""
+"""Transactions over sockets, with bare requests: prepared messages, their ends, checks, and a broker that is killed."""
 
 from __future__ import annotations
 
@@ -269,8 +269,8 @@ async def test_a_killed_broker_keeps_every_transaction_as_it_was_decided(tmp_pat
                 left = unresolved(await records(producer, HALF_TOPIC), await records(producer, OP_TOPIC))
                 await asyncio.sleep(0.05)
             assert not load.ended & {each.header.msg_id for each in producer.checked}, "asked about what was decided"
-            halves, seen = await keys(producer, HALF_TOPIC, 0), await keys(producer)
-            assert load.prepared <= set(halves)
-            assert set(seen) == {key for key in halves if load.decisions[key] == COMMIT}
+            prepared, seen = await keys(producer, HALF_TOPIC, 0), await keys(producer)
+            assert load.prepared <= set(prepared)
+            assert set(seen) == {key for key in prepared if load.decisions[key] == COMMIT}
             assert max(seen.values()) == 1
             assert len(load.prepared) > len(load.ended) > 50

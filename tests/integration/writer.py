@@ -12,7 +12,7 @@ from random import Random
 
 from pyromq.clock import SystemClock
 from pyromq.store.files.disk import RealDisk
-from pyromq.store.maintenance import Upkeep
+from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.record import Draft, decode_record
@@ -51,7 +51,7 @@ def main() -> None:
     folder, seed = Path(sys.argv[1]), int(sys.argv[2])
     rng = Random(seed)
     store = MessageStore.open(folder, SETTINGS)
-    upkeep = Upkeep(store, RealDisk(), SystemClock())
+    maintenance = Maintenance(store, RealDisk(), SystemClock())
     number = last_number(store) + 1
     while True:
         count = rng.choice((1, 1, 2, 7, 30))
@@ -59,7 +59,7 @@ def main() -> None:
         store.flush()
         number += count
         os.write(1, b"%d\n" % number)
-        upkeep.tick()
+        maintenance.tick()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@
 ``install`` runs in every Python process of the driver and of its workers, as a ``sitecustomize`` on their path. The
 folder that the environment names has a file ``at`` with the life it is for and the place to stop at; who stops there
 leaves ``<who>.there``, and goes on when ``at`` says another place. At ``killing`` a worker kills itself instead: once
-at reading, once at writing. What brokers ask about half messages goes to the file ``asked``, line by line, with the
+at reading, once at writing. What brokers ask about prepared messages goes to the file ``asked``, line by line, with the
 answer.
 """
 
@@ -108,9 +108,9 @@ def _sink(module: Any) -> None:
         commit(self, messages, batchId)
         reached("committed", self._options.topic)
 
-    def held_end_all(connected: Any, group: str, halves: Any, outcome: Any) -> Any:
-        reached("committing", halves[0].topic if halves else "")
-        return end_all(connected, group, halves, outcome)
+    def held_end_all(connected: Any, group: str, prepared: Any, outcome: Any) -> Any:
+        reached("committing", prepared[0].topic if prepared else "")
+        return end_all(connected, group, prepared, outcome)
 
     module.StreamWriter.commit, module.end_all = held_commit, held_end_all
 

@@ -51,7 +51,7 @@ class Rig:
     def __init__(self, servers: Servers, topics: Topics, folder: Path) -> None:
         self.servers, self.topics, self.folder = servers, topics, folder
         self.ledger = Ledger(servers.nameserver, "in", "consume")
-        self.undecided = set[str]()  # half messages of the life that was killed before its decision
+        self.undecided = set[str]()  # prepared messages of the life that was killed before its decision
         self._life = 0
 
     def send(self, count: int) -> None:
@@ -188,7 +188,7 @@ def check_writing(rig: Rig) -> None:
     for mode in ("at-least-once", "idempotent"):
         rig.until(lambda: rig.found(mode), f"{mode}: something is sent")  # noqa: B023
         assert rig.found(mode).total() < ROWS, f"{mode}: but not all"
-    assert not rig.found("transactional"), "half messages are seen by nobody"
+    assert not rig.found("transactional"), "prepared messages are seen by nobody"
     assert rig.topics.admin.open_transactions("transactional")
     assert (rig.folder / "done").exists() and rig.found(dead_letter_topic("consume"))
     assert list((rig.folder / "archive" / "_pyromq" / "staged").glob("*.parquet"))
@@ -196,10 +196,10 @@ def check_writing(rig: Rig) -> None:
 
 
 def check_staged(rig: Rig) -> None:
-    """Every row has its half message; brokers ask about them, and are told to wait for the decision."""
-    halves = rig.topics.admin.open_transactions("transactional")
-    assert Counter(half.keys for half in halves) > rig.sent, "those of the life before wait too"
-    rig.undecided = {half.message_id for half in halves}
+    """Every row has its prepared message; brokers ask about them, and are told to wait for the decision."""
+    prepared = rig.topics.admin.open_transactions("transactional")
+    assert Counter(half.keys for half in prepared) > rig.sent, "those of the life before wait too"
+    rig.undecided = {half.message_id for half in prepared}
 
     rig.until(lambda: rig.undecided <= {key for key, _ in answers(rig)}, "brokers have asked about all of them")
     assert {answer for key, answer in answers(rig) if key in rig.undecided} == {"UNKNOWN"}
@@ -211,7 +211,7 @@ def check_staged(rig: Rig) -> None:
 
 
 def answers(rig: Rig) -> list[list[str]]:
-    """Keys of half messages that brokers asked about, and what they were told."""
+    """Keys of prepared messages that brokers asked about, and what they were told."""
     asked = rig.folder / "asked"
     return [line.split() for line in asked.read_text().splitlines()] if asked.exists() else []
 
@@ -302,7 +302,7 @@ def finish(spark: Any, rig: Rig) -> None:
 
 
 def check_the_books(spark: Any, rig: Rig, record_property: Callable[[str, object], None]) -> None:
-    rig.until(lambda: rig.found("transactional") >= rig.sent, "brokers have asked about every half message")
+    rig.until(lambda: rig.found("transactional") >= rig.sent, "brokers have asked about every prepared message")
     rig.until(lambda: not rig.topics.admin.open_transactions(), "also about those of the first lives")
     assert rig.found("transactional") == rig.sent
     assert not rig.undecided & {message.message_id for message in stored(rig.topics, "transactional")}

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
 from pyromq.broker.admin.cleaning_requests import CleaningHandler
-from pyromq.broker.admin.client_relay import ClientQuestions
+from pyromq.broker.admin.client_relay import ClientRelay
 from pyromq.broker.admin.client_requests import ClientHandler
 from pyromq.broker.admin.config_requests import ConfigHandler
 from pyromq.broker.admin.delay_requests import DelayHandler
@@ -32,21 +32,21 @@ from pyromq.broker.admin.lookup_requests import LookupHandler
 from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.reset_requests import ResetHandler
-from pyromq.broker.admin.runtime_requests import BrokerHandler
+from pyromq.broker.admin.runtime_requests import RuntimeHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.advertised import advertised_host, resolved
 from pyromq.broker.base.refusals import RefusedError, refusal_of
-from pyromq.broker.base.responses import Answer, Answering, Later, send_answer, send_refusal
+from pyromq.broker.base.responses import Answering, Later, Response, send_refusal, send_response
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.base.table_keeper import TableKeeper
-from pyromq.broker.commit.group_commit import Turns
-from pyromq.broker.commit.internal_writes import OwnWrites
+from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.sealer import Sealer
 from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.delays.delay_runner import Releases
+from pyromq.broker.delays.delay_runner import DelayRunner
 from pyromq.broker.delays.delays import Delays
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.recall import RecallHandler
@@ -74,7 +74,7 @@ from pyromq.model.names import TIMER_TOPIC
 from pyromq.net import Address, Connection, Handler, Link, open_connection
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.store.files.disk import Disk, RealDisk
-from pyromq.store.maintenance import Upkeep
+from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import QueueRange
 from pyromq.store.tables.filter_table import FilterTable
@@ -107,8 +107,12 @@ class Broker(Handler):
         disk: Disk | None = None,
         rng: Random | None = None,
     ) -> None:
-        self.settings, self._folder = replace(settings), folder  # a copy, which may change while it runs
-        self._clock, self._disk, self._rng = SteadyClock(clock or SystemClock()), disk or RealDisk(), rng or Random()
+        # a copy, which may change while it runs
+        self.settings = replace(settings)
+        self._folder = folder
+        self._clock = SteadyClock(clock or SystemClock())
+        self._disk = disk or RealDisk()
+        self._rng = rng or Random()
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="pyromq-flush")
         self._seal_worker = ThreadPoolExecutor(1, thread_name_prefix="pyromq-seal")
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="pyromq-save")  # a seal of many queues takes minutes
@@ -141,7 +145,7 @@ class Broker(Handler):
         advertised, tls = advertised_host(settings), settings.tls_to_nameservers
         ip = await resolved(advertised)
         self._nameserver_tls = tls.context() if tls else None
-        self._server = settings.entrance.server(self, listen, clock=self._clock)
+        self._server = settings.listener.server(self, listen, clock=self._clock)
         await self._server.start()  # first: the port is part of message ids. Nothing is read before the store is open.
         self._advertised = Address(advertised, self.address.port)
         host = Host(ip.packed, self._advertised.port).encode()
@@ -183,7 +187,7 @@ class Broker(Handler):
         self.members: Members[Connection] = Members(clock, settings.client_expiry_ms)
         self.locks = QueueLocks(clock, settings.lock_expiry_ms)
         self.waiters = PullWaiters(clock, settings.held_pulls_max)
-        self.turns = Turns(
+        self.group_commit = GroupCommit(
             self.store,
             self._flusher,
             clock,
@@ -192,13 +196,13 @@ class Broker(Handler):
             stuck_disk_ms=settings.stuck_disk_ms,
             waiting_max=settings.unflushed_sends_max,
         )
-        self.gate = SendGate(self.turns, self.stats.counters, settings, clock, self.on_requests)
-        self._sealer = Sealer(self.store, self._seal_worker, self.turns.flush_soon)
-        self.upkeep = Upkeep(
+        self.gate = SendGate(self.group_commit, self.stats.counters, settings, clock, self.on_requests)
+        self._sealer = Sealer(self.store, self._seal_worker, self.group_commit.flush_soon)
+        self.maintenance = Maintenance(
             self.store,
             self._disk,
             clock,
-            flush=self.turns.flush_soon,
+            flush=self.group_commit.flush_soon,
             seal=self._sealer.start,
             elsewhere=self._run_elsewhere,
             needed_from=self._needed_from,
@@ -215,46 +219,56 @@ class Broker(Handler):
         self._later, self._answering = self._handlers.later(), self._handlers.answering()
 
     def _build_handlers(self, host: bytes) -> Handlers:
-        settings, clock, store, stats, turns = self.settings, self._clock, self.store, self.stats, self.turns
+        settings, clock, store, stats, group_commit = (
+            self.settings,
+            self._clock,
+            self.store,
+            self.stats,
+            self.group_commit,
+        )
         topics, groups, members, progress, locks = self.topics, self.groups, self.members, self.progress, self.locks
         new_key, host_hex, store_host = self._unique_keys(host), host.hex().upper(), Host.decode(host)
         delays, gate = Delays(settings, clock), self.gate
         modes = RequestModeTable.load(self._disk, store.layout.root)
         find_queues = self._registrar.find_queues if settings.nameservers else None
-        writes = OwnWrites(store, turns)
-        self._releases = self._build_releases(writes)
-        waits = DelayHandler(store, self._releases, stats, self._disk, clock.now_ms())
-        transaction_log = TransactionLog(store, writes, turns, progress, clock)
+        writes = InternalWrites(store, group_commit)
+        self._delay_runner = self._build_releases(writes)
+        waits = DelayHandler(store, self._delay_runner, stats, self._disk, clock.now_ms())
+        transaction_log = TransactionLog(store, writes, group_commit, progress, clock)
         transactions = TransactionHandler(
-            store, topics, turns, writes, transaction_log, delays, gate, stats.counters, settings, clock
+            store, topics, group_commit, writes, transaction_log, delays, gate, stats.counters, settings, clock
         )
         self._checks = TransactionChecks(store, topics, members, writes, transaction_log, settings, clock)
         return Handlers(
             sends=SendHandler(
-                store, topics, groups, locks, delays, transactions.prepare, gate, turns, stats.counters, settings,
-                clock, self._rng, host_hex=host_hex, new_unique_key=new_key,
+                store, topics, groups, locks, delays, transactions.prepare, gate, group_commit, stats.counters,
+                settings, clock, self._rng, host_hex=host_hex, new_unique_key=new_key,
             ),
             transactions=transactions,
-            returns=SendBackHandler(store, topics, groups, delays, gate, turns, stats.counters, settings, self._rng),
-            replies=ReplyHandler(store, topics, members, turns, settings, clock, store_host),
+            returns=SendBackHandler(
+                store, topics, groups, delays, gate, group_commit, stats.counters, settings, self._rng
+            ),
+            replies=ReplyHandler(store, topics, members, group_commit, settings, clock, store_host),
             pulls=PullHandler(
                 store, topics, groups, members, progress, self.filters, self.waiters, stats.counters, settings, clock
             ),
             clients=ClientHandler(members, topics, groups, locks, self.filters, settings),
-            questions=ClientQuestions(store, topics, groups, members, settings),
+            questions=ClientRelay(store, topics, groups, members, settings),
             assignments=AssignmentHandler(topics, members, modes, settings, find_queues),
             offsets=OffsetHandler(store, topics, groups, progress),
             lookups=LookupHandler(store, topics, members, self.filters),
-            topics=TopicHandler(store, topics, progress, members, stats, turns, settings),
+            topics=TopicHandler(store, topics, progress, members, stats, group_commit, settings),
             groups=GroupHandler(topics, groups, progress, members, str(self._advertised)),
             progress=ProgressHandler(
                 store, topics, groups, progress, members, stats, settings, clock, str(self._advertised)
             ),
             resets=ResetHandler(store, topics, groups, progress, members, settings),
             config=ConfigHandler(settings, store, topics, clock, self._advertised),
-            cleaning=CleaningHandler(store, topics, progress, turns, self.upkeep),
-            whole=BrokerHandler(store, progress, turns, self.waiters, stats, settings, clock, self._disk, waits),
-            recalls=RecallHandler(store, topics, delays, self._releases.timers, writes.put, settings, clock),
+            cleaning=CleaningHandler(store, topics, progress, group_commit, self.maintenance),
+            whole=RuntimeHandler(
+                store, progress, group_commit, self.waiters, stats, settings, clock, self._disk, waits
+            ),
+            recalls=RecallHandler(store, topics, delays, self._delay_runner.timers, writes.put, settings, clock),
             delays=waits,
         )  # fmt: skip
 
@@ -262,7 +276,7 @@ class Broker(Handler):
         known = self.store.reader.range_of(topic, queue_id)
         return known.end if known else 0
 
-    def _build_releases(self, writes: OwnWrites) -> Releases:
+    def _build_releases(self, writes: InternalWrites) -> DelayRunner:
         """What lets delayed messages go."""
         store, clock, disk, counters = self.store, self._clock, self._disk, self.stats.counters
         root, due = store.layout.root, DueMessages(store.log, self.topics)
@@ -270,14 +284,14 @@ class Broker(Handler):
         offsets, metrics = DelayOffsets.load(disk, root, now_ms), TimerMetrics.load(disk, root, now_ms)
         waiting = store.reader.range_of(TIMER_TOPIC, 0) or QueueRange(0, 0)
         files = TimerFiles.open(disk, root, store.settings, store.log, waiting, now_ms)
-        return Releases(
+        return DelayRunner(
             store,
             Schedule(store, offsets, due, writes.put, counters, clock),
             Timers(store, files, due, writes.put, counters, clock, metrics),
             offsets,
             files,
             self._saver,
-            self.turns.flush_soon,
+            self.group_commit.flush_soon,
             clock,
         )
 
@@ -288,16 +302,16 @@ class Broker(Handler):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if hasattr(self, "_registrar"):
-            self._releases.halt()
+            self._delay_runner.halt()
             self._handlers.assignments.close()
             await self._registrar.close()
             self._later = dict.fromkeys(self._later, _refuse)  # else the last turn might never come
-            await self.turns.drain()
+            await self.group_commit.drain()
             while self._sealer.busy:
                 self._sealer.advance()
                 await asyncio.sleep(0.005)
-            await self.turns.drain()
-            await self._releases.close()
+            await self.group_commit.drain()
+            await self._delay_runner.close()
         await self._server.stop()
         for worker in (self._flusher, self._seal_worker, self._saver):
             worker.shutdown()  # what they do with files of the store must be over before it is closed
@@ -319,8 +333,8 @@ class Broker(Handler):
             try:
                 if handle := later.get(request.code):
                     handle(connection, request)
-                elif answer := answering.get(request.code):
-                    self._answer(connection, request, answer(connection, request))
+                elif response := answering.get(request.code):
+                    self._respond(connection, request, response(connection, request))
                 else:
                     text = f" request type {request.code} not supported"
                     send_refusal(connection, request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
@@ -332,16 +346,16 @@ class Broker(Handler):
                 logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
                 text = f"the broker failed on this request: {type(error).__name__}: {error}"
                 send_refusal(connection, request, ResponseCode.SYSTEM_ERROR, text)
-        self.turns.end_early()
+        self.group_commit.end_early()
 
-    def _answer(self, connection: Connection, request: Received[Any], answer: Answer) -> None:
+    def _respond(self, connection: Connection, request: Received[Any], response: Response) -> None:
         if request.code not in _TOLD_FIRST or not self.settings.nameservers:
-            send_answer(connection, request, answer)
+            send_response(connection, request, response)
             return
         task = asyncio.get_running_loop().create_task(self._registrar.told(), name="tell name servers")
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
-        task.add_done_callback(lambda _: send_answer(connection, request, answer))
+        task.add_done_callback(lambda _: send_response(connection, request, response))
 
     def on_disconnected(self, connection: Connection, reason: str) -> None:
         self.waiters.drop_connection(connection)
@@ -350,7 +364,7 @@ class Broker(Handler):
     # --- what happens by itself ---
 
     def _on_visible(self, queues: set[QueueKey]) -> None:
-        self._releases.on_visible(queues)
+        self._delay_runner.on_visible(queues)
         if len(self.waiters):
             wake = self._handlers.pulls.wake
             for queue in queues:
@@ -368,13 +382,13 @@ class Broker(Handler):
     def _tick(self) -> None:
         now = self._clock.monotonic_ms()
         duties = [
-            self._handlers.pulls.answer_due,
-            self.turns.answer_overdue,
+            self._handlers.pulls.respond_due,
+            self.group_commit.respond_overdue,
             self._sealer.advance,
             self._tables.tick,
-            self.upkeep.tick,
+            self.maintenance.tick,
             self._checks.tick,
-            self._releases.tick,
+            self._delay_runner.tick,
         ]
         if now - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now
@@ -406,7 +420,7 @@ class Broker(Handler):
 
     def _needed_from(self) -> int:
         """Where the log begins that retention has to keep: at the oldest message that waits for its level."""
-        return self._releases.schedule.waiting_from()
+        return self._delay_runner.schedule.waiting_from()
 
     def _open_link(self, name: str) -> Link:
         address = Address.parse(name)

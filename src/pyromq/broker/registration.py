@@ -42,9 +42,12 @@ class Registrar:
         ha_address: str,
         known: NameServerList,
     ) -> None:
-        self.topics, self._settings = topics, settings
-        self._address, self._ha_address = address, ha_address
-        self._known, self._open_link = known, open_link
+        self.topics = topics
+        self._settings = settings
+        self._address = address
+        self._ha_address = ha_address
+        self._known = known
+        self._open_link = open_link
         self._links = {name: open_link(name) for name in known.addresses}
         self._has_list = True  # of an address server; its failures are logged once
         self._changed = asyncio.Event()
@@ -120,12 +123,12 @@ class Registrar:
         for link in self._links.values():
             code, header = RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteHeader(topic=topic)
             try:
-                answer = await link.request(code, header, timeout_ms=_ROUTE_TIMEOUT_MS)
+                response = await link.request(code, header, timeout_ms=_ROUTE_TIMEOUT_MS)
             except MQError as error:
                 lost = error
                 continue
-            found = answer.code == ResponseCode.SUCCESS
-            return decode_route(answer.body).readable_queues(topic) if found else None
+            found = response.code == ResponseCode.SUCCESS
+            return decode_route(response.body).readable_queues(topic) if found else None
         if lost is not None:
             raise lost
         return None
@@ -146,13 +149,13 @@ class Registrar:
         )
         timeout_ms = self._settings.register_timeout_ms
         try:
-            answer = await link.request(RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
+            response = await link.request(RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
         except Exception as error:  # whatever is wrong with one name server, the others are told
             self._note(name, False, f"{type(error).__name__}: {error}")
             return
-        if answer.code == ResponseCode.SUCCESS:
+        if response.code == ResponseCode.SUCCESS:
             self._told_all[name] = told if changed is not None else link.ready
-        self._note(name, answer.code == ResponseCode.SUCCESS, answer.remark or f"code {answer.code}")
+        self._note(name, response.code == ResponseCode.SUCCESS, response.remark or f"code {response.code}")
 
     def _note(self, name: str, registered: bool, reason: str) -> None:
         """Log what changed, once."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
 from pyromq.broker.admin.cleaning_requests import CleaningHandler
-from pyromq.broker.admin.client_relay import ClientQuestions
+from pyromq.broker.admin.client_relay import ClientRelay
 from pyromq.broker.admin.client_requests import ClientHandler
 from pyromq.broker.admin.config_requests import ConfigHandler
 from pyromq.broker.admin.delay_requests import DelayHandler
@@ -19,7 +19,7 @@ from pyromq.broker.admin.lookup_requests import LookupHandler
 from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.reset_requests import ResetHandler
-from pyromq.broker.admin.runtime_requests import BrokerHandler
+from pyromq.broker.admin.runtime_requests import RuntimeHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.responses import Answering, Later
 from pyromq.broker.delays.recall import RecallHandler
@@ -41,7 +41,7 @@ class Handlers:
     replies: ReplyHandler
     pulls: PullHandler
     clients: ClientHandler
-    questions: ClientQuestions
+    questions: ClientRelay
     assignments: AssignmentHandler
     offsets: OffsetHandler
     lookups: LookupHandler
@@ -51,7 +51,7 @@ class Handlers:
     resets: ResetHandler
     config: ConfigHandler
     cleaning: CleaningHandler
-    whole: BrokerHandler
+    whole: RuntimeHandler
     recalls: RecallHandler
     delays: DelayHandler
 

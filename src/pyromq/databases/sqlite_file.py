@@ -32,7 +32,9 @@ class SqliteFile(Database):
     def __init__(self, path: str | Path, *, busy_ms: int = BUSY_MS) -> None:
         if str(path) in ("", ":memory:"):
             raise ConfigError("a database in memory is seen by one connection only: give the path of a file")
-        self._path, self._busy_ms, self._is_new = str(path), busy_ms, not Path(path).exists()
+        self._path = str(path)
+        self._busy_ms = busy_ms
+        self._is_new = not Path(path).exists()
         self._idle: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._pid = os.getpid()

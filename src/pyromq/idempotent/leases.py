@@ -30,7 +30,8 @@ class Leases:
     """``renew(claims)`` is called three times per lease; what it raises is logged, the next round may do better."""
 
     def __init__(self, renew: Callable[[list[Claim]], None], lease_ms: int) -> None:
-        self._renew, self._round_s = renew, lease_ms / 1000 / _ROUNDS
+        self._renew = renew
+        self._round_s = lease_ms / 1000 / _ROUNDS
         self.begin_anew()
         _of_this_process.add(self)
 

@@ -69,7 +69,9 @@ class Marks:
         if not 0 < len(scope) <= _SHOWN_CHARACTERS:
             raise ConfigError(f"scope must have 1 to {_SHOWN_CHARACTERS} characters; the consumer group is a good one")
         self.database = database_of(database)
-        self._scope, self._lease_ms, self._keep_ms = scope, lease_ms, keep_ms
+        self._scope = scope
+        self._lease_ms = lease_ms
+        self._keep_ms = keep_ms
         self._clock = clock or SystemClock()
         self._name = self.database.quoted(table)
         self.database.create(Table(table, "key_hash", _COLUMNS, "until_ms"))

@@ -146,7 +146,9 @@ class _Work:
     """The messages of a batch that are ours to consume."""
 
     def __init__(self, marks: Marks, key: Key, messages: Sequence[ReceivedMessage]) -> None:
-        self._marks, self._key, self._messages = marks, key, messages
+        self._marks = marks
+        self._key = key
+        self._messages = messages
         self._claims: list[Claim] = []
         self._places: list[int] = []  # of the fresh ones within the batch
         self.fresh: list[ReceivedMessage] = []

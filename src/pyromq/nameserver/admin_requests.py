@@ -8,7 +8,7 @@ from typing import Any
 
 from pyromq.nameserver.errors import KeyNotFoundError
 from pyromq.nameserver.settings import describe_settings, update_settings
-from pyromq.nameserver.state import Answer, State
+from pyromq.nameserver.state import Response, State
 from pyromq.wire.bodies import KeyValues, encode
 from pyromq.wire.headers.nameserver import (
     AddWritePermResponseHeader,
@@ -25,64 +25,64 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 
-def put_kv(state: State, request: Received[PutKvConfigHeader], _: Hashable) -> Answer:
+def put_kv(state: State, request: Received[PutKvConfigHeader], _: Hashable) -> Response:
     """100."""
     header = request.header
     state.kv.put(header.namespace, header.key, header.value)
-    return Answer()
+    return Response()
 
 
-def get_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Answer:
+def get_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Response:
     """101."""
     header = request.header
     value = state.kv.get(header.namespace, header.key)
     if value is None:
         raise KeyNotFoundError(namespace=header.namespace, key=header.key)
-    return Answer(header=GetKvConfigResponseHeader(value=value))
+    return Response(header=GetKvConfigResponseHeader(value=value))
 
 
-def delete_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Answer:
+def delete_kv(state: State, request: Received[KvConfigHeader], _: Hashable) -> Response:
     """102."""
     state.kv.delete(request.header.namespace, request.header.key)
-    return Answer()
+    return Response()
 
 
-def list_kv(state: State, request: Received[NamespaceHeader], _: Hashable) -> Answer:
+def list_kv(state: State, request: Received[NamespaceHeader], _: Hashable) -> Response:
     """219."""
     table = state.kv.namespace(request.header.namespace)
     if table is None:
         raise KeyNotFoundError(namespace=request.header.namespace)
-    return Answer(body=encode(KeyValues(table=dict(table))))
+    return Response(body=encode(KeyValues(table=dict(table))))
 
 
-def wipe_write_perm(state: State, request: Received[BrokerNameHeader], _: Hashable) -> Answer:
+def wipe_write_perm(state: State, request: Received[BrokerNameHeader], _: Hashable) -> Response:
     """205."""
     count = state.table.wipe_write_perm(request.header.broker_name)
     logger.info("write permission wiped: broker=%r topics=%d", request.header.broker_name, count)
-    return Answer(header=WipeWritePermResponseHeader(wipe_topic_count=count))
+    return Response(header=WipeWritePermResponseHeader(wipe_topic_count=count))
 
 
-def add_write_perm(state: State, request: Received[BrokerNameHeader], _: Hashable) -> Answer:
+def add_write_perm(state: State, request: Received[BrokerNameHeader], _: Hashable) -> Response:
     """327."""
     count = state.table.add_write_perm(request.header.broker_name)
     logger.info("write permission added: broker=%r topics=%d", request.header.broker_name, count)
-    return Answer(header=AddWritePermResponseHeader(add_topic_count=count))
+    return Response(header=AddWritePermResponseHeader(add_topic_count=count))
 
 
-def delete_topic(state: State, request: Received[DeleteTopicInNameServerHeader], _: Hashable) -> Answer:
+def delete_topic(state: State, request: Received[DeleteTopicInNameServerHeader], _: Hashable) -> Response:
     """216."""
     state.table.delete_topic(request.header.topic, request.header.cluster_name or None)
     logger.info("topic deleted: topic=%r cluster=%r", request.header.topic, request.header.cluster_name)
-    return Answer()
+    return Response()
 
 
-def get_settings(state: State, _request: Received[Any], _: Hashable) -> Answer:
+def get_settings(state: State, _request: Received[Any], _: Hashable) -> Response:
     """319."""
-    return Answer(body=describe_settings(state.settings))
+    return Response(body=describe_settings(state.settings))
 
 
-def set_settings(state: State, request: Received[Any], _: Hashable) -> Answer:
+def set_settings(state: State, request: Received[Any], _: Hashable) -> Response:
     """318."""
     state.settings = update_settings(state.settings, request.body)
     logger.info("settings changed: bytes=%d", len(request.body))
-    return Answer()
+    return Response()

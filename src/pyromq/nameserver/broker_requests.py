@@ -10,7 +10,7 @@ from pyromq.model.topic import DataVersion
 from pyromq.nameserver.errors import RegistrationRefusedError
 from pyromq.nameserver.kv_config import ORDER_NAMESPACE
 from pyromq.nameserver.members import Endpoint, Member, Outranked, Registered, Registration
-from pyromq.nameserver.state import Answer, State, small_body
+from pyromq.nameserver.state import Response, State, small_body
 from pyromq.wire import java_json
 from pyromq.wire.bodies import KeyValues, encode
 from pyromq.wire.headers.nameserver import (
@@ -29,15 +29,15 @@ from pyromq.wire.route import decode_route
 logger = logging.getLogger(__name__)
 
 
-def register(state: State, request: Received[RegisterBrokerHeader], connection: Hashable) -> Answer:
+def register(state: State, request: Received[RegisterBrokerHeader], connection: Hashable) -> Response:
     """103: a broker with its topics; the answer tells replicas their master, and everybody the ordered topics."""
     registration = _registration(request.header, _registration_body(state, request))
     outcome = state.table.register(registration, connection)
     _log(registration.member, outcome)
     if isinstance(outcome, Outranked):
-        return Answer(body=_ordered_topics(state))
+        return Response(body=_ordered_topics(state))
     header = RegisterBrokerResponseHeader(ha_server_addr=outcome.master_ha_address, master_addr=outcome.master_address)
-    return Answer(header=header, body=_ordered_topics(state))
+    return Response(header=header, body=_ordered_topics(state))
 
 
 def _log(member: Member, outcome: Registered | Outranked) -> None:
@@ -94,39 +94,39 @@ def _ordered_topics(state: State) -> bytes:
     return b"" if topics is None else encode(KeyValues(table=dict(topics)))
 
 
-def unregister(state: State, request: Received[BrokerIdentityHeader], _: Hashable) -> Answer:
+def unregister(state: State, request: Received[BrokerIdentityHeader], _: Hashable) -> Response:
     """104."""
     header = request.header
     if state.table.unregister(header.broker_name, header.broker_addr):
         logger.info("broker unregistered: broker=%r address=%r", header.broker_name, header.broker_addr)
-    return Answer()
+    return Response()
 
 
-def query_data_version(state: State, request: Received[BrokerIdentityHeader], _: Hashable) -> Answer:
+def query_data_version(state: State, request: Received[BrokerIdentityHeader], _: Hashable) -> Response:
     """322: must the broker send its topics again?"""
     version = java_json.decode(small_body(state, request) or b"{}", DataVersion)
     check = state.table.compare_version(Endpoint(request.header.cluster_name, request.header.broker_addr), version)
-    return Answer(
+    return Response(
         header=QueryDataVersionResponseHeader(changed=check.changed),
         body=b"" if check.known is None else java_json.dumps(check.known),
     )
 
 
-def heartbeat(state: State, request: Received[BrokerHeartbeatHeader], _: Hashable) -> Answer:
+def heartbeat(state: State, request: Received[BrokerHeartbeatHeader], _: Hashable) -> Response:
     """904."""
     state.table.refresh(Endpoint(request.header.cluster_name, request.header.broker_addr))
-    return Answer()
+    return Response()
 
 
-def register_topic(state: State, request: Received[TopicHeader], _: Hashable) -> Answer:
+def register_topic(state: State, request: Received[TopicHeader], _: Hashable) -> Response:
     """217: queues of one topic, on brokers that are known."""
     body = small_body(state, request)
     if body:
         state.table.register_topic(request.header.topic, decode_route(body).queue_datas)
-    return Answer()
+    return Response()
 
 
-def member_group(state: State, request: Received[BrokerMemberGroupHeader], _: Hashable) -> Answer:
+def member_group(state: State, request: Received[BrokerMemberGroupHeader], _: Hashable) -> Response:
     """901: who else has my name."""
     header = request.header
     group: dict[str, Any] = {
@@ -134,4 +134,4 @@ def member_group(state: State, request: Received[BrokerMemberGroupHeader], _: Ha
         "brokerName": header.broker_name,
         "cluster": header.cluster_name,
     }
-    return Answer(body=java_json.dumps({"brokerMemberGroup": group}))
+    return Response(body=java_json.dumps({"brokerMemberGroup": group}))

@@ -27,7 +27,8 @@ class KeyNotFoundError(MQError):
     def __init__(self, *, namespace: str, key: str | None = None) -> None:
         what = f"namespace {shown(namespace)}"
         super().__init__(f"nothing in {what}" if key is None else f"no key {shown(key)} in {what}")
-        self.namespace, self.key = namespace, key
+        self.namespace = namespace
+        self.key = key
 
 
 class NotSavedError(MQError):

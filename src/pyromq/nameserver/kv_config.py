@@ -25,7 +25,8 @@ class KvConfig:
 
     def __init__(self, file: WholeText | None = None, *, limits: Limits | None = None) -> None:
         """Reads the file; raises CorruptFileError, OSError."""
-        self._file, self._limits = file, limits or Limits()
+        self._file = file
+        self._limits = limits or Limits()
         stored = file.load(_parse) if file else None
         self._namespaces = stored.config_table if stored else {}
         self.revision = 0  # counts changes

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyromq.nameserver.errors import NoRouteError, RefusedError
 from pyromq.nameserver.route_table import RouteTable
-from pyromq.nameserver.state import Answer, Handle, State
+from pyromq.nameserver.state import Handle, Response, State
 from pyromq.wire.headers.nameserver import ClusterHeader, GetRouteHeader
 from pyromq.wire.received import Received
 from pyromq.wire.route import TopicList, encode_cluster, encode_topics, wants_strict_json
@@ -16,7 +16,7 @@ _ZONE_MODE: Final = "__ZONE_MODE"
 _ZONE_NAME: Final = "__ZONE_NAME"
 
 
-def get_route(state: State, request: Received[GetRouteHeader], _: Hashable) -> Answer:
+def get_route(state: State, request: Received[GetRouteHeader], _: Hashable) -> Response:
     """105: the request that every client repeats for every topic, every 30 seconds."""
     header = request.header
     if not state.is_ready:
@@ -28,7 +28,7 @@ def get_route(state: State, request: Received[GetRouteHeader], _: Hashable) -> A
         body = state.routes.body(header.topic, state.settings, strict=strict)
     if body is None:
         raise NoRouteError(header.topic)
-    return Answer(body=body)
+    return Response(body=body)
 
 
 def _zone(request: Received[GetRouteHeader]) -> str:
@@ -39,19 +39,19 @@ def _zone(request: Received[GetRouteHeader]) -> str:
     return ext.get(_ZONE_NAME, "").strip() if ext.get(_ZONE_MODE, "").lower() == "true" else ""
 
 
-def cluster_info(state: State, _request: Received[Any], _: Hashable) -> Answer:
+def cluster_info(state: State, _request: Received[Any], _: Hashable) -> Response:
     """106."""
-    return Answer(body=encode_cluster(state.table.cluster_info()))
+    return Response(body=encode_cluster(state.table.cluster_info()))
 
 
-def all_topics(state: State, _request: Received[Any], _: Hashable) -> Answer:
+def all_topics(state: State, _request: Received[Any], _: Hashable) -> Response:
     """206."""
     if not state.settings.all_topic_list_enable:
         raise RefusedError("the list of all topics is switched off")
-    return Answer(body=encode_topics(state.table.list_topics()))
+    return Response(body=encode_topics(state.table.list_topics()))
 
 
-def topics_of_cluster(state: State, request: Received[ClusterHeader], _: Hashable) -> Answer:
+def topics_of_cluster(state: State, request: Received[ClusterHeader], _: Hashable) -> Response:
     """224."""
     return _topics(state, state.table.list_topics_of_cluster(request.header.cluster))
 
@@ -59,13 +59,13 @@ def topics_of_cluster(state: State, request: Received[ClusterHeader], _: Hashabl
 def topics_by(listed: Callable[[RouteTable], TopicList]) -> Handle:
     """304, 311, 312, 313: a list that needs no more than the table."""
 
-    def handle(state: State, _request: Received[Any], _: Hashable) -> Answer:
+    def handle(state: State, _request: Received[Any], _: Hashable) -> Response:
         return _topics(state, listed(state.table))
 
     return handle
 
 
-def _topics(state: State, topics: TopicList) -> Answer:
+def _topics(state: State, topics: TopicList) -> Response:
     if not state.settings.topic_list_enable:
         raise RefusedError("lists of topics are switched off")
-    return Answer(body=encode_topics(topics))
+    return Response(body=encode_topics(topics))

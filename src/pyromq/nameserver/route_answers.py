@@ -15,11 +15,12 @@ from pyromq.nameserver.settings import NameServerSettings
 from pyromq.wire.route import encode_route
 
 
-class RouteAnswers:
+class RouteResponses:
     """Looks routes up, encodes them, remembers the bytes."""
 
     def __init__(self, table: RouteTable, kv: KvConfig) -> None:
-        self._table, self._kv = table, kv
+        self._table = table
+        self._kv = kv
         self._kept: dict[tuple[str, bool], bytes] = {}
         self._kept_for: tuple[int, int, NameServerSettings | None] = (-1, -1, None)
 

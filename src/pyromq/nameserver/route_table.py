@@ -43,7 +43,9 @@ class RouteTable:
     """Owns the tables above; one thread."""
 
     def __init__(self, clock: Clock, *, silence_ms_max: int = 120_000, limits: Limits | None = None) -> None:
-        self._clock, self._silence_ms_max, self._limits = clock, silence_ms_max, limits or Limits()
+        self._clock = clock
+        self._silence_ms_max = silence_ms_max
+        self._limits = limits or Limits()
         self._queues = TopicQueues()
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[Endpoint, LiveMember] = {}

@@ -25,7 +25,8 @@ class NameServer:
     """``async with NameServer(settings) as server``: serves inside the block; ``server.address`` tells where."""
 
     def __init__(self, settings: NameServerSettings | None = None, *, clock: Clock | None = None) -> None:
-        self._settings, self._clock = settings or NameServerSettings(), clock or SystemClock()
+        self._settings = settings or NameServerSettings()
+        self._clock = clock or SystemClock()
         self._running: _Running | None = None
 
     @property
@@ -40,7 +41,7 @@ class NameServer:
         kv = KvConfig(KvFile(settings.kv_path) if settings.kv_path else None, limits=settings.limits)
         service = NameServerService(settings, clock=self._clock, kv=kv)
         listen = [Address(settings.host, settings.port)]
-        server = settings.entrance.server(_Requests(service), listen, clock=self._clock)
+        server = settings.listener.server(_Requests(service), listen, clock=self._clock)
         await server.start()
         self._running = _Running(service, server)
         logger.info("name server started: address=%s", self.address)
@@ -57,7 +58,8 @@ class _Running:
     """A server that listens, and the timer that looks for silent brokers."""
 
     def __init__(self, service: NameServerService, server: Server) -> None:
-        self._service, self.server = service, server
+        self._service = service
+        self.server = server
         self._timer = self._scan_later()
 
     async def stop(self) -> None:
@@ -83,12 +85,12 @@ class _Requests(Handler):
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         for request in requests:
-            if (answer := self._service.handle(request, connection)) is not None:
-                connection.send(answer)
+            if (response := self._service.handle(request, connection)) is not None:
+                connection.send(response)
 
     def on_bad_header(self, connection: Connection, error: HeaderFieldError) -> None:
-        if (answer := self._service.refuse_header(error)) is not None:
-            connection.send(answer)
+        if (response := self._service.refuse_header(error)) is not None:
+            connection.send(response)
 
     def on_disconnected(self, connection: Connection, reason: str) -> None:
         self._service.drop_connection(connection)

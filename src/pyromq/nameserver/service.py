@@ -18,7 +18,7 @@ from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.members import LiveMember, Member
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerSettings
-from pyromq.nameserver.state import Answer, Handle, State
+from pyromq.nameserver.state import Handle, Response, State
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
@@ -77,8 +77,8 @@ class NameServerService:
 
     def handle(self, request: Received[Any], connection: Hashable) -> bytes | None:
         """The frame of the answer; None for a one-way request."""
-        answer = self._answer(request, connection)
-        return None if request.is_oneway else _encode(request, answer)
+        response = self._respond(request, connection)
+        return None if request.is_oneway else _encode(request, response)
 
     def refuse_header(self, error: HeaderFieldError) -> bytes | None:
         """The frame that answers a request without usable ext fields."""
@@ -102,7 +102,7 @@ class NameServerService:
             logger.warning("broker lost: broker=%r address=%r reason=silent", member.broker, member.address)
         return silent
 
-    def _answer(self, request: Received[Any], connection: Hashable) -> Answer:
+    def _respond(self, request: Received[Any], connection: Hashable) -> Response:
         handle = _HANDLES.get(request.code)
         if handle is None:
             return _unsupported(request.code)
@@ -113,31 +113,31 @@ class NameServerService:
             return _refusal(error)
         except Exception:  # a bug of ours must not take the server down, nor leave the peer without answer
             logger.exception("request failed: code=%d", request.code)
-            return Answer(code=ResponseCode.SYSTEM_ERROR, remark="internal error of the name server")
+            return Response(code=ResponseCode.SYSTEM_ERROR, remark="internal error of the name server")
 
 
-def _unsupported(code: int) -> Answer:
-    return Answer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")
+def _unsupported(code: int) -> Response:
+    return Response(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")
 
 
-def _refusal(error: MQError) -> Answer:
+def _refusal(error: MQError) -> Response:
     code = next(_ERROR_CODES[each] for each in type(error).__mro__ if each in _ERROR_CODES)
-    return Answer(code=code, remark=str(error))
+    return Response(code=code, remark=str(error))
 
 
-def _encode(request: Received[Any], answer: Answer) -> bytes:
+def _encode(request: Received[Any], response: Response) -> bytes:
     try:
-        return _frame(request, answer)
+        return _frame(request, response)
     except MQError as error:  # a list too long for a frame, a key that a header cannot hold
         return _frame(request, _refusal(error))
 
 
-def _frame(request: Received[Any], answer: Answer) -> bytes:
+def _frame(request: Received[Any], response: Response) -> bytes:
     return encode_response(
-        answer.code,
+        response.code,
         request.correlation_id,
-        answer.header,
-        body=answer.body,
-        remark=answer.remark,
+        response.header,
+        body=response.body,
+        remark=response.remark,
         serialize_type=request.serialize_type,
     )

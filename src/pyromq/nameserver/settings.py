@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyromq.errors import ConfigError
 from pyromq.nameserver.config_keys import KEYS
 from pyromq.nameserver.errors import ProtectedSettingError, shown
-from pyromq.net.listener_settings import Entrance
+from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.settings import TlsMode
 from pyromq.setting_keys import parse_lines, suggestion
 
@@ -68,12 +68,12 @@ class NameServerSettings:
             f"the silence of a broker must lie between 1 and {silence_ms_max} ms",
         )
         _require(0 <= self.wait_seconds_for_service <= 3600, "waiting for service is limited to an hour")
-        _ = self.entrance  # building it checks it
+        _ = self.listener  # building it checks it
 
     @property
-    def entrance(self) -> Entrance:
+    def listener(self) -> ListenerSettings:
         """What the listening side is told. Raises ConfigError."""
-        return Entrance.of(self)
+        return ListenerSettings.of(self)
 
 
 def _require(condition: bool, reason: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from pyromq.clock import Clock
 from pyromq.nameserver.errors import RefusedError
 from pyromq.nameserver.kv_config import KvConfig
-from pyromq.nameserver.route_answers import RouteAnswers
+from pyromq.nameserver.route_answers import RouteResponses
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import Limits, NameServerSettings
 from pyromq.wire.codes import ResponseCode
@@ -21,9 +21,11 @@ class State:
     """Table, key-value configuration and current settings; ``settings`` is replaced whole."""
 
     def __init__(self, settings: NameServerSettings, *, clock: Clock, kv: KvConfig) -> None:
-        self.settings, self.kv, self._clock = settings, kv, clock
+        self.settings = settings
+        self.kv = kv
+        self._clock = clock
         self.table = RouteTable(clock, silence_ms_max=settings.broker_silence_ms_max, limits=settings.limits)
-        self.routes = RouteAnswers(self.table, kv)
+        self.routes = RouteResponses(self.table, kv)
         self._started_ms = clock.monotonic_ms()
 
     @property
@@ -39,7 +41,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Response:
     """An answer before it has a correlation id."""
 
     code: ResponseCode = ResponseCode.SUCCESS
@@ -48,7 +50,7 @@ class Answer:
     remark: str | None = None
 
 
-Handle = Callable[[State, Received[Any], Hashable], Answer]
+Handle = Callable[[State, Received[Any], Hashable], Response]
 """Carries out one request that came over a connection. Raises MQError, and has then changed nothing."""
 
 

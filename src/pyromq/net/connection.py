@@ -23,7 +23,7 @@ from pyromq.errors import RemoteProtocolError
 from pyromq.net.address import Address
 from pyromq.net.handler import Handler
 from pyromq.net.idle import IdleWatch
-from pyromq.net.pending_calls import Asking
+from pyromq.net.pending_calls import PendingCalls
 from pyromq.net.settings import ConnectionSettings
 from pyromq.wire.command import Ext, encode_request
 from pyromq.wire.frame import Frame, FrameDecoder, FrameError
@@ -73,8 +73,11 @@ class Connection(asyncio.BufferedProtocol):
         self.session: object = None  # the owner's; set it in Handler.on_connected
         self.bytes_in = self.bytes_out = self.frames_in = self.frames_out = 0
         self.close_reason = ""
-        self._handler, self._clock, self._settings = handler, clock, settings
-        self._watch, self._is_server = watch, is_server
+        self._handler = handler
+        self._clock = clock
+        self._settings = settings
+        self._watch = watch
+        self._is_server = is_server
         self._transport: asyncio.Transport | None = None  # None before and after
         self._loop = asyncio.get_running_loop()
         self._buffer = _read_buffer()
@@ -84,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = False  # a flush follows by itself
         self._is_turn_timed = False  # a request is in the queue, so the clock was read
         self._drained: asyncio.Event | None = None  # there while congested
-        self._asking = Asking(
+        self._pending_calls = PendingCalls(
             clock, self.remote_text, settings.in_flight_max, settings.half_open_ms, self._on_half_open
         )
         self._progress = self._progress_ms = 0
@@ -108,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """How many requests of ours wait for an answer."""
-        return len(self._asking.pending.by_id)
+        return len(self._pending_calls.pending.by_id)
 
     @property
     def unsent_bytes(self) -> int:
@@ -180,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._drained is not None:
             await self._drained.wait()
         if self._transport is None:
-            raise self._asking.lost_error(self.close_reason)
+            raise self._pending_calls.lost_error(self.close_reason)
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
@@ -195,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
                 async with asyncio.timeout(timeout_ms / 1000):
                     await self.drained()
             except TimeoutError as error:
-                raise self._asking.timeout_error(code, timeout_ms) from error
+                raise self._pending_calls.timeout_error(code, timeout_ms) from error
             timeout_ms -= self._clock.monotonic_ms() - started_ms
         return await self.request_nowait(code, header, body, timeout_ms=timeout_ms)
 
@@ -207,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         Raises ConnectionLostError, TooManyRequestsError, LocalProtocolError at once.
         """
         number = self._ask(code, header, body, oneway=False)
-        return self._asking.expect(number, code, timeout_ms)
+        return self._pending_calls.expect(number, code, timeout_ms)
 
     def request_oneway(self, code: int, header: Ext = None, body: bytes = b"") -> None:
         """No answer comes. Raises ConnectionLostError, LocalProtocolError."""
@@ -216,8 +219,8 @@ class Connection(asyncio.BufferedProtocol):
     def _ask(self, code: int, header: Ext, body: bytes, *, oneway: bool) -> int:
         transport = self._transport
         if transport is None or transport.is_closing():
-            raise self._asking.lost_error(self.close_reason)
-        number = self._asking.next_id(oneway=oneway, is_new_turn=not self._is_turn_timed)
+            raise self._pending_calls.lost_error(self.close_reason)
+        number = self._pending_calls.next_id(oneway=oneway, is_new_turn=not self._is_turn_timed)
         serialize_type = self._settings.serialize_type
         self.send(encode_request(code, number, header, body=body, oneway=oneway, serialize_type=serialize_type))
         self._is_turn_timed = True
@@ -225,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def fail_late_requests(self) -> None:
         """Ends the wait for answers that are overdue; happens by itself."""
-        self._asking.fail_late()
+        self._pending_calls.fail_late()
 
     def _on_half_open(self, silence_ms: int) -> None:
         logger.warning("connection dropped, half open: peer=%s silence_ms=%d", self.remote_text, silence_ms)
@@ -282,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.bytes_in += nbytes
-        self._asking.heard()
+        self._pending_calls.heard()
         try:
             frames = self._feed(self._buffer[:nbytes])
         except FrameError as error:
@@ -294,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _receive(self, frames: list[Frame]) -> None:
         self.frames_in += len(frames)
-        answered = self._asking.answered
+        answered = self._pending_calls.answered
         requests: list[Received[Any]] = []
         bad_headers: list[HeaderFieldError] = []
         broken: UndecodableHeaderError | None = None
@@ -344,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue.clear()
         self._uncongest()
         logger.debug("disconnected: peer=%s reason=%s", self.remote_text, self.close_reason)
-        self._asking.fail_all(self.close_reason)
+        self._pending_calls.fail_all(self.close_reason)
         self._call(self._handler.on_disconnected, self, self.close_reason)
         for callback in self._close_callbacks:
             callback(self)

@@ -43,8 +43,8 @@ class Handler(Protocol):
         request = error.received
         if request is not None and not request.is_oneway:
             code, serialize_type = ResponseCode.SYSTEM_ERROR, request.serialize_type
-            answer = encode_response(code, request.correlation_id, remark=str(error), serialize_type=serialize_type)
-            connection.send(answer)
+            response = encode_response(code, request.correlation_id, remark=str(error), serialize_type=serialize_type)
+            connection.send(response)
 
     def on_congested(self, connection: Connection) -> None:
         """The peer reads more slowly than it is sent to: hold back what can wait until ``on_drained``.

@@ -26,7 +26,8 @@ class IdleWatch:
 
     def __init__(self, clock: Clock, idle_ms: int) -> None:
         self.connections: set[Connection] = set()
-        self._clock, self._idle_ms = clock, idle_ms
+        self._clock = clock
+        self._idle_ms = idle_ms
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, connection: Connection) -> None:

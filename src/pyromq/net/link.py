@@ -44,7 +44,8 @@ class Link:
         backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
         self.address = address
-        self._connect, self._clock = connect, clock
+        self._connect = connect
+        self._clock = clock
         self._state = LinkState(backoff, rng)
         self._connection: Connection | None = None
         self._outcome: asyncio.Future[Outcome] | None = None  # of the attempt under way

@@ -46,7 +46,8 @@ class LinkState:
         self.phase = Phase.IDLE
         self.failures = 0  # in a row
         self.retry_at_ms = 0  # while backing off
-        self._backoff, self._rng = backoff, rng
+        self._backoff = backoff
+        self._rng = rng
 
     def wanted(self, now_ms: int) -> Step:
         match self.phase:

@@ -17,7 +17,7 @@ from pyromq.net.settings import ConnectionSettings, TlsMode
 from pyromq.net.tls import ServerTls
 
 
-class EntranceSettings(Protocol):
+class HasListenerSettings(Protocol):
     """What the settings of every server say about its entrance; frozen or not."""
 
     @property
@@ -37,7 +37,7 @@ class EntranceSettings(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entrance:
+class ListenerSettings:
     """Raises ConfigError for what cannot work."""
 
     tls: ServerTls = field(default_factory=ServerTls)
@@ -53,7 +53,7 @@ class Entrance:
             raise ConfigError("idle_ms must not be negative; 0 means that silent connections stay")
 
     @classmethod
-    def of(cls, settings: EntranceSettings) -> Self:
+    def of(cls, settings: HasListenerSettings) -> Self:
         """Raises ConfigError."""
         tls = ServerTls(
             mode=settings.tls_mode,

@@ -92,9 +92,10 @@ class NameServerList:
         check_nameservers(given)
         self.url = address_url(given[0], unit_name) if given and is_url(given[0]) else ""
         self.addresses: tuple[str, ...] = () if self.url else tuple(given)
-        self._clock, self._fetch = clock, fetch or fetch_text
+        self._clock = clock
+        self._fetch = fetch or fetch_text
         self._asked_ms: int | None = None
-        self._asking = asyncio.Lock()
+        self._pending_calls = asyncio.Lock()
 
     @property
     def is_due(self) -> bool:
@@ -108,11 +109,11 @@ class NameServerList:
 
         Raises ConnectFailedError only when there are none to go on with.
         """
-        async with self._asking:  # whoever waited for another's answer has it
+        async with self._pending_calls:  # whoever waited for another's answer has it
             if not self.is_due:
                 return False
             try:
-                addresses = _parse_answer(self.url, await self._fetch(self.url))
+                addresses = _parse_response(self.url, await self._fetch(self.url))
             except ConnectFailedError as error:
                 if not self.addresses:
                     raise
@@ -125,7 +126,7 @@ class NameServerList:
         return changed
 
 
-def _parse_answer(url: str, text: str) -> tuple[str, ...]:
+def _parse_response(url: str, text: str) -> tuple[str, ...]:
     first = text.strip().splitlines()[0] if text.strip() else ""
     addresses = parse_nameservers(first)
     try:
@@ -141,8 +142,8 @@ def _parse_answer(url: str, text: str) -> tuple[str, ...]:
 def _fetch(url: str, timeout_s: float) -> str:
     opener = build_opener(ProxyHandler({}))  # straight there, as RocketMQ's clients go
     try:
-        with opener.open(Request(url, headers={"User-Agent": "pyromq"}), timeout=timeout_s) as answer:
-            status, body = answer.status, answer.read(_ANSWER_BYTES_MAX)
+        with opener.open(Request(url, headers={"User-Agent": "pyromq"}), timeout=timeout_s) as response:
+            status, body = response.status, response.read(_ANSWER_BYTES_MAX)
     except HTTPError as error:
         status, body = error.code, b""
         error.close()

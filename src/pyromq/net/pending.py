@@ -19,7 +19,7 @@ NEVER_MS: Final = 1 << 62
 
 
 class PendingRequest(msgspec.Struct, frozen=True, gc=False):
-    answer: asyncio.Future[Received[Any]]
+    response: asyncio.Future[Received[Any]]
     deadline_ms: int
     timeout_ms: int
     code: int

@@ -22,15 +22,18 @@ logger = logging.getLogger(__name__)
 SWEEP_MS_MIN: Final = 10  # between two looks for late requests
 
 
-class Asking:
+class PendingCalls:
     """``on_half_open(silence_ms)`` is called when the peer seems to be gone."""
 
     def __init__(
         self, clock: Clock, peer: str, in_flight_max: int, half_open_ms: int, on_half_open: Callable[[int], None]
     ) -> None:
         self.pending = PendingRequests()
-        self._clock, self._peer, self._in_flight_max = clock, peer, in_flight_max
-        self._half_open_ms, self._on_half_open = half_open_ms, on_half_open
+        self._clock = clock
+        self._peer = peer
+        self._in_flight_max = in_flight_max
+        self._half_open_ms = half_open_ms
+        self._on_half_open = on_half_open
         self._loop = asyncio.get_running_loop()
         self._now_ms = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -52,13 +55,13 @@ class Asking:
         """The answer to the request with that id, which was just sent."""
         now_ms = self._now_ms
         deadline_ms = now_ms + timeout_ms
-        answer: asyncio.Future[Received[Any]] = self._loop.create_future()
-        self.pending.by_id[number] = PendingRequest(answer, deadline_ms, timeout_ms, code)
+        response: asyncio.Future[Received[Any]] = self._loop.create_future()
+        self.pending.by_id[number] = PendingRequest(response, deadline_ms, timeout_ms, code)
         if deadline_ms < self._timer_ms:
             self._arm(deadline_ms, timeout_ms)
         if now_ms < self._unheard_ms:
             self._unheard_ms = now_ms
-        return answer
+        return response
 
     def heard(self) -> None:
         """Something came from the peer."""
@@ -68,8 +71,8 @@ class Asking:
         pending = self.pending.by_id.pop(received.correlation_id, None)
         if pending is None:
             logger.debug("answer to no request: peer=%s id=%d", self._peer, received.correlation_id)
-        elif not pending.answer.done():  # its caller may have given up
-            pending.answer.set_result(received)
+        elif not pending.response.done():  # its caller may have given up
+            pending.response.set_result(received)
 
     def fail_late(self) -> None:
         """Ends the wait for answers that are overdue; the timer calls it."""
@@ -79,8 +82,8 @@ class Asking:
         if next_ms != NEVER_MS:
             self._arm(next_ms, next_ms - now_ms)
         for pending in late:
-            if not pending.answer.done():
-                pending.answer.set_exception(self.timeout_error(pending.code, pending.timeout_ms))
+            if not pending.response.done():
+                pending.response.set_exception(self.timeout_error(pending.code, pending.timeout_ms))
         if late:
             self._suspect(now_ms)
 
@@ -89,8 +92,8 @@ class Asking:
         if self._timer is not None:
             self._timer.cancel()
         for pending in self.pending.take_all():
-            if not pending.answer.done():
-                pending.answer.set_exception(self.lost_error(reason))
+            if not pending.response.done():
+                pending.response.set_exception(self.lost_error(reason))
 
     def timeout_error(self, code: int, timeout_ms: int) -> RequestTimeoutError:
         text = f"{self._peer} did not answer request code {code} within {timeout_ms} ms"

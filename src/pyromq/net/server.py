@@ -56,10 +56,15 @@ class Server:
     ) -> None:
         if tls_mode is not TlsMode.DISABLED and tls_context is None:
             raise ConfigError(f"TLS mode {tls_mode.value} needs a certificate")
-        self._handler, self._listen, self._clock, self._settings = handler, list(listen), clock, settings
+        self._handler = handler
+        self._listen = list(listen)
+        self._clock = clock
+        self._settings = settings
         self._connections_max = connections_max
-        self._tls_mode, self._tls_context = tls_mode, tls_context
-        self._proxy_protocol, self._proxies = proxy_protocol, proxies
+        self._tls_mode = tls_mode
+        self._tls_context = tls_context
+        self._proxy_protocol = proxy_protocol
+        self._proxies = proxies
         self._watch = IdleWatch(clock, settings.idle_ms)
         self._listeners: list[socket.socket] = []
         self._greeting: set[asyncio.Task[bool]] = set()

@@ -56,7 +56,9 @@ class Outbox:
         self.database = database_of(database)
         self._table = Table(table, "transaction_id", _COLUMNS, "recorded_ms")
         self._name = self.database.quoted(table)
-        self._undecided_ms, self._keep_ms, self._clock = undecided_ms, keep_ms, clock or SystemClock()
+        self._undecided_ms = undecided_ms
+        self._keep_ms = keep_ms
+        self._clock = clock or SystemClock()
 
     def create(self) -> None:
         """The table, unless it is there. Raises what the database raises."""

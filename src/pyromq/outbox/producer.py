@@ -1,6 +1,6 @@
 """A transaction producer and an outbox, put together for the usual case.
 
-half message ──▶ BEGIN ──▶ outbox row, your rows ──▶ COMMIT ──▶ outcome to the broker
+prepared message ──▶ BEGIN ──▶ outbox row, your rows ──▶ COMMIT ──▶ outcome to the broker
 crash here:   no row       no row                 row       row       → what every later check reads
 """
 
@@ -59,7 +59,8 @@ class OutboxProducer:
             hooks=hooks,
             trace=trace,
         )
-        self._clock, self._pruned_ms = clock or SystemClock(), 0
+        self._clock = clock or SystemClock()
+        self._pruned_ms = 0
 
     def __enter__(self) -> Self:
         self.open()

@@ -72,7 +72,8 @@ class TopicBytes:
     def __init__(self, topic: str) -> None:
         raw = topic.encode()
         self.key_prefix = raw + b"#"  # in front of a key when the index hashes it
-        self.field, self.magic = topic_field(raw), record_magic(raw)
+        self.field = topic_field(raw)
+        self.magic = record_magic(raw)
         self.field_bytes = len(self.field)
 
 
@@ -97,7 +98,8 @@ class CommitLog:
     """Owns the segments, the end of the log and what is staged behind it; one thread."""
 
     def __init__(self, segments: SegmentList, settings: StoreSettings, store_host: bytes) -> None:
-        self._segments, self._settings = segments, settings
+        self._segments = segments
+        self._settings = settings
         self._store_host = store_host
         self._host_flag = 0 if len(store_host) == _HOST_V4_BYTES else _STORE_V6
         self._checksum_bytes = CHECKSUM_BYTES if settings.checksums else 0

@@ -59,7 +59,8 @@ class ConsumeQueue:
     """
 
     def __init__(self, topic: str, queue_id: int, segments: SegmentList) -> None:
-        self.topic, self.queue_id = topic, queue_id
+        self.topic = topic
+        self.queue_id = queue_id
         self._segments = segments
         self.first = 0
         self._end = 0  # entries in files

@@ -38,8 +38,12 @@ class Durability:
         disk: Disk,
         layout: Layout,
     ) -> None:
-        self._log, self._queues, self._index, self._indexer = log, queues, index, indexer
-        self._health, self._disk = health, disk
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._indexer = indexer
+        self._health = health
+        self._disk = disk
         self._running: FlushJob | None = None
         self._note = FlushedNote(disk, layout.checkpoint)
         self._file = SealFile(disk, layout)

@@ -20,7 +20,8 @@ class EntryBacklog:
 
     def __init__(self, entries_max: int, note: Callable[[int], None]) -> None:
         """``note`` is told a position when ``note_behind`` had to wait for entries, and they are written."""
-        self._entries_max, self._note = entries_max, note
+        self._entries_max = entries_max
+        self._note = note
         self.staged: set[ConsumeQueue] = set()  # have staged entries; added to directly, for speed
         self._line: dict[ConsumeQueue, None] = {}  # may be owed entries; who has waited longest comes first
         self._entries = 0  # owed by the queues in line, at most

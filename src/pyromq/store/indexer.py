@@ -19,8 +19,11 @@ class Indexer:
 
     def __init__(self, index: KeyIndex, log: CommitLog, gap_start: int, waiting_max: int) -> None:
         """Records from ``gap_start`` to the end of the log are not in the index."""
-        self._index, self._log, self._waiting_max = index, log, waiting_max
-        self._gap_start, self._gap_end = gap_start, log.end
+        self._index = index
+        self._log = log
+        self._waiting_max = waiting_max
+        self._gap_start = gap_start
+        self._gap_end = log.end
         self._committed: list[Unindexed] = []
         self.staged: list[Unindexed] = []  # appended to directly, for speed
 

@@ -36,8 +36,11 @@ class KeyIndex:
     """Owns the index files; one thread."""
 
     def __init__(self, disk: Disk, folder: Path, settings: StoreSettings, clock: Clock) -> None:
-        self._disk, self._folder, self._clock = disk, folder, clock
-        self._slots, self._capacity = settings.index_slots, settings.index_entries
+        self._disk = disk
+        self._folder = folder
+        self._clock = clock
+        self._slots = settings.index_slots
+        self._capacity = settings.index_entries
         self._files: list[IndexFile] = []
 
     @property

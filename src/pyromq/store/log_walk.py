@@ -38,7 +38,8 @@ class LogWalk:
     """
 
     def __init__(self, segments: SegmentList, start: int, durable_end: int) -> None:
-        self._segments, self._durable_end = segments, durable_end
+        self._segments = segments
+        self._durable_end = durable_end
         self.position = start
         self.reason = "it lies behind the end of the log"
         self.damaged: list[DamagedRange] = []

@@ -27,7 +27,7 @@ _QUEUES_PER_TICK = 64  # more would cost broker and disk more than entries in fi
 _FREE_BYTES_MIN = 16 << 20  # less free space than this does not count as "space has returned"
 
 
-class Upkeep:
+class Maintenance:
     """Duties of one open store."""
 
     def __init__(
@@ -42,8 +42,11 @@ class Upkeep:
         needed_from: Callable[[], int] | None = None,
     ) -> None:
         """``needed_from`` tells from which position on somebody still needs the log, however old it is."""
-        self._store, self._disk, self._clock = store, disk, clock
-        self._flush, self._seal = flush or store.flush, seal or store.seal
+        self._store = store
+        self._disk = disk
+        self._clock = clock
+        self._flush = flush or store.flush
+        self._seal = seal or store.seal
         self._elsewhere = elsewhere or _here
         self._needed_from = needed_from or (lambda: store.log.end)
         self._needed_file = -1  # the last that was kept for that reason

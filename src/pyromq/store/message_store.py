@@ -65,8 +65,11 @@ class MessageStore:
     def __init__(
         self, layout: Layout, settings: StoreSettings, disk: Disk, clock: Clock, lock: DiskLock, opened: Opened
     ):
-        self.layout, self.settings = layout, settings
-        self._disk, self._clock, self._lock = disk, clock, lock
+        self.layout = layout
+        self.settings = settings
+        self._disk = disk
+        self._clock = clock
+        self._lock = lock
         self.log: CommitLog = opened.log
         self._queues = opened.queues
         self.index: KeyIndex = opened.index
@@ -76,7 +79,7 @@ class MessageStore:
         self._topics: dict[str, TopicBytes] = {}
         self._indexer = Indexer(self.index, self.log, opened.index_from, settings.index_backlog_max)
         self._ladder_ms = settings.delay_ladder_ms
-        self._turn_ms = 0  # one store time for everything staged together
+        self._commit_ms = 0  # one store time for everything staged together
         self.last_stored_ms = opened.report.last_stored_ms
         self.removal = Removal(disk, self.log, self._queues, self.index)
         self._durability = Durability(self.log, self._queues, self.index, self._indexer, self.health, disk, layout)
@@ -152,7 +155,7 @@ class MessageStore:
         topic, properties = draft.topic, draft.properties
         queue = self._queues.get((topic, draft.queue_id)) or self._new_queue(topic, draft.queue_id)
         topic_bytes = self._topics.get(topic) or self._topic_bytes(topic)
-        stored_ms = self._turn_ms or self._clock.now_ms()
+        stored_ms = self._commit_ms or self._clock.now_ms()
         transaction = draft.sys_flag & TRANSACTION_MASK
         visible = not transaction or transaction == _COMMIT
         offset = queue.next_offset if visible else 0
@@ -160,7 +163,7 @@ class MessageStore:
             position, size = self.log.stage(draft, topic_bytes, offset, stored_ms)
         except OSError as error:  # the next segment could not be created; what is staged in the last one stands
             raise self.health.failed_write("a commit log file", error) from error
-        self._turn_ms = stored_ms
+        self._commit_ms = stored_ms
         if visible:
             if not queue.next_offset:
                 self._queues[topic, draft.queue_id] = queue  # not before the log took its first message
@@ -182,12 +185,12 @@ class MessageStore:
         topic, queue_id = shared.topic, shared.queue_id
         queue = self._queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         topic_bytes = self._topics.get(topic) or self._topic_bytes(topic)
-        stored_ms, offset = self._turn_ms or self._clock.now_ms(), queue.next_offset
+        stored_ms, offset = self._commit_ms or self._clock.now_ms(), queue.next_offset
         try:
             places = self.log.stage_batch(shared, items, topic_bytes, offset, stored_ms)
         except OSError as error:
             raise self.health.failed_write("a commit log file", error) from error
-        self._turn_ms = stored_ms
+        self._commit_ms = stored_ms
         ladder_ms, prefix, keys, stage_entry = (
             self._ladder_ms,
             topic_bytes.key_prefix,
@@ -218,7 +221,7 @@ class MessageStore:
             raise self.health.failed_write("the commit log", error) from error
         if self._backlog.commit():
             self.write_entries(QUEUES_AT_ONCE)  # if that fails, messages still count as stored
-        self.last_stored_ms, self._turn_ms = self._turn_ms or self.last_stored_ms, 0
+        self.last_stored_ms, self._commit_ms = self._commit_ms or self.last_stored_ms, 0
         if self._indexer.commit():
             self.index_keys(everything=False)  # after a crash there may be seconds of work
 
@@ -261,7 +264,7 @@ class MessageStore:
         self.log.drop_staged()
         self._backlog.drop_staged()
         self._indexer.drop_staged()
-        self._turn_ms = 0
+        self._commit_ms = 0
 
     def _topic_bytes(self, topic: str) -> TopicBytes:
         found = self._topics[topic] = TopicBytes(validate_topic(topic))

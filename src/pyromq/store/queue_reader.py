@@ -38,7 +38,10 @@ class QueueReader:
         settings: StoreSettings,
         visible_end: Callable[[], int],
     ) -> None:
-        self._log, self._queues, self._index, self._settings = log, queues, index, settings
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._settings = settings
         self._visible_end = visible_end
         self.damaged_reads = 0
 

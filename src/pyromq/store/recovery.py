@@ -107,7 +107,10 @@ class Recovery:
     """One opening of one store; make it, ``run`` it, throw it away."""
 
     def __init__(self, disk: Disk, root: Path, settings: StoreSettings, clock: Clock, store_host: bytes) -> None:
-        self._disk, self._layout, self._settings, self._clock = disk, Layout(root), settings, clock
+        self._disk = disk
+        self._layout = Layout(root)
+        self._settings = settings
+        self._clock = clock
         self._seal = load_seal(disk, root)
         clean = not disk.exists(self._layout.abort)
         stored_ms = self._seal.stored_ms if self._seal else 0

@@ -26,7 +26,10 @@ class Removal:
     def __init__(
         self, disk: Disk, log: CommitLog, queues: Mapping[tuple[str, int], ConsumeQueue], index: KeyIndex
     ) -> None:
-        self._disk, self._log, self._queues, self._index = disk, log, queues, index
+        self._disk = disk
+        self._log = log
+        self._queues = queues
+        self._index = index
         self._segments: deque[Segment] = deque()
         self._is_running = False
         self._to_trim: deque[ConsumeQueue] = deque()  # may have entries about records before ``_trimmed_to``

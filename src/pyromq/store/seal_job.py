@@ -26,7 +26,8 @@ class SealFile:
     """The seal on disk; one writer at a time, and a deletion makes seals that were decided before it worthless."""
 
     def __init__(self, disk: Disk, layout: Layout) -> None:
-        self._disk, self._layout = disk, layout
+        self._disk = disk
+        self._layout = layout
         self._lock = threading.Lock()
         self._position = 0
         self.generation = 0
@@ -54,8 +55,11 @@ class SealJob:
     def __init__(
         self, file: SealFile, disk: Disk, position: int, stored_ms: int, queues: Iterable[ConsumeQueue]
     ) -> None:
-        self._file, self._disk, self._generation = file, disk, file.generation
-        self._position, self._stored_ms = position, stored_ms
+        self._file = file
+        self._disk = disk
+        self._generation = file.generation
+        self._position = position
+        self._stored_ms = stored_ms
         self._to_gather = deque(queues)
         self._queues: dict[str, list[QueueSeal]] = {}
         self._files: list[DiskFile] = []  # to be synced, and so are the folders

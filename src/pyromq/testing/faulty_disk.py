@@ -85,7 +85,9 @@ class FaultyFile:
     """A file of a FaultyDisk."""
 
     def __init__(self, disk: FaultyDisk, contents: _Contents, *, writable: bool = True) -> None:
-        self._disk, self._contents, self._writable = disk, contents, writable
+        self._disk = disk
+        self._contents = contents
+        self._writable = writable
         self.size = len(contents.seen)
         self._view: memoryview | None = None
 
@@ -132,7 +134,8 @@ class FaultyFile:
 
 class _HeldLock:
     def __init__(self, held: set[Path], path: Path) -> None:
-        self._held, self._path = held, path
+        self._held = held
+        self._path = path
         held.add(path)
 
     def release(self) -> None:

@@ -37,7 +37,8 @@ class LoopbackBroker:
         self, settings: BrokerSettings | None = None, *, folder: Path | None = None, clock: Clock | None = None
     ) -> None:
         self._settings = replace(settings or BrokerSettings(store=SMALL_FILES), port=0)
-        self._folder, self._clock = folder, clock or SystemClock()
+        self._folder = folder
+        self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

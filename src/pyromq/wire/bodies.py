@@ -44,7 +44,7 @@ class LockRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     only_this_broker: bool = False
 
 
-class LockAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class LockResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The queues that were granted."""
 
     granted: tuple[QueueId, ...] = msgspec.field(name="lockOKMQSet", default=())
@@ -65,7 +65,7 @@ class QueueAssignment(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     mode: str = "PULL"
 
 
-class AssignmentAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class AssignmentResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message_queue_assignments: tuple[QueueAssignment, ...] = ()
 
 

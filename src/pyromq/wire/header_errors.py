@@ -23,5 +23,7 @@ class HeaderFieldError(RemoteProtocolError):
 
     def __init__(self, *, header: str, field: str, reason: str) -> None:
         super().__init__(f"field {field!r} of {header} {reason}")
-        self.header, self.field, self.reason = header, field, reason
+        self.header = header
+        self.field = field
+        self.reason = reason
         self.received: Received[Any] | None = None

@@ -51,7 +51,8 @@ class MalformedJsonError(RemoteProtocolError):
 
     def __init__(self, *, reason: str, position: int | None = None) -> None:
         super().__init__(f"malformed JSON: {reason}" if position is None else f"malformed JSON at {position}: {reason}")
-        self.reason, self.position = reason, position
+        self.reason = reason
+        self.position = position
 
 
 class UnexpectedJsonError(RemoteProtocolError):

@@ -43,7 +43,9 @@ def dumps_pretty(value: Any) -> bytes:
 
 class _Writer:
     def __init__(self, *, sort: bool = True, strict: bool = False, pretty: bool = False) -> None:
-        self._sort, self._strict, self._pretty = sort, strict, pretty
+        self._sort = sort
+        self._strict = strict
+        self._pretty = pretty
         self._parts: list[str] = []
 
     def dumps(self, value: Any) -> bytes:

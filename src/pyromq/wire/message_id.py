@@ -111,7 +111,9 @@ class UniqueIdGenerator:
     def __init__(self, ip: bytes, pid: int, loader_hash: int = 0) -> None:
         if len(ip) not in _ADDRESS_BYTES:
             raise LocalProtocolError(f"an address has 4 or 16 bytes, not {len(ip)}")
-        self._ip, self._pid, self._loader_hash = ip, pid & _SHORT, loader_hash & _WORD
+        self._ip = ip
+        self._pid = pid & _SHORT
+        self._loader_hash = loader_hash & _WORD
         self._counter = count()  # next() on it is atomic
 
     def next(self, now_ms: int, month_start_ms: int) -> str:

@@ -1,9 +1,9 @@
-"""Half messages and op records: how a transaction lies in the log.
+"""Prepared messages and op records: how a transaction lies in the log.
 
     RMQ_SYS_TRANS_HALF_TOPIC     the message itself; where it belongs is in REAL_TOPIC and REAL_QID
     RMQ_SYS_TRANS_OP_HALF_TOPIC  tag ``d``, body ``12,15,``: these offsets of the half topic need no decision any more
 
-A half message without an op record waits for its producer. Brokers before 5.0 wrote one offset without a comma.
+A prepared message without an op record waits for its producer. Brokers before 5.0 wrote one offset without a comma.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ITEM_END: Final = 2
 _OFFSETS_PER_RECORD: Final = 200  # RocketMQ keeps such a body below 4096 bytes; an offset has at most 19 digits
 
 
-class StoredHalf(msgspec.Struct, frozen=True, gc=False):
+class StoredPrepared(msgspec.Struct, frozen=True, gc=False):
     """A record of the half topic; its properties without the checksum, which was that of this record."""
 
     offset: int
@@ -48,7 +48,7 @@ class StoredHalf(msgspec.Struct, frozen=True, gc=False):
         return self.properties.decode(errors="surrogateescape")  # others may have stored anything
 
 
-def read_half(data: memoryview) -> StoredHalf:
+def read_stored(data: memoryview) -> StoredPrepared:
     """From the bytes of a record that are known to be one; ``decode_record`` is for all others, and takes longer."""
     raw = bytes(data)
     fixed = FIXED[raw[39] >> 4 & 3]
@@ -57,7 +57,7 @@ def read_half(data: memoryview) -> StoredHalf:
     start = body_end + (3 + raw[body_end] if fields[1] == MAGIC_V1 else 4 + (raw[body_end] << 8 | raw[body_end + 1]))
     properties = raw[start:-CHECKSUM_BYTES] if has_checksum(raw) else raw[start:]
     _, _, _, _, flag, offset, position, sys_flag, born_ms, born_host, stored_ms, store_host, attempt, _, _ = fields
-    return StoredHalf(
+    return StoredPrepared(
         offset,
         position,
         flag,
@@ -81,7 +81,7 @@ def has_item(properties: bytes, item: bytes) -> bool:
 
 
 def take_home(properties: bytes) -> tuple[str, int, bytes]:
-    """Topic and queue of a half message once it is committed, and its properties without them."""
+    """Topic and queue of a prepared message once it is committed, and its properties without them."""
     found = _home(properties)
     if found is None:  # somebody else wrote it, in another order
         text = properties.decode(errors="surrogateescape")
@@ -91,7 +91,7 @@ def take_home(properties: bytes) -> tuple[str, int, bytes]:
     return topic.decode(), int(queue_id), properties[: found.start() + 1] + properties[found.end() :]
 
 
-class HalfFacts(Protocol):
+class PreparedFacts(Protocol):
     """What is needed of a record to tell what it waits for."""
 
     @property
@@ -105,7 +105,7 @@ class HalfFacts(Protocol):
 
 
 class PreparedMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A half message: it waits at ``offset`` and ``position``, it belongs to ``topic`` and ``queue_id``."""
+    """A prepared message: it waits at ``offset`` and ``position``, it belongs to ``topic`` and ``queue_id``."""
 
     offset: int
     position: int
@@ -116,11 +116,11 @@ class PreparedMessage(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     arrived_ms: int  # by the clock of the broker; of copies that others made the producer's clock has to do
     checks: int  # made before this copy of it was written
     immunity_ms: int | None  # its own patience before the first check; None: as the broker likes
-    is_copy: bool  # of a half message that was written earlier
+    is_copy: bool  # of a prepared message that was written earlier
 
 
-def read_prepared(record: HalfFacts, text: str) -> PreparedMessage:
-    """``text`` are the properties of the record; what a half message should have and has not is empty."""
+def read_prepared(record: PreparedFacts, text: str) -> PreparedMessage:
+    """``text`` are the properties of the record; what a prepared message should have and has not is empty."""
     seconds, is_copy = number_of(text, IMMUNITY), f"{CHECK_TIMES}\x01" in text or f"{ORIGIN}\x01" in text
     arrived_ms = min(record.born_ms, record.stored_ms) if is_copy else record.stored_ms
     return PreparedMessage(
@@ -149,8 +149,8 @@ def op_offsets(body: bytes) -> list[int]:
     return [int(word) for word in body.split(b",") if word.isdigit()]
 
 
-def unresolved(halves: Iterable[Record], ops: Iterable[Record]) -> list[PreparedMessage]:
-    """Half messages that no op record names, oldest first: what an operator wants to see."""
+def unresolved(prepared: Iterable[Record], ops: Iterable[Record]) -> list[PreparedMessage]:
+    """Prepared messages that no op record names, oldest first: what an operator wants to see."""
     ended = {offset for record in ops for offset in op_offsets(record.body)}
-    waiting = [record for record in halves if record.offset not in ended]
+    waiting = [record for record in prepared if record.offset not in ended]
     return [read_prepared(record, record.properties.decode(errors="replace")) for record in waiting]

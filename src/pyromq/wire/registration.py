@@ -45,7 +45,8 @@ class BodyChecksumError(RemoteProtocolError):
 
     def __init__(self, *, expected: int, actual: int) -> None:
         super().__init__(f"the body has checksum {actual}, its header says {expected}")
-        self.expected, self.actual = expected, actual
+        self.expected = expected
+        self.actual = actual
 
 
 class TopicTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -136,7 +137,8 @@ class _Blocks:
     """Reads numbers and blocks one after the other."""
 
     def __init__(self, data: bytes) -> None:
-        self._data, self._position = data, 0
+        self._data = data
+        self._position = 0
 
     def number(self) -> int:
         (number,) = _LENGTH.unpack(self._take(_LENGTH.size))

@@ -9,7 +9,7 @@ import pytest
 
 from pyromq.errors import ConfigError
 from pyromq.net import ServerTls, TlsMode, TlsSettings, TrustedProxies
-from pyromq.net.listener_settings import Entrance
+from pyromq.net.listener_settings import ListenerSettings
 
 
 def test_only_named_addresses_and_networks_are_proxies() -> None:
@@ -24,7 +24,7 @@ def test_only_named_addresses_and_networks_are_proxies() -> None:
 @pytest.mark.parametrize("wrong", [{"trusted_proxies": ("proxy.example",)}, {"connections_max": 0}, {"idle_ms": -1}])
 def test_what_cannot_work_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        Entrance(**wrong)
+        ListenerSettings(**wrong)
 
 
 @pytest.mark.parametrize("mode", [TlsMode.PERMISSIVE, TlsMode.ENFORCING])

@@ -14,7 +14,7 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from pyromq import Message, SendReceipt, SendStatus
-from pyromq.client.core.transaction import Transaction, TransactionOutcome, half_of_receipt
+from pyromq.client.core.transaction import Transaction, TransactionOutcome, place_of_receipt
 from pyromq.databases.sqlite_file import SqliteFile
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
@@ -63,7 +63,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
 def transaction(name: str) -> Transaction:
     offset_id = "7F00000100002A9F0000000000001000"
     receipt = SendReceipt(SendStatus.SEND_OK, name, offset_id, QueueId("orders", "broker-a", 0), 0)
-    return Transaction(Message("orders", b"x"), receipt, half_of_receipt("orders", receipt))
+    return Transaction(Message("orders", b"x"), receipt, place_of_receipt("orders", receipt))
 
 
 def record(bench: Bench, name: str) -> None:

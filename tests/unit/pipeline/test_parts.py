@@ -34,7 +34,7 @@ from pyromq.pipeline.arrow.columns import ARROW_TYPES, COLUMNS, check_schema, sp
 from pyromq.pipeline.core import workers
 from pyromq.pipeline.core.errors import OptionError, SchemaError, SourceUnreachableError
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.retry_window import Patience
+from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.core.workers import settle
 from pyromq.pipeline.reading.pulls import filter_for
 from pyromq.pipeline.spark.java import JavaNotFoundError, java_home, launcher_home
@@ -123,7 +123,7 @@ def test_retries_are_read_whole() -> None:
 
 def test_failures_are_borne_for_a_while() -> None:
     clock = ManualClock()
-    patience = Patience("asking", 1_000, clock)
+    patience = RetryWindow("asking", 1_000, clock)
     waits = []
     with pytest.raises(SourceUnreachableError, match=r"asking failed for 1\.0 s .* no one home"):
         while True:
@@ -135,7 +135,7 @@ def test_failures_are_borne_for_a_while() -> None:
 
 def test_success_renews_patience() -> None:
     clock = ManualClock()
-    patience = Patience("asking", 1_000, clock)
+    patience = RetryWindow("asking", 1_000, clock)
     for _ in range(5):
         patience.failed(ConnectFailedError("no one home"))
         clock.advance_ms(900)
@@ -144,7 +144,7 @@ def test_success_renews_patience() -> None:
 
 def test_a_refusal_is_not_tried_again() -> None:
     with pytest.raises(NoPermissionError):
-        Patience("asking", 1_000, ManualClock()).failed(NoPermissionError(code=16, remark="no"))
+        RetryWindow("asking", 1_000, ManualClock()).failed(NoPermissionError(code=16, remark="no"))
 
 
 # --- java ---

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.errors import DiskFullError
-from pyromq.store.maintenance import Upkeep
+from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import ReadStatus
 from pyromq.store.retention import DiskState, KeptFile, count_to_delete, disk_state
@@ -68,7 +68,7 @@ class Bench:
 
     def open(self) -> None:
         self.store = MessageStore.open(ROOT, self.settings, disk=self.disk, clock=self.clock)
-        self.upkeep = Upkeep(self.store, self.disk, self.clock)
+        self.maintenance = Maintenance(self.store, self.disk, self.clock)
 
     def send(self, count: int) -> None:
         for number in range(count):
@@ -78,7 +78,7 @@ class Bench:
 
     def tick(self, after_ms: int) -> None:
         self.clock.advance_ms(after_ms)
-        self.upkeep.tick()
+        self.maintenance.tick()
 
 
 def test_retention_moves_the_start_of_log_queues_and_index_together() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.store.files.checkpoint import load_flushed
-from pyromq.store.maintenance import Upkeep
+from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
 from pyromq.store.seal import load_seal
 from pyromq.store.seal_job import SealJob
@@ -62,8 +62,8 @@ class Bench:
 def test_a_tick_writes_the_entries_of_some_queues_only() -> None:
     bench = Bench()
     bench.send(*range(MANY))
-    upkeep = Upkeep(bench.store, bench.disk, bench.clock)
-    upkeep.tick()
+    maintenance = Maintenance(bench.store, bench.disk, bench.clock)
+    maintenance.tick()
     assert 0 < bench.written <= QUEUES_AT_ONCE
 
 
@@ -208,32 +208,32 @@ def expired(count: int = 3, queues: int = 1, delete_hours: tuple[int, ...] = ALW
 
 def test_files_that_are_not_sealed_wait_for_a_seal_that_somebody_else_makes() -> None:
     bench, asked = expired(), list[int]()
-    upkeep = Upkeep(bench.store, bench.disk, bench.clock, seal=lambda: asked.append(1))
-    assert upkeep.delete_expired() == 0
+    maintenance = Maintenance(bench.store, bench.disk, bench.clock, seal=lambda: asked.append(1))
+    assert maintenance.delete_expired() == 0
     assert asked and bench.store.sealed_position == 0
     bench.store.seal()
-    assert upkeep.delete_expired() == 3
+    assert maintenance.delete_expired() == 3
 
 
 def test_a_deletion_that_was_asked_for_happens_when_the_seal_is_there_whatever_the_hour() -> None:
     bench = expired(delete_hours=())
-    upkeep = Upkeep(bench.store, bench.disk, bench.clock, seal=lambda: None)
-    assert upkeep.delete_expired(at_any_hour=True) == 0
+    maintenance = Maintenance(bench.store, bench.disk, bench.clock, seal=lambda: None)
+    assert maintenance.delete_expired(at_any_hour=True) == 0
     bench.store.seal()
     bench.clock.advance_ms(1_000)
-    upkeep.tick()
+    maintenance.tick()
     assert len(bench.store.log.segments) == 1
     bench.send(0, 0, 0, 0, body=bytes(1000))
     bench.store.seal()
     bench.clock.advance_ms(3_700_000)
-    upkeep.tick()
+    maintenance.tick()
     assert len(bench.store.log.segments) == 2, "it was asked for once"
 
 
 def test_an_empty_store_on_a_disk_that_is_nearly_full_has_nothing_to_delete() -> None:
     bench = Bench()
     bench.disk.capacity_bytes, bench.disk.other_bytes = 1 << 30, (1 << 30) * 88 // 100
-    Upkeep(bench.store, bench.disk, bench.clock).tick()
+    Maintenance(bench.store, bench.disk, bench.clock).tick()
     assert len(bench.store.log.segments) == 0
 
 
@@ -241,8 +241,8 @@ def test_files_are_removed_elsewhere_and_until_then_queues_keep_what_they_say() 
     bench, jobs = expired(), list[Callable[[], None]]()
     bench.store.seal()
     paths = [segment.path for segment in bench.store.log.segments]
-    upkeep = Upkeep(bench.store, bench.disk, bench.clock, elsewhere=jobs.append)
-    assert bench.operations(upkeep.delete_expired) == 0
+    maintenance = Maintenance(bench.store, bench.disk, bench.clock, elsewhere=jobs.append)
+    assert bench.operations(maintenance.delete_expired) == 0
     assert bench.store.log.first == int(paths[3].name)
     bench.store.removal.trim_queues()
     assert bench.store.queues["orders", 0].first == 0
@@ -257,14 +257,14 @@ def test_a_removal_that_failed_is_tried_again_before_any_other_file_goes(caplog:
     bench = expired()
     bench.store.seal()
     first = bench.store.log.segments.first.path
-    upkeep = Upkeep(bench.store, bench.disk, bench.clock)
+    maintenance = Maintenance(bench.store, bench.disk, bench.clock)
     bench.disk.fail_at(bench.disk.operations + 1, errno.EIO)
-    upkeep.delete_expired()
+    maintenance.delete_expired()
     assert bench.disk.exists(first) and "could not be removed" in caplog.text
     again = bench.crashed(CrashMode.KEEP)
     assert again.store.log.first == 0, "no gap"
     bench.clock.advance_ms(1_000)
-    upkeep.tick()
+    maintenance.tick()
     assert not bench.disk.exists(first)
 
 
@@ -283,21 +283,21 @@ def test_an_expired_file_stays_while_somebody_needs_it(caplog: pytest.LogCapture
     bench.store.seal()
     second = bench.store.log.segments.first.end
     needed = [second]
-    upkeep = Upkeep(bench.store, bench.disk, bench.clock, needed_from=lambda: needed[0])
-    assert upkeep.delete_expired() == 1
-    assert upkeep.delete_expired() == upkeep.delete_expired() == 0
+    maintenance = Maintenance(bench.store, bench.disk, bench.clock, needed_from=lambda: needed[0])
+    assert maintenance.delete_expired() == 1
+    assert maintenance.delete_expired() == maintenance.delete_expired() == 0
     assert bench.store.log.first == second
     assert caplog.text.count("expired file is kept") == 1
     needed[0] = bench.store.log.end
-    assert upkeep.delete_expired() == 2
+    assert maintenance.delete_expired() == 2
 
 
 def test_by_force_even_needed_files_go_and_that_is_said_aloud(caplog: pytest.LogCaptureFixture) -> None:
     bench = expired()
     bench.store.seal()
-    upkeep = Upkeep(bench.store, bench.disk, bench.clock, needed_from=lambda: 0)
+    maintenance = Maintenance(bench.store, bench.disk, bench.clock, needed_from=lambda: 0)
     bench.disk.capacity_bytes, bench.disk.other_bytes = 1 << 30, (1 << 30) * 88 // 100
-    upkeep.tick()
+    maintenance.tick()
     assert len(bench.store.log.segments) == 1
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert any("delayed messages go" in record.getMessage() for record in errors)

@@ -1,4 +1,4 @@
-"""Half messages and op records as bytes."""
+"""Prepared messages and op records as bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pyromq.wire.prepared import (
     has_item,
     op_bodies,
     op_offsets,
-    read_half,
     read_prepared,
+    read_stored,
     take_home,
 )
 from pyromq.wire.record import Draft, decode_record, encode_record
@@ -38,20 +38,20 @@ def test_the_short_way_reads_what_the_long_one_does(
         delivery_attempt=2,
     )
     data = encode_record(draft, offset=5, position=77, stored_ms=99, store_host=store, checksum=checksum)
-    record, half = decode_record(data), read_half(memoryview(data))
+    record, prepared = decode_record(data), read_stored(memoryview(data))
     for name in ("offset", "position", "flag", "sys_flag", "born_ms", "born_host", "stored_ms", "store_host"):
-        assert getattr(half, name) == getattr(record, name), name
-    assert (half.delivery_attempt, half.body, half.properties) == (2, body, HOME)
+        assert getattr(prepared, name) == getattr(record, name), name
+    assert (prepared.delivery_attempt, prepared.body, prepared.properties) == (2, body, HOME)
 
 
 def test_what_a_half_message_waits_for() -> None:
     data = encode_record(
         Draft(topic="H", queue_id=0, body=b"", born_ms=50), offset=5, position=77, stored_ms=99, store_host=V4
     )
-    half = read_prepared(decode_record(data), TEXT)
-    assert (half.offset, half.position, half.topic, half.queue_id) == (5, 77, "orders", 3)
-    assert (half.group, half.unique_key, half.checks, half.immunity_ms) == ("payers", "U1", 0, None)
-    assert (half.arrived_ms, half.is_copy) == (99, False)
+    prepared = read_prepared(decode_record(data), TEXT)
+    assert (prepared.offset, prepared.position, prepared.topic, prepared.queue_id) == (5, 77, "orders", 3)
+    assert (prepared.group, prepared.unique_key, prepared.checks, prepared.immunity_ms) == ("payers", "U1", 0, None)
+    assert (prepared.arrived_ms, prepared.is_copy) == (99, False)
     checked = read_prepared(decode_record(data), TEXT + "TRANSACTION_CHECK_TIMES\x013\x02")
     assert (checked.checks, checked.arrived_ms, checked.is_copy) == (3, 50, True)
     moved = read_prepared(decode_record(data), TEXT + "TRAN_PREPARED_QUEUE_OFFSET\x012\x02HALF_ARRIVED_MS\x0188\x02")

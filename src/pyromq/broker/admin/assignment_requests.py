@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from pyromq.broker.base.refusals import RefusedError, refusal_of
-from pyromq.broker.base.responses import send_answer, send_refusal
+from pyromq.broker.base.responses import send_refusal, send_response
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.topics import Topics
@@ -48,7 +48,10 @@ class AssignmentHandler:
         settings: BrokerSettings,
         find_queues: FindQueues | None,
     ) -> None:
-        self._topics, self._members, self._modes, self._settings = topics, members, modes, settings
+        self._topics = topics
+        self._members = members
+        self._modes = modes
+        self._settings = settings
         self._find_queues = find_queues  # None: there are no name servers, and so no other brokers
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -58,7 +61,7 @@ class AssignmentHandler:
         """400."""
         asked = bodies.decode(request.body, AssignmentRequest)
         if self._find_queues is None:
-            send_answer(connection, request, self._assigned(asked, self._own_queues(asked.topic)))
+            send_response(connection, request, self._assigned(asked, self._own_queues(asked.topic)))
             return
         task = asyncio.get_running_loop().create_task(self._assign(connection, request, asked, self._find_queues))
         self._tasks.add(task)
@@ -69,7 +72,7 @@ class AssignmentHandler:
     ) -> None:
         try:
             queues = await find_queues(asked.topic)
-            send_answer(connection, request, self._assigned(asked, queues or []))
+            send_response(connection, request, self._assigned(asked, queues or []))
         except MQError as error:
             send_refusal(connection, request, *refusal_of(error))
 
@@ -82,7 +85,7 @@ class AssignmentHandler:
     def _assigned(self, asked: AssignmentRequest, queues: list[QueueId]) -> bytes:
         share = sorted(queues) if asked.message_model == "BROADCASTING" else self._share(asked, queues)
         assignments = tuple(bodies.QueueAssignment(message_queue=queue, mode=PULL) for queue in share)
-        return bodies.encode(bodies.AssignmentAnswer(message_queue_assignments=assignments))
+        return bodies.encode(bodies.AssignmentResponse(message_queue_assignments=assignments))
 
     def _share(self, asked: AssignmentRequest, queues: list[QueueId]) -> list[QueueId]:
         strategy = STRATEGIES.get(asked.strategy_name)

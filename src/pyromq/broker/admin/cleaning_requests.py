@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.topics import Topics
 from pyromq.net.connection import Connection
-from pyromq.store.maintenance import Upkeep
+from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
 from pyromq.wire.received import Received
 
@@ -18,9 +18,19 @@ logger = logging.getLogger(__name__)
 class CleaningHandler:
     """Requests 306, 316 and 329."""
 
-    def __init__(self, store: MessageStore, topics: Topics, progress: Progress, turns: Turns, upkeep: Upkeep) -> None:
-        self._store, self._topics, self._progress = store, topics, progress
-        self._turns, self._upkeep = turns, upkeep
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        progress: Progress,
+        group_commit: GroupCommit,
+        maintenance: Maintenance,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._progress = progress
+        self._group_commit = group_commit
+        self._maintenance = maintenance
 
     def clean_queues(self, connection: Connection, request: Received[None]) -> None:
         """306: queue files whose messages the log has lost; they go by themselves, and this speeds it up."""
@@ -28,7 +38,7 @@ class CleaningHandler:
 
     def clean_topics(self, connection: Connection, request: Received[None]) -> None:
         """316: queues of topics that nobody has configured any more, with the progress of groups in them."""
-        self._turns.end_now()
+        self._group_commit.end_now()
         stored = {topic for topic, _ in self._store.queues}
         for topic in sorted(stored):
             if self._topics.get(topic) is None and not self._topics.is_system(topic):
@@ -39,4 +49,4 @@ class CleaningHandler:
 
     def delete_expired(self, connection: Connection, request: Received[None]) -> None:
         """329: log files that have expired, whatever the hour."""
-        self._upkeep.delete_expired(at_any_hour=True)
+        self._maintenance.delete_expired(at_any_hour=True)

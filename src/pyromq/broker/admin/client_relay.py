@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.responses import pass_back, send_answer, send_refusal
+from pyromq.broker.base.responses import pass_back, send_refusal, send_response
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.groups import Groups
 from pyromq.broker.state.members import ConsumerGroup, Member, Members
@@ -30,7 +30,7 @@ _TIMEOUT_MS = 10_000
 _STATUS_TIMEOUT_MS = 5_000
 
 
-class ClientQuestions:
+class ClientRelay:
     """Requests 223, 307 and 309."""
 
     def __init__(
@@ -41,8 +41,11 @@ class ClientQuestions:
         members: Members[Connection],
         settings: BrokerSettings,
     ) -> None:
-        self._store, self._topics, self._groups = store, topics, groups
-        self._members, self._settings = members, settings
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._members = members
+        self._settings = settings
 
     # --- one client ---
 
@@ -148,15 +151,15 @@ def _collected(
         return
     table: dict[str, dict[QueueId, int]] = {}
     problems = []
-    for client_id, answer in zip(client_ids, together.result(), strict=True):
-        if isinstance(answer, BaseException):
-            problems.append(str(answer))
+    for client_id, response in zip(client_ids, together.result(), strict=True):
+        if isinstance(response, BaseException):
+            problems.append(str(response))
             continue
         try:
-            table[client_id] = bodies.decode(answer.body, bodies.ClientOffsets).message_queue_table
+            table[client_id] = bodies.decode(response.body, bodies.ClientOffsets).message_queue_table
         except MQError as error:
-            problems.append(f"client {client_id}: code {answer.code} {answer.remark or error}")
+            problems.append(f"client {client_id}: code {response.code} {response.remark or error}")
     if table:
-        send_answer(connection, request, bodies.encode(bodies.GroupOffsets(consumer_table=table)))
+        send_response(connection, request, bodies.encode(bodies.GroupOffsets(consumer_table=table)))
     else:
         send_refusal(connection, request, ResponseCode.CONSUME_MSG_TIMEOUT, "; ".join(problems))

@@ -39,8 +39,12 @@ class ClientHandler:
         filters: Filters,
         settings: BrokerSettings,
     ) -> None:
-        self._members, self._topics, self._groups, self._locks = members, topics, groups, locks
-        self._filters, self._settings = filters, settings
+        self._members = members
+        self._topics = topics
+        self._groups = groups
+        self._locks = locks
+        self._filters = filters
+        self._settings = settings
 
     def heartbeat(self, connection: Connection, request: Received[None]) -> HeartbeatResponseHeader:
         """A client tells which groups it belongs to; groups and their retry topics appear with it."""
@@ -98,7 +102,7 @@ class ClientHandler:
         wanted = bodies.decode(request.body, bodies.LockRequest)
         _check_names(wanted)
         granted = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
-        return bodies.encode(bodies.LockAnswer(granted=tuple(granted)))
+        return bodies.encode(bodies.LockResponse(granted=tuple(granted)))
 
     def unlock(self, connection: Connection, request: Received[None]) -> None:
         wanted = bodies.decode(request.body, bodies.LockRequest)

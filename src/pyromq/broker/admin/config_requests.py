@@ -25,7 +25,10 @@ class ConfigHandler:
     def __init__(
         self, settings: BrokerSettings, store: MessageStore, topics: Topics, clock: Clock, address: Address
     ) -> None:
-        self._settings, self._store, self._topics, self._clock = settings, store, topics, clock
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._clock = clock
         self._address = address
         self.version = DataVersion(timestamp=clock.now_ms())
 

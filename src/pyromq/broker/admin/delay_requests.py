@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.delays.delay_runner import Releases
+from pyromq.broker.delays.delay_runner import DelayRunner
 from pyromq.net.connection import Connection
 from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore
@@ -14,27 +14,32 @@ from pyromq.wire.received import Received
 class DelayHandler:
     """Questions of replicas and tools."""
 
-    def __init__(self, store: MessageStore, releases: Releases, stats: Stats, disk: Disk, started_ms: int) -> None:
-        self._store, self._releases, self._stats, self._disk = store, releases, stats, disk
+    def __init__(
+        self, store: MessageStore, delay_runner: DelayRunner, stats: Stats, disk: Disk, started_ms: int
+    ) -> None:
+        self._store = store
+        self._delay_runner = delay_runner
+        self._stats = stats
+        self._disk = disk
         self._started_ms = started_ms
 
     def offsets(self, connection: Connection, request: Received[None]) -> bytes:
         """The offsets of levels as they are now, in the form of their file."""
         table = DelayOffsets.load(self._disk, self._store.layout.root, self._started_ms)
-        self._releases.schedule.note(table)
+        self._delay_runner.schedule.note(table)
         return table.text()
 
     def timer_check(self, connection: Connection, request: Received[None]) -> bytes:
         """The last note of timers, as a replica takes it over."""
-        return self._releases.files.noted.pack()
+        return self._delay_runner.files.noted.pack()
 
     def timer_metrics(self, connection: Connection, request: Received[None]) -> bytes:
         """How many messages of each topic wait for their time."""
-        return self._releases.timers.metrics.text()
+        return self._delay_runner.timers.metrics.text()
 
     def runtime(self) -> dict[str, object]:
         """What RocketMQ's tools read, then what only PyroMQ tells."""
-        schedule, timers, counters = self._releases.schedule, self._releases.timers, self._stats.counters
+        schedule, timers, counters = self._delay_runner.schedule, self._delay_runner.timers, self._stats.counters
         progress = schedule.progress()
         levels = {f"scheduleMessageOffset_{level}": f"{cursor},{end}" for level, (cursor, end) in progress.items()}
         return {

@@ -39,7 +39,7 @@ class _Forbidden(msgspec.Struct, frozen=True, kw_only=True):
     readable: bool
 
 
-class _SubscriptionAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _SubscriptionResponse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     group: str
     topic: str | None = None
     subscription_data: Subscription | None = None
@@ -51,7 +51,10 @@ class GroupHandler:
     def __init__(
         self, topics: Topics, groups: Groups, progress: Progress, members: Members[Connection], address: str
     ) -> None:
-        self._topics, self._groups, self._progress, self._members = topics, groups, progress, members
+        self._topics = topics
+        self._groups = groups
+        self._progress = progress
+        self._members = members
         self._address = address
 
     # --- configuration ---
@@ -140,7 +143,7 @@ class GroupHandler:
     def subscription(self, connection: Connection, request: Received[QuerySubscriptionHeader]) -> bytes:
         header = request.header
         found = self._members.subscription(header.group, header.topic) if header.topic else None
-        return java_json.dumps(_SubscriptionAnswer(group=header.group, topic=header.topic, subscription_data=found))
+        return java_json.dumps(_SubscriptionResponse(group=header.group, topic=header.topic, subscription_data=found))
 
     def topics_of(self, connection: Connection, request: Received[GroupHeader]) -> bytes:
         names = self._progress.topics_of(request.header.group)

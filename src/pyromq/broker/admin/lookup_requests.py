@@ -29,7 +29,10 @@ class LookupHandler:
     """Requests 12, 33 and 321."""
 
     def __init__(self, store: MessageStore, topics: Topics, members: Members[Connection], filters: Filters) -> None:
-        self._store, self._topics, self._members, self._filters = store, topics, members, filters
+        self._store = store
+        self._topics = topics
+        self._members = members
+        self._filters = filters
 
     def query(
         self, connection: Connection, request: Received[QueryMessageHeader]
@@ -52,10 +55,10 @@ class LookupHandler:
             text = f"no message of topic {header.topic} has the key {header.key} in that time"
             raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text, _NOTHING)
         body = b"".join([self._store.reader.bytes_of(position) for position in sorted(positions)])
-        answer = QueryMessageResponseHeader(
+        response = QueryMessageResponseHeader(
             index_last_update_timestamp=self._store.last_stored_ms, index_last_update_phyoffset=self._store.log.end
         )
-        return answer, body
+        return response, body
 
     def view(self, connection: Connection, request: Received[ViewMessageHeader]) -> bytes:
         try:

@@ -26,7 +26,10 @@ class OffsetHandler:
     """Requests 14, 15, 29, 30, 31 and 32."""
 
     def __init__(self, store: MessageStore, topics: Topics, groups: Groups, progress: Progress) -> None:
-        self._store, self._topics, self._groups, self._progress = store, topics, groups, progress
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._progress = progress
 
     def query(self, connection: Connection, request: Received[QueryConsumerOffsetHeader]) -> OffsetResponseHeader:
         """Where a group goes on. A new group starts at the beginning of a queue that has messages and lost none yet."""

@@ -42,8 +42,14 @@ class ProgressHandler:
         clock: Clock,
         address: str,
     ) -> None:
-        self._store, self._topics, self._groups, self._progress = store, topics, groups, progress
-        self._members, self._stats, self._settings, self._address = members, stats, settings, address
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._progress = progress
+        self._members = members
+        self._stats = stats
+        self._settings = settings
+        self._address = address
         self._clock = clock
 
     # --- lag ---
@@ -74,10 +80,10 @@ class ProgressHandler:
             for queue in (queue for each in present for queue in each.offset_table.values()):
                 lag += queue.broker_offset - queue.consumer_offset
                 in_flight += queue.pull_offset - queue.consumer_offset
-        answer = bodies.BrokerConsumeStats(
+        response = bodies.BrokerConsumeStats(
             broker_addr=self._address, consume_stats_list=found, total_diff=lag, total_inflight_diff=in_flight
         )
-        return bodies.encode(answer)
+        return bodies.encode(response)
 
     def _topic_stats(self, group: str, topic: str, is_order: bool) -> bodies.ConsumeStats | None:
         config = self._topics.get(topic)

@@ -44,8 +44,12 @@ class ResetHandler:
         members: Members[Connection],
         settings: BrokerSettings,
     ) -> None:
-        self._store, self._topics, self._groups, self._progress = store, topics, groups, progress
-        self._members, self._settings = members, settings
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._progress = progress
+        self._members = members
+        self._settings = settings
 
     def reset(self, connection: Connection, request: Received[ResetOffsetHeader]) -> bytes:
         header = request.header

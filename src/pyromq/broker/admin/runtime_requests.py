@@ -6,7 +6,7 @@ from pyromq.broker.admin.delay_requests import DelayHandler
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.pulling.pull_waiters import PullWaiters
 from pyromq.broker.state.progress import Progress
 from pyromq.clock import Clock
@@ -21,14 +21,14 @@ from pyromq.wire.received import Received
 VERSION_TEXT = "V5_3_3"  # what our protocol version stands for; tools print it
 
 
-class BrokerHandler:
+class RuntimeHandler:
     """Requests 28, 43, 315 and 907."""
 
     def __init__(
         self,
         store: MessageStore,
         progress: Progress,
-        turns: Turns,
+        group_commit: GroupCommit,
         waiters: PullWaiters,
         stats: Stats,
         settings: BrokerSettings,
@@ -37,8 +37,14 @@ class BrokerHandler:
         delays: DelayHandler,
     ) -> None:
         self._delays = delays
-        self._store, self._progress, self._settings, self._clock, self._disk = store, progress, settings, clock, disk
-        self._turns, self._waiters, self._stats = turns, waiters, stats
+        self._store = store
+        self._progress = progress
+        self._settings = settings
+        self._clock = clock
+        self._disk = disk
+        self._group_commit = group_commit
+        self._waiters = waiters
+        self._stats = stats
         self._started_ms = clock.now_ms()
 
     def runtime_info(self, connection: Connection, request: Received[None]) -> bytes:
@@ -55,10 +61,10 @@ class BrokerHandler:
             "commitLogDirCapacity": f"Total : {usage.total_bytes}, Free : {usage.free_bytes}.",
             "remainHowManyDataToFlush": store.log.unflushed_bytes,
             "earliestMessageTimeStamp": self._earliest_ms(),
-            "pageCacheLockTimeMills": self._turns.stuck_ms(),
-            "sendThreadPoolQueueSize": self._turns.waiting,
+            "pageCacheLockTimeMills": self._group_commit.stuck_ms(),
+            "sendThreadPoolQueueSize": self._group_commit.waiting,
             "sendThreadPoolQueueCapacity": self._settings.unflushed_sends_max,
-            "sendThreadPoolQueueHeadWaitTimeMills": self._turns.oldest_wait_ms(),
+            "sendThreadPoolQueueHeadWaitTimeMills": self._group_commit.oldest_wait_ms(),
             "pullThreadPoolQueueSize": len(self._waiters),
             "pullThreadPoolQueueCapacity": self._settings.held_pulls_max,
             "pullThreadPoolQueueHeadWaitTimeMills": 0,  # a pull is answered or held, it never queues

@@ -9,7 +9,7 @@ import msgspec
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.topics import Topics
@@ -47,11 +47,16 @@ class TopicHandler:
         progress: Progress,
         members: Members[Connection],
         stats: Stats,
-        turns: Turns,
+        group_commit: GroupCommit,
         settings: BrokerSettings,
     ) -> None:
-        self._store, self._topics, self._progress, self._members = store, topics, progress, members
-        self._stats, self._turns, self._settings = stats, turns, settings
+        self._store = store
+        self._topics = topics
+        self._progress = progress
+        self._members = members
+        self._stats = stats
+        self._group_commit = group_commit
+        self._settings = settings
 
     def create(self, connection: Connection, request: Received[CreateTopicHeader]) -> None:
         header = request.header
@@ -92,7 +97,7 @@ class TopicHandler:
         self._topics.validate(topic)
         if self._topics.is_system(topic):
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{topic} is a system topic and cannot be deleted")
-        self._turns.end_now()  # messages of it may be staged
+        self._group_commit.end_now()  # messages of it may be staged
         self._store.delete_topic(topic)
         self._topics.delete(topic)
         self._progress.begin_anew(topic, self._readers_of(topic))

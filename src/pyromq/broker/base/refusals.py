@@ -26,7 +26,9 @@ class RefusedError(MQError):
 
     def __init__(self, code: ResponseCode, remark: str, ext: Mapping[str, str] | None = None) -> None:
         super().__init__(remark)
-        self.code, self.remark, self.ext = code, remark, ext
+        self.code = code
+        self.remark = remark
+        self.ext = ext
 
 
 _CODES: tuple[tuple[type[MQError], ResponseCode], ...] = (  # the first that fits counts

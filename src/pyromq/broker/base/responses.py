@@ -13,8 +13,8 @@ from pyromq.wire.frame import SerializeType
 from pyromq.wire.headers import Header
 from pyromq.wire.received import CommandFlag, Received
 
-Answer = Header | bytes | tuple[Header, bytes] | None
-Answering = Callable[[Connection, Received[Any]], Answer]
+Response = Header | bytes | tuple[Header, bytes] | None
+Answering = Callable[[Connection, Received[Any]], Response]
 Later = Callable[[Connection, Received[Any]], None]
 """A handler that answers by itself, now or when it can."""
 
@@ -35,22 +35,22 @@ def success(request: Received[Any]) -> bytes:
     return encode_response(ResponseCode.SUCCESS, request.correlation_id, serialize_type=request.serialize_type)
 
 
-def send_answer(connection: Connection, request: Received[Any], answer: Answer) -> None:
+def send_response(connection: Connection, request: Received[Any], response: Response) -> None:
     """Success: a header, a body, both or nothing."""
     if request.is_oneway:
         return
-    if answer is None:
+    if response is None:
         connection.send(success(request))
         return
     header: Header | None = None
     body = b""
-    match answer:
+    match response:
         case (header, body):
             pass
         case bytes():
-            body = answer
+            body = response
         case _:
-            header = answer
+            header = response
     code, serialize_type = ResponseCode.SUCCESS, request.serialize_type
     connection.send(encode_response(code, request.correlation_id, header, body=body, serialize_type=serialize_type))
 
@@ -70,15 +70,15 @@ def send_refusal(
         )
 
 
-def pass_back(connection: Connection, request: Received[Any], answer: Received[Any]) -> None:
+def pass_back(connection: Connection, request: Received[Any], response: Received[Any]) -> None:
     """What somebody else answered, as it is."""
     if not request.is_oneway:
         connection.send(
             encode_response(
-                answer.code,
+                response.code,
                 request.correlation_id,
-                body=answer.body,
-                remark=answer.remark,
+                body=response.body,
+                remark=response.remark,
                 serialize_type=request.serialize_type,
             )
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyromq.errors import ConfigError
 from pyromq.model.names import validate_topic
-from pyromq.net.listener_settings import Entrance
+from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.nameserver_list import check_nameservers
 from pyromq.net.settings import TlsMode
 from pyromq.net.tls import TlsSettings
@@ -73,7 +73,7 @@ class BrokerSettings:
     timer_delay_ms_max: int = 40 * 86_400_000
     recall_messages: bool = True  # senders may cancel messages that wait for a time
     transactions: bool = True
-    transaction_timeout_ms: int = 6_000  # a half message is checked no earlier than that
+    transaction_timeout_ms: int = 6_000  # a prepared message is checked no earlier than that
     transaction_check_interval_ms: int = 30_000
     transaction_checks_max: int = 15  # 250 at most; then it is put away where a person can look at it
 
@@ -92,12 +92,12 @@ class BrokerSettings:
         if self.broker_id < 0:
             raise ConfigError(f"broker id {self.broker_id} is negative")
         check_nameservers(self.nameservers)
-        _ = self.entrance  # building it checks it
+        _ = self.listener  # building it checks it
 
     @property
-    def entrance(self) -> Entrance:
+    def listener(self) -> ListenerSettings:
         """What the listening side is told. Raises ConfigError."""
-        return Entrance.of(self)
+        return ListenerSettings.of(self)
 
     @property
     def tls_to_nameservers(self) -> TlsSettings | None:

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 
-from pyromq.broker.base.window_counters import Growth, Tallies, Window
+from pyromq.broker.base.window_counters import Growth, Window, WindowCounters
 from pyromq.clock import Clock
 from pyromq.wire import bodies
 
@@ -63,10 +63,10 @@ class Stats:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.puts: Tallies[str] = Tallies(clock)
-        self.gets: Tallies[tuple[str, str]] = Tallies(clock)
-        self.returns: Tallies[tuple[str, str]] = Tallies(clock)
-        self.dead: Tallies[tuple[str, str]] = Tallies(clock)
+        self.puts: WindowCounters[str] = WindowCounters(clock)
+        self.gets: WindowCounters[tuple[str, str]] = WindowCounters(clock)
+        self.returns: WindowCounters[tuple[str, str]] = WindowCounters(clock)
+        self.dead: WindowCounters[tuple[str, str]] = WindowCounters(clock)
         self.counters = Counters(
             puts=self.puts.totals, gets=self.gets.totals, returns=self.returns.totals, dead=self.dead.totals
         )
@@ -77,8 +77,8 @@ class Stats:
 
     def snapshot(self) -> None:
         self._history.append((self._clock.monotonic_ms(), self.counters.numbers()))
-        for tallies in (self.puts, self.gets, self.returns, self.dead):
-            tallies.tick()
+        for window_counters in (self.puts, self.gets, self.returns, self.dead):
+            window_counters.tick()
         if (today := self._today()) != self._day:
             self._day = today
             self._mornings = [self._mornings[1], self.counters.numbers()]

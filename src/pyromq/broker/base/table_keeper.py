@@ -18,7 +18,10 @@ class TableKeeper:
     """At most one save every ``interval_ms``, on a worker thread: thousands of new topics cost a few saves."""
 
     def __init__(self, tables: Sequence[ConfigTable], worker: Executor, clock: Clock, interval_ms: int = 500) -> None:
-        self._tables, self._worker, self._clock, self._interval_ms = tables, worker, clock, interval_ms
+        self._tables = tables
+        self._worker = worker
+        self._clock = clock
+        self._interval_ms = interval_ms
         self._loop = asyncio.get_running_loop()
         self._started_ms = -interval_ms
         self._busy = 0

@@ -47,7 +47,7 @@ class _Snapshots(Generic[K]):
     kept: deque[tuple[int, dict[K, int]]] = field(default_factory=deque)
 
 
-class Tallies(Generic[K]):
+class WindowCounters(Generic[K]):
     """Totals by key, counted up by whoever does something: ``totals[key] += ONE_MESSAGE + size``."""
 
     def __init__(self, clock: Clock) -> None:

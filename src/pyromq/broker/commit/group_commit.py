@@ -35,7 +35,7 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 QueueKey = tuple[str, int]
-_ALONE_TURNS = 16  # so many turns of one connection in a row, and it counts as the only one
+_ALONE_COMMITS = 16  # so many turns of one connection in a row, and it counts as the only one
 
 
 PendingSend = tuple[Connection, Received[Any], bytes]
@@ -46,7 +46,7 @@ Then = Callable[[MQError | None], None]
 """Told how a message that the broker wrote by itself ended: stored as safely as this store promises, or why not."""
 
 
-class WaitingTurn(NamedTuple):
+class WaitingCommit(NamedTuple):
     """Sends of one turn whose senders want to know that they are on disk: once the log is flushed up to ``end``."""
 
     end: int
@@ -54,7 +54,7 @@ class WaitingTurn(NamedTuple):
     sends: list[PendingSend]
 
 
-class Turns:
+class GroupCommit:
     """Commits at the end of each turn that staged something, and answers when that is safe."""
 
     def __init__(
@@ -68,8 +68,13 @@ class Turns:
         stuck_disk_ms: int = 1_000,
         waiting_max: int = 10_000,
     ) -> None:
-        self._store, self._flusher, self._clock, self._on_visible = store, flusher, clock, on_visible
-        self._flush_timeout_ms, self._stuck_disk_ms, self._waiting_max = flush_timeout_ms, stuck_disk_ms, waiting_max
+        self._store = store
+        self._flusher = flusher
+        self._clock = clock
+        self._on_visible = on_visible
+        self._flush_timeout_ms = flush_timeout_ms
+        self._stuck_disk_ms = stuck_disk_ms
+        self._waiting_max = waiting_max
         self.is_busy = self.is_stuck = False  # senders should wait, or go away; brought up to date by ``look``
         self.on_look: Callable[[], None] = _nothing
         self._sync = store.settings.flush is Flush.SYNC
@@ -81,13 +86,13 @@ class Turns:
         self._own_waiting: deque[tuple[int, list[Then]]] = deque()  # safe once the log is flushed up to there
         self._touched: set[QueueKey] = set()
         self._unseen: set[QueueKey] = set()  # written queues whose readers cannot see it yet
-        self._waiting: deque[WaitingTurn] = deque()
+        self._waiting: deque[WaitingCommit] = deque()
         self._waiting_sends = 0
         self._running: FlushJob | None = None
         self._running_since_ms = 0
         self._scheduled = False
         self._sender: Connection | None = None  # of the last turns, as long as it was only one
-        self._alone_turns = 0
+        self._alone_commits = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -118,8 +123,8 @@ class Turns:
             self._staged.append(pending)
         self._touched.add(queue)
         if pending[0] is not self._sender:
-            self._sender, self._alone_turns = pending[0], 0
-        if not self._scheduled and self._alone_turns < _ALONE_TURNS:
+            self._sender, self._alone_commits = pending[0], 0
+        if not self._scheduled and self._alone_commits < _ALONE_COMMITS:
             self._scheduled = True
             self._loop.call_soon(self._end)
 
@@ -151,7 +156,7 @@ class Turns:
         if self._before_end:
             self._run_before_end()
         self._scheduled = False
-        self._alone_turns += 1
+        self._alone_commits += 1
         staged, self._staged = self._staged, []
         patient, self._patient = self._patient, []
         own, self._own = self._own, []
@@ -165,7 +170,7 @@ class Turns:
             self._refuse(staged + patient, refusal)
             _tell(own, refusal)
             return
-        _answer(staged)
+        _respond(staged)
         if not self._sync:
             _tell(own, None)
             self._show(touched)
@@ -174,7 +179,7 @@ class Turns:
         if own:
             self._own_waiting.append((self._store.log.end, own))
         if patient:
-            self._waiting.append(WaitingTurn(self._store.log.end, self._clock.monotonic_ms(), patient))
+            self._waiting.append(WaitingCommit(self._store.log.end, self._clock.monotonic_ms(), patient))
             self._waiting_sends += len(patient)
             self.look()
         self._flush()
@@ -214,7 +219,7 @@ class Turns:
             self._nothing_to_flush()
             return
         while self._waiting and self._waiting[0].end <= job.end:
-            _answer(self._next_waiting())
+            _respond(self._next_waiting())
         self.look()
         self._show(seen)
         self._tell_own(job.end, None)
@@ -241,7 +246,7 @@ class Turns:
             self._tell_own(0, refusal)
             return
         while self._waiting and self._waiting[0].end <= self._store.log.flushed:
-            _answer(self._next_waiting())
+            _respond(self._next_waiting())
         seen, self._unseen = self._unseen, set()
         self._show(seen)
         self._tell_own(self._store.log.flushed, None)
@@ -255,16 +260,16 @@ class Turns:
         if self._open:
             self._end()
 
-    def answer_overdue(self) -> None:
+    def respond_overdue(self) -> None:
         """Senders that waited too long are told that the message is stored, but not that it is on disk."""
         self.look()
         if (self._waiting or self._own_waiting) and self._running is None:
             self._flush()
         limit = self._clock.monotonic_ms() - self._flush_timeout_ms
         while self._waiting and self._waiting[0].since_ms < limit:
-            for connection, _, answer in self._next_waiting():
-                if answer:
-                    connection.send(_unconfirmed(answer))
+            for connection, _, response in self._next_waiting():
+                if response:
+                    connection.send(_unconfirmed(response))
 
     def _next_waiting(self) -> list[PendingSend]:
         sends = self._waiting.popleft().sends
@@ -293,10 +298,10 @@ class Turns:
                 )
 
 
-def _answer(sends: list[PendingSend]) -> None:
-    for connection, _, answer in sends:
-        if answer:
-            connection.send(answer)
+def _respond(sends: list[PendingSend]) -> None:
+    for connection, _, response in sends:
+        if response:
+            connection.send(response)
 
 
 def _nothing() -> None:
@@ -311,11 +316,11 @@ def _tell(own: list[Then], error: MQError | None) -> None:
             logger.exception("the writer of a message failed when told how it ended")
 
 
-def _unconfirmed(answer: bytes) -> bytes:
+def _unconfirmed(response: bytes) -> bytes:
     """The same answer, with the address of the message, but not the promise."""
-    (frame,) = FrameDecoder().feed(answer)
+    (frame,) = FrameDecoder().feed(response)
     command = decode_command(frame)
     if command.code != ResponseCode.SUCCESS:
-        return answer
+        return response
     code, remark = ResponseCode.FLUSH_DISK_TIMEOUT, "the message is stored, but the disk did not confirm it in time"
     return encode_command(msgspec.structs.replace(command, code=code, remark=remark))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pyromq.broker.commit.group_commit import Then, Turns
+from pyromq.broker.commit.group_commit import GroupCommit, Then
 from pyromq.store.message_store import MessageStore, Placed
 from pyromq.wire.record import Draft
 
 
-class OwnWrites:
+class InternalWrites:
     """Stages them into the turn that is open, beside what clients send."""
 
-    def __init__(self, store: MessageStore, turns: Turns) -> None:
-        self._store, self._turns = store, turns
+    def __init__(self, store: MessageStore, group_commit: GroupCommit) -> None:
+        self._store = store
+        self._group_commit = group_commit
 
     def put(self, draft: Draft, then: Then) -> Placed:
         """Raises StoreError when it cannot be taken; later ``then`` hears whether it is as safe as the store promises.
@@ -19,5 +20,5 @@ class OwnWrites:
         ``then`` runs on the loop after the commit, and after the fsync where the store flushes synchronously.
         """
         placed = self._store.stage(draft)
-        self._turns.staged_by_broker((draft.topic, draft.queue_id), then)
+        self._group_commit.staged_by_broker((draft.topic, draft.queue_id), then)
         return placed

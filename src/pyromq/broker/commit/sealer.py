@@ -23,7 +23,9 @@ class Sealer:
     """At most one seal at a time."""
 
     def __init__(self, store: MessageStore, worker: Executor, flush_soon: Callable[[], None]) -> None:
-        self._store, self._worker, self._flush_soon = store, worker, flush_soon
+        self._store = store
+        self._worker = worker
+        self._flush_soon = flush_soon
         self._loop = asyncio.get_running_loop()
         self._job: SealJob | None = None
         self._is_gathered = self._waits_for_log = False

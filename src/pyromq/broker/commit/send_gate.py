@@ -22,7 +22,7 @@ from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import send_refusal
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.clock import Clock
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode
@@ -44,20 +44,23 @@ class SendGate:
 
     def __init__(
         self,
-        turns: Turns,
+        group_commit: GroupCommit,
         counters: Counters,
         settings: BrokerSettings,
         clock: Clock,
         handle: Callable[[Connection, list[Received[Any]]], None],
     ) -> None:
-        self._turns, self._counters, self._settings, self._clock = turns, counters, settings, clock
+        self._group_commit = group_commit
+        self._counters = counters
+        self._settings = settings
+        self._clock = clock
         self._handle = handle
         self._loop = asyncio.get_running_loop()
         self._parked: deque[_Parked] = deque()
         self._parked_bytes = 0
         self._scanning = self._draining = False
         self.closed = False  # something has to be asked before a send may pass
-        turns.on_look = self._look
+        group_commit.on_look = self._look
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -67,10 +70,10 @@ class SendGate:
 
     def passes(self, connection: Connection, request: Received[Any]) -> bool:
         """False: it waits here and is handled later. Raises RefusedError. Ask only while ``closed``."""
-        if self._turns.is_stuck:
+        if self._group_commit.is_stuck:
             self._counters.refused_at_door += 1
             raise self._refused("[REJECTREQUEST]system busy, start flow control for a while")
-        if self._draining or not (self._parked or self._turns.is_busy):
+        if self._draining or not (self._parked or self._group_commit.is_busy):
             return True
         size = len(request.body)
         full = len(self._parked) >= self._settings.parked_sends_max
@@ -83,13 +86,13 @@ class SendGate:
 
     def check_stuck(self) -> None:
         """For whatever else writes: raises RefusedError while the disk is stuck."""
-        if self._turns.is_stuck:
+        if self._group_commit.is_stuck:
             self._counters.refused_stuck += 1
             raise self._refused("[PC_SYNCHRONIZED]broker busy, start flow control for a while")
 
     def check_busy(self) -> None:
         """For what can wait until the disk keeps up: raises RefusedError while it does not."""
-        if self._turns.is_busy:
+        if self._group_commit.is_busy:
             raise self._overloaded()
 
     def _overloaded(self) -> RefusedError:
@@ -104,14 +107,14 @@ class SendGate:
 
     def _look(self) -> None:
         """The disk took something, or did not for a while."""
-        if self._parked and not self._turns.is_busy and not self._draining:
+        if self._parked and not self._group_commit.is_busy and not self._draining:
             self._drain()
-        self.closed = bool(self._parked) or self._turns.is_busy
+        self.closed = bool(self._parked) or self._group_commit.is_busy
 
     def _drain(self) -> None:
         self._draining = True
         try:
-            while self._parked and not self._turns.is_busy:
+            while self._parked and not self._group_commit.is_busy:
                 parked = self._next()
                 self._handle(parked.connection, [parked.request])
         finally:
@@ -135,8 +138,8 @@ class SendGate:
 
     def scan(self) -> None:
         """Tell those who waited too long, or for whom waiting makes no sense any more."""
-        self._turns.look()
-        stuck, limit_ms = self._turns.is_stuck, self._clock.monotonic_ms() - self._settings.parked_ms_max
+        self._group_commit.look()
+        stuck, limit_ms = self._group_commit.is_stuck, self._clock.monotonic_ms() - self._settings.parked_ms_max
         while self._parked and (stuck or self._parked[0].since_ms <= limit_ms):
             waited_ms, size = self.head_wait_ms(), len(self._parked)
             parked = self._next()
@@ -151,4 +154,4 @@ class SendGate:
                 f"period in queue: {waited_ms}ms, size of queue: {size}"
             )
             send_refusal(parked.connection, parked.request, ResponseCode.SYSTEM_BUSY, text)
-        self.closed = bool(self._parked) or self._turns.is_busy
+        self.closed = bool(self._parked) or self._group_commit.is_busy

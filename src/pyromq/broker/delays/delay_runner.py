@@ -56,7 +56,7 @@ class _Progress(NamedTuple):
             self.metrics.save()
 
 
-class Releases:
+class DelayRunner:
     """Runs the two services and saves how far they came."""
 
     def __init__(
@@ -70,8 +70,14 @@ class Releases:
         flush_soon: Callable[[], None],
         clock: Clock,
     ) -> None:
-        self._store, self.schedule, self.timers, self._offsets, self.files = store, schedule, timers, offsets, files
-        self._worker, self._flush_soon, self._clock = worker, flush_soon, clock
+        self._store = store
+        self.schedule = schedule
+        self.timers = timers
+        self._offsets = offsets
+        self.files = files
+        self._worker = worker
+        self._flush_soon = flush_soon
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._queues = frozenset((SCHEDULE_TOPIC, number) for number in range(schedule.level_count)) | {QUEUE}
         self._wake: asyncio.Handle | None = None

@@ -48,7 +48,8 @@ class Delays:
     """Decides for messages on their way into the store; the services that release them are others."""
 
     def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
-        self._settings, self._clock = settings, clock
+        self._settings = settings
+        self._clock = clock
 
     def place(self, topic: str, queue_id: int, text: str) -> Place:
         """Raises RefusedError for a time that is none, or too far away."""

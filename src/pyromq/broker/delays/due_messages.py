@@ -22,7 +22,8 @@ class DueMessages:
     """Reads records that waited and addresses them; the text of their properties stays as RocketMQ keeps it."""
 
     def __init__(self, log: CommitLog, topics: Topics) -> None:
-        self._log, self._topics = log, topics
+        self._log = log
+        self._topics = topics
         self.lost = 0  # records that were damaged or deleted while they waited
 
     def read(self, position: int, size: int) -> Record | None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from pyromq.broker.base.refusals import RefusedError, refusal_of
-from pyromq.broker.base.responses import send_answer, send_refusal
+from pyromq.broker.base.responses import send_refusal, send_response
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.delays.delays import Delays
@@ -70,8 +70,13 @@ class RecallHandler:
         settings: BrokerSettings,
         clock: Clock,
     ) -> None:
-        self._store, self._topics, self._delays, self._timers = store, topics, delays, timers
-        self._put, self._settings, self._clock = put, settings, clock
+        self._store = store
+        self._topics = topics
+        self._delays = delays
+        self._timers = timers
+        self._put = put
+        self._settings = settings
+        self._clock = clock
 
     def recall(self, connection: Connection, request: Received[RecallMessageHeader]) -> None:
         handle = self._checked(request.header)
@@ -149,7 +154,7 @@ class RecallHandler:
             send_refusal(connection, request, *refusal_of(error))
             return
         header = RecallMessageResponseHeader(msg_id=handle.key, region=self._settings.region)
-        send_answer(connection, request, header)
+        send_response(connection, request, header)
 
 
 def _refused(remark: str) -> RefusedError:

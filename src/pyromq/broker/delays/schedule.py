@@ -42,7 +42,8 @@ class _Level:
     __slots__ = ("batch_end", "cursor", "failed_at", "in_flight", "number", "old_end", "wake_ms")
 
     def __init__(self, number: int, cursor: int, old_end: int) -> None:
-        self.number, self.cursor = number, cursor
+        self.number = number
+        self.cursor = cursor
         self.old_end = old_end  # what was there when the broker started
         self.wake_ms = 0  # nothing to do before that
         self.in_flight = 0
@@ -62,8 +63,11 @@ class Schedule:
         counters: Counters,
         clock: Clock,
     ) -> None:
-        self._store, self._due, self._put = store, due, put
-        self._counters, self._clock = counters, clock
+        self._store = store
+        self._due = due
+        self._put = put
+        self._counters = counters
+        self._clock = clock
         self.on_ready: Callable[[], None] = lambda: None  # a batch has ended: there may be more to do
         self._started_ms = clock.now_ms()
         last = max([len(store.settings.delay_ladder_ms), *self._queues_in_use(), *dict(offsets.items())])

@@ -82,8 +82,13 @@ class Timers:
         clock: Clock,
         metrics: TimerMetrics,
     ) -> None:
-        self._store, self._files, self._due, self._put = store, files, due, put
-        self._counters, self._clock, self.metrics = counters, clock, metrics
+        self._store = store
+        self._files = files
+        self._due = due
+        self._put = put
+        self._counters = counters
+        self._clock = clock
+        self.metrics = metrics
         self._heap: list[_Near] = []
         self._seconds: dict[int, _Second] = {}  # those in memory in which something is due
         self._order: list[int] = []  # the same, as a heap

@@ -76,9 +76,16 @@ class PullHandler:
         settings: BrokerSettings,
         clock: Clock,
     ) -> None:
-        self._filters, self._counters = filters, counters
-        self._store, self._topics, self._groups, self._members = store, topics, groups, members
-        self._progress, self._waiters, self._settings, self._clock = progress, waiters, settings, clock
+        self._filters = filters
+        self._counters = counters
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._members = members
+        self._progress = progress
+        self._waiters = waiters
+        self._settings = settings
+        self._clock = clock
 
     def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
         header = request.header
@@ -88,14 +95,14 @@ class PullHandler:
             self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         reset = self._progress.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
-            self._answer_reset(connection, request, reset)
+            self._reset_response(connection, request, reset)
             return
         result = self._read(header, header.queue_offset, wanted)
         code = self._code(header, result)
         if code is _NOT_FOUND and header.sys_flag & _SUSPEND and not self._waiters.full:
             self._hold(connection, request, wanted)
             return
-        self._answer(connection, request, code, result, topic, group)
+        self._respond(connection, request, code, result, topic, group)
 
     # --- checks ---
 
@@ -175,7 +182,7 @@ class PullHandler:
             return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else _NOT_FOUND
         return code
 
-    def _answer(
+    def _respond(
         self,
         connection: Connection,
         request: Received[PullHeader],
@@ -214,13 +221,13 @@ class PullHandler:
             counters.pulls_missed += 1
             connection.send(head)
 
-    def _answer_reset(self, connection: Connection, request: Received[PullHeader], offset: int) -> None:
+    def _reset_response(self, connection: Connection, request: Received[PullHeader], offset: int) -> None:
         header = request.header
         self._progress.note_pull(header.consumer_group, header.topic, header.queue_id, offset)
         known = self._store.reader.range_of(header.topic, header.queue_id)
         first, end = known if known else (0, 0)
         result = ReadResult(ReadStatus.OFFSET_TOO_SMALL, offset, first, end)
-        self._answer(connection, request, ResponseCode.PULL_OFFSET_MOVED, result, None, None)
+        self._respond(connection, request, ResponseCode.PULL_OFFSET_MOVED, result, None, None)
 
     # --- long polling ---
 
@@ -236,15 +243,15 @@ class PullHandler:
         for held in self._waiters.of_queue(queue):
             self._attempt(held, self._wake)
 
-    def answer_due(self) -> None:
+    def respond_due(self) -> None:
         """Those whose time is over get their final answer."""
         for held in self._waiters.due():
-            self._attempt(held, self._answer_finally)
+            self._attempt(held, self._respond_finally)
 
-    def _attempt(self, held: HeldPull, answer: Callable[[HeldPull], None]) -> None:
+    def _attempt(self, held: HeldPull, response: Callable[[HeldPull], None]) -> None:
         """Whatever goes wrong with one of them, the others that wait are looked at too."""
         try:
-            answer(held)
+            response(held)
         except Exception as error:  # a defect, or a damaged file
             logger.exception("held pull failed: topic=%s queue=%d", *held.queue)
             self._waiters.release(held)
@@ -255,17 +262,17 @@ class PullHandler:
         reset = self._progress.take_reset(held.request.header.consumer_group, *held.queue)
         if reset is not None:
             self._waiters.release(held)
-            self._answer_reset(held.connection, held.request, reset)
+            self._reset_response(held.connection, held.request, reset)
             return
         result = self._read(held.request.header, held.scanned, held.wanted)
         if result.count or result.next_offset < result.end:  # more arrived than one read looks at: it asks again
             self._waiters.release(held)
             code = self._code(held.request.header, result)
-            self._answer(held.connection, held.request, code, result, None, None)
+            self._respond(held.connection, held.request, code, result, None, None)
         elif result.status is not ReadStatus.OFFSET_OVERFLOW_ONE:
             held.scanned = result.next_offset  # nothing for it so far: look only at what comes after
 
-    def _answer_finally(self, held: HeldPull) -> None:
+    def _respond_finally(self, held: HeldPull) -> None:
         header: Any = held.request.header
         result = self._read(header, held.scanned, held.wanted)  # what was passed over need not be read again
-        self._answer(held.connection, held.request, self._code(header, result), result, None, None)
+        self._respond(held.connection, held.request, self._code(header, result), result, None, None)

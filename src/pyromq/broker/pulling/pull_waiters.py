@@ -34,7 +34,8 @@ class PullWaiters:
     """Held pulls by queue, by connection and by deadline; answering them is the owner's business."""
 
     def __init__(self, clock: Clock, held_max: int = 100_000) -> None:
-        self._clock, self._held_max = clock, held_max
+        self._clock = clock
+        self._held_max = held_max
         self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
         self._deadlines: list[tuple[int, int, HeldPull]] = []
@@ -90,11 +91,11 @@ class PullWaiters:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def drop_all(self, answer: Callable[[HeldPull], None]) -> None:
+    def drop_all(self, response: Callable[[HeldPull], None]) -> None:
         for waiting in list(self._by_queue.values()):
             for held in list(waiting):
                 self.release(held)
-                answer(held)
+                response(held)
 
 
 def _discard(table: dict[Any, dict[HeldPull, None]], key: object, held: HeldPull) -> None:

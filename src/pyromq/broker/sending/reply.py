@@ -15,7 +15,7 @@ from typing import Any
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.topics import Topics
 from pyromq.clock import Clock
@@ -45,13 +45,18 @@ class ReplyHandler:
         store: MessageStore,
         topics: Topics,
         members: Members[Connection],
-        turns: Turns,
+        group_commit: GroupCommit,
         settings: BrokerSettings,
         clock: Clock,
         store_host: Host,
     ) -> None:
-        self._store, self._topics, self._members, self._turns = store, topics, members, turns
-        self._settings, self._clock, self._store_host = settings, clock, store_host
+        self._store = store
+        self._topics = topics
+        self._members = members
+        self._group_commit = group_commit
+        self._settings = settings
+        self._clock = clock
+        self._store_host = store_host
 
     def reply(self, connection: Connection, request: Received[SendHeader]) -> None:
         header = request.header
@@ -107,21 +112,23 @@ class ReplyHandler:
             return
         if (error := future.exception()) is not None:
             self._conclude(connection, request, str(error))
-        elif (answer := future.result()).code != ResponseCode.SUCCESS:
-            self._conclude(connection, request, f"the client refused it: code {answer.code} {answer.remark or ''}")
+        elif (response := future.result()).code != ResponseCode.SUCCESS:
+            self._conclude(connection, request, f"the client refused it: code {response.code} {response.remark or ''}")
         else:
             self._conclude(connection, request, None)
 
     def _conclude(self, connection: Connection, request: Received[SendHeader], problem: str | None) -> None:
         """Store it if that is wanted and possible, and answer."""
         placed = self._stored(connection, request) if self._settings.store_replies else None
-        answer = b"" if request.is_oneway else self._answer(request, placed, problem)
+        response = b"" if request.is_oneway else self._respond(request, placed, problem)
         if placed is None:
-            if answer:
-                connection.send(answer)
+            if response:
+                connection.send(response)
             return
-        self._turns.staged((connection, request, answer), (request.header.topic, max(0, request.header.queue_id)))
-        self._turns.end_early()  # this is not the end of a read, so nobody else says so
+        self._group_commit.staged(
+            (connection, request, response), (request.header.topic, max(0, request.header.queue_id))
+        )
+        self._group_commit.end_early()  # this is not the end of a read, so nobody else says so
 
     def _stored(self, connection: Connection, request: Received[SendHeader]) -> Placed | None:
         header, session = request.header, connection.session_as(Session)
@@ -145,7 +152,7 @@ class ReplyHandler:
             logger.warning("reply not stored: topic=%s reason=%s", header.topic, error)
             return None
 
-    def _answer(self, request: Received[SendHeader], placed: Placed | None, problem: str | None) -> bytes:
+    def _respond(self, request: Received[SendHeader], placed: Placed | None, problem: str | None) -> bytes:
         header = SendResponseHeader(
             msg_id=encode_offset_id(self._store_host, placed.position) if placed else _NOT_STORED,
             queue_id=max(0, request.header.queue_id),

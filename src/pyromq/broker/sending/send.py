@@ -14,7 +14,7 @@ from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
-from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.send_gate import SendGate
 from pyromq.broker.delays.delays import Delays, Place, recall_handle
 from pyromq.broker.sending.retry_policy import attempts_allowed
@@ -52,7 +52,7 @@ _ANSWER: Final = (
 )
 
 Prepare = Callable[[str, int, str, str], Place]
-"""Where a half message of this topic, queue, properties and unique key waits for its outcome."""
+"""Where a prepared message of this topic, queue, properties and unique key waits for its outcome."""
 
 
 class SendHandler:
@@ -67,7 +67,7 @@ class SendHandler:
         delays: Delays,
         prepare: Prepare,
         gate: SendGate,
-        turns: Turns,
+        group_commit: GroupCommit,
         counters: Counters,
         settings: BrokerSettings,
         clock: Clock,
@@ -76,13 +76,22 @@ class SendHandler:
         host_hex: str,
         new_unique_key: Callable[[], str],
     ) -> None:
-        self._store, self._topics, self._groups, self._locks = store, topics, groups, locks
-        self._delays, self._prepare, self._gate = delays, prepare, gate
-        self._turns, self._settings, self._clock, self._rng = turns, settings, clock, rng
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._locks = locks
+        self._delays = delays
+        self._prepare = prepare
+        self._gate = gate
+        self._group_commit = group_commit
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
         self._counters = counters
-        self._host_hex, self._new_unique_key = host_hex, new_unique_key
+        self._host_hex = host_hex
+        self._new_unique_key = new_unique_key
         region = msgspec.json.encode(settings.region).decode().replace("%", "%%")
-        self._answer_text = (_ANSWER % (region, VERSION)).replace("HOST", host_hex)
+        self._response_text = (_ANSWER % (region, VERSION)).replace("HOST", host_hex)
         self._reserved = topics.reserved
         self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when an answer leaves
         added = {"MSG_REGION": settings.region, "TRACE_ON": "true", "CLUSTER": settings.cluster}
@@ -134,12 +143,12 @@ class SendHandler:
         counters.put_bytes += len(request.body)
         counters.puts[topic] += ONE_MESSAGE + placed.size
         wait = "WAIT\x01false" not in text
-        answer = b""
+        response = b""
         if not request.flag & _ONEWAY:
-            answer = self._answer(request, queue_id, placed, unique_key, self._on_disk if wait else "false", handle)
-        self._turns.staged((connection, request, answer), (topic, queue), wait=wait)
+            response = self._respond(request, queue_id, placed, unique_key, self._on_disk if wait else "false", handle)
+        self._group_commit.staged((connection, request, response), (topic, queue), wait=wait)
 
-    def _answer(
+    def _respond(
         self,
         request: Received[SendHeader],
         queue_id: int,
@@ -151,16 +160,16 @@ class SendHandler:
         plain = handle is None and unique_key.isalnum() and unique_key.isascii()
         if plain and request.frame.serialize_type is _JSON:
             facts = (placed.position, queue_id, placed.offset, unique_key, on_disk, request.correlation_id)
-            header = self._answer_text % facts
+            header = self._response_text % facts
             size = len(header)
             return _pack_prefix(size + 4, size) + header.encode()
         message_id = f"{self._host_hex}{placed.position:016X}"
-        return self._encode_answer(request, queue_id, placed.offset, message_id, unique_key, on_disk, handle)
+        return self._encode_response(request, queue_id, placed.offset, message_id, unique_key, on_disk, handle)
 
     def _detour(
         self, header: SendHeader, topic: str, queue_id: int, text: str, unique_key: str
     ) -> tuple[str, int, str, int, str | None]:
-        """Messages that are not for their topic yet: half messages and delayed ones, and where these wait instead."""
+        """Prepared and delayed messages are not for their topic yet: where they wait instead."""
         if "INNER_NUM" in text and number_of(text, "INNER_NUM"):
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "messages that hold several others are not taken")
         if "POP_CK\x01" in text:
@@ -169,8 +178,8 @@ class SendHandler:
             text = with_values(text, {"DELAY": "-1"})
         resent = header.reconsume_times and (number_of(text, "DELAY") or 0) > 0
         if "TRAN_MSG" in text and value_of(text, "TRAN_MSG").lower() == "true" and not resent:
-            half = self._prepare(topic, queue_id, text, unique_key)
-            return half.topic, half.queue_id, half.properties, header.sys_flag & ~_TRANSACTION, None
+            prepared = self._prepare(topic, queue_id, text, unique_key)
+            return prepared.topic, prepared.queue_id, prepared.properties, header.sys_flag & ~_TRANSACTION, None
         if header.sys_flag & _TRANSACTION:  # no message of its topic: nobody would ever see it
             return topic, queue_id, text, header.sys_flag, None
         place = self._delays.place(topic, queue_id, text)
@@ -239,19 +248,19 @@ class SendHandler:
         )
         placed = self._store.stage_batch(shared, items)
         wait = "WAIT\x01false" not in (header.properties or "")
-        answer = b""
+        response = b""
         if not request.is_oneway:
             ids = ",".join([f"{self._host_hex}{each.position:016X}" for each in placed])
             batch_key = value_of(header.properties or "", "UNIQ_KEY") or None  # the items have keys of their own
-            answer = self._encode_answer(
+            response = self._encode_response(
                 request, queue_id, placed[0].offset, ids, batch_key, self._on_disk if wait else "false"
             )
         self._counters.put_messages += len(placed)
         self._counters.put_bytes += len(request.body)
         self._counters.puts[header.topic] += CALL + len(placed) * MESSAGE + sum([each.size for each in placed])
-        self._turns.staged((connection, request, answer), (header.topic, queue_id), wait=wait)
+        self._group_commit.staged((connection, request, response), (header.topic, queue_id), wait=wait)
 
-    def _encode_answer(
+    def _encode_response(
         self,
         request: Received[SendHeader],
         queue_id: int,

@@ -13,11 +13,11 @@ from typing import Final
 
 from pyromq.broker.base.record_copy import again, properties_of
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.responses import send_answer, success
+from pyromq.broker.base.responses import send_response, success
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
-from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.send_gate import SendGate
 from pyromq.broker.delays.delays import Delays, Place
 from pyromq.broker.sending.retry_policy import attempts_allowed, retry_delay_ms
@@ -50,13 +50,20 @@ class SendBackHandler:
         groups: Groups,
         delays: Delays,
         gate: SendGate,
-        turns: Turns,
+        group_commit: GroupCommit,
         counters: Counters,
         settings: BrokerSettings,
         rng: Random,
     ) -> None:
-        self._store, self._topics, self._groups, self._delays = store, topics, groups, delays
-        self._gate, self._turns, self._counters, self._settings, self._rng = gate, turns, counters, settings, rng
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._delays = delays
+        self._gate = gate
+        self._group_commit = group_commit
+        self._counters = counters
+        self._settings = settings
+        self._rng = rng
 
     def send_back(self, connection: Connection, request: Received[SendBackHeader]) -> None:
         self._gate.check_stuck()
@@ -66,7 +73,7 @@ class SendBackHandler:
             text = f"broker {self._settings.name} takes no messages at the moment"
             raise RefusedError(ResponseCode.NO_PERMISSION, text)
         if group.retry_queue_nums <= 0:  # a group that wants no retries
-            send_answer(connection, request, None)
+            send_response(connection, request, None)
             return
         retry = self._writable_retry_topic(group, unit=bool(header.unit_mode))
         failed = self._failed(header)
@@ -76,7 +83,7 @@ class SendBackHandler:
         counters.returns[topic, header.group] += ONE_MESSAGE + placed.size
         if is_dead:
             counters.dead[topic, header.group] += ONE_MESSAGE + placed.size
-        self._turns.staged((connection, request, success(request)), (place.topic, place.queue_id))
+        self._group_commit.staged((connection, request, success(request)), (place.topic, place.queue_id))
 
     def _writable_retry_topic(self, group: GroupConfig, *, unit: bool) -> TopicConfig:
         retry = self._topics.create(retry_topic(group.group_name), queues=group.retry_queue_nums, unit=unit)

@@ -32,7 +32,8 @@ class Filters:
     """Owns the table and what was compiled of it."""
 
     def __init__(self, table: FilterTable, clock: Clock) -> None:
-        self._table, self._clock = table, clock
+        self._table = table
+        self._clock = clock
         self._compiled: dict[tuple[str, str], SqlFilter] = {}
         self._ticked_ms = clock.monotonic_ms()
 

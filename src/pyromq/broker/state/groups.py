@@ -30,7 +30,9 @@ class Groups:
     """Owns the group table. What a person changes is saved first; what consumers bring about, soon after."""
 
     def __init__(self, table: GroupTable, settings: BrokerSettings, clock: Clock) -> None:
-        self._table, self._settings, self._clock = table, settings, clock
+        self._table = table
+        self._settings = settings
+        self._clock = clock
 
     @property
     def table(self) -> GroupTable:

@@ -20,7 +20,9 @@ class QueueLocks:
     """Who holds which queue, per group. Locks that nobody renews end by themselves."""
 
     def __init__(self, clock: Clock, expiry_ms: int = 60_000, *, locks_max: int = LOCKS_MAX) -> None:
-        self._clock, self._expiry_ms, self._locks_max = clock, expiry_ms, locks_max
+        self._clock = clock
+        self._expiry_ms = expiry_ms
+        self._locks_max = locks_max
         self._groups: dict[str, dict[QueueId, _Lock]] = {}
 
     def __len__(self) -> int:

@@ -61,7 +61,8 @@ class Members(Generic[C]):
     """All groups of a broker."""
 
     def __init__(self, clock: Clock, expiry_ms: int = 120_000) -> None:
-        self._clock, self._expiry_ms = clock, expiry_ms
+        self._clock = clock
+        self._expiry_ms = expiry_ms
         self._consumers: dict[str, ConsumerGroup[C]] = {}
         self._producers: dict[str, dict[C, Member[C]]] = {}
 

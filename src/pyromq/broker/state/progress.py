@@ -16,7 +16,8 @@ class Progress:
     """Owns the offset table. Commits go to memory; whoever saves it makes them durable, some seconds later at most."""
 
     def __init__(self, table: OffsetTable, clock: Clock) -> None:
-        self._table, self._clock = table, clock
+        self._table = table
+        self._clock = clock
         self._commits = 0
         self._pulled: dict[tuple[str, str, int], int] = {}
         self._resets: dict[tuple[str, str, int], int] = {}

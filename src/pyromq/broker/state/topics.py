@@ -48,7 +48,10 @@ class Topics:
     def __init__(
         self, table: TopicTable, settings: BrokerSettings, clock: Clock, on_change: Callable[[], None]
     ) -> None:
-        self._table, self._settings, self._clock, self._on_change = table, settings, clock, on_change
+        self._table = table
+        self._settings = settings
+        self._clock = clock
+        self._on_change = on_change
         self._system = frozenset(config.topic_name for config in system_topics(settings)) | _SEND_FORBIDDEN
         self._changed: set[str] = set()
         self._all_changed = False

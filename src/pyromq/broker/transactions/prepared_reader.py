@@ -1,4 +1,4 @@
-"""Half messages by the offset and the position that a producer names."""
+"""Prepared messages by the offset and the position that a producer names."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 from pyromq.broker.commit.group_commit import QueueKey
 from pyromq.model.names import HALF_TOPIC
 from pyromq.store.message_store import MessageStore
-from pyromq.wire.prepared import StoredHalf, read_half
+from pyromq.wire.prepared import StoredPrepared, read_stored
 
 HALF_QUEUE: Final[QueueKey] = (HALF_TOPIC, 0)
 _ENTRIES_BEFORE, _ENTRIES = 128, 512
 
 
-class HalfReader:
+class PreparedReader:
     """Transactions end about in the order they began, so entries of the half topic are read in bulk and kept."""
 
     def __init__(self, store: MessageStore) -> None:
@@ -21,8 +21,8 @@ class HalfReader:
         self._first = 0
         self._entries: list[tuple[int, int, int]] = []
 
-    def read(self, offset: int, position: int) -> StoredHalf | None:
-        """None when the queue does not list it there: bytes that only look like a half message are none.
+    def read(self, offset: int, position: int) -> StoredPrepared | None:
+        """None when the queue does not list it there: bytes that only look like a prepared message are none.
 
         It may be one that is not flushed yet: whatever is written from it lies behind it. Raises CorruptRecordError,
         and PositionOutOfRangeError when its file is gone.
@@ -38,7 +38,7 @@ class HalfReader:
             return None
         if position < log.trusted_from:
             log.verify(position)
-        return read_half(log.bytes_at(position, size))
+        return read_stored(log.bytes_at(position, size))
 
     def _load(self, offset: int) -> None:
         queue = self._store.queues.get(HALF_QUEUE)

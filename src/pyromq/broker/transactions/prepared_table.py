@@ -1,4 +1,4 @@
-"""Which half messages wait for a decision: one byte for each since the oldest that does.
+"""Which prepared messages wait for a decision: one byte for each since the oldest that does.
 
     first                                     end
     │ 0   gone   3   gone   gone   0   …        0 … 250: it waits, and so often its producer was asked about it
@@ -17,7 +17,7 @@ _GONE: Final = 255
 _next_waiting = re.compile(rb"[\x00-\xfa]").search
 
 
-class HalfTable:
+class PreparedTable:
     """Offsets below ``first`` are gone; those the table has not grown to yet wait."""
 
     def __init__(self, first: int) -> None:

@@ -1,13 +1,13 @@
-"""Half messages nobody has decided about: their producers are asked, again and again, until they are put away.
+"""Prepared messages nobody has decided about: their producers are asked, again and again, until they are put away.
 
-    round, every 30 s: look at each half message that waits
+    round, every 30 s: look at each prepared message that waits
         younger than 6 s (or than its own patience)  ─▶ later
         asked 15 times, or older than files are kept ─▶ TRANS_CHECK_MAX_TIME_TOPIC, where a person can look at it
         else                                         ─▶ CHECK_TRANSACTION_STATE to one producer of its group
 
-A round in which no producer of the group could be asked does not count. Half messages stay where they are: the number
-of questions is kept in memory, and a restart begins to count anew. Only when few that wait keep many that are done from
-being forgotten are these few written again, at the end of the half topic.
+A round in which no producer of the group could be asked does not count. Prepared messages stay where they are: the
+number of questions is kept in memory, and a restart begins to count anew. Only when few that wait keep many that are
+done from being forgotten are these few written again, at the end of the half topic.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from enum import Enum
 from typing import Final
 
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.commit.internal_writes import OwnWrites
+from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
 from pyromq.broker.transactions.prepared_table import CHECKS_MAX
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
-from pyromq.broker.transactions.transactions import half_draft
+from pyromq.broker.transactions.transactions import prepared_draft
 from pyromq.clock import Clock
 from pyromq.errors import LocalProtocolError, MQError, StoreError, TransportError
 from pyromq.model.names import HALF_TOPIC
@@ -32,13 +32,21 @@ from pyromq.store.read_result import ReadStatus
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.message_id import stored_id
-from pyromq.wire.prepared import ARRIVED, CHECK_TIMES, ORIGIN, PreparedMessage, StoredHalf, read_half, read_prepared
+from pyromq.wire.prepared import (
+    ARRIVED,
+    CHECK_TIMES,
+    ORIGIN,
+    PreparedMessage,
+    StoredPrepared,
+    read_prepared,
+    read_stored,
+)
 from pyromq.wire.property_text import value_of, with_values
 from pyromq.wire.record import Draft, encode_record
 
 logger = logging.getLogger(__name__)
 
-SPAN_MAX: Final = 1 << 17  # half messages between the oldest that waits and the newest; one byte of memory each
+SPAN_MAX: Final = 1 << 17  # prepared messages between the oldest that waits and the newest; one byte of memory each
 _LOOKS_PER_TICK: Final = 100
 _BYTES_PER_TICK: Final = 1 << 20
 _PRODUCERS_ASKED_MAX: Final = 3
@@ -46,41 +54,47 @@ _MISSING: Final = frozenset((ReadStatus.MESSAGE_WAS_REMOVING, ReadStatus.OFFSET_
 
 
 class Verdict(Enum):
-    """What to do about a half message that waits."""
+    """What to do about a prepared message that waits."""
 
     LATER = "it is too young to ask"
     ASK = "its producer should say something"
     PUT_AWAY = "nobody will decide"
 
 
-def verdict(half: PreparedMessage, *, checks: int, now_ms: int, settings: BrokerSettings) -> Verdict:
+def verdict(prepared: PreparedMessage, *, checks: int, now_ms: int, settings: BrokerSettings) -> Verdict:
     """``checks`` are all that were made about it, here and elsewhere."""
-    age_ms = now_ms - half.arrived_ms
+    age_ms = now_ms - prepared.arrived_ms
     if checks >= min(settings.transaction_checks_max, CHECKS_MAX) or age_ms > settings.store.keep_ms:
         return Verdict.PUT_AWAY
-    patience_ms = settings.transaction_timeout_ms if half.immunity_ms is None else half.immunity_ms
+    patience_ms = settings.transaction_timeout_ms if prepared.immunity_ms is None else prepared.immunity_ms
     if 0 <= age_ms <= patience_ms:
         return Verdict.LATER
-    return Verdict.ASK if half.group and half.topic else Verdict.PUT_AWAY
+    return Verdict.ASK if prepared.group and prepared.topic else Verdict.PUT_AWAY
 
 
 class TransactionChecks:
-    """Owns the rounds. ``tick`` looks at a few half messages at a time, so that nothing else has to wait."""
+    """Owns the rounds. ``tick`` looks at a few prepared messages at a time, so that nothing else has to wait."""
 
     def __init__(
         self,
         store: MessageStore,
         topics: Topics,
         members: Members[Connection],
-        writes: OwnWrites,
+        writes: InternalWrites,
         log: TransactionLog,
         settings: BrokerSettings,
         clock: Clock,
         *,
         span_max: int = SPAN_MAX,
     ) -> None:
-        self._store, self._topics, self._members, self._writes, self._log = store, topics, members, writes, log
-        self._settings, self._clock, self._span_max = settings, clock, span_max
+        self._store = store
+        self._topics = topics
+        self._members = members
+        self._writes = writes
+        self._log = log
+        self._settings = settings
+        self._clock = clock
+        self._span_max = span_max
         self._started_ms: int | None = None  # the first round, which finds out who waits, begins at once
         self._cursor: int | None = None
         self._end = self._move_before = 0
@@ -106,7 +120,7 @@ class TransactionChecks:
 
     def _begin(self, now_ms: int) -> None:
         table = self._log.table
-        self._started_ms, self._cursor, self._end = now_ms, table.first, self._log.half_end
+        self._started_ms, self._cursor, self._end = now_ms, table.first, self._log.prepared_end
         table.grow(self._end)
         span = table.end - table.first
         is_crowded = span > self._span_max and table.waiting * 2 < span
@@ -131,7 +145,7 @@ class TransactionChecks:
         self._log.forget_ended_copies()
         self._cursor = None
 
-    # --- one half message ---
+    # --- one prepared message ---
 
     def _look_at(self, offset: int) -> int:
         """How many bytes it has."""
@@ -139,41 +153,45 @@ class TransactionChecks:
         if record is None:
             return 0
         text = record.text
-        half = read_prepared(record, text)
-        if half.is_copy:
-            self._log.note_copy(half.unique_key, offset)
-        checks = half.checks + self._log.table.checks(offset)
-        decided = verdict(half, checks=checks, now_ms=self._clock.now_ms(), settings=self._settings)
+        prepared = read_prepared(record, text)
+        if prepared.is_copy:
+            self._log.note_copy(prepared.unique_key, offset)
+        checks = prepared.checks + self._log.table.checks(offset)
+        decided = verdict(prepared, checks=checks, now_ms=self._clock.now_ms(), settings=self._settings)
         try:
-            self._follow(decided, record, half, text, checks)
+            self._follow(decided, record, prepared, text, checks)
         except LocalProtocolError as error:  # its properties are too long to write it again, or it is odd otherwise
-            logger.error("transaction cannot be checked: offset=%d key=%s reason=%s", offset, half.unique_key, error)
+            logger.error(
+                "transaction cannot be checked: offset=%d key=%s reason=%s", offset, prepared.unique_key, error
+            )
         return len(record.body)
 
-    def _follow(self, decided: Verdict, record: StoredHalf, half: PreparedMessage, text: str, checks: int) -> None:
+    def _follow(
+        self, decided: Verdict, record: StoredPrepared, prepared: PreparedMessage, text: str, checks: int
+    ) -> None:
         if decided is Verdict.PUT_AWAY:
-            self._put_away(record, half, checks)
+            self._put_away(record, prepared, checks)
             return
-        if decided is Verdict.ASK and self._ask(record, half):
-            self._log.table.count_check(half.offset)
+        if decided is Verdict.ASK and self._ask(record, prepared):
+            self._log.table.count_check(prepared.offset)
             checks += 1
-        if half.offset < self._move_before:
-            self._move(record, half, text, checks)
+        if prepared.offset < self._move_before:
+            self._move(record, prepared, text, checks)
 
-    def _read(self, offset: int) -> StoredHalf | None:
+    def _read(self, offset: int) -> StoredPrepared | None:
         found = self._store.reader.read(HALF_TOPIC, 0, offset, count_max=1)
         if found.status is ReadStatus.FOUND:
-            return read_half(memoryview(found.to_bytes()))
+            return read_stored(memoryview(found.to_bytes()))
         if found.status in _MISSING:
-            logger.error("half message lost, its file was deleted or is damaged: offset=%d", offset)
+            logger.error("prepared message lost, its file was deleted or is damaged: offset=%d", offset)
             self._log.table.remove(offset)
         return None
 
-    def _ask(self, record: StoredHalf, half: PreparedMessage) -> bool:
-        producers = self._members.producers(half.group)
+    def _ask(self, record: StoredPrepared, prepared: PreparedMessage) -> bool:
+        producers = self._members.producers(prepared.group)
         if not producers:
             return False
-        header, body = check_request(record, half, self._settings.name)
+        header, body = check_request(record, prepared, self._settings.name)
         for _ in range(min(_PRODUCERS_ASKED_MAX, len(producers))):
             self._asked += 1
             connection = producers[self._asked % len(producers)].connection
@@ -182,41 +200,43 @@ class TransactionChecks:
             try:
                 connection.request_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)
             except (TransportError, LocalProtocolError) as error:
-                logger.debug("producer not asked: group=%s reason=%s", half.group, error)
+                logger.debug("producer not asked: group=%s reason=%s", prepared.group, error)
                 continue
             return True
         return False
 
-    def _put_away(self, record: StoredHalf, half: PreparedMessage, checks: int) -> None:
+    def _put_away(self, record: StoredPrepared, prepared: PreparedMessage, checks: int) -> None:
         self._topics.create(DISCARD_TOPIC, queues=1)
-        self._writes.put(half_draft(record, record.properties, DISCARD_TOPIC), lambda error: None)
-        self._log.end(half.offset, Ending.MOVED)
+        self._writes.put(prepared_draft(record, record.properties, DISCARD_TOPIC), lambda error: None)
+        self._log.end(prepared.offset, Ending.MOVED)
         logger.warning(
             "transaction put away, nobody decided: topic=%s key=%s group=%s checks=%d",
-            *(half.topic, half.unique_key, half.group, checks),
+            *(prepared.topic, prepared.unique_key, prepared.group, checks),
         )
 
-    def _move(self, record: StoredHalf, half: PreparedMessage, text: str, checks: int) -> None:
+    def _move(self, record: StoredPrepared, prepared: PreparedMessage, text: str, checks: int) -> None:
         """Write it again at the end of the half topic."""
-        origin = value_of(text, ORIGIN) or str(half.offset)
-        values = {ORIGIN: origin, CHECK_TIMES: str(checks), ARRIVED: str(half.arrived_ms)}
+        origin = value_of(text, ORIGIN) or str(prepared.offset)
+        values = {ORIGIN: origin, CHECK_TIMES: str(checks), ARRIVED: str(prepared.arrived_ms)}
         properties = with_values(text, values).encode(errors="surrogateescape")
-        log, key = self._log, half.unique_key
+        log, key = self._log, prepared.unique_key
 
         def written(error: MQError | None) -> None:
             if error is not None:
                 log.copies.pop(key, None)
 
-        placed = self._writes.put(half_draft(record, properties, HALF_TOPIC), written)
+        placed = self._writes.put(prepared_draft(record, properties, HALF_TOPIC), written)
         log.note_copy(key, placed.offset)
-        log.end(half.offset, Ending.MOVED)
+        log.end(prepared.offset, Ending.MOVED)
 
 
-def check_request(record: StoredHalf, half: PreparedMessage, broker_name: str) -> tuple[CheckTransactionHeader, bytes]:
+def check_request(
+    record: StoredPrepared, prepared: PreparedMessage, broker_name: str
+) -> tuple[CheckTransactionHeader, bytes]:
     """The question, and the message it is about, as it will be when it is committed."""
     draft = Draft(
-        topic=half.topic,
-        queue_id=half.queue_id,
+        topic=prepared.topic,
+        queue_id=prepared.queue_id,
         body=record.body,
         properties=record.properties,
         flag=record.flag,
@@ -237,8 +257,8 @@ def check_request(record: StoredHalf, half: PreparedMessage, broker_name: str) -
         topic=HALF_TOPIC,
         tran_state_table_offset=record.offset,
         commit_log_offset=record.position,
-        msg_id=half.unique_key,
-        transaction_id=half.unique_key,
+        msg_id=prepared.unique_key,
+        transaction_id=prepared.unique_key,
         offset_msg_id=stored_id(record.store_host, record.position),
         broker_name=broker_name,
     )

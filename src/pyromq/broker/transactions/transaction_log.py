@@ -1,11 +1,11 @@
-"""What became of half messages: op records, and how far both topics are done with.
+"""What became of prepared messages: op records, and how far both topics are done with.
 
-    half topic   ─┬─ h ─ h ─ h ─ h ─▶      a transaction ends with an op record that names its half message. It is
+    half topic   ─┬─ h ─ h ─ h ─ h ─▶      a transaction ends with an op record that names its prepared message. It is
     op topic     ─┴──── op ─── op ──▶      staged behind the final message, in the same turn: of a log that a crash
                                            cuts anywhere, what is left has the final message wherever it has the op.
 
 All transactions that end in one turn share an op record. Progress (group CID_RMQ_SYS_TRANS) is committed up to the
-oldest half message that waits, once the op records that allow it are on disk; a broker that starts reads the rest.
+oldest prepared message that waits, once the op records that allow it are on disk; a broker that starts reads the rest.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from enum import IntEnum
 from functools import partial
 from typing import Final, NamedTuple
 
-from pyromq.broker.commit.group_commit import Turns
-from pyromq.broker.commit.internal_writes import OwnWrites
+from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.state.progress import Progress
-from pyromq.broker.transactions.prepared_table import HalfTable
+from pyromq.broker.transactions.prepared_table import PreparedTable
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
@@ -39,7 +39,7 @@ _READ_COUNT: Final = 256
 
 
 class Ending(IntEnum):
-    """Why a half message needs no decision any more."""
+    """Why a prepared message needs no decision any more."""
 
     COMMIT = int(SysFlag.COMMIT)
     ROLLBACK = int(SysFlag.ROLLBACK)
@@ -50,22 +50,28 @@ class _Mark(NamedTuple):
     """Progress that counts once the log is on disk up to ``log_end``."""
 
     log_end: int
-    half: int
+    prepared: int
     op: int
 
 
 class TransactionLog:
-    """Owns the table of half messages and writes op records."""
+    """Owns the table of prepared messages and writes op records."""
 
-    def __init__(self, store: MessageStore, writes: OwnWrites, turns: Turns, progress: Progress, clock: Clock) -> None:
-        self._store, self._writes, self._turns, self._progress, self._clock = store, writes, turns, progress, clock
+    def __init__(
+        self, store: MessageStore, writes: InternalWrites, group_commit: GroupCommit, progress: Progress, clock: Clock
+    ) -> None:
+        self._store = store
+        self._writes = writes
+        self._group_commit = group_commit
+        self._progress = progress
+        self._clock = clock
         self.ending: dict[int, Ending] = {}  # on their way to the disk
-        self.copies: dict[str, int] = {}  # unique keys of half messages that were written again, and where
+        self.copies: dict[str, int] = {}  # unique keys of prepared messages that were written again, and where
         self.is_surveyed = False  # everything that waited at the start was looked at
         self._copies_fit = True
         self._unwritten: list[int] = []
         self._ops: deque[tuple[int, int]] = deque()  # op records that are still needed: offset, newest half they name
-        self.table = HalfTable(self._start_of(HALF_TOPIC))
+        self.table = PreparedTable(self._start_of(HALF_TOPIC))
         self._op_first = self._op_end = self._start_of(OP_HALF_TOPIC)
         self._mark = self._committed = _Mark(0, self.table.first, self._op_first)
         self._load()
@@ -73,7 +79,7 @@ class TransactionLog:
     # --- looking ---
 
     @property
-    def half_end(self) -> int:
+    def prepared_end(self) -> int:
         """Where the half topic ends for readers."""
         known = self._store.reader.range_of(HALF_TOPIC, 0)
         return known.end if known else 0
@@ -86,7 +92,7 @@ class TransactionLog:
         return self.is_surveyed and self._copies_fit
 
     def live_copy(self, unique_key: str) -> int | None:
-        """Where a half message waits that is not where it was written first."""
+        """Where a prepared message waits that is not where it was written first."""
         offset = self.copies.get(unique_key)
         return offset if offset is not None and self.is_waiting(offset) else None
 
@@ -96,7 +102,7 @@ class TransactionLog:
         """Its op record becomes part of this turn, behind everything that is staged before."""
         self.ending[offset] = ending
         if not self._unwritten:
-            self._turns.before_end(self._write)
+            self._group_commit.before_end(self._write)
         self._unwritten.append(offset)
 
     def note_copy(self, unique_key: str, offset: int) -> None:
@@ -151,7 +157,7 @@ class TransactionLog:
             self._mark = _Mark(self._store.log.end, self.table.first, self._op_first)
 
     def _commit(self) -> None:
-        self._progress.commit(PROGRESS_GROUP, HALF_TOPIC, 0, self._committed.half)
+        self._progress.commit(PROGRESS_GROUP, HALF_TOPIC, 0, self._committed.prepared)
         self._progress.commit(PROGRESS_GROUP, OP_HALF_TOPIC, 0, self._committed.op)
 
     def _start_of(self, topic: str) -> int:
@@ -163,7 +169,7 @@ class TransactionLog:
         return known.first if committed is None else min(max(committed, known.first), known.end)
 
     def _load(self) -> None:
-        self.table.grow(self.half_end)
+        self.table.grow(self.prepared_end)
         for record in self._records(OP_HALF_TOPIC, self._op_first):
             offsets = [offset for offset in op_offsets(record.body) if offset < self.table.end]
             if find_property(record.properties, b"TAGS") != ENDED_TAG.encode():

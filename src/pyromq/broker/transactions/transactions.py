@@ -4,8 +4,8 @@
                               │                          └─ rollback ─▶ op
                               └─ silence ─▶ transaction_checks
 
-The op record tells that the half message is dealt with. Whoever ends a transaction twice in the same way hears the same
-answer and nothing happens; whoever ends it in two ways is refused the second time.
+The op record tells that the prepared message is dealt with. Whoever ends a transaction twice in the same way hears the
+same answer and nothing happens; whoever ends it in two ways is refused the second time.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pyromq.broker.base.responses import success
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
-from pyromq.broker.commit.group_commit import QueueKey, Turns
-from pyromq.broker.commit.internal_writes import OwnWrites
+from pyromq.broker.commit.group_commit import GroupCommit, QueueKey
+from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.send_gate import SendGate
 from pyromq.broker.delays.delays import Delays, Place
 from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
-from pyromq.broker.transactions.prepared_reader import HALF_QUEUE, HalfReader
+from pyromq.broker.transactions.prepared_reader import HALF_QUEUE, PreparedReader
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
 from pyromq.clock import Clock
 from pyromq.errors import MQError
@@ -41,7 +41,7 @@ from pyromq.wire.prepared import (
     CHECK_TIMES,
     IMMUNITY,
     PreparedMessage,
-    StoredHalf,
+    StoredPrepared,
     has_item,
     read_prepared,
     take_home,
@@ -69,8 +69,8 @@ class TransactionHandler:
         self,
         store: MessageStore,
         topics: Topics,
-        turns: Turns,
-        writes: OwnWrites,
+        group_commit: GroupCommit,
+        writes: InternalWrites,
         log: TransactionLog,
         delays: Delays,
         gate: SendGate,
@@ -78,11 +78,20 @@ class TransactionHandler:
         settings: BrokerSettings,
         clock: Clock,
     ) -> None:
-        self._store, self._topics, self._turns, self._writes, self._log = store, topics, turns, writes, log
-        self._delays, self._gate, self._counters = delays, gate, counters
-        self._settings, self._clock = settings, clock
-        self._halves = HalfReader(store)
-        self._last_group, self._last_item = "", b""  # of the producers that end one transaction after the other
+        self._store = store
+        self._topics = topics
+        self._group_commit = group_commit
+        self._writes = writes
+        self._log = log
+        self._delays = delays
+        self._gate = gate
+        self._counters = counters
+        self._settings = settings
+        self._clock = clock
+        self._prepared = PreparedReader(store)
+        # of the producers that end one transaction after the other
+        self._last_group = ""
+        self._last_item = b""
 
     # --- the first half ---
 
@@ -113,82 +122,85 @@ class TransactionHandler:
         if ending is None:  # the producer does not know yet; RocketMQ does not answer that
             logger.debug("transaction goes on: group=%s key=%s", header.producer_group, header.msg_id)
             return
-        half = self._halves.read(header.tran_state_table_offset, header.commit_log_offset)
-        if half is None:
-            problem = f"half message {header.tran_state_table_offset} is not at position {header.commit_log_offset}"
+        prepared = self._prepared.read(header.tran_state_table_offset, header.commit_log_offset)
+        if prepared is None:
+            problem = f"prepared message {header.tran_state_table_offset} is not at position {header.commit_log_offset}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
-        is_special = b"CHECK_" in half.properties  # it has its own patience, or was written again: both are rare
+        is_special = b"CHECK_" in prepared.properties  # it has its own patience, or was written again: both are rare
         if is_special and not header.from_transaction_check:
-            self._check_age(half)
+            self._check_age(prepared)
         group = header.producer_group
         if group != self._last_group:
             self._last_group, self._last_item = group, f"PGROUP\x01{group}\x02".encode()
-        if not has_item(half.properties, self._last_item) and find_property(half.properties, _GROUP) != group.encode():
-            problem = f"group {header.producer_group} did not begin the transaction of half message {half.offset}"
+        if (
+            not has_item(prepared.properties, self._last_item)
+            and find_property(prepared.properties, _GROUP) != group.encode()
+        ):
+            problem = f"group {header.producer_group} did not begin the transaction of message {prepared.offset}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
-        queue, offset = _OP_QUEUE, half.offset
+        queue, offset = _OP_QUEUE, prepared.offset
         if not self._log.is_waiting(offset):
-            offset = self._waits_elsewhere(half, ending)
+            offset = self._waits_elsewhere(prepared, ending)
         if offset >= 0:
             is_asked = header.from_transaction_check
             is_new = not (is_special or is_asked)  # else that has to be looked at
-            if ending is Ending.COMMIT and (is_new or not self._was_committed(half, is_asked=is_asked)):
-                queue = self._stage_final(half)
+            if ending is Ending.COMMIT and (is_new or not self._was_committed(prepared, is_asked=is_asked)):
+                queue = self._stage_final(prepared)
             self._log.end(offset, ending)
-        self._turns.staged((connection, request, success(request)), queue)
+        self._group_commit.staged((connection, request, success(request)), queue)
 
-    def _check_age(self, half: StoredHalf) -> None:
-        seconds = number_of(half.text, IMMUNITY)
-        if seconds is not None and 0 <= seconds * 1_000 < self._clock.now_ms() - half.born_ms:
+    def _check_age(self, prepared: StoredPrepared) -> None:
+        seconds = number_of(prepared.text, IMMUNITY)
+        if seconds is not None and 0 <= seconds * 1_000 < self._clock.now_ms() - prepared.born_ms:
             problem = f"the transaction is older than its {seconds} seconds, it is decided when it is checked"
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
 
-    def _waits_elsewhere(self, half: StoredHalf, ending: Ending) -> int:
+    def _waits_elsewhere(self, prepared: StoredPrepared, ending: Ending) -> int:
         """The offset of its copy; -1 when the transaction has ended in this way before. Raises RefusedError."""
-        log, prepared = self._log, read_prepared(half, half.text)
-        copy = log.live_copy(prepared.unique_key)
+        log, facts = self._log, read_prepared(prepared, prepared.text)
+        copy = log.live_copy(facts.unique_key)
         if copy is not None:
             return copy
         self._gate.check_busy()  # what follows looks things up
-        before = log.ending.get(log.copies.get(prepared.unique_key, half.offset))
+        before = log.ending.get(log.copies.get(facts.unique_key, prepared.offset))
         if before is None:
-            before = self._ending_of(half, prepared)
+            before = self._ending_of(prepared, facts)
         if before is not ending:
             problem = (
-                f"transaction {prepared.unique_key} is not open any more, and it was not ended with {ending.name}; "
+                f"transaction {facts.unique_key} is not open any more, and it was not ended with {ending.name}; "
                 f"if nobody has ended it, it is in topic {DISCARD_TOPIC}"
             )
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
         return -1
 
-    def _ending_of(self, half: StoredHalf | Record, prepared: PreparedMessage) -> Ending:
+    def _ending_of(self, prepared: StoredPrepared | Record, facts: PreparedMessage) -> Ending:
         """Of a transaction that is over: it was committed if its message is there."""
         if not self._log.knows_all_copies:
             text = "this broker has just started and does not know this transaction yet; its producer will be asked"
             raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
-        return Ending.COMMIT if self._is_committed(half, prepared) else Ending.ROLLBACK
+        return Ending.COMMIT if self._is_committed(prepared, facts) else Ending.ROLLBACK
 
-    def _was_committed(self, half: StoredHalf, *, is_asked: bool) -> bool:
+    def _was_committed(self, prepared: StoredPrepared, *, is_asked: bool) -> bool:
         """Whether it is there although nobody knows of its end.
 
-        Its producer may have sent the half message twice and ended one; the op record may be lost, with the end of the
-        log; other brokers go on asking about copies of half messages that are committed.
+        Its producer may have sent the prepared message twice and ended one; the op record may be lost, with the end of
+        the log; other brokers go on asking about copies of prepared messages that are committed.
         """
-        prepared = read_prepared(half, half.text)
-        return (is_asked or prepared.is_copy) and self._is_committed(half, prepared)
+        facts = read_prepared(prepared, prepared.text)
+        return (is_asked or facts.is_copy) and self._is_committed(prepared, facts)
 
-    def _is_committed(self, half: StoredHalf | Record, prepared: PreparedMessage) -> bool:
+    def _is_committed(self, prepared: StoredPrepared | Record, facts: PreparedMessage) -> bool:
         """Compares more than the key: a message must not be missing because another one has its key."""
-        for topic in (prepared.topic, SCHEDULE_TOPIC, TIMER_TOPIC):
-            for position in self._store.find(topic, prepared.unique_key):
+        for topic in (facts.topic, SCHEDULE_TOPIC, TIMER_TOPIC):
+            for position in self._store.find(topic, facts.unique_key):
                 final = self._store.reader.record_at(position)
-                is_same = (final.born_ms, final.body) == (half.born_ms, half.body)
+                is_same = (final.born_ms, final.body) == (prepared.born_ms, prepared.body)
                 if is_same and final.sys_flag & TRANSACTION_MASK == _COMMIT:
                     return True
         return False
 
-    def _stage_final(self, half: StoredHalf) -> QueueKey:
-        topic, queue_id, properties = take_home(half.properties)
+    def _stage_final(self, prepared: StoredPrepared) -> QueueKey:
+        topic, queue_id, properties = take_home(prepared.properties)
         if self._topics.get(topic) is None:
             self._topics.require(topic)
         if b"DELAY\x01" in properties or b"TIMER_D" in properties:
@@ -199,45 +211,45 @@ class TransactionHandler:
             Draft(
                 topic=topic,
                 queue_id=queue_id,
-                body=half.body,
+                body=prepared.body,
                 properties=properties,
-                flag=half.flag,
-                sys_flag=half.sys_flag | _COMMIT,
-                born_ms=half.born_ms,
-                born_host=half.born_host,
-                delivery_attempt=half.delivery_attempt,
-                prepared_position=half.position,
+                flag=prepared.flag,
+                sys_flag=prepared.sys_flag | _COMMIT,
+                born_ms=prepared.born_ms,
+                born_host=prepared.born_host,
+                delivery_attempt=prepared.delivery_attempt,
+                prepared_position=prepared.position,
             )
         )
         counters = self._counters
         counters.put_messages += 1
-        counters.put_bytes += len(half.body)
+        counters.put_bytes += len(prepared.body)
         counters.puts[topic] += ONE_MESSAGE + placed.size
         return topic, queue_id
 
     # --- once more ---
 
     def resume(self, connection: Connection, request: Received[ResumeCheckHalfMessageHeader]) -> None:
-        """A half message that was put away waits again, as if nobody had been asked about it."""
+        """A prepared message that was put away waits again, as if nobody had been asked about it."""
         _, position = decode_offset_id(request.header.msg_id or "")
         record = self._store.reader.record_at(position)
         text = record.properties.decode(errors="surrogateescape")
-        half = read_prepared(record, text)
-        if record.topic not in _RESUMABLE or not (self._is_listed(record) and half.topic and half.group):
+        prepared = read_prepared(record, text)
+        if record.topic not in _RESUMABLE or not (self._is_listed(record) and prepared.topic and prepared.group):
             problem = f"the message at position {position} is not part of a transaction"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
-        waiting = self._log.live_copy(half.unique_key)
+        waiting = self._log.live_copy(prepared.unique_key)
         if record.topic == _HALF_TOPIC and self._log.is_waiting(record.offset):
             waiting = record.offset
         if waiting is not None:
             self._log.table.forget_checks(waiting)
-        elif record.topic == _HALF_TOPIC or self._ending_of(record, half) is Ending.COMMIT:
-            problem = f"transaction {half.unique_key} is over; take the message id from topic {DISCARD_TOPIC}"
+        elif record.topic == _HALF_TOPIC or self._ending_of(record, prepared) is Ending.COMMIT:
+            problem = f"transaction {prepared.unique_key} is over; take the message id from topic {DISCARD_TOPIC}"
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
         else:
             anew = {CHECK_TIMES: "0", ARRIVED: str(self._clock.now_ms())}
-            self._put_back(record, with_values(text, anew), half.unique_key)
-        self._turns.staged((connection, request, success(request)), HALF_QUEUE)
+            self._put_back(record, with_values(text, anew), prepared.unique_key)
+        self._group_commit.staged((connection, request, success(request)), HALF_QUEUE)
 
     def _is_listed(self, record: Record) -> bool:
         queue = self._store.queues.get((record.topic.decode(), 0))
@@ -246,7 +258,7 @@ class TransactionHandler:
 
     def _put_back(self, record: Record, text: str, unique_key: str) -> None:
         log = self._log
-        draft = half_draft(record, text.encode(errors="surrogateescape"), HALF_TOPIC)
+        draft = prepared_draft(record, text.encode(errors="surrogateescape"), HALF_TOPIC)
 
         def written(error: MQError | None) -> None:
             if error is not None:
@@ -255,16 +267,16 @@ class TransactionHandler:
         log.note_copy(unique_key, self._writes.put(draft, written).offset)
 
 
-def half_draft(half: StoredHalf | Record, properties: bytes, topic: str) -> Draft:
-    """A half message as it is written once more, to the half topic or to where it is put away."""
+def prepared_draft(prepared: StoredPrepared | Record, properties: bytes, topic: str) -> Draft:
+    """A prepared message as it is written once more, to the half topic or to where it is put away."""
     return Draft(
         topic=topic,
         queue_id=0,
-        body=half.body,
+        body=prepared.body,
         properties=properties,
-        flag=half.flag,
-        sys_flag=half.sys_flag & ~TRANSACTION_MASK,
-        born_ms=half.born_ms,
-        born_host=half.born_host,
-        delivery_attempt=half.delivery_attempt,
+        flag=prepared.flag,
+        sys_flag=prepared.sys_flag & ~TRANSACTION_MASK,
+        born_ms=prepared.born_ms,
+        born_host=prepared.born_host,
+        delivery_attempt=prepared.delivery_attempt,
     )

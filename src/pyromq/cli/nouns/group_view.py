@@ -10,7 +10,7 @@ from pyromq.cli.output.times import show_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
-    from pyromq.client.admin.blocked_queues import QueueHead
+    from pyromq.client.admin.blocked_queues import BlockedQueue
     from pyromq.wire.bodies import QueueProgress
     from pyromq.wire.heartbeat import ConsumerConnections
 
@@ -86,7 +86,7 @@ def _member_rows(found: ConsumerConnections) -> list[dict[str, Any]]:
     ]
 
 
-def _head_row(head: QueueHead) -> dict[str, Any]:
+def _head_row(head: BlockedQueue) -> dict[str, Any]:
     return {
         "topic": head.queue.topic,
         "broker": head.queue.broker,

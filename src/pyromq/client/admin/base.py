@@ -72,10 +72,10 @@ class AdminBase:
 
     async def _ask_nameserver(self, code: RequestCode, header: Ext = None) -> Received[Any]:
         self.client.require_open()
-        answer = await self.client.nameservers.ask(code, header, timeout_ms=self.client.settings.request_timeout_ms)
-        if answer.code != ResponseCode.SUCCESS:
-            raise error_of(answer)
-        return answer
+        response = await self.client.nameservers.ask(code, header, timeout_ms=self.client.settings.request_timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            raise error_of(response)
+        return response
 
     async def _ask(self, address: str, code: RequestCode, header: Ext = None, body: bytes = b"") -> Received[Any]:
         return await self.client.ask(self.client.brokers.link(address), code, header, body)
@@ -126,8 +126,8 @@ class AdminBase:
             raise BrokerError(code=ResponseCode.BROKER_NOT_EXIST, remark=f"name servers know no broker {broker}")
         return address
 
-    def _messages(self, answer: Received[Any], broker: str) -> list[ReceivedMessage]:
-        return split_messages(answer.body, broker, namespace=self.client.settings.namespace)
+    def _messages(self, response: Received[Any], broker: str) -> list[ReceivedMessage]:
+        return split_messages(response.body, broker, namespace=self.client.settings.namespace)
 
 
 async def gather(work: list[Coroutine[Any, Any, T]]) -> list[T]:

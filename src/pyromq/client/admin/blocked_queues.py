@@ -32,7 +32,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class QueueHead(msgspec.Struct, frozen=True, kw_only=True):
+class BlockedQueue(msgspec.Struct, frozen=True, kw_only=True):
     """Where a group stands in a queue, and the message it stands at.
 
     Without a lag there is none (``offset`` is None). ``attempt``, ``stage``, ``since_ms`` and ``stack`` are known of
@@ -65,7 +65,7 @@ class Parked(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_topic: str
 
 
-class HeadAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
+class BlockedQueueAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
     """Of ``Admin``: what holds groups up."""
 
     async def client_states(self, group: str) -> list[ClientState]:
@@ -82,13 +82,13 @@ class HeadAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
         problem = "no broker is connected with it"
         for address in await self._masters():
             try:
-                answer = await self._ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-                return read_client_state(client_id, answer.body)
+                response = await self._ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+                return read_client_state(client_id, response.body)
             except MQError as error:
                 problem = str(error)
         return ClientState(client_id=client_id, problem=problem)
 
-    async def group_heads(self, group: str, topic: str = "") -> list[QueueHead]:
+    async def group_heads(self, group: str, topic: str = "") -> list[BlockedQueue]:
         """Every queue of the group with the message that it stands at."""
         progress, states = await self.lag(group, topic), await self.client_states(group)
         found = []
@@ -154,11 +154,11 @@ def head_of(
     states: list[ClientState],
     message: ReceivedMessage | None,
     now_ms: int,
-) -> QueueHead:
+) -> BlockedQueue:
     """From what the broker knows of a queue, and what its owner says."""
     owner = next((state.client_id for state in states if queue in state.queues), "")
     told = next((head for state in states for head in state.heads if _is_of(head, queue)), None)
-    head = QueueHead(queue=queue, committed=progress.consumer_offset, end=progress.broker_offset, client_id=owner)
+    head = BlockedQueue(queue=queue, committed=progress.consumer_offset, end=progress.broker_offset, client_id=owner)
     if message is not None:
         head = msgspec.structs.replace(
             head,

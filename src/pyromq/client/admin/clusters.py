@@ -13,8 +13,8 @@ class ClusterAdmin(AdminBase):
 
     async def broker_config(self, broker: str) -> dict[str, str]:
         """The configuration of a broker (its name, or its address) in RocketMQ's words."""
-        answer = await self._ask(await self._address(broker), RequestCode.GET_BROKER_CONFIG)
-        lines = (line.partition("=") for line in answer.body.decode("utf-8", "replace").splitlines())
+        response = await self._ask(await self._address(broker), RequestCode.GET_BROKER_CONFIG)
+        lines = (line.partition("=") for line in response.body.decode("utf-8", "replace").splitlines())
         return {key.strip(): value.strip() for key, equals, value in lines if equals}
 
     async def update_broker_config(self, broker: str, values: dict[str, str]) -> None:
@@ -26,5 +26,5 @@ class ClusterAdmin(AdminBase):
 
     async def broker_runtime(self, broker: str) -> dict[str, str]:
         """What a broker (its name, or its address) is doing."""
-        answer = await self._ask(await self._address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
-        return bodies.decode(answer.body, bodies.KeyValues).table
+        response = await self._ask(await self._address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
+        return bodies.decode(response.body, bodies.KeyValues).table

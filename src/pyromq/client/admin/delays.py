@@ -70,8 +70,8 @@ class DelayAdmin(ClusterAdmin, OffsetAdmin, LookupAdmin):
         """Calls a delayed message back; returns its id. Raises ConfigError, BrokerError when it is too late."""
         topic, broker, _, _ = read_handle(handle)
         header = RecallMessageHeader(producer_group=_GROUP, topic=topic, recall_handle=handle)
-        answer = await self._ask(await self._address(broker), RequestCode.RECALL_MESSAGE, header)
-        return answer.header_as(RecallMessageResponseHeader).msg_id or ""
+        response = await self._ask(await self._address(broker), RequestCode.RECALL_MESSAGE, header)
+        return response.header_as(RecallMessageResponseHeader).msg_id or ""
 
     async def cancel_delayed(self, message_id: str, topic: str = "") -> DelayedMessage:
         """Finds a delayed message by its id and calls it back. Raises NotFoundError, ConfigError for a level."""
@@ -91,10 +91,10 @@ class DelayAdmin(ClusterAdmin, OffsetAdmin, LookupAdmin):
 
     async def delay_offsets(self, broker: str) -> Mapping[int, int]:
         """By level, the offset up to which everything is delivered."""
-        answer = await self._ask(await self._address(broker), RequestCode.GET_ALL_DELAY_OFFSET)
-        if not answer.body:
+        response = await self._ask(await self._address(broker), RequestCode.GET_ALL_DELAY_OFFSET)
+        if not response.body:
             return {}
-        table = java_json.parse(answer.body)
+        table = java_json.parse(response.body)
         return {int(level): int(offset) for level, offset in (table.get("offsetTable") or {}).items()}
 
     # --- levels ---

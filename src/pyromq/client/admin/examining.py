@@ -110,10 +110,10 @@ class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin):
 
     async def _examine_transactions(self) -> list[Finding]:
         now_ms = self.client.clock.now_ms()
-        late = [half for half in await self.open_transactions() if now_ms - half.born_ms > _TRANSACTION_WARN_MS]
+        late = [place for place in await self.open_transactions() if now_ms - place.born_ms > _TRANSACTION_WARN_MS]
         if not late:
             return [Finding(severity=Severity.OK, about="transactions", text="none is open for long")]
-        groups = ", ".join(sorted({half.producer_group for half in late}))
+        groups = ", ".join(sorted({place.producer_group for place in late}))
         text = f"{len(late)} are open for more than ten minutes (producers: {groups}): see pyromq tx ls"
         return [Finding(severity=Severity.WARNING, about="transactions", text=text)]
 

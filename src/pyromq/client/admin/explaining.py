@@ -85,7 +85,7 @@ class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin, GroupAd
     async def _prepared_copies(self, messages: list[ReceivedMessage], *, has_end: bool) -> tuple[Copy, ...]:
         if not messages:
             return ()
-        still_open = set() if has_end else {(half.broker, half.offset) for half in await self.open_transactions()}
+        still_open = set() if has_end else {(place.broker, place.offset) for place in await self.open_transactions()}
         return tuple(copy_of(m, is_pending=(m.broker, m.offset) in still_open) for m in messages)
 
     async def _trace_if_any(self, message_id: str, topic: str) -> list[TraceRecord]:

@@ -29,8 +29,8 @@ class GroupAdmin(AdminBase):
     async def groups(self) -> list[str]:
         """All consumer groups that brokers have a configuration of, those of the system included."""
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-        answers = await self._ask_all(await self._masters(), code)
-        tables = [java_json.decode(answer.body, _GroupTable).subscription_group_table for answer in answers]
+        responses = await self._ask_all(await self._masters(), code)
+        tables = [java_json.decode(response.body, _GroupTable).subscription_group_table for response in responses]
         return sorted({self.client.plain_name(name) for table in tables for name in table})
 
     async def create_group(self, group: GroupConfig | str, *, cluster: str = "", broker: str = "") -> None:
@@ -56,10 +56,10 @@ class GroupAdmin(AdminBase):
         header = GroupHeader(group=self.client.wire_name(group))
         for address in await self._masters():
             try:
-                answer = await self._ask(address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+                response = await self._ask(address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
             except GroupNotFoundError:
                 continue
-            return java_json.decode(answer.body, GroupConfig)
+            return java_json.decode(response.body, GroupConfig)
         raise _no_group(group)
 
     async def group_connections(self, group: str) -> ConsumerConnections:
@@ -68,10 +68,10 @@ class GroupAdmin(AdminBase):
         found: list[ConsumerConnections] = []
         for address in await self._masters():
             try:
-                answer = await self._ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+                response = await self._ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
             except GroupOfflineError:
                 continue
-            found.append(decode_consumer_connections(answer.body))
+            found.append(decode_consumer_connections(response.body))
         if not found:
             text = f"no consumer of group {group} is connected"
             raise GroupOfflineError(code=ResponseCode.CONSUMER_NOT_ONLINE, remark=text)
@@ -83,12 +83,12 @@ class GroupAdmin(AdminBase):
         found = []
         for address in await self._masters():
             try:
-                answer = await self._ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
+                response = await self._ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
             except BrokerError as error:
                 if error.code != ResponseCode.SYSTEM_ERROR:  # that is how a broker says "none"
                     raise
             else:
-                found.append(bodies.decode(answer.body, ProducerConnections))
+                found.append(bodies.decode(response.body, ProducerConnections))
         return _distinct(found)
 
 

@@ -54,12 +54,12 @@ class LookupAdmin(AdminBase):
         if str(host) not in names:
             raise no_message(f"no broker that name servers know has the address {host} of message {message_id}")
         try:
-            answer = await self._ask(str(host), RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(position=position))
+            response = await self._ask(str(host), RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(position=position))
         except BrokerError as error:
             raise NotFoundError(
                 code=ResponseCode.NO_MESSAGE, remark=f"no message {message_id}: {error.remark}"
             ) from error
-        return self._messages(answer, names[str(host)])[0]
+        return self._messages(response, names[str(host)])[0]
 
     async def message_by_unique_key(self, topic: str, unique_key: str) -> ReceivedMessage:
         """By the id that its producer gave; the latest if there are several. Raises NotFoundError."""
@@ -101,9 +101,9 @@ class LookupAdmin(AdminBase):
             expression_type="TAG",
         )
         link = self.client.brokers.link(await self._address(queue.broker))
-        answer = await self.client.ask(link, RequestCode.PULL_MESSAGE, header, expect=_FOUND_OR_NOT)
-        told = answer.header_as(PullResponseHeader)
-        return Stretch(self._messages(answer, queue.broker), told.next_begin_offset, told.min_offset, told.max_offset)
+        response = await self.client.ask(link, RequestCode.PULL_MESSAGE, header, expect=_FOUND_OR_NOT)
+        told = response.header_as(PullResponseHeader)
+        return Stretch(self._messages(response, queue.broker), told.next_begin_offset, told.min_offset, told.max_offset)
 
     async def walk(self, queue: QueueId, begin: int, end: int) -> AsyncIterator[ReceivedMessage]:
         """The messages of ``[begin, end)`` that are still there, one after the other."""
@@ -145,10 +145,10 @@ class LookupAdmin(AdminBase):
 
     async def _query_broker(self, address: str, broker: str, header: QueryMessageHeader) -> list[ReceivedMessage]:
         try:
-            answer = await self._ask(address, RequestCode.QUERY_MESSAGE, header)
+            response = await self._ask(address, RequestCode.QUERY_MESSAGE, header)
         except (NotFoundError, TopicNotFoundError):
             return []
-        return self._messages(answer, broker)
+        return self._messages(response, broker)
 
     async def _copies(self, topic: str, unique_key: str) -> list[ReceivedMessage]:
         """All with that id in a topic, on any broker; the topic as servers know it, also one without a route."""

@@ -50,8 +50,8 @@ class OffsetAdmin(AdminBase):
         header = GetConsumeStatsHeader(
             consumer_group=self.client.wire_name(group), topic=self.client.wire_name(topic) if topic else None
         )
-        answers = await self._ask_all(await self._masters(), RequestCode.GET_CONSUME_STATS, header)
-        tables = [bodies.decode(answer.body, ConsumeStats).offset_table for answer in answers]
+        responses = await self._ask_all(await self._masters(), RequestCode.GET_CONSUME_STATS, header)
+        tables = [bodies.decode(response.body, ConsumeStats).offset_table for response in responses]
         return dict(sorted((queue, progress) for table in tables for queue, progress in table.items()))
 
     async def reset_offset(
@@ -74,17 +74,19 @@ class OffsetAdmin(AdminBase):
         )
         code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
         if queue is None:
-            answers = await self._ask_brokers_of(topic, code, header)
+            responses = await self._ask_brokers_of(topic, code, header)
         else:
-            answers = [await self._ask(await self._address(queue.broker), code, header)]
-        tables = [bodies.decode(answer.body, bodies.ResetOffsets).offset_table for answer in answers if answer.body]
+            responses = [await self._ask(await self._address(queue.broker), code, header)]
+        tables = [
+            bodies.decode(response.body, bodies.ResetOffsets).offset_table for response in responses if response.body
+        ]
         return dict(sorted((queue, offset) for table in tables for queue, offset in table.items()))
 
     async def offset_at(self, queue: QueueId, time_ms: int) -> int:
         """The first offset of a queue that was stored at that time or later."""
         header = SearchOffsetHeader(topic=queue.topic, queue_id=queue.number, timestamp=time_ms)
-        answer = await self._ask(await self._address(queue.broker), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return answer.header_as(OffsetResponseHeader).offset
+        response = await self._ask(await self._address(queue.broker), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return response.header_as(OffsetResponseHeader).offset
 
     async def queue_range(self, queue: QueueId) -> QueueRange:
         """The first offset that is still there, and the one that the next message will get."""
@@ -105,10 +107,10 @@ class OffsetAdmin(AdminBase):
             set_zero_if_not_found=False,
         )
         try:
-            answer = await self._ask(await self._address(queue.broker), RequestCode.QUERY_CONSUMER_OFFSET, header)
+            response = await self._ask(await self._address(queue.broker), RequestCode.QUERY_CONSUMER_OFFSET, header)
         except NotFoundError:
             return None
-        return answer.header_as(OffsetResponseHeader).offset
+        return response.header_as(OffsetResponseHeader).offset
 
     async def _commit(self, group: str, queue: QueueId, offset: int) -> None:
         header = UpdateConsumerOffsetHeader(

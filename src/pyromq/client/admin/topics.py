@@ -26,8 +26,8 @@ class TopicAdmin(AdminBase):
 
     async def topics(self) -> list[str]:
         """All names that name servers know, those of the system included."""
-        answer = await self._ask_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted({self.client.plain_name(name) for name in decode_topics(answer.body).topic_list})
+        response = await self._ask_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted({self.client.plain_name(name) for name in decode_topics(response.body).topic_list})
 
     async def create_topic(
         self,
@@ -72,20 +72,20 @@ class TopicAdmin(AdminBase):
         route = await self.route(topic)
         found = {}
         for broker in route.broker_datas:
-            answer = await self._ask(broker.readable_addr() or "", RequestCode.GET_TOPIC_CONFIG, header)
-            found[broker.broker_name] = java_json.decode(answer.body, TopicConfig)
+            response = await self._ask(broker.readable_addr() or "", RequestCode.GET_TOPIC_CONFIG, header)
+            found[broker.broker_name] = java_json.decode(response.body, TopicConfig)
         return found
 
     async def topic_stats(self, topic: str) -> dict[QueueId, QueueRange]:
         """What each queue of a topic holds. Raises TopicNotFoundError."""
         header = TopicHeader(topic=self.client.wire_name(topic))
-        answers = await self._ask_brokers_of(topic, RequestCode.GET_TOPIC_STATS_INFO, header)
-        tables = [bodies.decode(answer.body, TopicStats).offset_table for answer in answers]
+        responses = await self._ask_brokers_of(topic, RequestCode.GET_TOPIC_STATS_INFO, header)
+        tables = [bodies.decode(response.body, TopicStats).offset_table for response in responses]
         return dict(sorted((queue, held) for table in tables for queue, held in table.items()))
 
     async def topic_groups(self, topic: str) -> list[str]:
         """The groups that consume a topic, or did."""
         header = TopicHeader(topic=self.client.wire_name(topic))
-        answers = await self._ask_brokers_of(topic, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
-        names = {name for answer in answers for name in java_json.decode(answer.body, _GroupNames).group_list}
+        responses = await self._ask_brokers_of(topic, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+        names = {name for response in responses for name in java_json.decode(response.body, _GroupNames).group_list}
         return sorted(map(self.client.plain_name, names))

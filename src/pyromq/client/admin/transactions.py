@@ -23,7 +23,7 @@ _CHECKS = "TRANSACTION_CHECK_TIMES"
 
 
 class PreparedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A half message that is neither committed nor rolled back."""
+    """A prepared message that is neither committed nor rolled back."""
 
     topic: str
     message_id: str
@@ -44,11 +44,11 @@ class TransactionAdmin(OffsetAdmin, LookupAdmin):
         """Those without an end, oldest first; all topics, or one."""
         wanted, found = self.client.wire_name(topic) if topic else "", list[ReceivedMessage]()
         for broker in await self._named_masters():
-            found += await self._open_halves(broker)
-        halves = [half for half in latest_of_each(found) if not wanted or half.get(names.REAL_TOPIC) == wanted]
-        return sorted(map(self._prepared, halves), key=lambda half: half.born_ms)
+            found += await self._open_prepared(broker)
+        prepared = [place for place in latest_of_each(found) if not wanted or place.get(names.REAL_TOPIC) == wanted]
+        return sorted(map(self._prepared, prepared), key=lambda place: place.born_ms)
 
-    async def _open_halves(self, broker: str) -> list[ReceivedMessage]:
+    async def _open_prepared(self, broker: str) -> list[ReceivedMessage]:
         ended, found = set[int](), list[ReceivedMessage]()
         async for message in self._from_checker(QueueId(OP_HALF_TOPIC, broker, 0)):
             ended |= ended_offsets(message.body)
@@ -66,19 +66,19 @@ class TransactionAdmin(OffsetAdmin, LookupAdmin):
         async for message in self.walk(queue, max(begin or 0, held.min_offset), held.max_offset):
             yield message
 
-    def _prepared(self, half: ReceivedMessage) -> PreparedMessage:
-        checks = half.get(_CHECKS) or "0"
+    def _prepared(self, place: ReceivedMessage) -> PreparedMessage:
+        checks = place.get(_CHECKS) or "0"
         return PreparedMessage(
-            topic=self.client.plain_name(half.get(names.REAL_TOPIC) or ""),
-            message_id=half.message_id,
-            producer_group=self.client.plain_name(half.get(names.PRODUCER_GROUP) or ""),
-            broker=half.broker,
-            offset=half.offset,
-            born_ms=half.born_ms,
-            stored_ms=half.stored_ms,
+            topic=self.client.plain_name(place.get(names.REAL_TOPIC) or ""),
+            message_id=place.message_id,
+            producer_group=self.client.plain_name(place.get(names.PRODUCER_GROUP) or ""),
+            broker=place.broker,
+            offset=place.offset,
+            born_ms=place.born_ms,
+            stored_ms=place.stored_ms,
             checks=int(checks) if checks.isdecimal() else 0,
-            keys=" ".join(half.keys),
-            tags=half.tags,
+            keys=" ".join(place.keys),
+            tags=place.tags,
         )
 
 
@@ -87,9 +87,9 @@ def ended_offsets(body: bytes) -> set[int]:
     return {int(word) for word in body.decode("ascii", "replace").split(",") if word.strip().isdecimal()}
 
 
-def latest_of_each(halves: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
+def latest_of_each(prepared: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
     """A checker appends a message again for every check: only its last copy counts."""
     found: dict[tuple[str, str], ReceivedMessage] = {}
-    for half in halves:
-        found[half.broker, half.message_id] = half
+    for place in prepared:
+        found[place.broker, place.message_id] = place
     return list(found.values())

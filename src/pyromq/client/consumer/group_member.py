@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
-from pyromq.client.consumer.assigning.owned_queues import QueueShare
+from pyromq.client.consumer.assigning.owned_queues import OwnedQueues
 from pyromq.client.consumer.assigning.rebalancer import Rebalancer
-from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.consume_stats import SAMPLE_MS, ConsumeStats
 from pyromq.client.consumer.base.expression_check import ExpressionCheck
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
@@ -60,8 +60,11 @@ class GroupMember(ConsumerRole, PullTarget):
         orderly: bool = False,
     ) -> None:
         super().__init__(client.wire_name(settings.group))
-        self.client, self._owns_client, self._clock = client, owns_client, client.clock
-        self._common, self._consume_type = settings, consume_type
+        self.client = client
+        self._owns_client = owns_client
+        self._clock = client.clock
+        self._common = settings
+        self._consume_type = consume_type
         self._is_clustering = settings.model is MessageModel.CLUSTERING
         self._uses_locks = orderly and self._is_clustering
         self._from_ms = settings.from_ms or default_consume_time(self._clock.now_ms())
@@ -70,7 +73,8 @@ class GroupMember(ConsumerRole, PullTarget):
             self._subscriptions.add_retries(self.group, self._clock.now_ms())
         self._is_open = False
         self._rebalancing: asyncio.Task[None] | None = None
-        self._calls, self._check = GroupCalls(client, self.group), ExpressionCheck(client, self.group)
+        self._calls = BrokerCalls(client, self.group)
+        self._check = ExpressionCheck(client, self.group)
         self._keeper = self._offset_keeper()
         self._stats = ConsumeStats(self._clock)
         self._flow = FlowControl(settings.limits, orderly=orderly)
@@ -80,7 +84,7 @@ class GroupMember(ConsumerRole, PullTarget):
             timeout_ms=settings.pull_timeout_ms,
             send_expression=send_expression,
         )
-        self._share = QueueShare(
+        self._share = OwnedQueues(
             self._calls,
             self._keeper,
             self._clock,

@@ -24,7 +24,7 @@ from typing import Final, Self
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PullConsumerSettings
 from pyromq.client.consumer.group_member import GroupMember
-from pyromq.client.consumer.pulling.poll_queue import HandOut
+from pyromq.client.consumer.pulling.poll_queue import PollQueue
 from pyromq.client.consumer.rules.flow_control import FlowDecision, GoOn, Hold, HoldOff
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.start_offset import SeekTo, Stored
@@ -70,7 +70,7 @@ class PullConsumer(GroupMember):
             retries=False,
         )
         self._assigned: frozenset[QueueId] | None = None
-        self._hand_out = HandOut(settings.limits.messages_max)
+        self._hand_out = PollQueue(settings.limits.messages_max)
         self._yielded = 0.0  # when others had their turn on the loop
         self._refusals: dict[Subscription, BrokerError] = {}  # expressions that brokers cannot use
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from pyromq.client.consumer.base.consume_stats import Totals
-from pyromq.client.consumer.base.hook_runner import Onlookers
+from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import BatchListener, Listener, MessageListener
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.running_info import (
@@ -96,7 +96,7 @@ class PushConsumer(GroupMember):
         if topic := trace_topic_of(trace):
             self._tracing = trace_dispatcher(self.client, settings.group, topic)
             hooks = (*hooks, ConsumerTrace(self._tracing, self.client, settings.group))
-        self._onlookers = Onlookers(hooks, lambda: self._consume_timeout_ms)
+        self._hook_runner = HookRunner(hooks, lambda: self._consume_timeout_ms)
         self._started_ms = 0
 
     # --- life ---
@@ -119,7 +119,7 @@ class PushConsumer(GroupMember):
     def _make_service(self) -> ConcurrentService | OrderlyService:
         limit = attempts_max(self.settings.attempts_max, orderly=self.settings.orderly)
         returns = Returns(self.client, self._calls, self.group, limit)
-        parts = (self._listener, self.settings, self._tasks, returns, self._onlookers)
+        parts = (self._listener, self.settings, self._tasks, returns, self._hook_runner)
         if self.settings.orderly:
             return OrderlyService(*parts, self._share.abandon_soon if self._uses_locks else None)
         return ConcurrentService(*parts)

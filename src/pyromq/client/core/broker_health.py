@@ -43,7 +43,8 @@ class BrokerHealth:
     """What a producer remembers of its brokers."""
 
     def __init__(self, clock: Clock, table: LatencyTable = TABLE_5) -> None:
-        self._clock, self._table = clock, table
+        self._clock = clock
+        self._table = table
         self._avoid_until_ms: dict[str, int] = {}
         self._unreachable: set[str] = set()
 

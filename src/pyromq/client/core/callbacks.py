@@ -35,7 +35,10 @@ class Callbacks(Handler):
     """Serves the connections to brokers. ``tasks`` runs what takes its time; more codes may be added with ``serve``."""
 
     def __init__(self, roles: Callable[[], Iterable[Role]], tasks: TaskOwner, clock: Clock, namespace: str) -> None:
-        self._roles, self._tasks, self._clock, self._namespace = roles, tasks, clock, namespace
+        self._roles = roles
+        self._tasks = tasks
+        self._clock = clock
+        self._namespace = namespace
         self._table: dict[int, Serve] = {
             RequestCode.CHECK_TRANSACTION_STATE: self._check_transaction,
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
@@ -54,11 +57,11 @@ class Callbacks(Handler):
             if request.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
                 self._tasks.start(self._consume_directly(connection, request), name="consume-directly")
             elif serve := self._table.get(request.code):
-                self._answer(connection, request, serve)
+                self._respond(connection, request, serve)
             else:
                 super().on_requests(connection, [request])
 
-    def _answer(self, connection: Connection, request: Received[Any], serve: Serve) -> None:
+    def _respond(self, connection: Connection, request: Received[Any], serve: Serve) -> None:
         try:
             body = serve(connection, request)
         except Exception as error:  # a role's mistake must not cost everybody the connection
@@ -155,7 +158,7 @@ def reply_message(header: PushReplyHeader, body: bytes, now_ms: int, *, namespac
 
 def _reply(connection: Connection, request: Received[Any], code: int, body: bytes, remark: str | None) -> None:
     if not request.is_oneway:
-        answer = encode_response(
+        response = encode_response(
             code, request.correlation_id, body=body, remark=remark, serialize_type=request.serialize_type
         )
-        connection.send(answer)
+        connection.send(response)

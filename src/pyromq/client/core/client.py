@@ -58,7 +58,8 @@ class Client:
         self, settings: ClientSettings | None = None, *, clock: Clock | None = None, rng: Random | None = None
     ) -> None:
         self.settings = settings or ClientSettings()
-        self.clock, self.rng = clock or SystemClock(), rng or Random()
+        self.clock = clock or SystemClock()
+        self.rng = rng or Random()
         ip = self.settings.client_ip or own_ip([host_of(text) for text in self.settings.nameservers])
         name = self.settings.instance_name or instance_name(os.getpid(), time.time_ns())
         self.id = client_id(ip, name, self.settings.unit_name)
@@ -177,10 +178,10 @@ class Client:
         """An answer with one of the expected codes. Raises TransportError, and BrokerError for any other code."""
         self.require_open_or_closing()
         timeout_ms = timeout_ms or self.settings.request_timeout_ms
-        answer = await link.request(code, self.signer.signed(header, body), body, timeout_ms=timeout_ms)
-        if answer.code not in expect:
-            raise error_of(answer)
-        return answer
+        response = await link.request(code, self.signer.signed(header, body), body, timeout_ms=timeout_ms)
+        if response.code not in expect:
+            raise error_of(response)
+        return response
 
     def master_link(self, broker: str) -> Link:
         """To the master of a broker that a route has told of. Raises ConnectFailedError if it has none."""

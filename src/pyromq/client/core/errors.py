@@ -66,7 +66,9 @@ class SendFailedError(MQError):
 
     def __init__(self, topic: str, attempts: Sequence[Attempt], *, sent: Sequence[SendReceipt] = ()) -> None:
         tried = "; ".join(f"{broker}: {error}" for broker, error in attempts)
-        self.topic, self.attempts, self.sent = topic, tuple(attempts), tuple(sent)
+        self.topic = topic
+        self.attempts = tuple(attempts)
+        self.sent = tuple(sent)
         self.maybe_stored = any(map(_leaves_doubt, attempts))
         doubt = ". It may be stored all the same: an answer was lost" if self.maybe_stored else ""
         count = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}"
@@ -123,12 +125,12 @@ _ERRORS: Final[dict[int, type[BrokerError]]] = {
 _NAMES: Final = {code.value: code.name for code in ResponseCode}
 
 
-def error_of(answer: Received[Any], *, topic: str = "") -> BrokerError:
+def error_of(response: Received[Any], *, topic: str = "") -> BrokerError:
     """The error that an answer stands for; its remark is the server's own text."""
-    remark = answer.remark or _NAMES.get(answer.code, "without a word")
-    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+    remark = response.remark or _NAMES.get(response.code, "without a word")
+    if response.code == ResponseCode.TOPIC_NOT_EXIST:
         return TopicNotFoundError(topic, remark)
-    return _ERRORS.get(answer.code, BrokerError)(code=answer.code, remark=remark)
+    return _ERRORS.get(response.code, BrokerError)(code=response.code, remark=remark)
 
 
 def _leaves_doubt(attempt: Attempt) -> bool:

@@ -33,7 +33,10 @@ class Heartbeats:
     def __init__(
         self, client_id: str, roles: Sequence[Role], brokers: Brokers, signer: Signer, *, timeout_ms: int
     ) -> None:
-        self._client_id, self._roles, self._brokers, self._signer = client_id, roles, brokers, signer
+        self._client_id = client_id
+        self._roles = roles
+        self._brokers = brokers
+        self._signer = signer
         self._timeout_ms = timeout_ms
 
     async def tell_all(self) -> None:
@@ -53,9 +56,9 @@ class Heartbeats:
     async def _tell(self, address: str, body: bytes) -> None:
         """Raises MQError, also for an address that is none: routes say what brokers registered."""
         link = self._brokers.link(address)
-        answer = await link.request(_HEART_BEAT, self._signer.signed(None, body), body, timeout_ms=self._timeout_ms)
-        if answer.code != ResponseCode.SUCCESS:
-            raise error_of(answer)
+        response = await link.request(_HEART_BEAT, self._signer.signed(None, body), body, timeout_ms=self._timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            raise error_of(response)
 
     def greet(self, connection: Connection) -> None:
         """A new connection, or one whose broker should hear at once that somebody joined."""
@@ -64,14 +67,14 @@ class Heartbeats:
             return
         body = encode_heartbeat(heartbeat)
         signed = self._signer.signed(None, body)
-        answer = connection.request_nowait(_HEART_BEAT, signed, body, timeout_ms=self._timeout_ms)
-        answer.add_done_callback(partial(_log_greeting, connection))
+        response = connection.request_nowait(_HEART_BEAT, signed, body, timeout_ms=self._timeout_ms)
+        response.add_done_callback(partial(_log_greeting, connection))
 
 
-def _log_greeting(connection: Connection, answer: asyncio.Future[Received[Any]]) -> None:
-    if answer.cancelled():
+def _log_greeting(connection: Connection, response: asyncio.Future[Received[Any]]) -> None:
+    if response.cancelled():
         return
-    if (error := answer.exception()) is not None:
+    if (error := response.exception()) is not None:
         logger.warning("heartbeat failed: broker=%s error=%s", connection.remote_text, error)
-    elif answer.result().code != ResponseCode.SUCCESS:
-        logger.warning("heartbeat refused: broker=%s error=%s", connection.remote_text, error_of(answer.result()))
+    elif response.result().code != ResponseCode.SUCCESS:
+        logger.warning("heartbeat refused: broker=%s error=%s", connection.remote_text, error_of(response.result()))

@@ -40,7 +40,8 @@ class SendHooks:
     """Those of one producer, called in turn."""
 
     def __init__(self, hooks: Sequence[SendHook], clock: Clock) -> None:
-        self._hooks, self._clock = tuple(hooks), clock
+        self._hooks = tuple(hooks)
+        self._clock = clock
 
     def __bool__(self) -> bool:
         return bool(self._hooks)

@@ -33,8 +33,11 @@ class NameServers:
     def __init__(
         self, known: NameServerList, open_link: Callable[[str], Link], signer: Signer, clock: Clock, rng: Random
     ) -> None:
-        self._known, self._open_link = known, open_link
-        self._signer, self._clock, self._rng = signer, clock, rng
+        self._known = known
+        self._open_link = open_link
+        self._signer = signer
+        self._clock = clock
+        self._rng = rng
         self.links: tuple[Link, ...] = ()
         self._current = 0
         self._adopt()
@@ -87,8 +90,8 @@ class NameServers:
 
     def _untried(self, tried: set[Link]) -> list[Link]:
         """The others, from the current one on; links may have come and gone while one was asked."""
-        in_turn = (*self.links[self._current :], *self.links[: self._current])
-        return [link for link in in_turn if link not in tried]
+        rotated = (*self.links[self._current :], *self.links[: self._current])
+        return [link for link in rotated if link not in tried]
 
     async def _find_some(self) -> None:
         try:
@@ -99,10 +102,10 @@ class NameServers:
     async def route(self, topic: str, *, timeout_ms: int) -> TopicRoute:
         """Raises NameServersUnreachableError, TopicNotFoundError, BrokerError, RemoteProtocolError."""
         header = GetRouteHeader(topic=topic, accept_standard_json_only=True)
-        answer = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_ms=timeout_ms)
-        if answer.code != ResponseCode.SUCCESS:
-            raise error_of(answer, topic=topic)
-        route = decode_route(answer.body) if answer.body else TopicRoute()
+        response = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_ms=timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            raise error_of(response, topic=topic)
+        route = decode_route(response.body) if response.body else TopicRoute()
         if not route.broker_datas:
             raise TopicNotFoundError(topic)
         return route

@@ -28,9 +28,11 @@ class Routes:
         on_change: Callable[[str, TopicRoute], None],
         tasks: TaskOwner,
     ) -> None:
-        self._ask, self._on_change, self._tasks = ask, on_change, tasks
+        self._ask = ask
+        self._on_change = on_change
+        self._tasks = tasks
         self._known: dict[str, TopicRoute] = {}
-        self._asking: dict[str, asyncio.Future[TopicRoute]] = {}
+        self._pending_calls: dict[str, asyncio.Future[TopicRoute]] = {}
 
     def known(self, topic: str) -> TopicRoute | None:
         return self._known.get(topic)
@@ -67,12 +69,12 @@ class Routes:
 
     def _question(self, topic: str) -> asyncio.Future[TopicRoute]:
         """The one that is being asked, or a new one."""
-        question = self._asking.get(topic)
+        question = self._pending_calls.get(topic)
         if question is None:
             question = asyncio.get_running_loop().create_future()
             self._tasks.start(self._settle(topic, question), name=f"route {topic}")
             question.add_done_callback(_look)
-            self._asking[topic] = question
+            self._pending_calls[topic] = question
         return question
 
     async def _settle(self, topic: str, question: asyncio.Future[TopicRoute]) -> None:
@@ -90,7 +92,7 @@ class Routes:
             question.set_result(route)  # first: whatever those who are told of the change do, it is known
             self._learn(topic, route)
         finally:
-            self._asking.pop(topic, None)
+            self._pending_calls.pop(topic, None)
 
     def _learn(self, topic: str, route: TopicRoute) -> None:
         if normal(route) != normal(self._known.get(topic)):

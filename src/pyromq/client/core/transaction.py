@@ -1,9 +1,10 @@
 """A message whose fate depends on something else: prepared at a broker, seen by nobody before its outcome is COMMIT.
 
-    prepare ──▶ half message at the broker ──▶ local work ──▶ END_TRANSACTION (outcome) ──▶ visible, or forgotten
+    prepare ──▶ prepared message at the broker ──▶ local work ──▶ END_TRANSACTION (outcome) ──▶ visible, or forgotten
                      └─ no outcome for a while ──▶ CHECK_TRANSACTION_STATE to any producer of the group ──▶ outcome
 
-A broker that asks first appends a copy of the half message, and only the newest copy counts from then on: its ``Half``.
+A broker that asks first appends a copy of the prepared message, and only the newest copy counts from then on: its
+``PreparedPlace``.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class TransactionOutcome(Enum):
     UNKNOWN = 0  # not known here and now: the broker will ask
 
 
-class Half(msgspec.Struct, frozen=True):
-    """Where the broker has the half message."""
+class PreparedPlace(msgspec.Struct, frozen=True):
+    """Where the broker has the prepared message."""
 
     topic: str  # of the message itself, as servers know it
     offset: int
@@ -46,27 +47,29 @@ class Half(msgspec.Struct, frozen=True):
     is_from_check: bool = False
 
 
-def half_of_receipt(topic: str, receipt: SendReceipt) -> Half:
+def place_of_receipt(topic: str, receipt: SendReceipt) -> PreparedPlace:
     """Raises MalformedMessageIdError for an answer whose id leads nowhere."""
     position = decode_offset_id(receipt.offset_message_id)[1]
-    return Half(topic, receipt.offset, position, receipt.message_id, receipt.transaction_id or receipt.message_id)
+    return PreparedPlace(
+        topic, receipt.offset, position, receipt.message_id, receipt.transaction_id or receipt.message_id
+    )
 
 
-def half_of_check(topic: str, message_id: str, header: CheckTransactionHeader) -> Half:
+def place_of_check(topic: str, message_id: str, header: CheckTransactionHeader) -> PreparedPlace:
     offset, position = header.tran_state_table_offset, header.commit_log_offset
-    return Half(topic, offset, position, message_id, header.transaction_id or message_id, is_from_check=True)
+    return PreparedPlace(topic, offset, position, message_id, header.transaction_id or message_id, is_from_check=True)
 
 
-def end_header(group: str, half: Half, outcome: TransactionOutcome) -> EndTransactionHeader:
+def end_header(group: str, place: PreparedPlace, outcome: TransactionOutcome) -> EndTransactionHeader:
     return EndTransactionHeader(
-        topic=half.topic,
+        topic=place.topic,
         producer_group=group,
-        tran_state_table_offset=half.offset,
-        commit_log_offset=half.position,
+        tran_state_table_offset=place.offset,
+        commit_log_offset=place.position,
         commit_or_rollback=outcome.value,
-        from_transaction_check=half.is_from_check,
-        msg_id=half.message_id,
-        transaction_id=half.transaction_id,
+        from_transaction_check=place.is_from_check,
+        msg_id=place.message_id,
+        transaction_id=place.transaction_id,
     )
 
 
@@ -76,9 +79,11 @@ class Transaction:
     ``commit``, ``rollback`` and ``unknown`` decide; the broker is told when the block or ``execute`` ends.
     """
 
-    def __init__(self, message: Message, prepared: SendReceipt, half: Half, argument: Any = None) -> None:
-        self.message, self.prepared, self.argument = message, prepared, argument
-        self.half = half  # the newest that is known
+    def __init__(self, message: Message, prepared: SendReceipt, place: PreparedPlace, argument: Any = None) -> None:
+        self.message = message
+        self.prepared = prepared
+        self.argument = argument
+        self.place = place  # the newest that is known
         self.decided: TransactionOutcome | None = None
         self.outcome_if_failed = TransactionOutcome.ROLLBACK  # when the block raises before anything was decided
         self.receipt: TransactionReceipt | None = None  # once it is over
@@ -122,7 +127,8 @@ class Execution:
     """
 
     def __init__(self, transaction: Transaction, abandon: Callable[[Transaction], None]) -> None:
-        self._transaction, self._abandon = transaction, abandon
+        self._transaction = transaction
+        self._abandon = abandon
         self.error: Exception | None = None
 
     def __enter__(self) -> Self:
@@ -196,5 +202,7 @@ class NotPreparedError(MQError):
     """The broker has the message, but not as safely as its settings demand: rolled back, nothing was executed."""
 
     def __init__(self, receipt: SendReceipt) -> None:
-        super().__init__(f"half message rolled back, nothing was executed: its broker answered {receipt.status.value}")
+        super().__init__(
+            f"prepared message rolled back, nothing was executed: its broker answered {receipt.status.value}"
+        )
         self.receipt = receipt

@@ -42,7 +42,9 @@ class Attempts:
     __slots__ = ("_unreachable", "deadline_ms", "failed", "is_pinned", "last_broker", "pauses", "reached", "retries")
 
     def __init__(self, *, deadline_ms: int, retries: int, is_pinned: bool = False) -> None:
-        self.deadline_ms, self.retries, self.is_pinned = deadline_ms, retries, is_pinned
+        self.deadline_ms = deadline_ms
+        self.retries = retries
+        self.is_pinned = is_pinned
         self.failed: list[Attempt] = []
         self.last_broker = ""
         self.reached = self.pauses = 0

@@ -8,7 +8,7 @@ import msgspec
 
 from pyromq.client.core.errors import SendFailedError
 from pyromq.client.producer.outgoing import SEND_BATCH, Letter, split_batch, system_text
-from pyromq.client.producer.send_context import Sending
+from pyromq.client.producer.send_context import SendContext
 from pyromq.client.producer.slow_path import pinned_queue
 from pyromq.errors import RemoteProtocolError
 from pyromq.model import property_names as names
@@ -16,11 +16,11 @@ from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 
 
-class BatchSending:
+class BatchSender:
     """Of one producer."""
 
-    def __init__(self, sending: Sending) -> None:
-        self._client, self._settings, self._publications, self._delivery, self._hooks, self._system = sending
+    def __init__(self, sending: SendContext) -> None:
+        self._client, self._settings, self._topic_queues_table, self._delivery, self._hooks, self._system = sending
         self._clock = self._client.clock
 
     async def send(self, messages: Sequence[Message], queue: QueueId | None, timeout_ms: int) -> list[SendReceipt]:
@@ -33,8 +33,10 @@ class BatchSending:
         with self._hooks.around(messages) as receipts:
             for part in split_batch(messages, ids, self._system, self._settings.body_bytes_max):
                 letter = Letter(SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms)
-                publication = await self._publications.find(first.topic, deadline_ms - self._clock.monotonic_ms())
-                pinned = pinned_queue(first, publication, queue)
+                topic_queues = await self._topic_queues_table.find(
+                    first.topic, deadline_ms - self._clock.monotonic_ms()
+                )
+                pinned = pinned_queue(first, topic_queues, queue)
                 try:
                     receipt = await self._delivery.deliver(letter, first.topic, pinned)
                 except SendFailedError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.outgoing import SEND, Letter, properties_text
-from pyromq.client.producer.send_context import Sending
+from pyromq.client.producer.send_context import SendContext
 from pyromq.errors import TransportError
 from pyromq.model.message import Message
 from pyromq.model.queue import QueueId
@@ -22,31 +22,35 @@ Begun = tuple[Letter, QueueId, Connection, asyncio.Future[Received[Any]]]
 """A send that waits for its answer."""
 
 
-class ShortWay:
+class FastPath:
     """``is_open`` belongs to the producer: while it is false, every message has to go the long way."""
 
-    def __init__(self, sending: Sending) -> None:
+    def __init__(self, sending: SendContext) -> None:
         client, settings, delivery = sending.client, sending.settings, sending.delivery
         self.is_open = False
-        self._clock, self._system = client.clock, sending.system
-        self._known, self._ext_of, self._next_id = sending.publications.known, delivery.ext, client.message_ids.next
-        self._timeout_ms, self._attempt_timeout_ms = settings.timeout_ms, settings.attempt_timeout_ms
+        self._clock = client.clock
+        self._system = sending.system
+        self._known = sending.topic_queues_table.known
+        self._ext_of = delivery.ext
+        self._next_id = client.message_ids.next
+        self._timeout_ms = settings.timeout_ms
+        self._attempt_timeout_ms = settings.attempt_timeout_ms
         self._bytes_max = _bytes_max_uncompressed(settings)
 
     def begin(self, message: Message, timeout_ms: int) -> Begun | None:
         """Sends at once, or None if that takes more than a moment."""
-        publication = self._known.get(message.topic)
+        topic_queues = self._known.get(message.topic)
         body = message.body
         if (
-            publication is None
-            or publication.is_borrowed
+            topic_queues is None
+            or topic_queues.is_borrowed
             or message.sharding_key
             or not self.is_open
             or len(body) > self._bytes_max
         ):
             return None
-        queue = publication.next()
-        link = publication.links.get(queue.broker)
+        queue = topic_queues.next()
+        link = topic_queues.links.get(queue.broker)
         connection = link.ready if link is not None else None
         if connection is None or connection.is_congested:
             return None
@@ -55,13 +59,13 @@ class ShortWay:
         unique_id = self._next_id(now_ms)
         text = properties_text(message, unique_id, self._system)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        letter = Letter(SEND, publication.topic, body, text, unique_id, now_ms, deadline_ms, message.flag)
+        letter = Letter(SEND, topic_queues.topic, body, text, unique_id, now_ms, deadline_ms, message.flag)
         ext = self._ext_of(letter, queue)
         try:
-            answer = connection.request_nowait(SEND, ext, body, timeout_ms=self._attempt_timeout_ms or timeout_ms)
+            response = connection.request_nowait(SEND, ext, body, timeout_ms=self._attempt_timeout_ms or timeout_ms)
         except TransportError:
             return None  # the long way knows what to do
-        return letter, queue, connection, answer
+        return letter, queue, connection, response
 
 
 def _bytes_max_uncompressed(settings: ProducerSettings) -> int:

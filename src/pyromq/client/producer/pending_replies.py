@@ -17,7 +17,7 @@ from pyromq.errors import ClientClosedError, MessageRefusedError
 from pyromq.model import property_names as names
 
 
-class Replies:
+class PendingReplies:
     """Who waits for which reply."""
 
     def __init__(self, rng: Random) -> None:

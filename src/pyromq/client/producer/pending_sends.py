@@ -10,7 +10,7 @@ from typing import Any
 
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.producer.fast_path import Begun
-from pyromq.client.producer.retrying_sender import Delivery
+from pyromq.client.producer.retrying_sender import RetryingSender
 from pyromq.errors import ClientClosedError, MQError, TransportError
 from pyromq.model.message import SendReceipt
 from pyromq.net import TooManyRequestsError
@@ -22,11 +22,13 @@ SendCallback = Callable[[SendReceipt | None, BaseException | None], None]
 Outcome = asyncio.Future[SendReceipt]
 
 
-class SendsUnderWay:
+class PendingSends:
     """Those of one producer, ``in_flight_max`` at most. ``tasks`` tells who owns tasks now."""
 
-    def __init__(self, delivery: Delivery, tasks: Callable[[], TaskOwner], in_flight_max: int) -> None:
-        self._delivery, self._tasks, self._in_flight_max = delivery, tasks, in_flight_max
+    def __init__(self, delivery: RetryingSender, tasks: Callable[[], TaskOwner], in_flight_max: int) -> None:
+        self._delivery = delivery
+        self._tasks = tasks
+        self._in_flight_max = in_flight_max
         self._receipt_of = delivery.receipt
         self._outcomes: set[Outcome] = set()
 
@@ -38,7 +40,7 @@ class SendsUnderWay:
     def add_begun(self, begun: Begun, callback: SendCallback | None) -> Outcome:
         """One that went the short way and waits for its answer."""
         outcome = self._added(callback)
-        begun[3].add_done_callback(partial(self._on_answer, begun, outcome))
+        begun[3].add_done_callback(partial(self._on_response, begun, outcome))
         return outcome
 
     def add(self, work: Coroutine[Any, Any, SendReceipt], callback: SendCallback | None) -> Outcome:
@@ -64,22 +66,22 @@ class SendsUnderWay:
         outcome.add_done_callback(partial(self._over, callback))
         return outcome
 
-    def _on_answer(self, begun: Begun, outcome: Outcome, answer: asyncio.Future[Received[Any]]) -> None:
-        if outcome.done() or answer.cancelled():
+    def _on_response(self, begun: Begun, outcome: Outcome, response: asyncio.Future[Received[Any]]) -> None:
+        if outcome.done() or response.cancelled():
             return
         letter, queue, connection, _ = begun
-        error = answer.exception()
+        error = response.exception()
         if isinstance(error, TransportError):
             self._continue(self._delivery.after_failure(letter, queue, error), outcome)
         elif error is not None:
             outcome.set_exception(error)
-        elif (received := answer.result()).code == 0:
+        elif (received := response.result()).code == 0:
             try:
                 outcome.set_result(self._receipt_of(letter, queue, received))
             except MQError as unreadable:
                 outcome.set_exception(unreadable)
         else:
-            self._continue(self._delivery.after_answer(letter, queue, connection, received), outcome)
+            self._continue(self._delivery.after_response(letter, queue, connection, received), outcome)
 
     def _continue(self, work: Coroutine[Any, Any, SendReceipt], outcome: Outcome) -> None:
         """The rest of a send, as a task."""

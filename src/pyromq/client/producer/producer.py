@@ -23,16 +23,16 @@ from pyromq.client.core.hooks import SendHook, SendHooks
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.roles import ProducerRole
 from pyromq.client.core.settings import ClientSettings, ProducerSettings, client_settings_of
-from pyromq.client.producer.batches import BatchSending
-from pyromq.client.producer.fast_path import ShortWay
+from pyromq.client.producer.batches import BatchSender
+from pyromq.client.producer.fast_path import FastPath
 from pyromq.client.producer.outgoing import check_batch, system_text
-from pyromq.client.producer.pending_sends import SendCallback, SendsUnderWay
-from pyromq.client.producer.request_reply import Requests
-from pyromq.client.producer.retrying_sender import Delivery
+from pyromq.client.producer.pending_sends import PendingSends, SendCallback
+from pyromq.client.producer.request_reply import RequestReply
+from pyromq.client.producer.retrying_sender import RetryingSender
 from pyromq.client.producer.selectors import QueueSelector
-from pyromq.client.producer.send_context import Sending
-from pyromq.client.producer.slow_path import LongWay
-from pyromq.client.producer.topic_queues_table import Publications
+from pyromq.client.producer.send_context import SendContext
+from pyromq.client.producer.slow_path import SlowPath
+from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.client.producer.trace import ProducerTrace, TraceDispatcher, trace_topic_of, tracing_settings
 from pyromq.errors import ClientClosedError, TransportError
 from pyromq.model import property_names as names
@@ -50,7 +50,7 @@ class Producer(ProducerRole):
     no broker takes, NoRouteError when it is not known where to send, ClientClosedError.
     """
 
-    _sends_halves: ClassVar = False  # all its messages are prepared ones
+    _sends_prepared: ClassVar = False  # all its messages are prepared ones
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class Producer(ProducerRole):
         self.tracer: ProducerTrace | None = None
         self._tracing: TraceDispatcher | None = None
         if topic := trace_topic_of(trace):
-            name, halves = self.settings.group, self._sends_halves
+            name, prepared = self.settings.group, self._sends_prepared
             self._tracing = trace_dispatcher(self.client, name, topic)
-            self.tracer = ProducerTrace(self._tracing, self.client, name, sends_halves=halves)
+            self.tracer = ProducerTrace(self._tracing, self.client, name, sends_prepared=prepared)
             hooks = (*hooks, self.tracer)
         self._is_open = False
         self._is_plain = not (hooks or self.settings.avoid_slow_brokers or self.settings.retry_unless_ok)
@@ -83,13 +83,13 @@ class Producer(ProducerRole):
     def _compose(self, hooks: SendHooks, latency_table: LatencyTable) -> None:
         client, settings = self.client, self.settings
         system = system_text([(names.INSTANCE_ID, ns)]) if (ns := client.settings.namespace) else ""
-        self._publications = publications = Publications(client, settings)
-        self._delivery = delivery = Delivery(client, settings, publications, self.group, latency_table)
-        sending = Sending(client, settings, publications, delivery, hooks, system)
-        self._short_way, self._long_way, self._batches = ShortWay(sending), LongWay(sending), BatchSending(sending)
-        self._requests = Requests(client, publications, self._long_way)
-        self._under_way = SendsUnderWay(delivery, lambda: client.tasks, settings.in_flight_max)
-        self._begin, self._receipt_of = self._short_way.begin, delivery.receipt  # looked up once, for speed
+        self._topic_queues_table = topic_queues_table = TopicQueuesTable(client, settings)
+        self._delivery = delivery = RetryingSender(client, settings, topic_queues_table, self.group, latency_table)
+        sending = SendContext(client, settings, topic_queues_table, delivery, hooks, system)
+        self._fast_path, self._slow_path, self._batches = FastPath(sending), SlowPath(sending), BatchSender(sending)
+        self._requests = RequestReply(client, topic_queues_table, self._slow_path)
+        self._under_way = PendingSends(delivery, lambda: client.tasks, settings.in_flight_max)
+        self._begin, self._receipt_of = self._fast_path.begin, delivery.receipt  # looked up once, for speed
 
     # --- life ---
 
@@ -109,11 +109,11 @@ class Producer(ProducerRole):
         self.client.join(self)
         if self._tracing is not None:
             await self._tracing.open()
-        self._is_open, self._short_way.is_open = True, self._is_plain
+        self._is_open, self._fast_path.is_open = True, self._is_plain
 
     async def close(self) -> None:
         """Waits a while for sends that were begun with ``send_nowait``, then leaves."""
-        self._is_open = self._short_way.is_open = False
+        self._is_open = self._fast_path.is_open = False
         async with AsyncExitStack() as stack:  # from the last to the first, also when this is cancelled on the way
             if self._owns_client:
                 stack.push_async_callback(self.client.close)
@@ -141,15 +141,15 @@ class Producer(ProducerRole):
         begun = self._begin(message, timeout_ms) if queue is None and selector is None else None
         if begun is None:
             self._require_open()
-            return await self._long_way.send(message, queue, selector, timeout_ms)
-        letter, chosen, connection, answer = begun
+            return await self._slow_path.send(message, queue, selector, timeout_ms)
+        letter, chosen, connection, response = begun
         try:
-            received = await answer
+            received = await response
         except TransportError as error:
             return await self._delivery.after_failure(letter, chosen, error)
         if received.code == 0:
             return self._receipt_of(letter, chosen, received)
-        return await self._delivery.after_answer(letter, chosen, connection, received)
+        return await self._delivery.after_response(letter, chosen, connection, received)
 
     def send_nowait(
         self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int = 0
@@ -164,14 +164,14 @@ class Producer(ProducerRole):
         if begun is not None:
             return self._under_way.add_begun(begun, callback)
         self._require_open()
-        return self._under_way.add(self._long_way.send(message, None, None, timeout_ms), callback)
+        return self._under_way.add(self._slow_path.send(message, None, None, timeout_ms), callback)
 
     async def send_oneway(
         self, message: Message, *, queue: QueueId | None = None, selector: QueueSelector | None = None
     ) -> None:
         """Sends and hopes: no answer comes, so nothing is known and nothing is tried again."""
         self._require_open()
-        await self._long_way.send_oneway(message, queue, selector)
+        await self._slow_path.send_oneway(message, queue, selector)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: QueueId | None = None, timeout_ms: int = 0
@@ -197,7 +197,7 @@ class Producer(ProducerRole):
     async def reply(self, request: ReceivedMessage, body: bytes, *, tags: str = "", timeout_ms: int = 0) -> SendReceipt:
         """Answers a request that a consumer received. Raises MessageRefusedError if it is none."""
         self._require_open()
-        return await self._requests.answer(request, body, tags, timeout_ms)
+        return await self._requests.reply(request, body, tags, timeout_ms)
 
     def _require_open(self) -> None:
         if not self._is_open:
@@ -207,10 +207,10 @@ class Producer(ProducerRole):
     # --- as a role of the client ---
 
     def topics(self) -> list[str]:
-        return self._publications.topics()
+        return self._topic_queues_table.topics()
 
     def route_changed(self, topic: str, route: TopicRoute) -> None:
-        self._publications.route_changed(topic)
+        self._topic_queues_table.route_changed(topic)
 
     def reply_arrived(self, message: ReceivedMessage) -> bool:
         return self._requests.arrived(message)

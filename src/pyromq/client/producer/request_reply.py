@@ -1,4 +1,4 @@
-"""Request and reply: messages whose sender waits for what a consumer says to them; ``pending_replies`` has the drawing."""
+"""Request and reply: messages whose sender waits for what a consumer replies; ``pending_replies`` has the drawing."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.errors import NoReplyError
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.outgoing import SEND_REPLY
-from pyromq.client.producer.pending_replies import Replies, reply_of, request_properties
-from pyromq.client.producer.slow_path import LongWay
-from pyromq.client.producer.topic_queues_table import Publications
+from pyromq.client.producer.pending_replies import PendingReplies, reply_of, request_properties
+from pyromq.client.producer.slow_path import SlowPath
+from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.model.message import Message, SendReceipt
 
 
-class Requests:
+class RequestReply:
     """Of one producer."""
 
-    def __init__(self, client: Client, publications: Publications, long_way: LongWay) -> None:
-        self._client, self._publications, self._long_way = client, publications, long_way
-        self._replies = Replies(client.rng)
+    def __init__(self, client: Client, topic_queues_table: TopicQueuesTable, slow_path: SlowPath) -> None:
+        self._client = client
+        self._topic_queues_table = topic_queues_table
+        self._slow_path = slow_path
+        self._replies = PendingReplies(client.rng)
         self._told: set[str] = set()  # brokers that heard a heartbeat before a request was sent
 
     async def ask(self, message: Message, timeout_ms: int) -> ReceivedMessage:
@@ -29,18 +31,18 @@ class Requests:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._tell_brokers(message.topic, timeout_ms)
-                await self._long_way.send(message, None, None, timeout_ms, system)
+                await self._slow_path.send(message, None, None, timeout_ms, system)
                 return await waiter
         except TimeoutError as error:
             raise NoReplyError(f"no reply to a request of topic {message.topic} within {timeout_ms} ms") from error
         finally:
             self._replies.forget(correlation_id)
 
-    async def answer(self, request: ReceivedMessage, body: bytes, tags: str, timeout_ms: int) -> SendReceipt:
+    async def reply(self, request: ReceivedMessage, body: bytes, tags: str, timeout_ms: int) -> SendReceipt:
         """Raises MessageRefusedError if it is no request, and what sending raises."""
         topic, system = reply_of(request)
         message = Message(topic, body, tags=tags)
-        return await self._long_way.send(message, None, None, timeout_ms, system, code=SEND_REPLY)
+        return await self._slow_path.send(message, None, None, timeout_ms, system, code=SEND_REPLY)
 
     def arrived(self, message: ReceivedMessage) -> bool:
         """A reply; False if nobody here waits for it."""
@@ -52,7 +54,7 @@ class Requests:
 
     async def _tell_brokers(self, topic: str, timeout_ms: int) -> None:
         """The reply may come through any broker, so all of them must know this client."""
-        await self._publications.find(topic, timeout_ms)
+        await self._topic_queues_table.find(topic, timeout_ms)
         addresses = set(self._client.brokers.addresses(masters_only=True))
         if not addresses <= self._told:
             await self._client.heartbeat_now()

@@ -12,8 +12,8 @@ from pyromq.client.core.errors import SendFailedError, TopicNotFoundError, error
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.attempts import Attempts, Step
 from pyromq.client.producer.outgoing import Letter, header_fields
-from pyromq.client.producer.topic_queues import Publication
-from pyromq.client.producer.topic_queues_table import Publications
+from pyromq.client.producer.topic_queues import TopicQueues
+from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import ConnectFailedError, MQError, TransportError
 from pyromq.model.message import SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
@@ -35,20 +35,24 @@ _NOT_FLUSHED: Final = SendStatus.FLUSH_DISK_TIMEOUT
 _PAUSE: Final = Backoff(first_ms=50, ceiling_ms=500)
 
 
-class Delivery:
+class RetryingSender:
     """Of the letters of one producer."""
 
     def __init__(
         self,
         client: Client,
         settings: ProducerSettings,
-        publications: Publications,
+        topic_queues_table: TopicQueuesTable,
         group: str,
         latency_table: LatencyTable,
     ) -> None:
-        self._client, self._clock, self._settings, self._publications = client, client.clock, settings, publications
+        self._client = client
+        self._clock = client.clock
+        self._settings = settings
+        self._topic_queues_table = topic_queues_table
         self.health = BrokerHealth(self._clock, latency_table) if settings.avoid_slow_brokers else None
-        self._group, self._template_topic = group, settings.template_topic
+        self._group = group
+        self._template_topic = settings.template_topic
         self._queue_nums = str(settings.new_topic_queues)
         self._is_signing = client.signer.is_needed
 
@@ -83,7 +87,7 @@ class Delivery:
         await self._note(letter, name, queue, error, attempts)
         return await self.deliver(letter, name, None, attempts)
 
-    async def after_answer(
+    async def after_response(
         self, letter: Letter, queue: QueueId, connection: Connection, received: Received[Any]
     ) -> SendReceipt:
         """On from an answer other than success. Raises SendFailedError."""
@@ -99,17 +103,17 @@ class Delivery:
         """``name`` is the topic as the application calls it. Raises SendFailedError, NoRouteError."""
         attempts = attempts or self._attempts(letter, is_pinned=pinned is not None)
         while True:
-            publication = await self._publications.find(name, attempts.left_ms(self._clock.monotonic_ms()))
-            queue = pinned or self._next_queue(publication, attempts.last_broker)
+            topic_queues = await self._topic_queues_table.find(name, attempts.left_ms(self._clock.monotonic_ms()))
+            queue = pinned or self._next_queue(topic_queues, attempts.last_broker)
             started_ms = self._clock.monotonic_ms()
             try:
-                received, error = await self._attempt(letter, publication, queue, attempts)
+                received, error = await self._attempt(letter, topic_queues, queue, attempts)
             except TransportError as caught:
                 received, error = None, caught
             if self.health is not None:
                 self._remember(self.health, queue.broker, error, self._clock.monotonic_ms() - started_ms)
             if received is not None and not self._wants_better(received, attempts):
-                self._publications.used(publication)
+                self._topic_queues_table.used(topic_queues)
                 return self.receipt(letter, queue, received)
             if error is not None:
                 await self._note(letter, name, queue, error, attempts)
@@ -117,19 +121,19 @@ class Delivery:
     def _attempts(self, letter: Letter, *, is_pinned: bool) -> Attempts:
         return Attempts(deadline_ms=letter.deadline_ms, retries=self._settings.retries, is_pinned=is_pinned)
 
-    async def connection(self, publication: Publication, queue: QueueId, timeout_ms: int) -> Connection:
+    async def connection(self, topic_queues: TopicQueues, queue: QueueId, timeout_ms: int) -> Connection:
         """Raises ConnectFailedError, ClientClosedError."""
-        link = publication.links.get(queue.broker) or self._client.master_link(queue.broker)
+        link = topic_queues.links.get(queue.broker) or self._client.master_link(queue.broker)
         return link.ready or await link.connection(timeout_ms=timeout_ms)
 
     async def _attempt(
-        self, letter: Letter, publication: Publication, queue: QueueId, attempts: Attempts
+        self, letter: Letter, topic_queues: TopicQueues, queue: QueueId, attempts: Attempts
     ) -> tuple[Received[Any] | None, MQError | None]:
         """The answer if the message was stored, else the refusal. Raises TransportError."""
         left_ms = attempts.left_ms(self._clock.monotonic_ms())
         if left_ms <= 0:
             raise ConnectFailedError("there was no time left to send: what came before took all of timeout_ms")
-        connection = await self.connection(publication, queue, left_ms)
+        connection = await self.connection(topic_queues, queue, left_ms)
         left_ms = max(1, attempts.left_ms(self._clock.monotonic_ms()))
         timeout_ms = min(left_ms, self._settings.attempt_timeout_ms or left_ms)
         ext = self.ext(letter, queue)
@@ -141,8 +145,8 @@ class Delivery:
     async def _note(self, letter: Letter, name: str, queue: QueueId, error: MQError, attempts: Attempts) -> None:
         """Gives up with SendFailedError, or returns when it is time to try again."""
         self._client.require_open()
-        publication = self._publications.known.get(name)
-        brokers = publication.brokers if publication else {queue.broker}
+        topic_queues = self._topic_queues_table.known.get(name)
+        brokers = topic_queues.brokers if topic_queues else {queue.broker}
         now_ms = self._clock.monotonic_ms()
         step = attempts.after(queue.broker, error, now_ms, brokers)
         if isinstance(error, TransportError | TopicNotFoundError):
@@ -154,10 +158,10 @@ class Delivery:
             pause_ms = _PAUSE.delay_ms(attempts.pauses - 1, self._client.rng)
             await asyncio.sleep(min(pause_ms, attempts.left_ms(now_ms)) / 1000)
 
-    def _next_queue(self, publication: Publication, last_broker: str) -> QueueId:
+    def _next_queue(self, topic_queues: TopicQueues, last_broker: str) -> QueueId:
         if self.health is not None:
-            return publication.next_healthy(last_broker, self.health)
-        return publication.next_elsewhere(last_broker) if last_broker else publication.next()
+            return topic_queues.next_healthy(last_broker, self.health)
+        return topic_queues.next_elsewhere(last_broker) if last_broker else topic_queues.next()
 
     def _wants_better(self, received: Received[Any], attempts: Attempts) -> bool:
         """Stored, but not as safely as asked, and that is not good enough."""

@@ -7,16 +7,16 @@ from typing import NamedTuple
 from pyromq.client.core.client import Client
 from pyromq.client.core.hooks import SendHooks
 from pyromq.client.core.settings import ProducerSettings
-from pyromq.client.producer.retrying_sender import Delivery
-from pyromq.client.producer.topic_queues_table import Publications
+from pyromq.client.producer.retrying_sender import RetryingSender
+from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 
 
-class Sending(NamedTuple):
+class SendContext(NamedTuple):
     """``system`` are properties that all its messages have."""
 
     client: Client
     settings: ProducerSettings
-    publications: Publications
-    delivery: Delivery
+    topic_queues_table: TopicQueuesTable
+    delivery: RetryingSender
     hooks: SendHooks
     system: str

@@ -7,8 +7,8 @@ from typing import Final
 
 from pyromq.client.producer.outgoing import SEND, SEND_REPLY, Letter, check_body, pack_body, properties_text
 from pyromq.client.producer.selectors import QueueSelector, by_sharding_key
-from pyromq.client.producer.send_context import Sending
-from pyromq.client.producer.topic_queues import Publication
+from pyromq.client.producer.send_context import SendContext
+from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.errors import MessageRefusedError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
@@ -16,11 +16,11 @@ from pyromq.model.queue import QueueId
 _LONG_COMPRESSION_BYTES: Final = 64 * 1024  # larger bodies are compressed on a thread: it would hold up the loop
 
 
-class LongWay:
+class SlowPath:
     """Of the messages of one producer."""
 
-    def __init__(self, sending: Sending) -> None:
-        self._client, self._settings, self._publications, self._delivery, self._hooks, self._system = sending
+    def __init__(self, sending: SendContext) -> None:
+        self._client, self._settings, self._topic_queues_table, self._delivery, self._hooks, self._system = sending
         self._clock = self._client.clock
 
     async def send(
@@ -37,8 +37,10 @@ class LongWay:
         """Raises SendFailedError, NoRouteError, MessageRefusedError and what hooks and selectors raise."""
         with self._hooks.around([message]) as receipts:
             letter = await self._letter(message, timeout_ms, system, code, sys_flag)
-            publication = await self._publications.find(message.topic, letter.deadline_ms - self._clock.monotonic_ms())
-            pinned = pinned_queue(message, publication, queue, selector)
+            topic_queues = await self._topic_queues_table.find(
+                message.topic, letter.deadline_ms - self._clock.monotonic_ms()
+            )
+            pinned = pinned_queue(message, topic_queues, queue, selector)
             receipts.append(await self._delivery.deliver(letter, message.topic, pinned))
         return receipts[0]
 
@@ -46,9 +48,9 @@ class LongWay:
         """One attempt, no answer, no hooks: there is nothing to tell them."""
         timeout_ms = self._settings.timeout_ms
         letter = await self._letter(message, timeout_ms)
-        publication = await self._publications.find(message.topic, timeout_ms)
-        chosen = pinned_queue(message, publication, queue, selector) or publication.next()
-        connection = await self._delivery.connection(publication, chosen, timeout_ms)
+        topic_queues = await self._topic_queues_table.find(message.topic, timeout_ms)
+        chosen = pinned_queue(message, topic_queues, queue, selector) or topic_queues.next()
+        connection = await self._delivery.connection(topic_queues, chosen, timeout_ms)
         connection.request_oneway(letter.code, self._delivery.ext(letter, chosen), letter.body)
 
     async def _letter(
@@ -70,13 +72,13 @@ class LongWay:
 
 
 def pinned_queue(
-    message: Message, publication: Publication, queue: QueueId | None, selector: QueueSelector | None = None
+    message: Message, topic_queues: TopicQueues, queue: QueueId | None, selector: QueueSelector | None = None
 ) -> QueueId | None:
     """The only queue that a message may go to; None when any will do. Raises MessageRefusedError."""
     if queue is not None:
-        if queue.topic != publication.topic and queue.topic != message.topic:
+        if queue.topic != topic_queues.topic and queue.topic != message.topic:
             raise MessageRefusedError(f"a message to {message.topic} cannot go to a queue of {queue.topic}")
         return queue
     if selector is None and message.sharding_key:
         selector = by_sharding_key
-    return selector(message, publication.queues) if selector else None
+    return selector(message, topic_queues.queues) if selector else None

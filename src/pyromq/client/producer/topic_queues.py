@@ -15,24 +15,33 @@ from pyromq.model.route import TopicRoute
 from pyromq.net import Link
 
 
-class Publication:
+class TopicQueues:
     """Replaced whole when the route changes; only the turn moves. ``links`` are those to the masters, by broker."""
 
-    __slots__ = ("_turn", "brokers", "is_borrowed", "links", "queues", "topic")
+    __slots__ = ("_cursor", "brokers", "is_borrowed", "links", "queues", "topic")
 
     def __init__(
-        self, topic: str, queues: Sequence[QueueId], links: Mapping[str, Link], *, turn: int = 0, borrowed: bool = False
+        self,
+        topic: str,
+        queues: Sequence[QueueId],
+        links: Mapping[str, Link],
+        *,
+        cursor: int = 0,
+        borrowed: bool = False,
     ) -> None:
         assert queues
-        self.topic, self.queues, self.links, self.is_borrowed = topic, tuple(queues), links, borrowed
+        self.topic = topic
+        self.queues = tuple(queues)
+        self.links = links
+        self.is_borrowed = borrowed
         self.brokers = frozenset(queue.broker for queue in queues)
-        self._turn = turn
+        self._cursor = cursor
 
     def next(self) -> QueueId:
         """One after the other."""
-        self._turn = turn = self._turn + 1
+        self._cursor = cursor = self._cursor + 1
         queues = self.queues
-        return queues[turn % len(queues)]
+        return queues[cursor % len(queues)]
 
     def next_elsewhere(self, last_broker: str) -> QueueId:
         """The next one that is not on that broker, if there is any."""

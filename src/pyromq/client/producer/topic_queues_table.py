@@ -7,51 +7,53 @@ from typing import Final
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import TopicNotFoundError
 from pyromq.client.core.settings import ProducerSettings
-from pyromq.client.producer.topic_queues import Publication, borrowed_queues, queues_to_write
+from pyromq.client.producer.topic_queues import TopicQueues, borrowed_queues, queues_to_write
 from pyromq.model.queue import QueueId
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 _BORROWED_MS: Final = 200  # between two looks whether a new topic is known now
 
 
-class Publications:
+class TopicQueuesTable:
     """``known`` has them by the topic as the application calls it."""
 
     def __init__(self, client: Client, settings: ProducerSettings) -> None:
-        self._client, self._clock, self._settings = client, client.clock, settings
-        self.known: dict[str, Publication] = {}
+        self._client = client
+        self._clock = client.clock
+        self._settings = settings
+        self.known: dict[str, TopicQueues] = {}
         self._renew_at_ms: dict[str, int] = {}
 
     def topics(self) -> list[str]:
         """Those that are worth keeping fresh, as servers know them."""
-        return [publication.topic for publication in self.known.values() if not publication.is_borrowed]
+        return [topic_queues.topic for topic_queues in self.known.values() if not topic_queues.is_borrowed]
 
     def route_changed(self, topic: str) -> None:
         """Those of the topic go, and when it is the template all that borrow from it: its brokers may be others now."""
         is_template = topic == self._settings.template_topic
-        for name, publication in list(self.known.items()):
-            if publication.topic != topic and not (is_template and publication.is_borrowed):
+        for name, topic_queues in list(self.known.items()):
+            if topic_queues.topic != topic and not (is_template and topic_queues.is_borrowed):
                 continue
             del self.known[name]
             self._renew_at_ms.pop(name, None)
 
-    def used(self, publication: Publication) -> None:
+    def used(self, topic_queues: TopicQueues) -> None:
         """A message was stored: a borrowed topic should be a real one by now."""
-        if publication.is_borrowed:
-            self._client.routes.refresh_soon(publication.topic)
+        if topic_queues.is_borrowed:
+            self._client.routes.refresh_soon(topic_queues.topic)
 
-    async def find(self, name: str, timeout_ms: int) -> Publication:
+    async def find(self, name: str, timeout_ms: int) -> TopicQueues:
         """Where messages of a topic can go. Raises NoRouteError, ClientClosedError, RequestTimeoutError."""
-        publication = self.known.get(name)
-        if publication is None:
+        topic_queues = self.known.get(name)
+        if topic_queues is None:
             self._client.require_open()
-            publication = self.known[name] = await self._look_up(name, max(1, timeout_ms))
-        if publication.is_borrowed and self._clock.monotonic_ms() >= self._renew_at_ms.get(name, 0):
+            topic_queues = self.known[name] = await self._look_up(name, max(1, timeout_ms))
+        if topic_queues.is_borrowed and self._clock.monotonic_ms() >= self._renew_at_ms.get(name, 0):
             self._renew_at_ms[name] = self._clock.monotonic_ms() + _BORROWED_MS
-            self._client.routes.refresh_soon(publication.topic)
-        return publication
+            self._client.routes.refresh_soon(topic_queues.topic)
+        return topic_queues
 
-    async def _look_up(self, name: str, timeout_ms: int) -> Publication:
+    async def _look_up(self, name: str, timeout_ms: int) -> TopicQueues:
         # replies go to a topic of the system, which is outside of namespaces
         topic = name if name.endswith(REPLY_TOPIC_SUFFIX) else self._client.wire_name(name)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
@@ -61,7 +63,7 @@ class Publications:
             return await self._borrow(name, topic, max(1, deadline_ms - self._clock.monotonic_ms()), error)
         return self._made(topic, queues_to_write(topic, route), is_borrowed=False)
 
-    async def _borrow(self, name: str, topic: str, timeout_ms: int, error: TopicNotFoundError) -> Publication:
+    async def _borrow(self, name: str, topic: str, timeout_ms: int, error: TopicNotFoundError) -> TopicQueues:
         try:
             template = await self._client.routes.get(self._settings.template_topic, timeout_ms=timeout_ms)
         except TopicNotFoundError:
@@ -71,9 +73,9 @@ class Publications:
         self._renew_at_ms[name] = self._clock.monotonic_ms() + _BORROWED_MS
         return self._made(topic, queues, is_borrowed=True)
 
-    def _made(self, topic: str, queues: list[QueueId], *, is_borrowed: bool) -> Publication:
+    def _made(self, topic: str, queues: list[QueueId], *, is_borrowed: bool) -> TopicQueues:
         brokers = self._client.brokers  # an ordered topic may list one that is gone: its queues keep their places
         addresses = {queue.broker: brokers.address(queue.broker) for queue in queues}
         links = {name: brokers.link(address) for name, address in addresses.items() if address is not None}
-        turn = self._client.rng.randrange(len(queues))
-        return Publication(topic, queues, links, turn=turn, borrowed=is_borrowed)
+        cursor = self._client.rng.randrange(len(queues))
+        return TopicQueues(topic, queues, links, cursor=cursor, borrowed=is_borrowed)

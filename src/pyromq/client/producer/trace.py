@@ -20,7 +20,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.hooks import ConsumeHook, SendHook
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.settings import ProducerSettings
-from pyromq.client.core.transaction import Half, TransactionOutcome
+from pyromq.client.core.transaction import PreparedPlace, TransactionOutcome
 from pyromq.errors import MQError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendReceipt, SendStatus
@@ -82,7 +82,9 @@ class TraceDispatcher:
     """Takes records from hooks on the loop and sends them in packs. ``dropped`` counts those that are lost."""
 
     def __init__(self, sender: TraceSender, client: Client, topic: str = TRACE_TOPIC, *, flush_ms: int = FLUSH_MS):
-        self._sender, self._client, self._flush_ms = sender, client, flush_ms
+        self._sender = sender
+        self._client = client
+        self._flush_ms = flush_ms
         self.topic = topic
         self._queue: deque[TraceRecord] = deque()
         self._is_due = asyncio.Event()
@@ -156,9 +158,14 @@ class TraceDispatcher:
 class ProducerTrace(SendHook):
     """What a producer sent, and what it said about its transactions."""
 
-    def __init__(self, dispatcher: TraceDispatcher, client: Client, group: str, *, sends_halves: bool = False) -> None:
-        self._dispatcher, self._client, self._clock, self._group = dispatcher, client, client.clock, group
-        self._sends_halves = sends_halves
+    def __init__(
+        self, dispatcher: TraceDispatcher, client: Client, group: str, *, sends_prepared: bool = False
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._client = client
+        self._clock = client.clock
+        self._group = group
+        self._sends_prepared = sends_prepared
 
     def after_send(self, message: Message, receipt: SendReceipt | None, error: MQError | None, elapsed_ms: int) -> None:
         """A send that no broker confirmed has no id to be found by, and leaves no record, as with RocketMQ."""
@@ -175,26 +182,28 @@ class ProducerTrace(SendHook):
             store_host=_host_of(receipt.offset_message_id),
             body_bytes=len(message.body),
             cost_ms=elapsed_ms,
-            kind=MessageKind.PREPARED if self._sends_halves else kind_of(message),
+            kind=MessageKind.PREPARED if self._sends_prepared else kind_of(message),
             offset_message_id=receipt.offset_message_id,
             is_success=receipt.status is SendStatus.SEND_OK,
         )
         self._dispatcher.add(record)
 
-    def transaction_ended(self, half: Half, outcome: TransactionOutcome, message: Message | ReceivedMessage) -> None:
+    def transaction_ended(
+        self, place: PreparedPlace, outcome: TransactionOutcome, message: Message | ReceivedMessage
+    ) -> None:
         """The broker was told the outcome."""
         self._dispatcher.add(
             TransactionEnded(
                 time_ms=self._clock.now_ms(),
                 group=self._group,
-                topic=self._client.plain_name(half.topic),
-                message_id=half.message_id,
-                transaction_id=half.transaction_id,
+                topic=self._client.plain_name(place.topic),
+                message_id=place.message_id,
+                transaction_id=place.transaction_id,
                 state=_STATES[outcome],
                 tags=message.tags,
                 keys=" ".join(message.keys),
                 store_host=str(message.store_host) if isinstance(message, ReceivedMessage) else "",
-                is_from_check=half.is_from_check,
+                is_from_check=place.is_from_check,
             )
         )
 
@@ -203,7 +212,9 @@ class ConsumerTrace(ConsumeHook):
     """What listeners got, and how they ended."""
 
     def __init__(self, dispatcher: TraceDispatcher, client: Client, group: str) -> None:
-        self._dispatcher, self._client, self._group = dispatcher, client, group
+        self._dispatcher = dispatcher
+        self._client = client
+        self._group = group
 
     def before_consume(self, messages: Sequence[ReceivedMessage]) -> object:
         """Returns what pairs the two records of a call."""

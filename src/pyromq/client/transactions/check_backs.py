@@ -2,7 +2,7 @@
 
 A coroutine runs on the loop, a function on a pool of threads; so many at a time, and so many waiting. What does not fit
 is not answered: the broker asks again. It also asks again while an answer is being found, each time about a newer copy
-of the half message, and to answer an older one too would make two messages of it; so one question per transaction
+of the prepared message, and to answer an older one too would make two messages of it; so one question per transaction
 waits, and the answer goes to the newest.
 """
 
@@ -20,7 +20,7 @@ import msgspec
 from pyromq.client.consumer.base.listeners import as_failure, is_coroutine_function, raise_unless_ours
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.client.core.transaction import Half, TransactionOutcome, outcome_of
+from pyromq.client.core.transaction import PreparedPlace, TransactionOutcome, outcome_of
 from pyromq.errors import ConfigError
 from pyromq.net import Connection
 
@@ -36,17 +36,17 @@ class Question(msgspec.Struct, frozen=True):
     """A broker's, with the way back."""
 
     message: ReceivedMessage
-    half: Half
+    place: PreparedPlace
     connection: Connection
 
 
-class Checks:
+class CheckBacks:
     """``answer(question, outcome)`` is called on the loop, once for every transaction that was asked about."""
 
     def __init__(
         self,
         check: Check,
-        answer: Callable[[Question, TransactionOutcome], None],
+        response: Callable[[Question, TransactionOutcome], None],
         *,
         workers: int,
         waiting_max: int,
@@ -56,16 +56,19 @@ class Checks:
             raise ConfigError(f"check is a function or a coroutine function, not {type(check).__name__}")
         if workers < 1 or waiting_max < 1:
             raise ConfigError("check_workers and checks_max must be positive")
-        self._check, self._answer, self._name = check, answer, name
+        self._check = check
+        self._respond = response
+        self._name = name
         self._is_coroutine = is_coroutine_function(check)
-        self._workers_max, self._waiting_max = workers, waiting_max
+        self._workers_max = workers
+        self._waiting_max = waiting_max
         self._newest: dict[str, Question] = {}  # by transaction, those that wait and those in work
         self._order: deque[str] = deque()  # those that wait
         self._workers: set[asyncio.Task[None] | None] = set()
         self._pool: ThreadPoolExecutor | None = None
 
     def ask(self, question: Question, tasks: TaskOwner) -> None:
-        key = question.half.transaction_id
+        key = question.place.transaction_id
         if key in self._newest:
             self._newest[key] = question
             return
@@ -85,7 +88,7 @@ class Checks:
             while self._order:
                 key = self._order.popleft()
                 outcome = await self._outcome(self._newest[key].message)
-                self._answer(self._newest.pop(key), outcome)
+                self._respond(self._newest.pop(key), outcome)
         finally:
             self._workers.discard(worker)  # in the same step that saw no more work: later is too late for who comes now
 

@@ -1,4 +1,4 @@
-"""The producer inside a transaction producer: it sends half messages, and brokers know it before it has sent any.
+"""The producer inside a transaction producer: it sends prepared messages, and brokers know it before it has sent any.
 
 Brokers ask those producers of a group for outcomes whose heartbeats they hear. One that was just started, perhaps
 because its predecessor died, has to be among them; so it finds the brokers of its topics and greets them first.
@@ -27,29 +27,30 @@ logger = logging.getLogger(__name__)
 OnCheck = Callable[[ReceivedMessage, CheckTransactionHeader, Connection], None]
 
 
-class HalfProducer(Producer):
+class PreparedProducer(Producer):
     """``on_check(message, header, connection)`` is called when a broker asks."""
 
-    _sends_halves = True
+    _sends_prepared = True
 
     def __init__(
         self, topics: frozenset[str], on_check: OnCheck, nameservers: str | Sequence[str], **given: Any
     ) -> None:
         super().__init__(nameservers, **given)
-        self._own_topics, self._on_check = topics, on_check
+        self._own_topics = topics
+        self._on_check = on_check
         self._is_registered = False
 
-    async def send_half(
+    async def send_prepared(
         self, message: Message, system: str, queue: QueueId | None, selector: QueueSelector | None, timeout_ms: int
     ) -> SendReceipt:
         self._require_open()
-        return await self._long_way.send(message, queue, selector, timeout_ms, system, sys_flag=SysFlag.PREPARED.value)
+        return await self._slow_path.send(message, queue, selector, timeout_ms, system, sys_flag=SysFlag.PREPARED.value)
 
     async def register(self) -> None:
         """What cannot be reached now is tried again by the client, with its routes and heartbeats."""
         timeout_ms = self.client.settings.request_timeout_ms
         topics = sorted(self._own_topics)
-        found = [self._publications.find(topic, timeout_ms) for topic in topics]
+        found = [self._topic_queues_table.find(topic, timeout_ms) for topic in topics]
         for topic, outcome in zip(topics, await asyncio.gather(*found, return_exceptions=True), strict=True):
             if isinstance(outcome, MQError):
                 logger.warning("not known to the brokers of a topic yet: topic=%s error=%s", topic, outcome)

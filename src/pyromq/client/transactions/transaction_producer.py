@@ -33,14 +33,14 @@ from pyromq.client.core.transaction import (
     TransactionReceipt,
     check_preparable,
     end_header,
-    half_of_check,
-    half_of_receipt,
+    place_of_check,
+    place_of_receipt,
     prepared_properties,
 )
 from pyromq.client.producer.outgoing import system_text
 from pyromq.client.producer.selectors import QueueSelector
-from pyromq.client.transactions.check_backs import Check, Checks, Question
-from pyromq.client.transactions.prepared_producer import HalfProducer
+from pyromq.client.transactions.check_backs import Check, CheckBacks, Question
+from pyromq.client.transactions.prepared_producer import PreparedProducer
 from pyromq.errors import ConfigError, MQError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendStatus
@@ -93,7 +93,7 @@ class TransactionProducer:
             raise ConfigError("topics must name what this producer sends to: their brokers ask it for outcomes")
         for topic in self.topics:
             validate_topic(topic)
-        self._halves = HalfProducer(
+        self._prepared = PreparedProducer(
             self.topics,
             self._on_check,
             nameservers,
@@ -104,9 +104,11 @@ class TransactionProducer:
             hooks=hooks,
             trace=trace,
         )
-        self.client, self.group, self.settings = self._halves.client, self._halves.group, self._halves.settings
+        self.client = self._prepared.client
+        self.group = self._prepared.group
+        self.settings = self._prepared.settings
         self._confirm = confirm
-        self._checks = Checks(check, self._answer, workers=check_workers, waiting_max=checks_max, name=group)
+        self._checks = CheckBacks(check, self._respond, workers=check_workers, waiting_max=checks_max, name=group)
         self._under_way: dict[str, Transaction] = {}
 
     # --- life ---
@@ -120,18 +122,18 @@ class TransactionProducer:
 
     async def open(self) -> None:
         """Makes itself known to the brokers of its topics, as far as they can be reached. Raises ClientClosedError."""
-        await self._halves.open()
+        await self._prepared.open()
         try:
-            await self._halves.register()
+            await self._prepared.register()
         except BaseException:  # nobody will close what was never open; raised again
-            await self._halves.close()
+            await self._prepared.close()
             raise
 
     async def close(self) -> None:
         """Transactions that are still under way are left to other members of the group."""
         if self.client.is_open:
             await self._checks.close(self.client.settings.close_timeout_ms)
-        await self._halves.close()
+        await self._prepared.close()
 
     # --- sending ---
 
@@ -205,17 +207,17 @@ class TransactionProducer:
         selector: QueueSelector | None = None,
         timeout_ms: int = 0,
     ) -> Transaction:
-        """The half message is stored; ``finish`` must follow. Raises as ``send`` does."""
+        """The prepared message is stored; ``finish`` must follow. Raises as ``send`` does."""
         check_preparable(message, self.topics)
         system = system_text(prepared_properties(self.group, check_after_ms))
-        receipt = await self._halves.send_half(message, system, queue, selector, timeout_ms)
-        half = half_of_receipt(self.client.wire_name(message.topic), receipt)
-        transaction = Transaction(message, receipt, half, argument)
+        receipt = await self._prepared.send_prepared(message, system, queue, selector, timeout_ms)
+        place = place_of_receipt(self.client.wire_name(message.topic), receipt)
+        transaction = Transaction(message, receipt, place, argument)
         if receipt.status is not SendStatus.SEND_OK:
             transaction.rollback()
             await self.finish(transaction)
             raise NotPreparedError(receipt)
-        self._under_way[half.transaction_id] = transaction
+        self._under_way[place.transaction_id] = transaction
         return transaction
 
     async def finish(self, transaction: Transaction, error: Exception | None = None) -> TransactionReceipt:
@@ -224,58 +226,58 @@ class TransactionProducer:
         untold: MQError | None = None
         try:
             await self._tell(transaction, outcome)
-            if self._halves.tracer is not None:
-                self._halves.tracer.transaction_ended(transaction.half, outcome, transaction.message)
+            if self._prepared.tracer is not None:
+                self._prepared.tracer.transaction_ended(transaction.place, outcome, transaction.message)
         except MQError as caught:
             untold = caught
             facts = (transaction.id, outcome.name, caught)
             logger.warning("outcome not told, the broker will ask: transaction=%s outcome=%s error=%s", *facts)
         finally:
-            self._under_way.pop(transaction.half.transaction_id, None)
+            self._under_way.pop(transaction.place.transaction_id, None)
         confirmed = self._confirm and untold is None and outcome is not _UNKNOWN
         transaction.receipt = TransactionReceipt(outcome, transaction.prepared, error, untold, confirmed)
         return transaction.receipt
 
     def abandon(self, transaction: Transaction) -> None:
         """After an interrupt: tells what was decided if that takes no waiting, else the broker will ask."""
-        self._under_way.pop(transaction.half.transaction_id, None)
+        self._under_way.pop(transaction.place.transaction_id, None)
         with suppress(MQError):
             connection = self.client.master_link(transaction.prepared.queue.broker).ready
             if connection is not None and transaction.decided is not None:
-                header = self.client.signer.signed(end_header(self.group, transaction.half, transaction.decided))
+                header = self.client.signer.signed(end_header(self.group, transaction.place, transaction.decided))
                 connection.request_oneway(RequestCode.END_TRANSACTION, header)
 
     async def _tell(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
         link = self.client.master_link(transaction.prepared.queue.broker)
         timeout_ms = self.settings.timeout_ms
-        header = self.client.signer.signed(end_header(self.group, transaction.half, outcome))
+        header = self.client.signer.signed(end_header(self.group, transaction.place, outcome))
         if not self._confirm or outcome is _UNKNOWN:  # brokers do not answer to UNKNOWN
             connection = link.ready or await link.connection(timeout_ms=timeout_ms)
             connection.request_oneway(RequestCode.END_TRANSACTION, header)
             return
-        answer = await link.request(RequestCode.END_TRANSACTION, header, timeout_ms=timeout_ms)
-        if answer.code != ResponseCode.SUCCESS:
-            raise error_of(answer)
+        response = await link.request(RequestCode.END_TRANSACTION, header, timeout_ms=timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            raise error_of(response)
 
     # --- check-backs ---
 
     def _on_check(self, message: ReceivedMessage, header: CheckTransactionHeader, connection: Connection) -> None:
         message_id = message.get(names.UNIQUE_KEY) or header.msg_id or message.message_id
-        half = half_of_check(message.stored_topic, message_id, header)
-        transaction = self._under_way.get(half.transaction_id)
+        place = place_of_check(message.stored_topic, message_id, header)
+        transaction = self._under_way.get(place.transaction_id)
         if transaction is not None:  # undecided still, so there is nothing to say but where the outcome has to go now
-            transaction.half = half
+            transaction.place = place
             return
-        self._checks.ask(Question(message, half, connection), self.client.tasks)
+        self._checks.ask(Question(message, place, connection), self.client.tasks)
 
-    def _answer(self, question: Question, outcome: TransactionOutcome) -> None:
-        header = self.client.signer.signed(end_header(self.group, question.half, outcome))
+    def _respond(self, question: Question, outcome: TransactionOutcome) -> None:
+        header = self.client.signer.signed(end_header(self.group, question.place, outcome))
         try:
             question.connection.request_oneway(RequestCode.END_TRANSACTION, header)
-            if self._halves.tracer is not None:
-                self._halves.tracer.transaction_ended(question.half, outcome, question.message)
+            if self._prepared.tracer is not None:
+                self._prepared.tracer.transaction_ended(question.place, outcome, question.message)
         except MQError as error:
-            facts = (question.half.transaction_id, error)
+            facts = (question.place.transaction_id, error)
             logger.warning("check-back not answered, the broker will ask again: transaction=%s error=%s", *facts)
 
 

@@ -57,7 +57,8 @@ class _Rows:
     """The records that become rows, and what several columns need of them."""
 
     def __init__(self, records: Records, queue: QueueId) -> None:
-        self.records, self.queue = records, queue
+        self.records = records
+        self.queue = queue
         self._chosen: Ints | None = None  # None: all of them
 
     def __len__(self) -> int:

@@ -43,7 +43,8 @@ class Properties:
         _, offsets, values = self.raw.buffers()
         self._bytes = memoryview(values) if values is not None else memoryview(b"")
         places = np.frombuffer(offsets, np.int32)[self.raw.offset : self.raw.offset + self._count + 1]
-        self._starts, self._ends = places[:-1].astype(np.int64), places[1:].astype(np.int64)
+        self._starts = places[:-1].astype(np.int64)
+        self._ends = places[1:].astype(np.int64)
         self._items = _items(np.frombuffer(self._bytes, np.uint8), self._starts, self._ends)
 
     def text(self) -> pa.Array:

@@ -98,9 +98,9 @@ def judge_batch(batch: pa.RecordBatch, handler: BatchHandler) -> list[Judged]:
     """The rows that are not done; all of them come again when the handler raises, or answers for too few or many."""
     verdicts: list[Verdict] = [None] * batch.num_rows
     try:
-        answer = handler(batch)
-        if answer is not None:
-            verdicts = [verdict_of(verdict) for verdict in answer]
+        response = handler(batch)
+        if response is not None:
+            verdicts = [verdict_of(verdict) for verdict in response]
         if len(verdicts) != batch.num_rows:
             raise ValueError(f"{len(verdicts)} verdicts for {batch.num_rows} rows")
     except Exception as error:  # the handler is the application's: all of its rows come again

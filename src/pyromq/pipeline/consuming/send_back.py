@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pyromq.client.consumer.base.broker_calls import SEND_BACK_MS, GroupCalls
+from pyromq.client.consumer.base.broker_calls import SEND_BACK_MS, BrokerCalls
 from pyromq.client.consumer.rules.retry_copy import FIRST_RETRY_LEVEL
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
@@ -29,7 +29,7 @@ from pyromq.pipeline.consuming.rows import Judged, Record
 from pyromq.pipeline.consuming.verdicts import STAGE_ATTEMPTS, Dead, Retry
 from pyromq.pipeline.core.connections import Connected
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.retry_window import Patience
+from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 from pyromq.wire.headers.consumer import SendBackHeader, ViewMessageHeader
@@ -85,10 +85,13 @@ class Returns:
     """For one task; ``batch`` names it in dead letters."""
 
     def __init__(self, connected: Connected, options: SourceOptions, group: str, attempts_max: int, batch: str) -> None:
-        self._connected, self._options, self._batch = connected, options, batch
+        self._connected = connected
+        self._options = options
+        self._batch = batch
         self._client: Client = connected.client
-        self._group, self._attempts_max = self._client.wire_name(group), attempts_max
-        self._calls = GroupCalls(self._client, self._group)
+        self._group = self._client.wire_name(group)
+        self._attempts_max = attempts_max
+        self._calls = BrokerCalls(self._client, self._group)
         self.retried = self.dead = 0
 
     def give_back(self, judged: Sequence[Judged]) -> None:
@@ -106,7 +109,7 @@ class Returns:
                 raise outcome
 
     async def _surely(self, record: Record, verdict: Retry | Dead) -> None:
-        patience: Patience | None = None
+        patience: RetryWindow | None = None
         while True:
             try:
                 await self._client.routes.get(
@@ -121,7 +124,7 @@ class Returns:
                 return
             except MQError as error:
                 what = f"giving back {record.stored_topic}/{record.broker}/{record.queue_id}/{record.queue_offset}"
-                patience = patience or Patience(what, self._options.retry_ms, self._client.clock)
+                patience = patience or RetryWindow(what, self._options.retry_ms, self._client.clock)
                 pause_ms = patience.failed(error)
                 logger.info("row not given back, trying again: error=%s", error)
                 await asyncio.sleep(pause_ms / 1000)
@@ -144,8 +147,8 @@ class Returns:
     async def _as_stored(self, record: Record) -> tuple[bytes, int]:
         """A body that nobody can decompress, as its broker has it, and the flag that says how it was compressed."""
         link, header = self._client.master_link(record.broker), ViewMessageHeader(position=record.position)
-        answer = await self._client.ask(link, RequestCode.VIEW_MESSAGE_BY_ID, header)
-        found = decode_record(answer.body)
+        response = await self._client.ask(link, RequestCode.VIEW_MESSAGE_BY_ID, header)
+        found = decode_record(response.body)
         return found.body, found.sys_flag & (SysFlag.COMPRESSED | COMPRESSION_MASK)
 
     def _header(self, record: Record, delay_level: int) -> SendBackHeader:
@@ -167,8 +170,8 @@ class Returns:
         fields = header_fields(letter, QueueId(topic, record.broker, 0), _PRODUCER, DEFAULT_TOPIC, "1")
         fields |= {"j": str(record.delivery_attempt + 1), "l": str(attempts_max)}
         link = client.master_link(record.broker)
-        answer = await link.request(
+        response = await link.request(
             SEND, client.signer.signed(fields, letter.body), letter.body, timeout_ms=SEND_BACK_MS
         )
-        if answer.code not in _STORED:
-            raise error_of(answer)
+        if response.code not in _STORED:
+            raise error_of(response)

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pyromq.pipeline.consuming.rows import judge_batch, judge_records
 from pyromq.pipeline.consuming.send_back import Returns
-from pyromq.pipeline.core.checkpoint_log import FOLDER, SinkLog
+from pyromq.pipeline.core.checkpoint_log import FOLDER, CheckpointLog
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.options import SourceOptions
 
@@ -86,7 +86,8 @@ class ConsumeWriter(DataSourceStreamArrowWriter):
     """Of one batch."""
 
     def __init__(self, work: str, checkpoint: str) -> None:
-        self._work, self._checkpoint = work, checkpoint
+        self._work = work
+        self._checkpoint = checkpoint
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
@@ -130,11 +131,11 @@ def handle_rows(work: tuple[Work, Any], batch: str, batches: Iterator[pa.RecordB
     return Handled(rows, returns.retried, returns.dead) if returns is not None else Handled(rows, 0, 0)
 
 
-def counts_log(checkpoint: str) -> SinkLog:
-    return SinkLog(checkpoint, _PART)
+def counts_log(checkpoint: str) -> CheckpointLog:
+    return CheckpointLog(checkpoint, _PART)
 
 
-def read_counts(log: SinkLog) -> Counts:
+def read_counts(log: CheckpointLog) -> Counts:
     return _counts(log.read(_TOTALS))
 
 

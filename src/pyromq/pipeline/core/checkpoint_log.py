@@ -16,7 +16,7 @@ FOLDER: Final = "pyromq"
 _one_slash = re.compile(r"^file:/+").sub
 
 
-class SinkLog:
+class CheckpointLog:
     """Under ``location``, in a folder of its own that Spark does not look at."""
 
     def __init__(self, location: str, part: str) -> None:

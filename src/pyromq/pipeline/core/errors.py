@@ -12,7 +12,8 @@ class OptionError(ConfigError):
 
     def __init__(self, option: str, reason: str) -> None:
         super().__init__(f"option {option}: {reason}")
-        self.option, self.reason = option, reason
+        self.option = option
+        self.reason = reason
 
 
 class SchemaError(ConfigError):

@@ -29,11 +29,13 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, TransportError)
 
 
-class Patience:
+class RetryWindow:
     """With one thing that is tried; every success renews it."""
 
     def __init__(self, what: str, allowed_ms: int, clock: Clock) -> None:
-        self._what, self._allowed_ms, self._clock = what, allowed_ms, clock
+        self._what = what
+        self._allowed_ms = allowed_ms
+        self._clock = clock
         self._since_ms: int | None = None
         self._failures = 0
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from pyromq.client.admin import Admin
-from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.expression_check import ExpressionCheck
 from pyromq.client.consumer.rules.subscription import subscribe_sql
 from pyromq.client.core.errors import GroupNotFoundError, NoPermissionError, TopicNotFoundError
@@ -26,7 +26,7 @@ from pyromq.pipeline.arrow.layout import record_starts
 from pyromq.pipeline.core.connections import Connected, connect
 from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.retry_window import Patience
+from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.reading.pulls import NO_GROUP, QueueReader
 from pyromq.wire import bodies
 from pyromq.wire.bodies import TopicStats
@@ -45,7 +45,9 @@ class Cluster:
     def __init__(
         self, options: SourceOptions, *, clock: Clock | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self._options, self._clock, self._sleep = options, clock or SystemClock(), sleep
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
         self._connected: Connected | None = None
         self._listed: tuple[str, ...] = ()  # topics that match the pattern
         self._listed_ms: int | None = None
@@ -110,7 +112,7 @@ class Cluster:
             addresses = [address for broker in route.broker_datas if (address := broker.readable_addr())]
             links = [client.brokers.link(address) for address in addresses]
             header = TopicHeader(topic=topic)
-            answers = await asyncio.gather(
+            responses = await asyncio.gather(
                 *(client.ask(link, RequestCode.GET_TOPIC_STATS_INFO, header) for link in links)
             )
         except TopicNotFoundError:
@@ -122,7 +124,7 @@ class Cluster:
         if not readable and not may_be_missing:
             text = f"no queue of topic {topic} may be read; an operator has to give it permission 6"
             raise NoPermissionError(code=ResponseCode.NO_PERMISSION, remark=text)
-        stats = [bodies.decode(answer.body, TopicStats).offset_table for answer in answers]
+        stats = [bodies.decode(response.body, TopicStats).offset_table for response in responses]
         known = {queue: there for table in stats for queue, there in table.items()}
         return {
             queue: Held(max(0, known[queue].min_offset), max(0, known[queue].max_offset))
@@ -191,12 +193,12 @@ class Cluster:
         finally:
             await client.leave(member)
 
-    async def _calls(self, queues: Iterable[QueueId]) -> GroupCalls:
+    async def _calls(self, queues: Iterable[QueueId]) -> BrokerCalls:
         """For queues whose brokers are known then."""
         client = self.connected.client
         for topic in sorted({queue.topic for queue in queues}):
             await client.routes.get(topic, timeout_ms=self._options.request_ms)
-        return GroupCalls(client, self._group)
+        return BrokerCalls(client, self._group)
 
     @property
     def _group(self) -> str:
@@ -220,7 +222,7 @@ class Cluster:
     # --- patience ---
 
     def _surely(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        patience = Patience(what, self._options.retry_ms, self._clock)
+        patience = RetryWindow(what, self._options.retry_ms, self._clock)
         while True:
             try:
                 return self.connected.call(work())

@@ -29,7 +29,7 @@ from pyromq.pipeline.core.connections import Connected
 from pyromq.pipeline.core.errors import DataLossError
 from pyromq.pipeline.core.offsets import OffsetRange
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.core.retry_window import Patience
+from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.reading.plan import shown
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.flags import PullFlag
@@ -82,15 +82,19 @@ class QueueReader:
         clock: Clock | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._client, self._options, self._wanted, self._sleep = client, options, wanted, sleep
-        self._queue, self.offset = wanted.queue, wanted.start
+        self._client = client
+        self._options = options
+        self._wanted = wanted
+        self._sleep = sleep
+        self._queue = wanted.queue
+        self.offset = wanted.start
         self.filter = filter_for(options, wanted.queue.topic)
         self._group = client.wire_name(options.group) if options.group else NO_GROUP
         self._broker_id = self._asked_id = MASTER_ID
         self._stride = 0  # messages of an answer, 0 when that is not known
-        self._answer_bytes = 1
+        self._response_bytes = 1
         what = f"reading {shown(wanted.queue)} at offset {wanted.start}"
-        self._patience = Patience(what, options.retry_ms, clock or SystemClock())
+        self._patience = RetryWindow(what, options.retry_ms, clock or SystemClock())
 
     @property
     def is_done(self) -> bool:
@@ -118,8 +122,8 @@ class QueueReader:
         try:
             asked = self._guesses(bytes_wanted)
             connection = await self._connection()
-            answers = [self._pull(connection, offset, count) for offset, count in asked]
-            outcomes = await asyncio.gather(*answers, return_exceptions=True)
+            responses = [self._pull(connection, offset, count) for offset, count in asked]
+            outcomes = await asyncio.gather(*responses, return_exceptions=True)
             return self._accepted(asked, outcomes)
         except MQError as error:
             if isinstance(error, DataLossError):
@@ -132,7 +136,7 @@ class QueueReader:
         left, most = self._wanted.end - self.offset, self._options.pull_count
         if not self._stride or not self.filter.is_open:
             return [(self.offset, min(most, left))]
-        pulls = max(1, min(PULLS_MAX, -(-bytes_wanted // self._answer_bytes), -(-left // self._stride)))
+        pulls = max(1, min(PULLS_MAX, -(-bytes_wanted // self._response_bytes), -(-left // self._stride)))
         places = [self.offset + number * self._stride for number in range(pulls)]
         return [(place, self._stride) for place in places[:-1]] + [
             (places[-1], min(most, self._wanted.end - places[-1]))
@@ -187,13 +191,13 @@ class QueueReader:
                 parts.append(part)
         return parts
 
-    def _taken(self, answer: Received[Any], count: int) -> bytes:
+    def _taken(self, response: Received[Any], count: int) -> bytes:
         """The messages of one answer; moves on. Raises BrokerError, DataLossError."""
-        if answer.code not in (_FOUND, _NO_MATCH, _NOTHING, _MOVED):
-            raise error_of(answer, topic=self._queue.topic)
-        header = answer.header_as(PullResponseHeader)
+        if response.code not in (_FOUND, _NO_MATCH, _NOTHING, _MOVED):
+            raise error_of(response, topic=self._queue.topic)
+        header = response.header_as(PullResponseHeader)
         suggested, self._broker_id = header.suggest_which_broker_id, MASTER_ID
-        if answer.code in (_NOTHING, _MOVED):
+        if response.code in (_NOTHING, _MOVED):
             self._pass_over(header)
             return b""
         if suggested > MASTER_ID:
@@ -201,16 +205,16 @@ class QueueReader:
         moved = header.next_begin_offset - self.offset
         if moved <= 0:
             text = f"the answer to a pull at offset {self.offset} leads back to {header.next_begin_offset}"
-            raise BrokerError(code=answer.code, remark=text)
+            raise BrokerError(code=response.code, remark=text)
         self._patience.succeeded()
         self.offset = header.next_begin_offset
-        if answer.code == _NO_MATCH:
+        if response.code == _NO_MATCH:
             return b""
-        body = answer.body
+        body = response.body
         if moved != self._stride and (not self.is_done or not self._stride):
             self._stride = min(moved, self._options.pull_count)
         if moved >= self._stride:
-            self._answer_bytes = max(1, len(body))
+            self._response_bytes = max(1, len(body))
         return bytes(body)
 
     def _pass_over(self, header: PullResponseHeader) -> None:
@@ -253,7 +257,9 @@ class RangesReader:
     """Reads several ranges one after the other."""
 
     def __init__(self, client: Client, options: SourceOptions, ranges: Sequence[OffsetRange]) -> None:
-        self._client, self._options, self._left = client, options, list(ranges)
+        self._client = client
+        self._options = options
+        self._left = list(ranges)
         self._reader: QueueReader | None = None
 
     async def gather(self) -> Gathered | None:

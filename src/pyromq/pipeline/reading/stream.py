@@ -64,8 +64,10 @@ class Stream:
         clock: Clock | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._options, self._cluster = options, cluster
-        self._clock, self._sleep = clock or SystemClock(), sleep
+        self._options = options
+        self._cluster = cluster
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
         self._initial: Offsets | None = None
         self._target: Offsets | None = None  # where a query that reads what there is stops
         self._latest: Offsets = {}

@@ -1,4 +1,4 @@
-"""``python -m pyromq.pipeline.sink.check_answers``: answers brokers about half messages of a transactional sink.
+"""``python -m pyromq.pipeline.sink.check_answers``: answers brokers about prepared messages of a transactional sink.
 
 A process of its own beside the driver, because Spark ends idle Python workers and brokers may ask much later. It is
 started with the first batch of every life of a query, there is one per sink and driver, and it ends with the process

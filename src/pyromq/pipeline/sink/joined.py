@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyromq.pipeline.arrow.buffers import fixed_width
 from pyromq.pipeline.sink.keys import KeyRange, RowKeys
 from pyromq.pipeline.sink.options import SinkOptions
-from pyromq.pipeline.sink.requests import Parcel, bodies_of, check_item, rows_checked
+from pyromq.pipeline.sink.requests import SinkRequest, bodies_of, check_item, rows_checked
 from pyromq.pipeline.sink.texts import property_texts
 from pyromq.wire.batch import ITEM_OVERHEAD_BYTES
 
@@ -38,23 +38,25 @@ class JoinedPacker:
     skipped = 0
 
     def __init__(self, options: SinkOptions, keys: RowKeys, *, system: str = "") -> None:
-        self._topic, self._bytes_max = options.topic, options.batch_bytes
-        self._keys, self._system = keys, system
+        self._topic = options.topic
+        self._bytes_max = options.batch_bytes
+        self._keys = keys
+        self._system = system
         self._parts: list[pa.Buffer] = []  # of the request that is not full yet
         self._size = self._since = 0  # its bytes, and its first row
         self.row = 0
 
-    def pack(self, batch: pa.RecordBatch) -> Iterator[Parcel]:
+    def pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
         """Parcels that are full now."""
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
             yield from self._pack(batch.slice(start, _ROWS_AT_ONCE))
 
-    def rest(self) -> Iterator[Parcel]:
+    def rest(self) -> Iterator[SinkRequest]:
         """The parcel that did not get full."""
         if self._parts:
             yield self._close(self.row)
 
-    def _pack(self, batch: pa.RecordBatch) -> Iterator[Parcel]:
+    def _pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
         first, count = rows_checked(self.row, batch), batch.num_rows
         bodies = bodies_of(batch, first)
         items = _Items(bodies, property_texts(batch, self._keys.column(first, count), self._system, first))
@@ -72,18 +74,21 @@ class JoinedPacker:
             if at < count:
                 yield self._close(first + at)
 
-    def _close(self, row: int) -> Parcel:
+    def _close(self, row: int) -> SinkRequest:
         """``row`` is the first that it does not have."""
-        parcel = Parcel(self._topic, None, b"".join(self._parts), KeyRange(self._keys, self._since, row - self._since))
+        request = SinkRequest(
+            self._topic, None, b"".join(self._parts), KeyRange(self._keys, self._since, row - self._since)
+        )
         self._parts, self._size, self._since = [], 0, row
-        return parcel
+        return request
 
 
 class _Items:
     """Rows as they stand in a batch request. Raises MessageTooLargeError."""
 
     def __init__(self, bodies: pa.Array, texts: pa.Array) -> None:
-        self._bodies, self._texts = bodies, texts
+        self._bodies = bodies
+        self._texts = texts
         self._body_sizes, self._text_sizes = (pc.binary_length(each).to_numpy() for each in (bodies, texts))
         self._sizes = self._body_sizes.astype(np.int64) + self._text_sizes + ITEM_OVERHEAD_BYTES
         self._ends = np.cumsum(self._sizes)

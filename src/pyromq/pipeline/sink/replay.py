@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyromq.checksum import crc32
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.core.checkpoint_log import SinkLog
+from pyromq.pipeline.core.checkpoint_log import CheckpointLog
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets, from_tree, to_tree
 from pyromq.pipeline.core.options import SourceOptions
@@ -60,7 +60,7 @@ class Marker:
 class FileMarker:
     """Of a query: beside its checkpoint, and as lasting."""
 
-    def __init__(self, log: SinkLog) -> None:
+    def __init__(self, log: CheckpointLog) -> None:
         self._log = log
 
     def read(self) -> Marker | None:
@@ -115,7 +115,7 @@ def marker_options(options: SinkOptions) -> SourceOptions:
 
 
 def marker_of(options: SinkOptions, cluster: Asked) -> FileMarker | GroupMarker:
-    return FileMarker(SinkLog(options.checkpoint, "sent")) if options.checkpoint else GroupMarker(cluster)
+    return FileMarker(CheckpointLog(options.checkpoint, "sent")) if options.checkpoint else GroupMarker(cluster)
 
 
 def plan_replay(cluster: Asked, marker: FileMarker | GroupMarker) -> tuple[int, Replay]:

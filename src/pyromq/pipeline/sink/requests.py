@@ -2,8 +2,8 @@
 
     record batch ──▶ texts of properties, column by column ──▶ items, by topic and queue ──▶ parcels of ``batchBytes``
 
-``joined`` does the same for rows that may all go anywhere, without looking at each. Delayed messages and
-half messages travel alone, because brokers take them in no other way. What no broker would take is refused here, before
+``joined`` does the same for rows that may all go anywhere, without looking at each. Delayed messages and prepared
+messages travel alone, because brokers take them in no other way. What no broker would take is refused here, before
 anything of its record batch is sent, with the column and the row named.
 """
 
@@ -46,7 +46,7 @@ class Keys(Protocol):
 
 
 @dataclass(slots=True)
-class Parcel:
+class SinkRequest:
     """One request: a batch, or a single message when there is a text of properties. ``queue`` None: any queue."""
 
     topic: str
@@ -88,24 +88,28 @@ class Packer:
         alone: bool = False,
         is_sent: IsSent | None = None,
     ) -> None:
-        self._options, self._keys, self._queues_of = options, keys, queues_of
-        self._system, self._alone, self._is_sent = system, alone, is_sent
+        self._options = options
+        self._keys = keys
+        self._queues_of = queues_of
+        self._system = system
+        self._alone = alone
+        self._is_sent = is_sent
         self._bytes_max = options.batch_bytes
         self._open: dict[Target, _Open] = {}
         self._open_bytes = 0
         self.row = self.skipped = 0
 
-    def pack(self, batch: pa.RecordBatch) -> Iterator[Parcel]:
+    def pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
         """Parcels that are full now."""
         for part in in_slices(batch):
             yield from self._pack(part)
 
-    def rest(self) -> Iterator[Parcel]:
+    def rest(self) -> Iterator[SinkRequest]:
         """Parcels that did not get full."""
         for target in list(self._open):
             yield self._close(target)
 
-    def _pack(self, batch: pa.RecordBatch) -> Iterator[Parcel]:
+    def _pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
         first = rows_checked(self.row, batch)
         bodies: list[bytes] = bodies_of(batch, first).to_pylist()
         flags, targets = values_of(batch, "flag"), self._targets(batch, first)
@@ -132,7 +136,7 @@ class Packer:
 
     # --- requests ---
 
-    def _add(self, target: Target, body: bytes, properties: bytes, key: str, flag: int) -> Iterator[Parcel]:
+    def _add(self, target: Target, body: bytes, properties: bytes, key: str, flag: int) -> Iterator[SinkRequest]:
         total = ITEM_OVERHEAD_BYTES + len(body) + len(properties)
         check_item(total, len(properties))
         opened = self._open.get(target)
@@ -148,14 +152,14 @@ class Packer:
         if self._open_bytes > _OPEN_BYTES_MAX:  # so many queues that none gets full
             yield self._close(max(self._open, key=lambda each: self._open[each].size))
 
-    def _close(self, target: Target) -> Parcel:
+    def _close(self, target: Target) -> SinkRequest:
         opened = self._open.pop(target)
         self._open_bytes = max(0, self._open_bytes - opened.size)
-        return Parcel(*target, b"".join(opened.parts), opened.keys)
+        return SinkRequest(*target, b"".join(opened.parts), opened.keys)
 
-    def _single(self, target: Target, body: bytes, properties: bytes, key: str, flag: int) -> Parcel:
+    def _single(self, target: Target, body: bytes, properties: bytes, key: str, flag: int) -> SinkRequest:
         check_item(len(body) + len(properties), len(properties))
-        return Parcel(*target, body, [key], properties.decode(), flag)
+        return SinkRequest(*target, body, [key], properties.decode(), flag)
 
     # --- where to ---
 

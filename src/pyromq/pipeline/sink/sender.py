@@ -17,15 +17,15 @@ from typing import Any, Final
 from pyromq.client.core.errors import error_of
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.outgoing import SEND, SEND_BATCH, Letter, header_fields
-from pyromq.client.producer.topic_queues import Publication
-from pyromq.client.producer.topic_queues_table import Publications
+from pyromq.client.producer.topic_queues import TopicQueues
+from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import Connected
-from pyromq.pipeline.core.retry_window import Patience
+from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.sink.keys import next_run
 from pyromq.pipeline.sink.options import SinkOptions
-from pyromq.pipeline.sink.requests import Parcel
+from pyromq.pipeline.sink.requests import SinkRequest
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.message_id import decode_offset_id
@@ -44,12 +44,12 @@ _STORED: Final = frozenset(
     )
 )
 
-IsStored = Callable[[Parcel, QueueId], bool]
+IsStored = Callable[[SinkRequest, QueueId], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class HalfPlace:
-    """Where a broker has a half message."""
+class PreparedRow:
+    """Where a broker has a prepared message."""
 
     broker: str
     topic: str
@@ -63,8 +63,8 @@ class Sent:
     """What brokers have confirmed."""
 
     rows: int = 0
-    halves: list[HalfPlace] = field(default_factory=list)
-    doubtful: list[str] = field(default_factory=list)  # keys of half messages that may be there, and must not count
+    prepared: list[PreparedRow] = field(default_factory=list)
+    doubtful: list[str] = field(default_factory=list)  # keys of prepared messages that may be there, and must not count
 
 
 class Sender:
@@ -76,20 +76,24 @@ class Sender:
         options: SinkOptions,
         *,
         sys_flag: int = 0,
-        keeps_halves: bool = False,
+        keeps_prepared: bool = False,
         is_stored: IsStored | None = None,
     ) -> None:
-        self._connected, self._client, self._options = connected, connected.client, options
+        self._connected = connected
+        self._client = connected.client
+        self._options = options
         self._settings = ProducerSettings(group=options.group or PRODUCER_GROUP)
         self._group = self._client.wire_name(self._settings.group)
-        self._publications = Publications(self._client, self._settings)
-        self._sys_flag, self._keeps_halves, self._is_stored = sys_flag, keeps_halves, is_stored
+        self._topic_queues_table = TopicQueuesTable(self._client, self._settings)
+        self._sys_flag = sys_flag
+        self._keeps_prepared = keeps_prepared
+        self._is_stored = is_stored
         self._places = threading.BoundedSemaphore(options.in_flight)
         self._locks: dict[QueueId, asyncio.Lock] = {}  # touched on the loop only, as are these two
         self._tasks: set[asyncio.Task[None]] = set()
         self._sent = Sent()
         self._error: BaseException | None = None
-        self._singles: list[Parcel] = []
+        self._singles: list[SinkRequest] = []
 
     # --- on the task's thread ---
 
@@ -97,12 +101,12 @@ class Sender:
         """In the order that sharding keys choose by."""
         return self._connected.call(self._find(topic)).queues
 
-    def put(self, parcel: Parcel) -> None:
+    def put(self, request: SinkRequest) -> None:
         """Raises what an earlier parcel failed with."""
-        if parcel.properties is None:
-            self._hand_over([parcel])
+        if request.properties is None:
+            self._hand_over([request])
             return
-        self._singles.append(parcel)
+        self._singles.append(request)
         if len(self._singles) >= _SINGLES:
             self._hand_over_singles()
 
@@ -123,10 +127,10 @@ class Sender:
         singles, self._singles = self._singles, []
         self._hand_over(singles)
 
-    def _hand_over(self, parcels: list[Parcel]) -> None:
+    def _hand_over(self, requests: list[SinkRequest]) -> None:
         self._places.acquire()
         self._raise_error()
-        self._connected.thread.soon(self._start, parcels)
+        self._connected.thread.soon(self._start, requests)
 
     def _raise_error(self) -> None:
         if self._error is not None:
@@ -134,8 +138,8 @@ class Sender:
 
     # --- on the loop ---
 
-    def _start(self, parcels: list[Parcel]) -> None:
-        task = asyncio.get_running_loop().create_task(self._ship(parcels))
+    def _start(self, requests: list[SinkRequest]) -> None:
+        task = asyncio.get_running_loop().create_task(self._ship(requests))
         self._tasks.add(task)
         task.add_done_callback(self._shipped)
 
@@ -147,89 +151,89 @@ class Sender:
                 other.cancel()
         self._places.release()
 
-    async def _ship(self, parcels: list[Parcel]) -> None:
-        if len(parcels) == 1:
-            await self._deliver(parcels[0])
+    async def _ship(self, requests: list[SinkRequest]) -> None:
+        if len(requests) == 1:
+            await self._deliver(requests[0])
         else:
-            await asyncio.gather(*map(self._deliver, parcels))
+            await asyncio.gather(*map(self._deliver, requests))
 
-    async def _find(self, topic: str) -> Publication:
-        return self._publications.known.get(topic) or await self._publications.find(
+    async def _find(self, topic: str) -> TopicQueues:
+        return self._topic_queues_table.known.get(topic) or await self._topic_queues_table.find(
             topic, self._options.reaching.request_ms
         )
 
-    async def _deliver(self, parcel: Parcel) -> None:
-        if parcel.queue is None:
-            await self._try_until_stored(parcel)
+    async def _deliver(self, request: SinkRequest) -> None:
+        if request.queue is None:
+            await self._try_until_stored(request)
             return
-        async with self._locks.setdefault(parcel.queue, asyncio.Lock()):
-            await self._try_until_stored(parcel)
+        async with self._locks.setdefault(request.queue, asyncio.Lock()):
+            await self._try_until_stored(request)
 
-    async def _try_until_stored(self, parcel: Parcel) -> None:
+    async def _try_until_stored(self, request: SinkRequest) -> None:
         """Raises SourceUnreachableError, and BrokerError for what no patience helps against."""
         patience, last_broker = None, ""
         while True:
-            queue = parcel.queue
+            queue = request.queue
             try:
-                publication = await self._find(parcel.topic)
-                queue = queue or (publication.next_elsewhere(last_broker) if last_broker else publication.next())
-                self._note(parcel, queue, await self._attempt(parcel, publication, queue))
+                topic_queues = await self._find(request.topic)
+                queue = queue or (topic_queues.next_elsewhere(last_broker) if last_broker else topic_queues.next())
+                self._note(request, queue, await self._attempt(request, topic_queues, queue))
                 return
             except MQError as error:
-                what = f"sending {len(parcel.keys)} rows to topic {parcel.topic}"
-                patience = patience or Patience(what, self._options.reaching.retry_ms, self._client.clock)
+                what = f"sending {len(request.keys)} rows to topic {request.topic}"
+                patience = patience or RetryWindow(what, self._options.reaching.retry_ms, self._client.clock)
                 pause_ms = patience.failed(error)
-                logger.info("rows not sent, trying again: topic=%s error=%s", parcel.topic, error)
-                wire_name = self._client.wire_name(parcel.topic)
-                self._publications.route_changed(wire_name)
+                logger.info("rows not sent, trying again: topic=%s error=%s", request.topic, error)
+                wire_name = self._client.wire_name(request.topic)
+                self._topic_queues_table.route_changed(wire_name)
                 self._client.routes.refresh_soon(wire_name)
                 last_broker = queue.broker if queue is not None else ""
-                if self._keeps_halves and _may_have_arrived(error):
-                    self._rename(parcel)
+                if self._keeps_prepared and _may_have_arrived(error):
+                    self._rename(request)
                 if queue is not None and self._is_stored is not None and _may_have_arrived(error):
                     await asyncio.sleep(self._options.settle_ms / 1000)
-                    if await asyncio.to_thread(self._is_stored, parcel, queue):
-                        self._sent.rows += len(parcel.keys)
+                    if await asyncio.to_thread(self._is_stored, request, queue):
+                        self._sent.rows += len(request.keys)
                         return
             await asyncio.sleep(pause_ms / 1000)
 
-    def _rename(self, parcel: Parcel) -> None:
-        """A half message that may have arrived is given up; its row is sent under another key."""
-        old, new = parcel.key, next_run(parcel.key)
+    def _rename(self, request: SinkRequest) -> None:
+        """A prepared message that may have arrived is given up; its row is sent under another key."""
+        old, new = request.key, next_run(request.key)
         self._sent.doubtful.append(old)
-        parcel.keys, parcel.properties = [new], (parcel.properties or "").replace(old, new, 1)
+        request.keys, request.properties = [new], (request.properties or "").replace(old, new, 1)
 
-    async def _attempt(self, parcel: Parcel, publication: Publication, queue: QueueId) -> Received[Any]:
+    async def _attempt(self, request: SinkRequest, topic_queues: TopicQueues, queue: QueueId) -> Received[Any]:
         client, timeout_ms = self._client, self._options.reaching.request_ms
-        is_batch = parcel.properties is None
+        is_batch = request.properties is None
         letter = Letter(
             SEND_BATCH if is_batch else SEND,
-            publication.topic,
-            parcel.body,
-            parcel.properties or "",
+            topic_queues.topic,
+            request.body,
+            request.properties or "",
             "",
             client.clock.now_ms(),
             0,
-            parcel.flag,
+            request.flag,
             self._sys_flag,
         )
         settings = self._settings
         fields = header_fields(letter, queue, self._group, settings.template_topic, str(settings.new_topic_queues))
         if client.signer.is_needed:
             fields = client.signer.signed_fields(fields, letter.body)
-        link = publication.links.get(queue.broker) or client.master_link(queue.broker)
-        answer = await link.request(letter.code, fields, letter.body, timeout_ms=timeout_ms)
-        if answer.code not in _STORED:
-            raise error_of(answer, topic=publication.topic)
-        return answer
+        link = topic_queues.links.get(queue.broker) or client.master_link(queue.broker)
+        response = await link.request(letter.code, fields, letter.body, timeout_ms=timeout_ms)
+        if response.code not in _STORED:
+            raise error_of(response, topic=topic_queues.topic)
+        return response
 
-    def _note(self, parcel: Parcel, queue: QueueId, answer: Received[Any]) -> None:
-        self._sent.rows += len(parcel.keys)
-        if self._keeps_halves:
-            header = answer.header_as(SendResponseHeader)
+    def _note(self, request: SinkRequest, queue: QueueId, response: Received[Any]) -> None:
+        self._sent.rows += len(request.keys)
+        if self._keeps_prepared:
+            header = response.header_as(SendResponseHeader)
             position = decode_offset_id(header.msg_id)[1]
-            place = HalfPlace(queue.broker, queue.topic, header.queue_offset, position, parcel.key)
-            self._sent.halves.append(place)
+            place = PreparedRow(queue.broker, queue.topic, header.queue_offset, position, request.key)
+            self._sent.prepared.append(place)
 
 
 def _may_have_arrived(error: MQError) -> bool:

@@ -46,8 +46,8 @@ from pyromq.pipeline.sink.replay import (
     plan_replay,
     read_found,
 )
-from pyromq.pipeline.sink.requests import Packer, Parcel
-from pyromq.pipeline.sink.sender import HalfPlace, Sender
+from pyromq.pipeline.sink.requests import Packer, SinkRequest
+from pyromq.pipeline.sink.sender import PreparedRow, Sender
 from pyromq.pipeline.sink.transactions import decisions_of, end_all, with_group
 from pyromq.wire.flags import SysFlag
 
@@ -79,12 +79,12 @@ class Written(WriterCommitMessage):
     skipped: int = 0
     digest: str = ""
     run: int = 0
-    halves: Sequence[HalfPlace] = ()
+    prepared: Sequence[PreparedRow] = ()
     doubtful: Sequence[str] = ()
 
     @property
     def runs(self) -> tuple[int, int]:
-        """Each doubtful half message took another number."""
+        """Each doubtful prepared message took another number."""
         return self.run, self.run + len(self.doubtful)
 
 
@@ -161,7 +161,7 @@ def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[p
         connect(options.reaching),
         options,
         sys_flag=SysFlag.PREPARED.value if transactional else 0,
-        keeps_halves=transactional,
+        keeps_prepared=transactional,
         is_stored=checks.is_stored if checks is not None else None,
     )
     packer: Packer | JoinedPacker | None = None
@@ -177,16 +177,18 @@ def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[p
                     packer = Packer(
                         options, keys, sender.queues_of, system=system, alone=transactional, is_sent=is_sent
                     )
-            for parcel in packer.pack(batch):
-                sender.put(parcel)
-        for parcel in packer.rest() if packer is not None else ():
-            sender.put(parcel)
+            for request in packer.pack(batch):
+                sender.put(request)
+        for request in packer.rest() if packer is not None else ():
+            sender.put(request)
         sent = sender.finish()
     except BaseException:  # whatever ends the task, its sender must not be left running; raised again
         sender.give_up()
         raise
     skipped = packer.skipped if packer is not None else 0
-    return Written(task.partition, sent.rows, skipped, keys.digest, task.run, tuple(sent.halves), tuple(sent.doubtful))
+    return Written(
+        task.partition, sent.rows, skipped, keys.digest, task.run, tuple(sent.prepared), tuple(sent.doubtful)
+    )
 
 
 def _system(options: SinkOptions) -> str:
@@ -202,7 +204,10 @@ class _Checks:
     """What an idempotent task asks of the queues."""
 
     def __init__(self, options: SinkOptions, replay: Replay, task: Task, keys: RowKeys) -> None:
-        self._options, self._replay, self._task, self._keys = options, replay, task, keys
+        self._options = options
+        self._replay = replay
+        self._task = task
+        self._keys = keys
         self._cluster = Cluster(marker_options(options))
 
     def found(self, *, has_own: bool) -> Found:
@@ -213,13 +218,13 @@ class _Checks:
             ranges = self._replay.until(self._cluster.held())
         return read_found(self._options, ranges, self._keys.digest if has_own else self._keys.head)
 
-    def is_stored(self, parcel: Parcel, queue: QueueId) -> bool:
+    def is_stored(self, request: SinkRequest, queue: QueueId) -> bool:
         """Whether a parcel arrived that was not confirmed. Raises NotRepeatableError for half of one."""
         ranges = self._replay.since(queue, self._cluster.held())
         found = read_found(self._options, ranges, self._keys.digest)
-        there = sum(key in found for key in parcel.keys)
-        if 0 < there < len(parcel.keys):
-            text = f"a broker stored {there} of {len(parcel.keys)} rows of one request before it stopped"
+        there = sum(key in found for key in request.keys)
+        if 0 < there < len(request.keys):
+            text = f"a broker stored {there} of {len(request.keys)} rows of one request before it stopped"
             raise NotRepeatableError(f"{text}; run the batch again, the missing ones are found out then")
         return there > 0
 
@@ -243,8 +248,8 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
                 digest = next((each.digest for each in written if each.digest), "")
                 out = [key for each in written for key in each.doubtful]
                 decisions.decide(batchId, digest, {each.partition: each.runs for each in written}, out)
-                halves = [half for each in written for half in each.halves]
-                end_all(connect(options.reaching), options.group, halves, TransactionOutcome.COMMIT)
+                prepared = [row for each in written for row in each.prepared]
+                end_all(connect(options.reaching), options.group, prepared, TransactionOutcome.COMMIT)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What other tasks have prepared is rolled back when brokers ask, once the batch is decided.
@@ -253,9 +258,9 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         """
         if self._options.mode is not Mode.TRANSACTIONAL or batchId <= decisions_of(self._options).newest():
             return
-        halves = [half for each in messages if isinstance(each, Written) for half in each.halves]
-        if halves:
-            end_all(connect(self._options.reaching), self._options.group, halves, TransactionOutcome.ROLLBACK)
+        prepared = [row for each in messages if isinstance(each, Written) for row in each.prepared]
+        if prepared:
+            end_all(connect(self._options.reaching), self._options.group, prepared, TransactionOutcome.ROLLBACK)
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):

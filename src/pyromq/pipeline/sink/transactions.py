@@ -1,15 +1,15 @@
-"""The transactional sink: half messages by tasks, one decision by the driver, and the log that it is written to.
+"""The transactional sink: prepared messages by tasks, one decision by the driver, and the log that it is written to.
 
-    tasks ──▶ half messages, keys with the number of the run ──▶ driver: ``decide`` (a file beside the checkpoint)
+    tasks ──▶ prepared messages, keys with the number of the run ──▶ driver: ``decide`` (a file beside the checkpoint)
                                                                    ├─▶ END_TRANSACTION to the brokers, one per half
                                                                    └─▶ Spark's own commit of the batch
 
-The file is the decision: what comes before it is as if it had not been, what comes after it will be made up for. Half
-messages that nobody ended are asked about by their brokers, and ``check_answers`` answers from the same files: those of
-the runs that were decided for are committed, those of other runs of a decided batch are rolled back, and those of a
-batch without decision have to wait for it. A half message that may have arrived, or not, is sent again under the next
-number of its run, and the decision names the first as one that does not count. A batch that is run again after its
-decision sends nothing.
+The file is the decision: what comes before it is as if it had not been, what comes after it will be made up for.
+Prepared messages that nobody ended are asked about by their brokers, and ``check_answers`` answers from the same files:
+those of the runs that were decided for are committed, those of other runs of a decided batch are rolled back, and those
+of a batch without decision have to wait for it. A prepared message that may have arrived, or not, is sent again under
+the next number of its run, and the decision names the first as one that does not count. A batch that is run again after
+its decision sends nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Final
 
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
-from pyromq.client.core.transaction import Half, TransactionOutcome, end_header
+from pyromq.client.core.transaction import PreparedPlace, TransactionOutcome, end_header
 from pyromq.errors import MQError
-from pyromq.pipeline.core.checkpoint_log import SinkLog
+from pyromq.pipeline.core.checkpoint_log import CheckpointLog
 from pyromq.pipeline.core.connections import Connected
 from pyromq.pipeline.sink.keys import digest_of, parse_key
 from pyromq.pipeline.sink.options import SinkOptions
 from pyromq.pipeline.sink.replay import MARKER_PREFIX
-from pyromq.pipeline.sink.sender import HalfPlace
+from pyromq.pipeline.sink.sender import PreparedRow
 from pyromq.wire.codes import RequestCode, ResponseCode
 
 logger = logging.getLogger(__name__)
@@ -40,14 +40,14 @@ _AT_A_TIME: Final = 1_000
 
 
 def with_group(options: SinkOptions) -> SinkOptions:
-    """Half messages need a producer group that nobody else answers for."""
+    """Prepared messages need a producer group that nobody else answers for."""
     return options if options.group else replace(options, group=MARKER_PREFIX + digest_of(options.identity))
 
 
 class Decisions:
     """Of one sink; ``digest`` is that of the query."""
 
-    def __init__(self, log: SinkLog) -> None:
+    def __init__(self, log: CheckpointLog) -> None:
         self._log = log
 
     def newest(self) -> int:
@@ -66,7 +66,7 @@ class Decisions:
                 self._log.forget(name)
 
     def outcome(self, key: str) -> TransactionOutcome:
-        """Of the half message with that unique key."""
+        """Of the prepared message with that unique key."""
         parts = parse_key(key)
         text = self._log.read(str(parts.batch)) if parts is not None else None
         if parts is None or text is None:
@@ -80,33 +80,33 @@ class Decisions:
 
 
 def decisions_of(options: SinkOptions) -> Decisions:
-    return Decisions(SinkLog(options.checkpoint, "decisions"))
+    return Decisions(CheckpointLog(options.checkpoint, "decisions"))
 
 
-def end_all(connected: Connected, group: str, halves: Sequence[HalfPlace], outcome: TransactionOutcome) -> int:
+def end_all(connected: Connected, group: str, prepared: Sequence[PreparedRow], outcome: TransactionOutcome) -> int:
     """Tells brokers; returns how many of them did not hear it: they will ask."""
-    return connected.call(_end_all(connected.client, connected.client.wire_name(group), halves, outcome))
+    return connected.call(_end_all(connected.client, connected.client.wire_name(group), prepared, outcome))
 
 
-async def _end_all(client: Client, group: str, halves: Sequence[HalfPlace], outcome: TransactionOutcome) -> int:
+async def _end_all(client: Client, group: str, prepared: Sequence[PreparedRow], outcome: TransactionOutcome) -> int:
     untold = 0
-    for start in range(0, len(halves), _AT_A_TIME):
-        some = halves[start : start + _AT_A_TIME]
-        ended = await asyncio.gather(*(_end(client, group, half, outcome) for half in some), return_exceptions=True)
+    for start in range(0, len(prepared), _AT_A_TIME):
+        some = prepared[start : start + _AT_A_TIME]
+        ended = await asyncio.gather(*(_end(client, group, row, outcome) for row in some), return_exceptions=True)
         failures = [failure for failure in ended if failure is not None]
         untold += len(failures)
         _log_untold(failures)
     return untold
 
 
-async def _end(client: Client, group: str, place: HalfPlace, outcome: TransactionOutcome) -> None:
+async def _end(client: Client, group: str, place: PreparedRow, outcome: TransactionOutcome) -> None:
     await client.routes.get(place.topic, timeout_ms=client.settings.request_timeout_ms)
-    half = Half(place.topic, place.offset, place.position, place.key, place.key)
-    header = client.signer.signed(end_header(group, half, outcome))
+    row = PreparedPlace(place.topic, place.offset, place.position, place.key, place.key)
+    header = client.signer.signed(end_header(group, row, outcome))
     link = client.master_link(place.broker)
-    answer = await link.request(RequestCode.END_TRANSACTION, header, timeout_ms=client.settings.request_timeout_ms)
-    if answer.code != ResponseCode.SUCCESS:
-        raise error_of(answer)
+    response = await link.request(RequestCode.END_TRANSACTION, header, timeout_ms=client.settings.request_timeout_ms)
+    if response.code != ResponseCode.SUCCESS:
+        raise error_of(response)
 
 
 def _log_untold(failures: Iterable[BaseException]) -> None:

@@ -103,7 +103,8 @@ class _Reading:
     """What both readers do on workers."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        self._options, self._schema = options, schema
+        self._options = options
+        self._schema = schema
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Spark makes up a partition without value when there is none at all."""

@@ -63,7 +63,8 @@ class StoreReader(DataSourceReader):
     """Plans stretches on the driver, reads them in tasks."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        self._options, self._schema = options, schema
+        self._options = options
+        self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
         options, found = self._options, []

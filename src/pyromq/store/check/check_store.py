@@ -88,7 +88,8 @@ class _Check:
     """One check of one store."""
 
     def __init__(self, disk: Disk, layout: Layout, index_slots: int) -> None:
-        self._disk, self._layout = disk, layout
+        self._disk = disk
+        self._layout = layout
         self._findings = Findings()
         self._in_use = check_in_use(disk, layout, self._findings)
         self._clean = not disk.exists(layout.abort)

@@ -42,7 +42,10 @@ class DerivedCheck:
     """Compares queues and index with the log while it is read."""
 
     def __init__(self, world: QueueWorld, log: LogView, index: IndexComparison, findings: Findings) -> None:
-        self._world, self._log, self._index, self._findings = world, log, index, findings
+        self._world = world
+        self._log = log
+        self._index = index
+        self._findings = findings
         self._ladder_ms = StoreSettings().delay_ladder_ms
         self._queues: dict[tuple[bytes, int], QueueComparison] = {}
         self._topics: dict[bytes, str] = {}

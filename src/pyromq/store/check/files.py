@@ -35,7 +35,9 @@ class FileRun:
     """The files of one folder that hold one long run of bytes, as far as they are there."""
 
     def __init__(self, disk: Disk, folder: Path, file_bytes: int, found: Sequence[FoundFile]) -> None:
-        self._disk, self.folder, self.file_bytes = disk, folder, file_bytes
+        self._disk = disk
+        self.folder = folder
+        self.file_bytes = file_bytes
         self.files = list(found)
         self.empty: list[str] = []  # names of files that a crash left without a byte; loading removes them
         while self.files and self.files[-1].size == 0:
@@ -178,7 +180,8 @@ class Ranges:
     """Many [start, end) in ascending order, sixteen bytes each."""
 
     def __init__(self) -> None:
-        self._starts, self._ends = array("q"), array("q")
+        self._starts = array("q")
+        self._ends = array("q")
         self.size_bytes = 0
 
     def __len__(self) -> int:

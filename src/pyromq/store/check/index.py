@@ -39,7 +39,9 @@ class IndexShape:
     """Reads index files of one shape."""
 
     def __init__(self, disk: Disk, folder: Path, slots: int) -> None:
-        self.disk, self.folder, self.slots = disk, folder, slots
+        self.disk = disk
+        self.folder = folder
+        self.slots = slots
         self.entries_at = HEADER.size + 4 * slots
         self.names = [name for name in disk.names(folder) if _is_index_name(name)]
 
@@ -57,7 +59,8 @@ class IndexTrust:
     """What recovery would take of the index, without touching anything."""
 
     def __init__(self, shape: IndexShape, findings: Findings) -> None:
-        self._shape, self._findings = shape, findings
+        self._shape = shape
+        self._findings = findings
         self.files: list[TrustedFile] = []
         self._warned: set[str] = set()
 
@@ -159,8 +162,12 @@ class IndexComparison:
         damaged: Ranges,
         findings: Findings,
     ) -> None:
-        self._shape, self._trust, self._findings = shape, trust, findings
-        self._add_from, self._log_first, self._damaged = add_from, log_first, damaged
+        self._shape = shape
+        self._trust = trust
+        self._findings = findings
+        self._add_from = add_from
+        self._log_first = log_first
+        self._damaged = damaged
         self._texts: list[bytes] = []
         self._positions: list[int] = []
         self._optional: list[bool] = []

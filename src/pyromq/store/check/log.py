@@ -45,8 +45,12 @@ class LogScan:
     def __init__(
         self, disk: Disk, run: FileRun, *, durable: int, rescan_from: int, clean: bool, findings: Findings
     ) -> None:
-        self._disk, self._run, self._durable, self._rescan_from = disk, run, durable, rescan_from
-        self._clean, self._findings = clean, findings
+        self._disk = disk
+        self._run = run
+        self._durable = durable
+        self._rescan_from = rescan_from
+        self._clean = clean
+        self._findings = findings
         self.damaged = Ranges()
         self._end: int | None = None  # where the log ends, once that is known
         self._reason = ""

@@ -95,7 +95,11 @@ class QueueComparison:
     """One queue: takes the entries that the log asks for, in order, and counts what is otherwise."""
 
     def __init__(self, name: str, run: FileRun, trust: Trust, log: LogView, *, compare_tags: bool) -> None:
-        self.name, self._run, self._trust, self._log, self._compare_tags = name, run, trust, log, compare_tags
+        self.name = name
+        self._run = run
+        self._trust = trust
+        self._log = log
+        self._compare_tags = compare_tags
         self._first_offset = run.first // ENTRY_BYTES
         self._end_offset = -(-run.data_end() // ENTRY_BYTES)  # behind it the files hold nothing
         self._life_start = self._first_real_position()

@@ -77,7 +77,8 @@ class FlushedNote:
     """The note between two seals. Nothing depends on it, so a disk that refuses it is only worth a warning."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
-        self._disk, self._path = disk, path
+        self._disk = disk
+        self._path = path
         self._file: DiskFile | None = None
         self._noted = 0
 

@@ -235,10 +235,10 @@ class RealLock:
             return True
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            answer = fcntl.fcntl(fd, fcntl.F_GETLK, _FLOCK.pack(*_asked_flock()))
+            response = fcntl.fcntl(fd, fcntl.F_GETLK, _FLOCK.pack(*_asked_flock()))
         finally:
             os.close(fd)
-        return bool(_FLOCK.unpack(answer)[_FLOCK_TYPE_AT] != fcntl.F_UNLCK)
+        return bool(_FLOCK.unpack(response)[_FLOCK_TYPE_AT] != fcntl.F_UNLCK)
 
     def release(self) -> None:
         if self._fd >= 0:

@@ -51,7 +51,10 @@ class IndexFile:
     """Owns one file: header fields in memory, slots and entries on disk."""
 
     def __init__(self, path: Path, file: DiskFile, slots: int, capacity: int) -> None:
-        self.path, self.file, self._slots, self.capacity = path, file, slots, capacity
+        self.path = path
+        self.file = file
+        self._slots = slots
+        self.capacity = capacity
         self._entries_at = HEADER.size + _SLOT_BYTES * slots
         header = HEADER.unpack(file.read_at(0, HEADER.size))
         self.begin_ms, self.end_ms, self.begin_position, self.end_position, self._used_slots, count = header
@@ -238,11 +241,11 @@ def _seconds(times_ms: Sequence[int], begin_ms: int) -> array[int]:
 
 def _entries(hashes: Sequence[int], positions: Sequence[int], seconds: array[int], previous: array[int]) -> bytes:
     """Entries as they lie in the file, filled a column of 32-bit words at a time."""
-    halves = array("I", array("Q", positions).tobytes())
+    prepared = array("I", array("Q", positions).tobytes())
     high = 1 if sys.byteorder == "little" else 0
     words = array("I", bytes(ENTRY.size * len(hashes)))
     words[0::5] = array("I", hashes)
-    words[1::5], words[2::5] = halves[high::2], halves[1 - high :: 2]
+    words[1::5], words[2::5] = prepared[high::2], prepared[1 - high :: 2]
     words[3::5], words[4::5] = seconds, previous
     if sys.byteorder == "little":
         words.byteswap()

@@ -27,7 +27,11 @@ class Segment:
     __slots__ = ("_disk", "_file", "base", "end", "path", "size")
 
     def __init__(self, disk: Disk, path: Path, base: int, size: int, file: DiskFile | None = None) -> None:
-        self._disk, self.path, self.base, self.size, self.end = disk, path, base, size, base + size
+        self._disk = disk
+        self.path = path
+        self.base = base
+        self.size = size
+        self.end = base + size
         self._file = file
 
     @property
@@ -52,7 +56,9 @@ class SegmentList:
     def __init__(
         self, disk: Disk, folder: Path, segment_bytes: int, segments: list[Segment], *, derived: bool = False
     ) -> None:
-        self._disk, self.folder, self.segment_bytes = disk, folder, segment_bytes
+        self._disk = disk
+        self.folder = folder
+        self.segment_bytes = segment_bytes
         self._segments = segments
         self._derived = derived
         self._is_synced = True

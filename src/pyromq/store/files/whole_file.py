@@ -32,7 +32,8 @@ class WholeFile:
     """One JSON file with its backup."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
-        self._disk, self.path = disk, path
+        self._disk = disk
+        self.path = path
         self._backup = path.with_name(path.name + ".bak")
         self._aside = path.with_name(path.name + ".tmp")
 

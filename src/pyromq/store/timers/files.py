@@ -49,7 +49,10 @@ class TimerFlush:
     """One note on its way, for a worker thread: what it speaks of is made durable first."""
 
     def __init__(self, disk: Disk, path: Path, check: TimerCheck, files: list[DiskFile]) -> None:
-        self._disk, self._path, self.check, self._files = disk, path, check, files
+        self._disk = disk
+        self._path = path
+        self.check = check
+        self._files = files
         self.is_in_doubt = False  # a sync failed: a later one that succeeds proves nothing
 
     def run(self) -> None:
@@ -65,7 +68,10 @@ class TimerFiles:
     """Owned by the broker's timers, on their thread."""
 
     def __init__(self, disk: Disk, root: Path, log: TimerLog, wheel: TimerWheel, roll_ms: int) -> None:
-        self._disk, self._log, self._wheel, self._roll_ms = disk, log, wheel, roll_ms
+        self._disk = disk
+        self._log = log
+        self._wheel = wheel
+        self._roll_ms = roll_ms
         self._check_path = Layout(root).config / "timercheck"
         self._noted = TimerCheck()
         self._synced_to = 0

@@ -37,7 +37,9 @@ class TimerWheel:
     """Owns the file, which is made when the first message waits."""
 
     def __init__(self, disk: Disk, path: Path, slots: int) -> None:
-        self._disk, self._path, self.slots = disk, path, slots
+        self._disk = disk
+        self._path = path
+        self.slots = slots
         self._file: DiskFile | None = None
         self._changed: dict[int, Slot] = {}  # by second, not written yet
 

@@ -15,11 +15,11 @@ from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.commit.group_commit import Turns
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.state.filters import Filters
 from pyromq.broker.state.members import Members
 from pyromq.net import Connection
-from pyromq.store.maintenance import Upkeep
+from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.store.tables.filter_table import FilterTable
@@ -134,9 +134,9 @@ def test_a_key_is_not_looked_up_while_much_of_the_log_is_not_in_the_index(monkey
     error = refused(query, asked)
     assert error.code == ResponseCode.SYSTEM_BUSY and "ask again" in error.remark
     assert store.index_gap_bytes == gap_bytes == store.log.end, "nothing was done for it"
-    upkeep = Upkeep(store, disk, clock)
+    maintenance = Maintenance(store, disk, clock)
     while store.index_gap_bytes > 100_000:
-        upkeep.tick()
+        maintenance.tick()
     _, body = query(Wire().as_connection, request(header=asked))
     assert len(split_records(body)) == 1 and store.index_gap_bytes == 0
 
@@ -147,7 +147,7 @@ def test_a_key_is_not_looked_up_while_much_of_the_log_is_not_in_the_index(monkey
 def created(store: MessageStore, attributes: str) -> dict[str, str]:
     settings, (known, _) = BrokerSettings(), topics()
     handler = TopicHandler(
-        store, known, progress(), Members(ManualClock()), cast(Stats, None), cast(Turns, None), settings
+        store, known, progress(), Members(ManualClock()), cast(Stats, None), cast(GroupCommit, None), settings
     )
     header = CreateTopicHeader(
         topic="orders",

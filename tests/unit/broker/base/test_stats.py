@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE, Growth, Tallies, Window
+from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE, Growth, Window, WindowCounters
 from pyromq.testing import ManualClock
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -96,25 +96,25 @@ def test_statistics_that_are_not_kept_are_none_and_asking_leaves_no_trace(name: 
 
 def test_what_did_not_move_for_a_day_is_forgotten_and_starts_anew() -> None:
     clock = ManualClock()
-    tallies: Tallies[str] = Tallies(clock)
-    tallies.totals["idle"] += ONE_MESSAGE
+    window_counters: WindowCounters[str] = WindowCounters(clock)
+    window_counters.totals["idle"] += ONE_MESSAGE
     for _ in range(26):
-        tallies.totals["busy"] += ONE_MESSAGE
+        window_counters.totals["busy"] += ONE_MESSAGE
         clock.advance_ms(HOUR_MS)
-        tallies.tick()
-    assert list(tallies.totals) == ["busy"]
-    assert tallies.growth("idle", Window.DAY) == Growth(0, 0, 0, 24 * HOUR_MS)
-    tallies.totals["idle"] += ONE_MESSAGE + 5
-    assert tallies.growth("idle", Window.DAY)[:3] == (1, 1, 5)
+        window_counters.tick()
+    assert list(window_counters.totals) == ["busy"]
+    assert window_counters.growth("idle", Window.DAY) == Growth(0, 0, 0, 24 * HOUR_MS)
+    window_counters.totals["idle"] += ONE_MESSAGE + 5
+    assert window_counters.growth("idle", Window.DAY)[:3] == (1, 1, 5)
 
 
 def test_tallies_hold_more_than_anybody_sends() -> None:
     clock = ManualClock()
-    tallies: Tallies[str] = Tallies(clock)
+    window_counters: WindowCounters[str] = WindowCounters(clock)
     for _ in range(3):
-        tallies.totals["orders"] += CALL + (1 << 40) * MESSAGE + (1 << 60)
+        window_counters.totals["orders"] += CALL + (1 << 40) * MESSAGE + (1 << 60)
     clock.advance_ms(1)
-    assert tallies.growth("orders", Window.MINUTE) == Growth(3, 3 << 40, 3 << 60, 1)
+    assert window_counters.growth("orders", Window.MINUTE) == Growth(3, 3 << 40, 3 << 60, 1)
 
 
 def test_days_are_told_by_their_mornings() -> None:

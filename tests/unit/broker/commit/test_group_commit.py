@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.commit.group_commit import QueueKey, Turns
-from pyromq.broker.commit.internal_writes import OwnWrites
+from pyromq.broker.commit.group_commit import GroupCommit, QueueKey
+from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.errors import DiskFullError, MQError, UntrustedDiskError
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
@@ -57,7 +57,7 @@ class Rig:
         settings = StoreSettings(flush=flush, segment_bytes=1 << 16, index_slots=10, index_entries=50)
         self.store = MessageStore.open(ROOT, settings, disk=self.disk, clock=self.clock)
         self.woken: list[set[QueueKey]] = []
-        self.turns = Turns(self.store, self.worker, self.clock, self._wake, **limits)
+        self.group_commit = GroupCommit(self.store, self.worker, self.clock, self._wake, **limits)
         self.failing = ""
         self.disk.before_each(self._fail)
         self._number = 0
@@ -77,7 +77,7 @@ class Rig:
         header = SendResponseHeader(msg_id=f"{placed.position:032X}", queue_id=0, queue_offset=placed.offset)
         answer = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._number, header)
         asked = request(self._number, oneway=oneway)
-        self.turns.staged((wire.as_connection, asked, answer), ORDERS, wait=wait)
+        self.group_commit.staged((wire.as_connection, asked, answer), ORDERS, wait=wait)
 
     def visible(self) -> int:
         known = self.store.reader.range_of(*ORDERS)
@@ -89,9 +89,9 @@ async def test_what_arrives_together_is_flushed_once_and_answered_after_that() -
     for wire in (one, two, one):
         rig.send(wire)
     await turn()
-    assert (one.codes, two.codes, rig.turns.waiting, len(rig.worker.waiting)) == ([], [], 3, 1)
+    assert (one.codes, two.codes, rig.group_commit.waiting, len(rig.worker.waiting)) == ([], [], 3, 1)
     await rig.worker.run()
-    assert (one.codes, two.codes, rig.turns.waiting) == ([0, 0], [0], 0)
+    assert (one.codes, two.codes, rig.group_commit.waiting) == ([0, 0], [0], 0)
     assert [answer.correlation_id for answer in one.answers] == [1, 3]
     assert rig.worker.waiting == []
 
@@ -169,11 +169,11 @@ async def test_after_a_failed_flush_nothing_is_acknowledged_any_more() -> None:
     rig.failing = "sync"
     await rig.worker.run()
     assert (first.codes, second.codes) == ([ResponseCode.SERVICE_NOT_AVAILABLE],) * 2
-    assert (rig.woken, rig.visible(), rig.turns.waiting, rig.worker.waiting) == ([], 0, 0, [])
+    assert (rig.woken, rig.visible(), rig.group_commit.waiting, rig.worker.waiting) == ([], 0, 0, [])
     rig.failing = ""
     with pytest.raises(UntrustedDiskError):
         rig.send(first)
-    await rig.turns.drain()
+    await rig.group_commit.drain()
     assert first.codes == [ResponseCode.SERVICE_NOT_AVAILABLE]
 
 
@@ -193,10 +193,10 @@ async def test_a_flush_that_hangs_is_told_to_those_who_wait_with_the_address_of_
     rig.send(wire)
     await turn()
     rig.clock.advance_ms(5_000)
-    rig.turns.answer_overdue()
-    assert wire.codes == [] and rig.turns.oldest_wait_ms() == 5_000
+    rig.group_commit.respond_overdue()
+    assert wire.codes == [] and rig.group_commit.oldest_wait_ms() == 5_000
     rig.clock.advance_ms(1)
-    rig.turns.answer_overdue()
+    rig.group_commit.respond_overdue()
     (answer,) = wire.answers
     assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT and "did not confirm" in (answer.remark or "")
     assert answer.ext["msgId"] == "0" * 32 and answer.ext["queueOffset"] == "0", "Java reads them"
@@ -210,25 +210,25 @@ async def test_a_disk_that_is_stuck_makes_the_broker_busy_until_it_moves_again()
     rig.send(wire)
     await turn()
     rig.clock.advance_ms(1_000)
-    rig.turns.answer_overdue()
-    assert not rig.turns.is_busy
+    rig.group_commit.respond_overdue()
+    assert not rig.group_commit.is_busy
     rig.clock.advance_ms(1)
-    rig.turns.answer_overdue()
-    assert rig.turns.is_busy and rig.turns.stuck_ms() == 1_001
+    rig.group_commit.respond_overdue()
+    assert rig.group_commit.is_busy and rig.group_commit.stuck_ms() == 1_001
     await rig.worker.run()
-    assert not rig.turns.is_busy and rig.turns.stuck_ms() == 0
+    assert not rig.group_commit.is_busy and rig.group_commit.stuck_ms() == 0
 
 
 async def test_too_many_who_wait_make_the_broker_busy() -> None:
     rig, wire = Rig(waiting_max=2), Wire()
     rig.send(wire)
     await turn()
-    assert not rig.turns.is_busy
+    assert not rig.group_commit.is_busy
     rig.send(wire)
     await turn()
-    assert rig.turns.is_busy
+    assert rig.group_commit.is_busy
     await rig.worker.run()
-    assert not rig.turns.is_busy
+    assert not rig.group_commit.is_busy
 
 
 @pytest.mark.parametrize("end", ["well", "late", "badly"])
@@ -238,7 +238,7 @@ async def test_one_way_sends_are_never_answered(end: str) -> None:
     await turn()
     if end == "late":
         rig.clock.advance_ms(60_000)
-        rig.turns.answer_overdue()
+        rig.group_commit.respond_overdue()
     rig.failing = "sync" if end == "badly" else ""
     await rig.worker.run()
     assert wire.frames == []
@@ -251,11 +251,11 @@ async def test_the_only_sender_waits_for_nobody() -> None:
         await turn()
     rig.send(wire)
     assert len(wire.codes) == 16
-    rig.turns.end_early()
+    rig.group_commit.end_early()
     assert len(wire.codes) == 17
     other = Wire()
     rig.send(other)
-    rig.turns.end_early()
+    rig.group_commit.end_early()
     assert other.codes == [], "there are others again"
     await turn()
     assert other.codes == [0]
@@ -264,7 +264,7 @@ async def test_the_only_sender_waits_for_nobody() -> None:
 async def test_draining_waits_for_everything_that_was_staged() -> None:
     rig, wire = Rig(), Wire()
     rig.send(wire)
-    draining = asyncio.ensure_future(rig.turns.drain())
+    draining = asyncio.ensure_future(rig.group_commit.drain())
     await turn()
     assert not draining.done()
     await rig.worker.run()
@@ -276,7 +276,9 @@ async def test_draining_waits_for_everything_that_was_staged() -> None:
 
 
 def put(rig: Rig, told: list[MQError | None]) -> None:
-    placed = OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"own"), told.append)
+    placed = InternalWrites(rig.store, rig.group_commit).put(
+        Draft(topic="orders", queue_id=0, body=b"own"), told.append
+    )
     assert placed.size > 0
 
 
@@ -329,8 +331,8 @@ async def test_own_messages_may_lead_to_others_and_a_stop_waits_for_all() -> Non
     def next_one(error: MQError | None) -> None:
         put(rig, told)
 
-    OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"first"), next_one)
-    drained = asyncio.ensure_future(rig.turns.drain())
+    InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"first"), next_one)
+    drained = asyncio.ensure_future(rig.group_commit.drain())
     while not drained.done():
         await turn()
         if rig.worker.waiting:
@@ -345,7 +347,7 @@ async def test_a_writer_that_fails_when_told_takes_nobody_with_it() -> None:
     def broken(error: MQError | None) -> None:
         raise ValueError("a defect")
 
-    OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"first"), broken)
+    InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"first"), broken)
     put(rig, told)
     await turn()
     assert told == [None]
@@ -357,10 +359,10 @@ async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_tur
 
     def last_words() -> None:
         rig.store.stage(Draft(topic="orders", queue_id=0, body=b"last"))
-        rig.turns.staged_by_broker(ORDERS, told.append)
+        rig.group_commit.staged_by_broker(ORDERS, told.append)
 
     rig.send(wire)
-    rig.turns.before_end(last_words)
+    rig.group_commit.before_end(last_words)
     rig.send(wire)
     await turn()
     assert (wire.codes, told, rig.visible()) == ([0, 0], [None], 3)
@@ -372,7 +374,7 @@ async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_tur
 
 async def test_what_fails_at_the_end_of_a_turn_keeps_nobody_from_being_answered() -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()
-    rig.turns.before_end(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    rig.group_commit.before_end(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     rig.send(wire)
     await turn()
     rig.send(wire)
@@ -387,13 +389,13 @@ async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush:
     def fail(queues: set[QueueKey]) -> None:
         raise ZeroDivisionError
 
-    rig.turns._on_visible = fail
-    OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"x"), told.append)
+    rig.group_commit._on_visible = fail
+    InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"x"), told.append)
     await turn()
     if flush is Flush.SYNC:
         await rig.worker.run()
     assert told == [None]
-    await asyncio.wait_for(rig.turns.drain(), 10)
+    await asyncio.wait_for(rig.group_commit.drain(), 10)
 
 
 async def test_after_a_defect_of_the_store_everybody_hears_of_it_and_the_next_turn_goes_on(
@@ -404,7 +406,7 @@ async def test_after_a_defect_of_the_store_everybody_hears_of_it_and_the_next_tu
     with monkeypatch.context() as patch:
         patch.setattr(rig.store._indexer, "commit", lambda: 1 // 0)
         rig.send(wire)
-        OwnWrites(rig.store, rig.turns).put(Draft(topic="orders", queue_id=0, body=b"own"), told.append)
+        InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"own"), told.append)
         await turn()
     assert wire.codes == [ResponseCode.SYSTEM_ERROR]
     assert len(told) == 1 and "ZeroDivisionError" in str(told[0])

@@ -25,7 +25,7 @@ class Door:
         self.counters = Counters()
         self.handled: list[int] = []
         settings = BrokerSettings(**{"parked_sends_max": 3, "parked_bytes_max": 1_000} | limits)
-        self.gate = SendGate(self.rig.turns, self.counters, settings, self.rig.clock, self._handle)
+        self.gate = SendGate(self.rig.group_commit, self.counters, settings, self.rig.clock, self._handle)
         self._wires: dict[int, Wire] = {}
         self._number = 0
 

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pyromq.broker.delays.delay_runner import Releases
+from pyromq.broker.delays.delay_runner import DelayRunner
 from pyromq.model.names import TIMER_TOPIC
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
@@ -49,7 +49,7 @@ class Rig:
         schedule: Any = SimpleNamespace(level_count=1, run=lambda: NEVER_MS, note=self._note, on_ready=None)
         timers: Any = SimpleNamespace(run=lambda: NEVER_MS, changed=False, metrics=self.metrics)
         self.files: Any = SimpleNamespace(forget_before=lambda position: None)
-        self.releases = Releases(
+        self.delay_runner = DelayRunner(
             self.store, schedule, timers, self.offsets, self.files, cast(Any, AtOnce()), self._flush_soon, self.clock
         )
 
@@ -62,7 +62,7 @@ class Rig:
         self.flushes += 1
 
     async def tick(self) -> None:
-        self.releases.tick()
+        self.delay_runner.tick()
         await turn()
         await asyncio.sleep(0)
 
@@ -84,7 +84,7 @@ async def test_the_cursor_of_a_level_is_saved_once_what_it_passed_is_on_disk() -
     rig.store.flush()
     await rig.tick()
     assert rig.saved == 1
-    rig.releases.halt()
+    rig.delay_runner.halt()
 
 
 async def test_offsets_that_could_not_be_saved_are_saved_the_next_time() -> None:
@@ -97,7 +97,7 @@ async def test_offsets_that_could_not_be_saved_are_saved_the_next_time() -> None
     rig.clock.advance_ms(10_000)
     await rig.tick()
     assert rig.saved == 1, "the cursor stands still, but it was never saved"
-    rig.releases.halt()
+    rig.delay_runner.halt()
 
 
 async def test_after_a_failed_sync_of_timer_files_no_later_one_is_believed() -> None:
@@ -110,4 +110,4 @@ async def test_after_a_failed_sync_of_timer_files_no_later_one_is_believed() -> 
     rig.disk.fail_at(rig.disk.operations + 1, errno.EIO)
     await rig.tick()
     assert not rig.store.health.trusted
-    rig.releases.halt()
+    rig.delay_runner.halt()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
-from pyromq.store.maintenance import Upkeep
+from pyromq.store.maintenance import Maintenance
 from pyromq.testing import ManualClock
 from pyromq.wire.java_hash import tag_hash
 from pyromq.wire.properties import decode_properties
@@ -83,10 +83,10 @@ def test_a_failed_batch_comes_again_in_ten_seconds_whole_and_in_order() -> None:
 
 def test_half_messages_and_nobodys_messages_are_passed_over() -> None:
     room = WaitingRoom()
-    half = f"DELAY\x011\x02REAL_TOPIC\x01{HALF_TOPIC}\x02REAL_QID\x010\x02".encode()
+    prepared = f"DELAY\x011\x02REAL_TOPIC\x01{HALF_TOPIC}\x02REAL_QID\x010\x02".encode()
     nobody = b"DELAY\x011\x02REAL_TOPIC\x01no such name!\x02REAL_QID\x010\x02"
     room.store.append(
-        [Draft(topic=SCHEDULE_TOPIC, queue_id=0, body=b"x", properties=text) for text in (half, nobody, b"")]
+        [Draft(topic=SCHEDULE_TOPIC, queue_id=0, body=b"x", properties=text) for text in (prepared, nobody, b"")]
     )
     room.send_at_level("a", 1)
     room.pass_time(1_000)
@@ -190,16 +190,16 @@ def test_retention_is_told_where_the_oldest_message_waits() -> None:
 def test_messages_that_wait_longer_than_files_are_kept_are_delivered_all_the_same() -> None:
     settings = replace(SMALL, keep_ms=5_000, delete_hours=tuple(range(24)))
     room = WaitingRoom(settings=settings)
-    room.upkeep = Upkeep(room.store, room.disk, room.clock, needed_from=room.schedule.waiting_from)
+    room.maintenance = Maintenance(room.store, room.disk, room.clock, needed_from=room.schedule.waiting_from)
     room.send_at_level("waits", 3)
     while len(room.store.log.segments) < 3:
         room.send("x" * 1_000)
     room.wall.advance_ms(9_000)
-    room.upkeep.delete_expired()
+    room.maintenance.delete_expired()
     assert room.store.log.first == 0
     room.pass_time(1_000)
     assert "waits" in room.delivered()
-    room.upkeep.delete_expired()
+    room.maintenance.delete_expired()
     assert room.store.log.first > 0
 
 

@@ -117,7 +117,7 @@ def test_retention_does_not_take_a_message_that_waits_for_a_month() -> None:
         for _ in range(15):
             room.send("filler" * 30, topic="noise")
         room.pass_time(12 * HOUR_MS, step_ms=12 * HOUR_MS)
-        room.upkeep.delete_expired()
+        room.maintenance.delete_expired()
     assert room.store.log.first > first and room.delivered() == []
     room.pass_time(776, step_ms=776)
     assert room.delivered() == []

@@ -16,7 +16,7 @@ from pyromq.broker.state.topics import Topics
 from pyromq.errors import StoreError
 from pyromq.model.names import TIMER_TOPIC
 from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
-from pyromq.store.maintenance import Upkeep
+from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore, Placed
 from pyromq.store.read_result import QueueRange
 from pyromq.store.settings import StoreSettings
@@ -66,7 +66,7 @@ class WaitingRoom:
         self.schedule = Schedule(self.store, self.offsets, due, self.put, self.counters, self.clock)
         metrics = TimerMetrics.load(self.disk, ROOT)
         self.timers = Timers(self.store, self.files, due, self.put, self.counters, self.clock, metrics)
-        self.upkeep = Upkeep(self.store, self.disk, self.clock)
+        self.maintenance = Maintenance(self.store, self.disk, self.clock)
         self._told: list[Then] = []
         self.failing = False  # commits fail while this is set
 

@@ -1,21 +1,21 @@
-"""The table of half messages, against a plain set."""
+"""The table of prepared messages, against a plain set."""
 
 from __future__ import annotations
 
 from random import Random
 
-from pyromq.broker.transactions.prepared_table import CHECKS_MAX, HalfTable
+from pyromq.broker.transactions.prepared_table import CHECKS_MAX, PreparedTable
 
 
 def test_what_is_not_known_waits_and_what_is_below_the_first_is_gone() -> None:
-    table = HalfTable(10)
+    table = PreparedTable(10)
     assert [table.is_waiting(offset) for offset in (9, 10, 99)] == [False, True, True]
     table.remove(9)
     assert (table.first, table.end, table.waiting) == (10, 10, 0)
 
 
 def test_it_forgets_what_is_gone_in_front() -> None:
-    table = HalfTable(0)
+    table = PreparedTable(0)
     table.grow(5)
     for offset in (1, 0, 3):
         table.remove(offset)
@@ -31,7 +31,7 @@ def test_it_forgets_what_is_gone_in_front() -> None:
 
 
 def test_checks_are_counted_up_to_what_a_byte_holds() -> None:
-    table = HalfTable(3)
+    table = PreparedTable(3)
     for _ in range(300):
         table.count_check(4)
     assert (table.checks(3), table.checks(4), table.checks(9)) == (0, CHECKS_MAX, 0)
@@ -42,7 +42,7 @@ def test_checks_are_counted_up_to_what_a_byte_holds() -> None:
 
 
 def test_the_next_that_waits_lies_in_the_asked_range() -> None:
-    table = HalfTable(100)
+    table = PreparedTable(100)
     table.grow(110)
     for offset in (100, 101, 105):
         table.remove(offset)
@@ -60,7 +60,7 @@ def test_the_next_that_waits_lies_in_the_asked_range() -> None:
 
 def test_any_history_agrees_with_a_set() -> None:
     for seed in range(50):
-        rng, table, gone = Random(seed), HalfTable(0), set[int]()
+        rng, table, gone = Random(seed), PreparedTable(0), set[int]()
         end = 0
         for _ in range(200):
             end += rng.randrange(3)

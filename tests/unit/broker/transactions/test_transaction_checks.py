@@ -23,7 +23,7 @@ NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 
 
-def half(**changes: Any) -> PreparedMessage:
+def prepared(**changes: Any) -> PreparedMessage:
     fields: dict[str, Any] = {
         **{"offset": 7, "position": 700, "topic": "orders", "queue_id": 1, "group": "payers", "unique_key": "U"},
         **{"arrived_ms": NOW_MS, "checks": 0, "immunity_ms": None, "is_copy": False},
@@ -51,12 +51,12 @@ def half(**changes: Any) -> PreparedMessage:
     ],
 )
 def test_verdicts(age_ms: int, checks: int, changes: dict[str, Any], expected: Verdict) -> None:
-    assert verdict(half(**changes), checks=checks, now_ms=NOW_MS + age_ms, settings=BrokerSettings()) is expected
+    assert verdict(prepared(**changes), checks=checks, now_ms=NOW_MS + age_ms, settings=BrokerSettings()) is expected
 
 
 async def test_a_producer_is_asked_with_the_message_as_it_will_be() -> None:
     rig = Rig()
-    placed, producer = await rig.half("U1", "TAGS\x01a\x02"), rig.connect("p1")
+    placed, producer = await rig.prepared("U1", "TAGS\x01a\x02"), rig.connect("p1")
     await rig.round(6_001)
     ((header, body),) = producer.questions
     assert (header.topic, header.tran_state_table_offset, header.commit_log_offset) == (HALF_TOPIC, 0, placed.position)
@@ -73,7 +73,7 @@ async def test_rounds_come_every_interval_and_settings_may_change() -> None:
     rig = Rig()
     await rig.round()
     producer = rig.connect("p1")
-    await rig.half("U1")
+    await rig.prepared("U1")
     await rig.round(29_999)
     assert len(producer.questions) == 0
     await rig.round(1)
@@ -89,7 +89,7 @@ async def test_rounds_come_every_interval_and_settings_may_change() -> None:
 
 async def test_after_fifteen_checks_it_is_put_away_and_stays_readable() -> None:
     rig = Rig()
-    placed, producer = await rig.half("U1"), rig.connect("p1")
+    placed, producer = await rig.prepared("U1"), rig.connect("p1")
     assert rig.topics.get(DISCARD_TOPIC) is None
     for _ in range(16):
         await rig.round()
@@ -106,7 +106,7 @@ async def test_after_fifteen_checks_it_is_put_away_and_stays_readable() -> None:
 
 async def test_rounds_without_a_producer_do_not_count() -> None:
     rig = Rig()
-    await rig.half("U1")
+    await rig.prepared("U1")
     for _ in range(100):
         await rig.round()
     assert rig.records(DISCARD_TOPIC) == []
@@ -123,7 +123,7 @@ async def test_rounds_without_a_producer_do_not_count() -> None:
 
 async def test_without_a_producer_it_is_put_away_when_files_expire() -> None:
     rig = Rig()
-    await rig.half("U1")
+    await rig.prepared("U1")
     await rig.round(rig.settings.store.keep_ms)
     assert rig.records(DISCARD_TOPIC) == []
     await rig.round()
@@ -134,17 +134,17 @@ async def test_producers_of_a_group_take_turns() -> None:
     rig = Rig()
     producers = [rig.connect(f"p{number}") for number in range(3)]
     for number in range(9):
-        await rig.half(f"U{number}")
+        await rig.prepared(f"U{number}")
     await rig.round()
     assert [len(each.questions) for each in producers] == [3, 3, 3]
 
 
 async def test_nobody_is_asked_about_what_is_decided_or_being_decided() -> None:
     rig, producer = Rig(), None
-    halves = [await rig.half(f"U{number}") for number in range(4)]
+    prepared = [await rig.prepared(f"U{number}") for number in range(4)]
     producer = rig.connect("p1")
-    await rig.end(halves[0])
-    await rig.end(halves[2], ROLLBACK)
+    await rig.end(prepared[0])
+    await rig.end(prepared[2], ROLLBACK)
     await rig.round()
     assert [header.msg_id for header, _ in producer.questions] == ["U1", "U3"]
 
@@ -167,7 +167,7 @@ async def test_a_round_reads_few_bytes_at_a_time() -> None:
     rig = Rig(store=StoreSettings(segment_bytes=8 << 20))
     producer = rig.connect("p1")
     for number in range(5):
-        await rig.half(f"U{number}", body="x" * 600_000)
+        await rig.prepared(f"U{number}", body="x" * 600_000)
     rig.clock.advance_ms(30_000)
     seen = []
     for _ in range(3):
@@ -179,10 +179,10 @@ async def test_a_round_reads_few_bytes_at_a_time() -> None:
 async def test_one_that_cannot_be_written_again_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig(span_max=100, store=StoreSettings(segment_bytes=1 << 20))
     rig.connect("p1")
-    await rig.half("LONG", f"filler\x01{'x' * 32_580}\x02")
-    await rig.half("SHORT")
+    await rig.prepared("LONG", f"filler\x01{'x' * 32_580}\x02")
+    await rig.prepared("SHORT")
     for number in range(120):
-        await rig.end(await rig.half(f"U{number}"))
+        await rig.end(await rig.prepared(f"U{number}"))
     await rig.round()
     assert "cannot be checked: offset=0 key=LONG" in caplog.text
     assert [decode_properties(each.properties)["UNIQ_KEY"] for each in rig.records(HALF_TOPIC)[122:]] == ["SHORT"]
@@ -191,11 +191,11 @@ async def test_one_that_cannot_be_written_again_does_not_stop_the_others(caplog:
 
 async def test_an_answer_to_a_check_ends_it() -> None:
     rig = Rig()
-    await rig.half("U1")
+    await rig.prepared("U1")
     producer = rig.connect("p1")
     await rig.round()
     header, _ = producer.questions[0]
-    placed = await rig.half("U2")
+    placed = await rig.prepared("U2")
     answer = {"tran_state_table_offset": 0, "commit_log_offset": header.commit_log_offset}
     assert await rig.end(placed, COMMIT, from_transaction_check=True, **answer) == ResponseCode.SUCCESS
     assert rig.bodies() == ["body of U1"]
@@ -203,8 +203,8 @@ async def test_an_answer_to_a_check_ends_it() -> None:
 
 async def test_after_a_restart_those_that_wait_are_asked_about_again() -> None:
     rig = Rig()
-    halves = [await rig.half(f"U{number}") for number in range(3)]
-    await rig.end(halves[1])
+    prepared = [await rig.prepared(f"U{number}") for number in range(3)]
+    await rig.end(prepared[1])
     rig = await rig.reopen()
     producer = rig.connect("p1")
     await rig.round()
@@ -213,7 +213,7 @@ async def test_after_a_restart_those_that_wait_are_asked_about_again() -> None:
 
 async def test_checks_that_another_broker_made_count() -> None:
     rig = Rig(store=StoreSettings(keep_ms=1 << 60, segment_bytes=1 << 14))  # the producer's clock is years behind
-    await rig.half("U1", "TRANSACTION_CHECK_TIMES\x0113\x02")
+    await rig.prepared("U1", "TRANSACTION_CHECK_TIMES\x0113\x02")
     producer = rig.connect("p1")
     for _ in range(4):
         await rig.round()
@@ -224,9 +224,9 @@ async def test_checks_that_another_broker_made_count() -> None:
 async def test_few_that_wait_do_not_keep_many_from_being_forgotten() -> None:
     rig = Rig(span_max=100)
     await rig.round()
-    producer, old = rig.connect("p1"), await rig.half("OLD", "CHECK_IMMUNITY_TIME_IN_SECONDS\x01100000\x02")
+    producer, old = rig.connect("p1"), await rig.prepared("OLD", "CHECK_IMMUNITY_TIME_IN_SECONDS\x01100000\x02")
     for number in range(120):
-        await rig.end(await rig.half(f"U{number}"))
+        await rig.end(await rig.prepared(f"U{number}"))
     assert rig.log.table.end - rig.log.table.first > 100
     await rig.round()
     await rig.round(0)
@@ -247,12 +247,12 @@ async def test_few_that_wait_do_not_keep_many_from_being_forgotten() -> None:
 
 async def test_the_count_of_checks_moves_with_the_message() -> None:
     rig = Rig(span_max=100)
-    producer, _ = rig.connect("p1"), await rig.half("OLD")
+    producer, _ = rig.connect("p1"), await rig.prepared("OLD")
     await rig.round()
     await rig.round()
     assert len(producer.questions) == 2
     for number in range(120):
-        await rig.end(await rig.half(f"U{number}"))
+        await rig.end(await rig.prepared(f"U{number}"))
     for _ in range(20):
         await rig.round()
     assert decode_properties(rig.records(HALF_TOPIC)[-1].properties)["TRANSACTION_CHECK_TIMES"] == "3"
@@ -262,7 +262,7 @@ async def test_the_count_of_checks_moves_with_the_message() -> None:
 async def test_many_that_wait_are_not_written_again_and_again() -> None:
     rig = Rig(span_max=20)
     for number in range(60):
-        await rig.half(f"U{number}")
+        await rig.prepared(f"U{number}")
     end = rig.store.log.end
     for _ in range(3):
         await rig.round()
@@ -271,19 +271,19 @@ async def test_many_that_wait_are_not_written_again_and_again() -> None:
 
 async def test_a_half_message_whose_file_is_gone_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
-    await rig.half("U0")
+    await rig.prepared("U0")
     while rig.store.log.end < 3 << 14:
-        await rig.half("U" * 1000)
+        await rig.prepared("U" * 1000)
     retain(rig.store, 1)
     await rig.round()
-    assert "half message lost" in caplog.text
+    assert "prepared message lost" in caplog.text
     assert not rig.log.is_waiting(0)
 
 
 async def test_a_full_disk_stops_the_round_and_the_next_one_goes_on() -> None:
     rig = Rig(transaction_checks_max=0)
     for number in range(3):
-        await rig.half(f"U{number}")
+        await rig.prepared(f"U{number}")
     rig.topics.create(DISCARD_TOPIC, queues=1)
     rig.store.health.disk_full("simulated")
     await rig.round()
@@ -295,9 +295,9 @@ async def test_a_full_disk_stops_the_round_and_the_next_one_goes_on() -> None:
 
 async def test_operators_see_what_waits() -> None:
     rig = Rig()
-    halves = [await rig.half(f"U{number}") for number in range(4)]
+    prepared = [await rig.prepared(f"U{number}") for number in range(4)]
     for number in (0, 2):
-        await rig.end(halves[number])
+        await rig.end(prepared[number])
     found = unresolved(rig.records(HALF_TOPIC), rig.records("RMQ_SYS_TRANS_OP_HALF_TOPIC"))
     assert [(each.offset, each.unique_key, each.topic, each.group) for each in found] == [
         (1, "U1", "orders", "payers"),

@@ -9,8 +9,8 @@ from typing import Any, cast
 from pyromq.broker.base.refusals import RefusedError, refusal_of
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.commit.group_commit import Turns
-from pyromq.broker.commit.internal_writes import OwnWrites
+from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.send_gate import SendGate
 from pyromq.broker.delays.delays import Delays
 from pyromq.broker.state.members import Members
@@ -81,16 +81,16 @@ class Rig:
         self.settings = BrokerSettings(**{"store": store} | changes)
         self.store = MessageStore.open(ROOT, self.settings.store, disk=self.disk, clock=self.clock)
         self.woken: set[tuple[str, int]] = set()
-        self.turns = Turns(self.store, AtOnce(), self.clock, self.woken.update)
+        self.group_commit = GroupCommit(self.store, AtOnce(), self.clock, self.woken.update)
         self.topics, _ = topics(self.settings, disk=self.disk)
         self.topics.create("orders", queues=4)
         self.members: Members[Connection] = Members(self.clock)
         self.progress = Progress(OffsetTable.load(self.disk, ROOT), self.clock)
-        writes, self.counters = OwnWrites(self.store, self.turns), Counters()
-        gate = SendGate(self.turns, self.counters, self.settings, self.clock, lambda connection, requests: None)
-        self.log = TransactionLog(self.store, writes, self.turns, self.progress, self.clock)
+        writes, self.counters = InternalWrites(self.store, self.group_commit), Counters()
+        gate = SendGate(self.group_commit, self.counters, self.settings, self.clock, lambda connection, requests: None)
+        self.log = TransactionLog(self.store, writes, self.group_commit, self.progress, self.clock)
         self.handler = TransactionHandler(
-            *(self.store, self.topics, self.turns, writes, self.log, Delays(self.settings, self.clock)),
+            *(self.store, self.topics, self.group_commit, writes, self.log, Delays(self.settings, self.clock)),
             *(gate, self.counters, self.settings, self.clock),
         )
         self.checks = TransactionChecks(
@@ -112,29 +112,29 @@ class Rig:
             born_ms=BORN_MS,
         )
         placed, answer = self.store.stage(draft), encode_response(0, 0)
-        self.turns.staged(((wire or Wire()).as_connection, request(), answer), (place.topic, place.queue_id))
+        self.group_commit.staged(((wire or Wire()).as_connection, request(), answer), (place.topic, place.queue_id))
         return placed
 
-    async def half(self, key: str, text: str = "", *, body: str = "") -> Placed:
+    async def prepared(self, key: str, text: str = "", *, body: str = "") -> Placed:
         placed = self.stage_half(key, text, body=body)
         await self.settled()
         return placed
 
-    def stage_end(self, half: Placed, ending: int, wire: Wire, *, oneway: bool = False, **changes: Any) -> None:
+    def stage_end(self, prepared: Placed, ending: int, wire: Wire, *, oneway: bool = False, **changes: Any) -> None:
         fields: dict[str, Any] = {
             "producer_group": "payers",
-            "tran_state_table_offset": half.offset,
-            "commit_log_offset": half.position,
+            "tran_state_table_offset": prepared.offset,
+            "commit_log_offset": prepared.position,
             "commit_or_rollback": ending,
             "msg_id": "K",
         }
         self.handler.end(wire.as_connection, request(header=EndTransactionHeader(**fields | changes), oneway=oneway))
 
-    async def end(self, half: Placed, ending: int = COMMIT, **changes: Any) -> int:
+    async def end(self, prepared: Placed, ending: int = COMMIT, **changes: Any) -> int:
         """The code of the answer; -1 when there is none."""
         wire = Wire()
         try:
-            self.stage_end(half, ending, wire, **changes)
+            self.stage_end(prepared, ending, wire, **changes)
         except RefusedError as error:
             return int(error.code)
         await self.settled()
@@ -158,7 +158,7 @@ class Rig:
     # --- what happens by itself ---
 
     async def settled(self) -> None:
-        self.turns.end_now()
+        self.group_commit.end_now()
         await turn()
         await turn()
 

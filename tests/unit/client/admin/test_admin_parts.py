@@ -58,9 +58,9 @@ def test_op_records_name_offsets() -> None:
 
 
 def test_a_check_appends_a_half_message_again() -> None:
-    half, copy = received(unique_key="A", offset=1), received(unique_key="A", offset=4)
+    place, copy = received(unique_key="A", offset=1), received(unique_key="A", offset=4)
     elsewhere = received(unique_key="A", offset=2, broker="broker-b")
-    assert latest_of_each([half, elsewhere, copy]) == [copy, elsewhere]
+    assert latest_of_each([place, elsewhere, copy]) == [copy, elsewhere]
 
 
 def test_a_letter_becomes_the_same_message_every_time() -> None:

@@ -67,9 +67,9 @@ def test_a_delayed_message_that_never_came_was_called_back() -> None:
 
 
 def test_a_prepared_message_is_open_or_rolled_back_or_discarded() -> None:
-    half = Copy(topic="half", broker="b", queue=0, offset=0, stored_ms=NOW_MS - 3_600_000, is_pending=True)
+    place = Copy(topic="half", broker="b", queue=0, offset=0, stored_ms=NOW_MS - 3_600_000, is_pending=True)
     again = Copy(topic="half", broker="b", queue=0, offset=9, stored_ms=NOW_MS - 1_000, is_pending=True)
-    found = told(prepared=(half, again))
+    found = told(prepared=(place, again))
     assert found.state is MessageState.PREPARED and "1 h ago" in found.text
     ended = Copy(topic="half", broker="b", queue=0, offset=0, stored_ms=1)
     assert told(prepared=(ended,)).state is MessageState.ROLLED_BACK

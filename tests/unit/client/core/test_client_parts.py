@@ -24,7 +24,7 @@ from pyromq.client.core.routes import Routes
 from pyromq.client.core.settings import ClientSettings, Credentials, ProducerSettings, nameservers_from, tls_from
 from pyromq.client.core.signing import Signer
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.client.producer.pending_replies import Replies
+from pyromq.client.producer.pending_replies import PendingReplies
 from pyromq.errors import ClientClosedError, ConfigError, ConnectFailedError, MQError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
@@ -194,7 +194,7 @@ class Sender(ProducerRole):
     def __init__(self, group: str) -> None:
         super().__init__(group)
         self.checked: list[str] = []
-        self.replies = Replies(Random(1))
+        self.replies = PendingReplies(Random(1))
 
     def check_transaction(self, message: ReceivedMessage, header: Any, connection: Any) -> None:
         self.checked.append(message.topic)
@@ -306,7 +306,7 @@ def test_a_pushed_reply_looks_like_any_other_message() -> None:
 
 def test_a_reply_finds_whoever_asked() -> None:
     async def main() -> None:
-        replies = Replies(Random(1))
+        replies = PendingReplies(Random(1))
         (one, first), (two, second) = replies.expect(), replies.expect()
         assert one != two
         assert replies.arrived(reply_message(push(two), b"x", 1))

@@ -16,17 +16,17 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.core.transaction import (
     Execution,
-    Half,
+    PreparedPlace,
     Transaction,
     TransactionOutcome,
     check_preparable,
     end_header,
-    half_of_check,
-    half_of_receipt,
     outcome_of,
+    place_of_check,
+    place_of_receipt,
     prepared_properties,
 )
-from pyromq.client.transactions.check_backs import Checks, Question
+from pyromq.client.transactions.check_backs import CheckBacks, Question
 from pyromq.errors import ConfigError, MessageRefusedError
 from pyromq.model.message import Message, SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
@@ -39,21 +39,21 @@ RECEIPT = SendReceipt(SendStatus.SEND_OK, "ID", "7F00000100002A9F000000000000100
 
 
 def a_transaction() -> Transaction:
-    return Transaction(Message("T", b"x"), RECEIPT, half_of_receipt("T", RECEIPT))
+    return Transaction(Message("T", b"x"), RECEIPT, place_of_receipt("T", RECEIPT))
 
 
 # --- decisions ---
 
 
 def test_the_outcome_goes_to_where_the_receipt_says_the_half_message_is() -> None:
-    header = end_header("g", half_of_receipt("T", RECEIPT), COMMIT)
+    header = end_header("g", place_of_receipt("T", RECEIPT), COMMIT)
     assert (header.tran_state_table_offset, header.commit_log_offset, header.commit_or_rollback) == (7, 0x1000, 8)
     assert (header.msg_id, header.transaction_id, header.from_transaction_check) == ("ID", "ID", False)
 
 
 def test_the_answer_to_a_check_goes_to_where_the_check_says() -> None:
     asked = CheckTransactionHeader(tran_state_table_offset=9, commit_log_offset=0x2000, transaction_id="TX")
-    header = end_header("g", half_of_check("T", "ID", asked), ROLLBACK)
+    header = end_header("g", place_of_check("T", "ID", asked), ROLLBACK)
     assert (header.tran_state_table_offset, header.commit_log_offset, header.commit_or_rollback) == (9, 0x2000, 12)
     assert (header.msg_id, header.transaction_id, header.from_transaction_check) == ("ID", "TX", True)
 
@@ -157,15 +157,15 @@ class Asked:
 
     def __init__(self, check: Any, *, workers: int = 1, waiting_max: int = 10) -> None:
         self.answers: list[tuple[str, int, TransactionOutcome]] = []
-        self.checks = Checks(check, self._answer, workers=workers, waiting_max=waiting_max, name="g")
+        self.checks = CheckBacks(check, self._answer, workers=workers, waiting_max=waiting_max, name="g")
         self.tasks = TaskOwner("test")
 
     def _answer(self, question: Question, outcome: TransactionOutcome) -> None:
-        self.answers.append((question.half.transaction_id, question.half.offset, outcome))
+        self.answers.append((question.place.transaction_id, question.place.offset, outcome))
 
     def ask(self, transaction_id: str, offset: int = 0) -> None:
-        half = Half("T", offset, 0, transaction_id, transaction_id, is_from_check=True)
-        self.checks.ask(Question(received(unique_id=transaction_id), half, cast(Connection, None)), self.tasks)
+        place = PreparedPlace("T", offset, 0, transaction_id, transaction_id, is_from_check=True)
+        self.checks.ask(Question(received(unique_id=transaction_id), place, cast(Connection, None)), self.tasks)
 
 
 @asynccontextmanager

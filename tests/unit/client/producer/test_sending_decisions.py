@@ -33,7 +33,7 @@ from pyromq.client.producer.outgoing import (
     system_text,
 )
 from pyromq.client.producer.selectors import at_random, by_sharding_key, hashed_index
-from pyromq.client.producer.topic_queues import Publication, borrowed_queues, queues_to_write
+from pyromq.client.producer.topic_queues import TopicQueues, borrowed_queues, queues_to_write
 from pyromq.errors import (
     BrokerError,
     ConnectFailedError,
@@ -61,25 +61,25 @@ LOST = ConnectionLostError("gone", peer="a")
 NOT_CONNECTED = ConnectFailedError("refused", peer="a")
 
 
-def publication(turn: int = 0, queues: list[QueueId] = QUEUES) -> Publication:
-    return Publication("t", queues, {}, turn=turn)
+def topic_queues(cursor: int = 0, queues: list[QueueId] = QUEUES) -> TopicQueues:
+    return TopicQueues("t", queues, {}, cursor=cursor)
 
 
 # --- queues ---
 
 
 def test_queues_take_turns() -> None:
-    chosen = publication()
+    chosen = topic_queues()
     assert Counter(chosen.next() for _ in range(12)) == dict.fromkeys(QUEUES, 2)
 
 
-@given(turn=st.integers(0, 100), last=st.sampled_from(["a", "b", "c"]))
-def test_another_attempt_goes_to_another_broker(turn: int, last: str) -> None:
-    assert publication(turn).next_elsewhere(last).broker != last
+@given(cursor=st.integers(0, 100), last=st.sampled_from(["a", "b", "c"]))
+def test_another_attempt_goes_to_another_broker(cursor: int, last: str) -> None:
+    assert topic_queues(cursor).next_elsewhere(last).broker != last
 
 
 def test_the_only_broker_is_asked_again() -> None:
-    assert publication(queues=QUEUES[:2]).next_elsewhere("a").broker == "a"
+    assert topic_queues(queues=QUEUES[:2]).next_elsewhere("a").broker == "a"
 
 
 @pytest.mark.parametrize(("key", "count", "index"), [("a", 4, 1), ("TagA", 4, 3), ("polygenelubricants", 7, 2)])
@@ -162,7 +162,7 @@ def test_a_slow_broker_is_back_after_its_time() -> None:
     health = BrokerHealth(clock)
     health.answered("a", 600)
     assert not health.is_available("a") and health.is_reachable("a")
-    chosen = publication()
+    chosen = topic_queues()
     assert "a" not in {chosen.next_healthy("b", health).broker for _ in range(10)}
     clock.advance_ms(2_000)
     assert health.is_available("a")
@@ -173,7 +173,7 @@ def test_when_all_are_slow_one_that_can_be_reached_is_taken_and_else_any() -> No
     health.failed("a", was_reached=False)
     health.failed("b", was_reached=True)
     health.failed("c", was_reached=False)
-    chosen = publication()
+    chosen = topic_queues()
     assert {chosen.next_healthy("", health).broker for _ in range(10)} == {"b"}
     assert {chosen.next_healthy("b", health).broker for _ in range(10)} <= {"a", "b", "c"}
     health.answered("a", 1)

@@ -10,8 +10,8 @@ import pytest
 
 from pyromq.client.core.errors import TopicNotFoundError
 from pyromq.client.core.settings import ProducerSettings
-from pyromq.client.producer.topic_queues import Publication
-from pyromq.client.producer.topic_queues_table import Publications
+from pyromq.client.producer.topic_queues import TopicQueues
+from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.testing import ManualClock
@@ -32,26 +32,26 @@ class SlowNames:
         raise TopicNotFoundError(topic)
 
 
-def publications(clock: ManualClock, routes: object = None) -> Publications:
+def topic_queues_table(clock: ManualClock, routes: object = None) -> TopicQueuesTable:
     client: Any = SimpleNamespace(
         clock=clock, routes=routes, rng=Random(1), wire_name=lambda name: name, require_open=lambda: None
     )
-    return Publications(cast(Any, client), ProducerSettings())
+    return TopicQueuesTable(cast(Any, client), ProducerSettings())
 
 
 async def test_asking_for_a_topic_and_then_for_the_template_takes_one_timeout_together() -> None:
     clock = ManualClock()
     names = SlowNames(clock)
     with pytest.raises(TopicNotFoundError, match="create it first"):
-        await publications(clock, names).find("orders", 3_000)
+        await topic_queues_table(clock, names).find("orders", 3_000)
     assert names.asked == [("orders", 3_000), (TEMPLATE, 1_000)]
 
 
 def test_what_is_borrowed_from_the_template_goes_when_its_brokers_change() -> None:
-    found = publications(ManualClock())
+    found = topic_queues_table(ManualClock())
     known = found.known
     for topic, is_borrowed in (("mine", False), ("borrowed", True)):
-        known[topic] = Publication(topic, [QueueId(topic, "broker-a", 0)], {}, borrowed=is_borrowed)
+        known[topic] = TopicQueues(topic, [QueueId(topic, "broker-a", 0)], {}, borrowed=is_borrowed)
     found.route_changed("another")
     assert set(known) == {"mine", "borrowed"}
     found.route_changed(TEMPLATE)

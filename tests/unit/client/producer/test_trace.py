@@ -10,7 +10,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.identity import MessageIds
 from pyromq.client.core.settings import ClientSettings
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.client.core.transaction import Half, TransactionOutcome
+from pyromq.client.core.transaction import PreparedPlace, TransactionOutcome
 from pyromq.client.producer.trace import (
     QUEUE_MAX,
     ConsumerTrace,
@@ -181,12 +181,12 @@ async def test_traces_are_not_traced() -> None:
 
 async def test_the_end_of_a_transaction_leaves_a_record() -> None:
     kept = Kept()
-    half = Half("orders", 1, 2, "UNIQUE", "UNIQUE", is_from_check=True)
-    hook = ProducerTrace(kept, client(), "shop", sends_halves=True)
+    place = PreparedPlace("orders", 1, 2, "UNIQUE", "UNIQUE", is_from_check=True)
+    hook = ProducerTrace(kept, client(), "shop", sends_prepared=True)
     hook.after_send(Message("orders", b"1"), RECEIPT, None, 1)
-    hook.transaction_ended(half, TransactionOutcome.ROLLBACK, Message("orders", b"1", keys="k"))
-    prepared, told = kept.records
-    assert prepared.kind is MessageKind.PREPARED
+    hook.transaction_ended(place, TransactionOutcome.ROLLBACK, Message("orders", b"1", keys="k"))
+    receipt, told = kept.records
+    assert receipt.kind is MessageKind.PREPARED
     assert isinstance(told, TransactionEnded)
     assert (told.state, told.is_from_check, told.keys, told.message_id) == ("ROLLBACK_MESSAGE", True, "k", "UNIQUE")
 

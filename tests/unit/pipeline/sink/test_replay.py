@@ -11,7 +11,7 @@ import pytest
 
 from pyromq.client.core.transaction import TransactionOutcome
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.core.checkpoint_log import SinkLog
+from pyromq.pipeline.core.checkpoint_log import CheckpointLog
 from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets
 from pyromq.pipeline.sink.keys import RowKeys, next_run
 from pyromq.pipeline.sink.replay import (
@@ -46,16 +46,16 @@ class Brokers:
 
 
 def test_the_first_plan_sets_the_marker_and_finds_nothing_doubtful(tmp_path: Path) -> None:
-    brokers, marker = Brokers(q0=5, q1=7), FileMarker(SinkLog(str(tmp_path), "sent"))
+    brokers, marker = Brokers(q0=5, q1=7), FileMarker(CheckpointLog(str(tmp_path), "sent"))
     done, replay = plan_replay(brokers, marker)
     assert done == -1 and not replay.doubtful
     brokers.ends[A] = 9  # sent, then killed
-    done, replay = plan_replay(brokers, FileMarker(SinkLog(str(tmp_path), "sent")))
+    done, replay = plan_replay(brokers, FileMarker(CheckpointLog(str(tmp_path), "sent")))
     assert done == -1 and replay.doubtful == (OffsetRange(A, 5, 9),)
 
 
 def test_a_committed_batch_is_done_and_what_comes_after_is_doubtful(tmp_path: Path) -> None:
-    brokers, marker = Brokers(q0=5), FileMarker(SinkLog(f"file://{tmp_path}", "sent"))
+    brokers, marker = Brokers(q0=5), FileMarker(CheckpointLog(f"file://{tmp_path}", "sent"))
     plan_replay(brokers, marker)
     brokers.ends[A] = 8
     move_marker(0, brokers, marker)
@@ -66,7 +66,7 @@ def test_a_committed_batch_is_done_and_what_comes_after_is_doubtful(tmp_path: Pa
 
 
 def test_queues_that_came_later_are_doubtful_from_their_beginning(tmp_path: Path) -> None:
-    brokers, marker = Brokers(q0=5), FileMarker(SinkLog(str(tmp_path), "sent"))
+    brokers, marker = Brokers(q0=5), FileMarker(CheckpointLog(str(tmp_path), "sent"))
     plan_replay(brokers, marker)
     brokers.ends[B] = 3
     assert plan_replay(brokers, marker)[1].doubtful == (OffsetRange(B, 0, 3),)
@@ -102,12 +102,12 @@ def test_rows_are_found_by_key_and_must_be_the_same() -> None:
 
 
 def test_brokers_are_answered_from_the_decision(tmp_path: Path) -> None:
-    decisions = Decisions(SinkLog(str(tmp_path), "decisions"))
+    decisions = Decisions(CheckpointLog(str(tmp_path), "decisions"))
     keys = {run: RowKeys("query", 4, 0, run) for run in (11, 12)}
     assert decisions.newest() == -1
     assert decisions.outcome(keys[11].of_row(0)) is TransactionOutcome.UNKNOWN
     decisions.decide(4, keys[11].digest, {0: (12, 13)}, [keys[12].of_row(9)])
-    again = Decisions(SinkLog(str(tmp_path), "decisions"))
+    again = Decisions(CheckpointLog(str(tmp_path), "decisions"))
     assert again.newest() == 4
     assert again.outcome(keys[12].of_row(5)) is TransactionOutcome.COMMIT
     assert again.outcome(next_run(keys[12].of_row(9))) is TransactionOutcome.COMMIT
@@ -120,7 +120,7 @@ def test_brokers_are_answered_from_the_decision(tmp_path: Path) -> None:
 
 
 def test_old_decisions_are_forgotten(tmp_path: Path) -> None:
-    log = SinkLog(str(tmp_path), "decisions")
+    log = CheckpointLog(str(tmp_path), "decisions")
     decisions = Decisions(log)
     for batch in (0, 1, 1_001):
         decisions.decide(batch, "D", {})
@@ -128,7 +128,7 @@ def test_old_decisions_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_log_keeps_whole_files_only(tmp_path: Path) -> None:
-    log = SinkLog(f"file:{tmp_path}", "part")
+    log = CheckpointLog(f"file:{tmp_path}", "part")
     assert log.read("one") is None and log.names() == []
     log.write("one", "first")
     log.write("one", "second", durable=False)

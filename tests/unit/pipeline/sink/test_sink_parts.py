@@ -19,7 +19,7 @@ from pyromq.pipeline.sink.columns import check_sink_schema
 from pyromq.pipeline.sink.joined import JoinedPacker, can_join
 from pyromq.pipeline.sink.keys import KeyParts, RowKeys, digest_of, parse_key
 from pyromq.pipeline.sink.options import SINK_OPTIONS, Mode, SinkOptions, parse_sink_options
-from pyromq.pipeline.sink.requests import Packer, Parcel
+from pyromq.pipeline.sink.requests import Packer, SinkRequest
 from pyromq.wire.batch import decode_batch
 from pyromq.wire.message_id import unique_id_time_ms
 from pyromq.wire.properties import decode_properties
@@ -145,12 +145,12 @@ def joining(options: SinkOptions | None = None) -> JoinedPacker:
     return JoinedPacker(options or parse(topic="out"), RowKeys("query", 1, 2))
 
 
-def packed(made: Packer | JoinedPacker, *batches: pa.RecordBatch) -> list[Parcel]:
-    return [parcel for batch in batches for parcel in made.pack(batch)] + list(made.rest())
+def packed(made: Packer | JoinedPacker, *batches: pa.RecordBatch) -> list[SinkRequest]:
+    return [request for batch in batches for request in made.pack(batch)] + list(made.rest())
 
 
-def rows_of(parcels: list[Parcel]) -> list[tuple[bytes, dict[str, str]]]:
-    items = [item for parcel in parcels for item in decode_batch(parcel.body)]
+def rows_of(requests: list[SinkRequest]) -> list[tuple[bytes, dict[str, str]]]:
+    items = [item for request in requests for item in decode_batch(request.body)]
     return [(item.body, decode_properties(item.properties)) for item in items]
 
 
@@ -159,19 +159,19 @@ def test_rows_are_cut_into_requests_of_the_size_asked_for(make: Callable[[SinkOp
     options = parse(topic="out", batchBytes="4k")
     bodies = [b"x" * (number % 90 + 1) for number in range(300)]
     made = make(options)
-    parcels = packed(made, pa.record_batch({"body": bodies, "tags": ["t"] * 300}))
-    assert [body for body, _ in rows_of(parcels)] == bodies
-    assert all(len(parcel.body) <= 4096 for parcel in parcels) and len(parcels) > 5
-    keys = [key for parcel in parcels for key in parcel.keys]
+    requests = packed(made, pa.record_batch({"body": bodies, "tags": ["t"] * 300}))
+    assert [body for body, _ in rows_of(requests)] == bodies
+    assert all(len(request.body) <= 4096 for request in requests) and len(requests) > 5
+    keys = [key for request in requests for key in request.keys]
     assert keys == [RowKeys("query", 1, 2).of_row(row) for row in range(300)] and made.row == 300
-    assert [properties["UNIQ_KEY"] for _, properties in rows_of(parcels)] == keys
+    assert [properties["UNIQ_KEY"] for _, properties in rows_of(requests)] == keys
 
 
 @pytest.mark.parametrize("make", [joining, packer])
 def test_rows_go_on_counting_from_batch_to_batch(make: Callable[[], Packer | JoinedPacker]) -> None:
-    [parcel] = packed(make(), pa.record_batch({"body": [b"a"]}), pa.record_batch({"body": [b"b", b"c"]}))
-    assert [parse_key(key).row for key in parcel.keys] == [0, 1, 2]  # type: ignore[union-attr]
-    assert parcel.body == packed(make(), pa.record_batch({"body": [b"a", b"b", b"c"]}))[0].body
+    [request] = packed(make(), pa.record_batch({"body": [b"a"]}), pa.record_batch({"body": [b"b", b"c"]}))
+    assert [parse_key(key).row for key in request.keys] == [0, 1, 2]  # type: ignore[union-attr]
+    assert request.body == packed(make(), pa.record_batch({"body": [b"a", b"b", b"c"]}))[0].body
 
 
 _words = st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02|"), max_size=9)
@@ -191,7 +191,7 @@ def test_joined_requests_are_those_of_rows_that_are_looked_at(batches: list[Any]
     options = parse(topic="out", batchBytes="2k")
     made = [pa.Table.from_batches([batch_of(rows)]).slice(0).to_batches()[0] for rows in batches]
     joined, looked_at = packed(joining(options), *made), packed(packer(options), *made)
-    assert [(parcel.body, list(parcel.keys)) for parcel in joined] == [(each.body, each.keys) for each in looked_at]
+    assert [(request.body, list(request.keys)) for request in joined] == [(each.body, each.keys) for each in looked_at]
 
 
 @pytest.mark.parametrize(
@@ -226,15 +226,15 @@ def test_properties_come_from_columns_and_rocketmqs_own_are_left_out() -> None:
 
 def test_a_sharding_key_chooses_the_queue_that_other_clients_choose() -> None:
     batch = pa.record_batch({"body": [b"1", b"2", b"3"], "sharding_key": ["k", None, "k"]})
-    parcels = packed(packer(), batch)
-    pinned = [parcel for parcel in parcels if parcel.queue is not None]
-    assert [parcel.queue for parcel in pinned] == [QUEUES[107 % 3]], "the hash of k is 107"
+    requests = packed(packer(), batch)
+    pinned = [request for request in requests if request.queue is not None]
+    assert [request.queue for request in pinned] == [QUEUES[107 % 3]], "the hash of k is 107"
     assert [body for body, _ in rows_of(pinned)] == [b"1", b"3"]
 
 
 def test_a_queue_is_named_by_number_and_broker() -> None:
     batch = pa.record_batch({"body": [b"1", b"2"], "queue_id": [0, 0], "broker": [None, "b"]})
-    assert [parcel.queue for parcel in packed(packer(), batch)] == [QUEUES[0], QUEUES[2]]
+    assert [request.queue for request in packed(packer(), batch)] == [QUEUES[0], QUEUES[2]]
 
 
 def test_delayed_rows_travel_alone() -> None:
@@ -251,9 +251,9 @@ def test_delayed_rows_travel_alone() -> None:
 
 def test_rows_that_are_there_already_are_left_out_and_counted() -> None:
     made = packer(is_sent=lambda key, body: body == b"b")
-    parcels = packed(made, pa.record_batch({"body": [b"a", b"b", b"c"]}))
-    assert [body for body, _ in rows_of(parcels)] == [b"a", b"c"] and made.skipped == 1
-    assert [parse_key(key).row for key in parcels[0].keys] == [0, 2]  # type: ignore[union-attr]
+    requests = packed(made, pa.record_batch({"body": [b"a", b"b", b"c"]}))
+    assert [body for body, _ in rows_of(requests)] == [b"a", b"c"] and made.skipped == 1
+    assert [parse_key(key).row for key in requests[0].keys] == [0, 2]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_what_no_broker_takes_is_refused_with_column_and_row(columns: dict[str, 
 def test_topics_that_were_not_announced_are_refused() -> None:
     options = parse(topic="one,two")
     assert [
-        parcel.topic for parcel in packed(packer(options), pa.record_batch({"body": [b"x"], "topic": ["two"]}))
+        request.topic for request in packed(packer(options), pa.record_batch({"body": [b"x"], "topic": ["two"]}))
     ] == ["two"]
     with pytest.raises(MessageRefusedError, match="column topic, row 0: three is not among"):
         packed(packer(options), pa.record_batch({"body": [b"x"], "topic": ["three"]}))
@@ -296,6 +296,6 @@ def test_rows_that_are_too_large_are_refused(make: Callable[[], Packer | JoinedP
 
 
 def test_items_are_laid_out_as_brokers_read_them() -> None:
-    [parcel] = packed(packer(), pa.record_batch({"body": [b"abc"], "flag": [9]}))
-    total, magic, crc, flag, size = struct.unpack_from(">iiiii", parcel.body)
-    assert (total, magic, crc, flag, size) == (len(parcel.body), 0, 0, 9, 3)
+    [request] = packed(packer(), pa.record_batch({"body": [b"abc"], "flag": [9]}))
+    total, magic, crc, flag, size = struct.unpack_from(">iiiii", request.body)
+    assert (total, magic, crc, flag, size) == (len(request.body), 0, 0, 9, 3)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from pyromq.client.consumer.assigning.owned_queues import QueueShare
-from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.assigning.owned_queues import OwnedQueues
+from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.rules.assignment import Assignment, next_version
 from pyromq.client.consumer.rules.flow_control import FlowControl
 from pyromq.client.consumer.rules.subscription import subscribe_retries, subscribe_sql, subscribe_tags
@@ -58,9 +58,12 @@ class GroupView:
     """What the rebalancer needs to know; asks name servers and brokers for it."""
 
     def __init__(
-        self, client: Client, calls: GroupCalls, subscriptions: Subscriptions, share: QueueShare, flow: FlowControl
+        self, client: Client, calls: BrokerCalls, subscriptions: Subscriptions, share: OwnedQueues, flow: FlowControl
     ) -> None:
-        self._client, self._calls, self._share, self._flow = client, calls, share, flow
+        self._client = client
+        self._calls = calls
+        self._share = share
+        self._flow = flow
         self._subscriptions = subscriptions
         self._told: list[str] = []  # addresses of brokers that know us
 

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any, Final
 
-from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.consume_stats import ConsumeStats
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.offsets.offset_keeper import OffsetKeeper
@@ -35,7 +35,7 @@ _ABANDON_WAIT_MS: Final = 10_000
 Quiesce = Callable[[Iterable[OwnedQueue], int], Coroutine[Any, Any, None]]
 
 
-class QueueShare:
+class OwnedQueues:
     """``owned`` belongs to this class. ``plan`` says where to start, ``quiesce`` waits for orderly listeners.
 
     ``note`` brings the offset table up to date with a queue, ``kept`` hears of one that stays though it was to go.
@@ -43,7 +43,7 @@ class QueueShare:
 
     def __init__(
         self,
-        calls: GroupCalls,
+        calls: BrokerCalls,
         keeper: OffsetKeeper,
         clock: Clock,
         settings: PullSettings,
@@ -57,9 +57,18 @@ class QueueShare:
         kept: Callable[[OwnedQueue], None],
         lost: Callable[[QueueId], None],
     ) -> None:
-        self._calls, self._keeper, self._clock, self._settings = calls, keeper, clock, settings
-        self._stats, self._uses_locks, self._plan, self._pull = stats, uses_locks, plan, pull
-        self._quiesce, self._note, self._kept, self._lost = quiesce, note, kept, lost
+        self._calls = calls
+        self._keeper = keeper
+        self._clock = clock
+        self._settings = settings
+        self._stats = stats
+        self._uses_locks = uses_locks
+        self._plan = plan
+        self._pull = pull
+        self._quiesce = quiesce
+        self._note = note
+        self._kept = kept
+        self._lost = lost
         self.owned: dict[QueueId, OwnedQueue] = {}
         self._moved: dict[QueueId, Offset | None] = {}  # being taken → where an operator wants it to start, if he does
         self.tasks: TaskOwner | None = None  # set while the consumer is open
@@ -88,7 +97,7 @@ class QueueShare:
             owned.stopping = True
         await self._quiesce(leaving, _RELEASE_WAIT_MS)
         for owned in leaving:
-            if owned.turn is not None:
+            if owned.run is not None:
                 owned.buffer.lock.unlocks_tried += 1
             elif self.owned.get(owned.queue) is owned:
                 self._note(owned)
@@ -169,7 +178,7 @@ class QueueShare:
             self.tasks.start(self._abandon(owned), name="abandon")
 
     async def _abandon(self, owned: OwnedQueue) -> None:
-        while owned.turn is not None:  # two members must not have it at once, however long the listener takes
+        while owned.run is not None:  # two members must not have it at once, however long the listener takes
             await self._quiesce([owned], _ABANDON_WAIT_MS)
         if self.owned.get(owned.queue) is owned:
             self._note(owned)
@@ -218,7 +227,7 @@ class QueueShare:
 
     def drop_all(self) -> None:
         """After the last commit. What a listener still works on is not unlocked: the lock runs out a minute later."""
-        queues = [queue for queue, owned in self.owned.items() if owned.turn is None]
+        queues = [queue for queue, owned in self.owned.items() if owned.run is None]
         for owned in self.owned.values():
             owned.drop()
         self.owned.clear()

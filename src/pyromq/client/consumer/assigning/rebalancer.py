@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection
 from typing import Protocol
 
-from pyromq.client.consumer.assigning.owned_queues import QueueShare
+from pyromq.client.consumer.assigning.owned_queues import OwnedQueues
 from pyromq.client.consumer.rules.assign import Assign
 from pyromq.client.consumer.rules.assignment import LOCK_FAILED_MS, REBALANCE_MIN_MS, Assignment, Moves, wanted_queues
 from pyromq.errors import MQError
@@ -44,9 +44,13 @@ class Rebalancer:
     """``run`` is the task; ``wake`` asks for a round now."""
 
     def __init__(
-        self, group: Group, share: QueueShare, me: str, assign: Assign, model: MessageModel, *, period_ms: int
+        self, group: Group, share: OwnedQueues, me: str, assign: Assign, model: MessageModel, *, period_ms: int
     ) -> None:
-        self._group, self._share, self._me, self._assign, self._model = group, share, me, assign, model
+        self._group = group
+        self._share = share
+        self._me = me
+        self._assign = assign
+        self._model = model
         self._period_ms = period_ms
         self._wanted = asyncio.Event()
         self._troubles = 0  # rounds in a row that left something open

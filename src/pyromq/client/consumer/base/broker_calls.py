@@ -43,11 +43,12 @@ _SEND_BACK: Final = RequestCode.CONSUMER_SEND_MSG_BACK
 _OK_OR_NONE: Final = (int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND))
 
 
-class GroupCalls:
+class BrokerCalls:
     """In the name of one group; what waits raises TransportError and BrokerError unless it says otherwise."""
 
     def __init__(self, client: Client, group: str) -> None:
-        self._client, self._group = client, group
+        self._client = client
+        self._group = group
 
     # --- members ---
 
@@ -59,8 +60,8 @@ class GroupCalls:
             header = ConsumerGroupHeader(consumer_group=self._group)
             try:
                 link = self._client.brokers.link(address)
-                answer = await self._client.ask(link, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-                return bodies.decode(answer.body, bodies.GroupMemberIds).consumer_id_list
+                response = await self._client.ask(link, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+                return bodies.decode(response.body, bodies.GroupMemberIds).consumer_id_list
             except MQError as error:
                 logger.info("members not known: group=%s broker=%s error=%s", self._group, address, error)
         return None
@@ -71,8 +72,8 @@ class GroupCalls:
         """What the broker has stored for the group."""
         header = QueryConsumerOffsetHeader(consumer_group=self._group, topic=queue.topic, queue_id=queue.number)
         link = self._link(queue.broker)
-        answer = await self._client.ask(link, RequestCode.QUERY_CONSUMER_OFFSET, header, expect=_OK_OR_NONE)
-        return answer.header_as(OffsetResponseHeader).offset if answer.code == ResponseCode.SUCCESS else Stored.NONE
+        response = await self._client.ask(link, RequestCode.QUERY_CONSUMER_OFFSET, header, expect=_OK_OR_NONE)
+        return response.header_as(OffsetResponseHeader).offset if response.code == ResponseCode.SUCCESS else Stored.NONE
 
     async def carry_out(self, plan: StartPlan, queue: QueueId) -> Offset | None:
         """The offset that a plan leads to; None for ``NotNow``."""
@@ -101,8 +102,8 @@ class GroupCalls:
         return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     async def _offset(self, queue: QueueId, code: RequestCode, header: Ext) -> Offset:
-        answer = await self._client.ask(self._link(queue.broker), code, header)
-        return Offset(max(0, answer.header_as(OffsetResponseHeader).offset))
+        response = await self._client.ask(self._link(queue.broker), code, header)
+        return Offset(max(0, response.header_as(OffsetResponseHeader).offset))
 
     def commit(self, offsets: Mapping[QueueId, int]) -> None:
         """One-way; a broker that is not connected hears it next time."""
@@ -124,9 +125,9 @@ class GroupCalls:
     async def lock(self, queues: Iterable[QueueId]) -> tuple[set[QueueId], set[QueueId]]:
         """Take or renew; returns those granted and those refused. Where a broker does not answer, neither."""
         by_broker = _by_broker(queues)  # all at once: one that is silent must not make the others' locks run out
-        answers = await asyncio.gather(*(self._lock_at(broker, wanted) for broker, wanted in by_broker.items()))
+        responses = await asyncio.gather(*(self._lock_at(broker, wanted) for broker, wanted in by_broker.items()))
         granted, refused = set[QueueId](), set[QueueId]()
-        for wanted, found in zip(by_broker.values(), answers, strict=True):
+        for wanted, found in zip(by_broker.values(), responses, strict=True):
             if found is not None:
                 granted |= found & set(wanted)
                 refused |= set(wanted) - found
@@ -135,8 +136,8 @@ class GroupCalls:
     async def _lock_at(self, broker: str, queues: list[QueueId]) -> set[QueueId] | None:
         try:
             link = self._link(broker)
-            answer = await self._client.ask(link, RequestCode.LOCK_BATCH_MQ, None, self._lock_body(queues))
-            return set(bodies.decode(answer.body, bodies.LockAnswer).granted)
+            response = await self._client.ask(link, RequestCode.LOCK_BATCH_MQ, None, self._lock_body(queues))
+            return set(bodies.decode(response.body, bodies.LockResponse).granted)
         except MQError as error:
             logger.warning("locks not renewed: group=%s broker=%s error=%s", self._group, broker, error)
             return None

@@ -19,7 +19,8 @@ class ExpressionCheck:
     """For one group. Who cannot be asked now cannot refuse: pulls will be told."""
 
     def __init__(self, client: Client, group: str) -> None:
-        self._client, self._group = client, group
+        self._client = client
+        self._group = group
 
     async def require(self, subscriptions: Iterable[Subscription]) -> None:
         """Raises ExpressionRefusedError, or another BrokerError when a broker does not filter by SQL92 at all."""

@@ -27,11 +27,12 @@ def consume_code(result: object, *, raised: bool, spent_ms: int, timeout_ms: int
     return ConsumeCode.SUCCESS if status in _SUCCESSES else ConsumeCode.FAILED
 
 
-class Onlookers:
+class HookRunner:
     """``began(batch)`` before a listener gets it, ``ended`` with the same batch after; false when there is no hook."""
 
     def __init__(self, hooks: Sequence[ConsumeHook], timeout_ms: Callable[[], int]) -> None:
-        self._hooks, self._timeout_ms = tuple(hooks), timeout_ms
+        self._hooks = tuple(hooks)
+        self._timeout_ms = timeout_ms
         self._notes: dict[int, list[object]] = {}  # of batches with listeners, by identity: what hooks want back
 
     def __bool__(self) -> bool:

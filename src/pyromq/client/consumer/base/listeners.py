@@ -43,13 +43,15 @@ class Listener:
         function: Callable[..., Any] = one or many  # type: ignore[assignment]
         if not callable(function):
             raise ConfigError(f"a listener is a function or a coroutine function, not {type(function).__name__}")
-        self.function, self.takes_one = function, one is not None
+        self.function = function
+        self.takes_one = one is not None
         self.is_coroutine = is_coroutine_function(function)
         self.runs: dict[int | asyncio.Task[Any], list[ReceivedMessage]] = {}
         self.call: Callable[[list[ReceivedMessage]], Any] = (
             function if one is None else lambda batch: function(batch[0])
         )
-        self._threads, self._name = threads, name
+        self._threads = threads
+        self._name = name
         self._pool: ThreadPoolExecutor | None = None
 
     @property

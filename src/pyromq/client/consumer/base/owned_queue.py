@@ -19,7 +19,8 @@ class OwnedQueue:
     """From the grant of a queue to its release; granted again it is a new one. The loop owns it."""
 
     def __init__(self, queue: QueueId, start: int, clock: Clock, settings: PullSettings, counts: TopicCounts) -> None:
-        self.queue, self.counts = queue, counts
+        self.queue = queue
+        self.counts = counts
         self._buffer: QueueBuffer[ReceivedMessage] = QueueBuffer(clock)
         self.take = self._buffer.take  # the next messages for a listener
         self._finished: list[ReceivedMessage] = []  # the buffer hears of them when somebody looks at it
@@ -30,7 +31,7 @@ class OwnedQueue:
         self.abandoned = False  # the same, but for good
         self.is_listed = False  # in the line of queues with messages; the line's owner sets it
         self.batches_out = 0  # with listeners
-        self.turn: asyncio.Task[None] | None = None  # of an orderly consumer
+        self.run: asyncio.Task[None] | None = None  # of an orderly consumer
         self.is_resting = False  # an orderly listener failed
         self.start_offset = self.position = self.done = start  # handed out up to; known to be dealt with up to
         self.newest_ms = clock.now_ms()  # when the newest message that was seen here was stored

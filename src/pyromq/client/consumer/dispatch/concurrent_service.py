@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
-from pyromq.client.consumer.base.hook_runner import Onlookers
+from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, checked
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
 from pyromq.client.consumer.dispatch.send_back import Returns
-from pyromq.client.consumer.dispatch.send_back_queue import ReturnLine
+from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import TIMED_OUT_LEVEL, BatchResult, ConsumeStatus, Outcome, SendBack, decide
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
@@ -42,14 +42,16 @@ class ConcurrentService:
         settings: PushConsumerSettings,
         tasks: TaskOwner,
         returns: Returns,
-        onlookers: Onlookers,
+        hook_runner: HookRunner,
     ) -> None:
-        self._settings, self._onlookers = settings, onlookers
-        self._batch_max, self._messages_max = settings.batch_max, settings.limits.messages_max
+        self._settings = settings
+        self._hook_runner = hook_runner
+        self._batch_max = settings.batch_max
+        self._messages_max = settings.limits.messages_max
         self._line: deque[OwnedQueue] = deque()
-        self._returning = ReturnLine(returns, tasks, self._returned)
+        self._returning = SendBackQueue(returns, tasks, self._returned)
         self._is_closed = self.is_paused = False
-        self._is_watched = bool(onlookers)
+        self._is_watched = bool(hook_runner)
         runner: type[CoroutineRunner] | type[ThreadRunner] = CoroutineRunner if listener.is_coroutine else ThreadRunner
         self._runner = runner(listener, settings, tasks, self._next, self._over)
 
@@ -82,7 +84,7 @@ class ConcurrentService:
             owned.batches_out += 1
             line.append(owned)
             if self._is_watched:
-                self._onlookers.began(batch)
+                self._hook_runner.began(batch)
             return owned, batch
         return None
 
@@ -92,7 +94,7 @@ class ConcurrentService:
         self, owned: OwnedQueue, batch: list[ReceivedMessage], result: Any, error: Exception | None, seconds: float
     ) -> None:
         if self._is_watched:
-            self._onlookers.ended(batch, result, error, seconds)
+            self._hook_runner.ended(batch, result, error, seconds)
         if error is None and (result is None or result is _SUCCESS):
             owned.succeeded(batch, seconds, self._messages_max)
             return

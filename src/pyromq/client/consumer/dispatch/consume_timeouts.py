@@ -20,7 +20,9 @@ class ConsumeTimeouts:
     """``late(queue, messages)`` is told of each message once; ``timeout_ms`` may be changed at any time."""
 
     def __init__(self, clock: Clock, timeout_ms: int, late: Late) -> None:
-        self._clock, self._late, self._timeout_ms = clock, late, timeout_ms
+        self._clock = clock
+        self._late = late
+        self._timeout_ms = timeout_ms
         self._changed = asyncio.Event()
 
     @property

@@ -18,14 +18,14 @@ async def consume_directly(listener: Listener, message: ReceivedMessage, *, orde
         verdict = _word(await listener.invoke([message]))
     except Exception as error:  # what the listener raises is the answer
         verdict, remark = "CR_THROW_EXCEPTION", f"{type(error).__name__}: {error}"
-    answer = {
+    response = {
         "autoCommit": auto_commit,
         "consumeResult": verdict,
         "order": orderly,
         "remark": remark,
         "spentTimeMills": int((time.perf_counter() - began) * 1000),
     }
-    return java_json.dumps(answer)
+    return java_json.dumps(response)
 
 
 def _word(result: object) -> str:

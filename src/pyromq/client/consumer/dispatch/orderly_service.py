@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pyromq.client.consumer.base.hook_runner import Onlookers
+from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, checked
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
@@ -32,7 +32,7 @@ from pyromq.client.core.tasks import TaskOwner
 logger = logging.getLogger(__name__)
 
 _KINDS: Final = (OrderlyStatus, OrderlyResult)
-_TURN_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
+_SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
 
 
 class OrderlyService:
@@ -47,22 +47,26 @@ class OrderlyService:
         settings: PushConsumerSettings,
         tasks: TaskOwner,
         returns: Returns,
-        onlookers: Onlookers,
+        hook_runner: HookRunner,
         lost: Callable[[OwnedQueue], None] | None,
     ) -> None:
-        self._listener, self._settings, self._tasks, self._returns = listener, settings, tasks, returns
-        self._onlookers, self._lost = onlookers, lost
+        self._listener = listener
+        self._settings = settings
+        self._tasks = tasks
+        self._returns = returns
+        self._hook_runner = hook_runner
+        self._lost = lost
         self._slots = asyncio.Semaphore(settings.concurrency_max if listener.is_coroutine else settings.threads)
         self._attempts_max = attempts_max(settings.attempts_max, orderly=True)
-        self._turns: set[asyncio.Task[None]] = set()
+        self._runs: set[asyncio.Task[None]] = set()
         self._is_closed = self.is_paused = False
 
     def arrived(self, owned: OwnedQueue) -> None:
         """Messages wait in a buffer, or may be handed out again."""
-        if self._may_go_on(owned) and owned.buffer.begin_turn():
-            owned.turn = turn = self._tasks.start(self._turn(owned), name="orderly turn")
-            self._turns.add(turn)
-            turn.add_done_callback(self._turns.discard)
+        if self._may_go_on(owned) and owned.buffer.begin_run():
+            owned.run = run = self._tasks.start(self._run(owned), name="orderly turn")
+            self._runs.add(run)
+            run.add_done_callback(self._runs.discard)
 
     def resumed(self, queues: Iterable[OwnedQueue]) -> None:
         for owned in queues:
@@ -71,16 +75,16 @@ class OrderlyService:
     def _may_go_on(self, owned: OwnedQueue) -> bool:
         return not (self._is_closed or self.is_paused or owned.is_silent or owned.is_resting)
 
-    async def _turn(self, owned: OwnedQueue) -> None:
-        turn_began = time.perf_counter()
+    async def _run(self, owned: OwnedQueue) -> None:
+        slice_began = time.perf_counter()
         try:
             while await self._step(owned):
-                if time.perf_counter() - turn_began > _TURN_S:
+                if time.perf_counter() - slice_began > _SLICE_S:
                     await asyncio.sleep(0)
-                    turn_began = time.perf_counter()
+                    slice_began = time.perf_counter()
         finally:
-            owned.buffer.end_turn()
-            owned.turn = None
+            owned.buffer.end_run()
+            owned.run = None
 
     async def _step(self, owned: OwnedQueue) -> bool:
         """One batch; False when the turn is over."""
@@ -121,8 +125,8 @@ class OrderlyService:
     async def _verdict(self, owned: OwnedQueue, batch: list[ReceivedMessage]) -> OrderlyStatus | OrderlyResult | None:
         """What the listener says; None when it raised."""
         began, verdict, failure = time.perf_counter(), None, None
-        if self._onlookers:
-            self._onlookers.began(batch)
+        if self._hook_runner:
+            self._hook_runner.began(batch)
         try:
             result: Any = await self._listener.invoke(batch)
             verdict = OrderlyStatus.SUCCESS if result is None else checked(result, _KINDS)
@@ -134,8 +138,8 @@ class OrderlyService:
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
         count, seconds = len(batch), time.perf_counter() - began
         owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
-        if self._onlookers:
-            self._onlookers.ended(batch, verdict, failure, seconds)
+        if self._hook_runner:
+            self._hook_runner.ended(batch, verdict, failure, seconds)
         return verdict
 
     def _decide(
@@ -184,12 +188,12 @@ class OrderlyService:
 
     async def quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
         """Waits for the turns of queues that nothing more is handed out of."""
-        turns = [owned.turn for owned in queues if owned.turn is not None]
-        if turns:
-            await asyncio.wait(turns, timeout=timeout_ms / 1000)
+        runs = [owned.run for owned in queues if owned.run is not None]
+        if runs:
+            await asyncio.wait(runs, timeout=timeout_ms / 1000)
 
     async def close(self, timeout_ms: int) -> None:
         """Hands out nothing more and waits for listeners."""
         self._is_closed = True
-        if self._turns and (await asyncio.wait(self._turns, timeout=timeout_ms / 1000))[1]:
+        if self._runs and (await asyncio.wait(self._runs, timeout=timeout_ms / 1000))[1]:
             logger.warning("listeners still busy, not waiting longer: their messages will come again")

@@ -27,7 +27,7 @@ Over = Callable[[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float
 logger = logging.getLogger(__name__)
 
 _NO_THREAD_S: Final = 1.0  # until it is tried again
-_TURN_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
+_SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
 
 
 class CoroutineRunner:
@@ -44,7 +44,10 @@ class CoroutineRunner:
         next_batch: Callable[[], Work | None],
         over: Over,
     ) -> None:
-        self._listener, self._tasks, self._next_batch, self._over = listener, tasks, next_batch, over
+        self._listener = listener
+        self._tasks = tasks
+        self._next_batch = next_batch
+        self._over = over
         self._workers_max = settings.concurrency_max
         self._workers: set[asyncio.Task[Any]] = set()
         self._is_coming = False  # a worker was called and has not begun
@@ -68,7 +71,7 @@ class CoroutineRunner:
         function, takes_one = self._listener.function, self._listener.takes_one
         over, clock = self._over, time.perf_counter
         runs, me = self._listener.runs, this_task()
-        began = turn_began = clock()
+        began = slice_began = clock()
         while (work := self._next_batch()) is not None:
             owned, batch = work
             if not self._is_coming:
@@ -87,9 +90,9 @@ class CoroutineRunner:
                     failure = translated
             ended = clock()
             over(owned, batch, result, failure, ended - began)
-            if ended - turn_began > _TURN_S:
+            if ended - slice_began > _SLICE_S:
                 await asyncio.sleep(0)
-                turn_began = ended = clock()
+                slice_began = ended = clock()
             began = ended
 
     async def close(self, timeout_ms: int) -> bool:
@@ -115,7 +118,9 @@ class ThreadRunner:
         next_batch: Callable[[], Work | None],
         over: Over,
     ) -> None:
-        self._listener, self._next_batch, self._over_one = listener, next_batch, over
+        self._listener = listener
+        self._next_batch = next_batch
+        self._over_one = over
         self._threads = settings.threads
         self._busy = 0  # batches that are out
         self._ready: deque[Work] = deque()  # those that no thread has begun with

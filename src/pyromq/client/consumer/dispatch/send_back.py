@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from pyromq.client.consumer.base.broker_calls import SEND_BACK_MS, GroupCalls
+from pyromq.client.consumer.base.broker_calls import SEND_BACK_MS, BrokerCalls
 from pyromq.client.consumer.rules.retry_copy import ATTEMPT, ATTEMPTS_MAX, UNLIMITED, resend_properties
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
@@ -49,8 +49,11 @@ def is_taken(begun: Begun) -> bool:
 class Returns:
     """For one group; ``attempts_max`` None means no limit. Nothing here raises MQError."""
 
-    def __init__(self, client: Client, calls: GroupCalls, group: str, attempts_max: int | None) -> None:
-        self._client, self._calls, self._group, self._attempts_max = client, calls, group, attempts_max
+    def __init__(self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None) -> None:
+        self._client = client
+        self._calls = calls
+        self._group = group
+        self._attempts_max = attempts_max
 
     def begin(self, message: ReceivedMessage, delay_level: int) -> Begun | None:
         """The short way: a request without a task. None when there is no connection that would take it at once."""
@@ -65,10 +68,10 @@ class Returns:
         ``begun`` is what the short way ended with.
         """
         try:
-            answer = await (begun or self._calls.send_back(message.broker, self._header(message, delay_level)))
-            if answer.code == ResponseCode.SUCCESS:
+            response = await (begun or self._calls.send_back(message.broker, self._header(message, delay_level)))
+            if response.code == ResponseCode.SUCCESS:
                 return True
-            raise error_of(answer)
+            raise error_of(response)
         except MQError as error:
             logger.info("not sent back, sending a copy: id=%s error=%s", message.message_id, error)
         limit = message.delivery_attempt if delay_level < 0 else self._attempts_max
@@ -133,6 +136,6 @@ class Returns:
         fields = {**header_fields(letter, queue, INNER_PRODUCER, DEFAULT_TOPIC, "1"), **counts}
         link = self._client.master_link(queue.broker)
         signed = self._client.signer.signed(fields, letter.body)
-        answer = await link.request(SEND, signed, letter.body, timeout_ms=SEND_BACK_MS)
-        if answer.code not in _STORED:
-            raise error_of(answer)
+        response = await link.request(SEND, signed, letter.body, timeout_ms=SEND_BACK_MS)
+        if response.code not in _STORED:
+            raise error_of(response)

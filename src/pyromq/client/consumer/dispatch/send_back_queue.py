@@ -31,11 +31,14 @@ Over = Callable[[OwnedQueue, ReceivedMessage, bool], None]
 Item = SendBack[ReceivedMessage]
 
 
-class ReturnLine:
+class SendBackQueue:
     """``over(queue, message, is_sent)`` is called on the loop for every message that was added."""
 
     def __init__(self, returns: Returns, tasks: TaskOwner, over: Over, *, at_once_max: int = AT_ONCE_MAX) -> None:
-        self._returns, self._tasks, self._over, self._at_once_max = returns, tasks, over, at_once_max
+        self._returns = returns
+        self._tasks = tasks
+        self._over = over
+        self._at_once_max = at_once_max
         self._line: deque[tuple[OwnedQueue, Item]] = deque()
         self._under_way = 0
         self._quiet = asyncio.Event()  # for who drains: nothing is under way

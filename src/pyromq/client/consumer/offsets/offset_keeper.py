@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection
 from typing import Protocol
 
-from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, encode_offsets
 from pyromq.client.consumer.rules.offset_store import OffsetTable
 from pyromq.client.consumer.rules.start_offset import Stored
@@ -35,7 +35,7 @@ class OffsetKeeper(Protocol):
 class BrokerOffsets:
     """Clustering: the broker that has a queue knows how far the group is."""
 
-    def __init__(self, calls: GroupCalls) -> None:
+    def __init__(self, calls: BrokerCalls) -> None:
         self._calls = calls
         self.table = OffsetTable()
 

@@ -15,7 +15,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.model.queue import Offset, QueueId
 
 
-class HandOut:
+class PollQueue:
     """One per pull consumer; the loop owns it."""
 
     def __init__(self, messages_max: int) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.rules.flow_control import FlowDecision
 from pyromq.client.consumer.rules.pull_state import Accept, DropQueue, Pull, Stop, Wait
@@ -80,11 +80,13 @@ class Puller:
     def __init__(
         self,
         client: Client,
-        calls: GroupCalls,
+        calls: BrokerCalls,
         target: PullTarget,
         choices: PullChoices,
     ) -> None:
-        self._client, self._calls, self._target = client, calls, target
+        self._client = client
+        self._calls = calls
+        self._target = target
         self._choices = choices
 
     async def run(self, owned: OwnedQueue) -> None:
@@ -112,7 +114,7 @@ class Puller:
             return True
         began = time.perf_counter()
         try:
-            answer = await self._calls.pull(
+            response = await self._calls.pull(
                 queue,
                 step,
                 subscription,
@@ -121,16 +123,16 @@ class Puller:
                 timeout_ms=choices.timeout_ms,
                 send_expression=choices.send_expression,
             )
-            header = _header_of(answer)
-            messages = self._messages(owned, answer) if answer.code == _FOUND else []
-            if answer.code == _MOVED and header is not None and header.max_offset < step.offset:
+            header = _header_of(response)
+            messages = self._messages(owned, response) if response.code == _FOUND else []
+            if response.code == _MOVED and header is not None and header.max_offset < step.offset:
                 header = await self._behind_the_cut(owned, header)
         except (TransportError, BrokerError, ProtocolError, CorruptRecordError) as error:
             logger.info("pull failed: queue=%s offset=%d error=%s", queue, step.offset, error)
             self._client.routes.refresh_soon(queue.topic)
             await owned.hold(state.failed().wait_ms)
             return True
-        return not owned.buffer.dropped and await self._take_in(owned, subscription, answer, header, messages, began)
+        return not owned.buffer.dropped and await self._take_in(owned, subscription, response, header, messages, began)
 
     async def _behind_the_cut(self, owned: OwnedQueue, header: PullResponseHeader) -> PullResponseHeader:
         """The queue lost its end: on with the first message that can be a new one."""
@@ -144,12 +146,12 @@ class Puller:
         self,
         owned: OwnedQueue,
         subscription: Subscription,
-        answer: Received[Any],
+        response: Received[Any],
         header: PullResponseHeader | None,
         messages: list[ReceivedMessage],
         began: float,
     ) -> bool:
-        match owned.pull.answered(answer.code, header):
+        match owned.pull.answered(response.code, header):
             case Accept(reached, wait):
                 if messages:
                     owned.newest_ms = messages[-1].stored_ms
@@ -159,28 +161,28 @@ class Puller:
                 if wait is not None:
                     await owned.hold(wait.wait_ms)
             case Wait(wait_ms):
-                self._refused(owned, answer)
+                self._refused(owned, response)
                 await owned.hold(wait_ms)
             case DropQueue(offset):
                 self._target.offset_moved(owned, offset)
                 return False
         return True
 
-    def _refused(self, owned: OwnedQueue, answer: Received[Any]) -> None:
-        level = logging.INFO if answer.code in _NEWS else logging.WARNING
-        facts = (owned.queue, answer.code, answer.remark)
+    def _refused(self, owned: OwnedQueue, response: Received[Any]) -> None:
+        level = logging.INFO if response.code in _NEWS else logging.WARNING
+        facts = (owned.queue, response.code, response.remark)
         logger.log(level, "pull refused: queue=%s code=%d remark=%s", *facts)
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        if response.code == ResponseCode.TOPIC_NOT_EXIST:
             self._client.routes.refresh_soon(owned.queue.topic)
 
-    def _messages(self, owned: OwnedQueue, answer: Received[Any]) -> list[ReceivedMessage]:
-        return split_messages(answer.body, owned.queue.broker, namespace=self._client.settings.namespace)
+    def _messages(self, owned: OwnedQueue, response: Received[Any]) -> list[ReceivedMessage]:
+        return split_messages(response.body, owned.queue.broker, namespace=self._client.settings.namespace)
 
 
-def _header_of(answer: Received[Any]) -> PullResponseHeader | None:
+def _header_of(response: Received[Any]) -> PullResponseHeader | None:
     """None for codes without one. Raises ProtocolError."""
-    if answer.code in _WITH_HEADER:
-        return answer.header_as(PullResponseHeader)
+    if response.code in _WITH_HEADER:
+        return response.header_as(PullResponseHeader)
     return None
 
 

@@ -104,7 +104,8 @@ class FlowControl:
     """The limits in force and how often each rule held a pull back; the loop owns it, one per consumer."""
 
     def __init__(self, limits: FlowLimits, *, orderly: bool = False) -> None:
-        self._configured, self._orderly = limits, orderly
+        self._configured = limits
+        self._orderly = orderly
         self._counts: Counter[Hold] = Counter()
         self.limits = limits.shared_by(0)
         self.paused = False

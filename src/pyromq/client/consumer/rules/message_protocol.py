@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol, Self, TypeVar
 
 
-class Pulled(Protocol):
+class PulledMessage(Protocol):
     """A message as it came out of a pull answer."""
 
     @property
@@ -32,4 +32,4 @@ class Pulled(Protocol):
     def properties(self) -> Mapping[str, str]: ...
 
 
-PulledT = TypeVar("PulledT", bound=Pulled)
+PulledT = TypeVar("PulledT", bound=PulledMessage)

@@ -92,7 +92,8 @@ class PersistSchedule:
     """When the table is due; rebalance and shutdown do not wait for it."""
 
     def __init__(self, clock: Clock, *, period_ms: int = PERSIST_MS, first_ms: int = FIRST_PERSIST_MS) -> None:
-        self._clock, self._period_ms = clock, period_ms
+        self._clock = clock
+        self._period_ms = period_ms
         self._due_ms = clock.monotonic_ms() + first_ms
 
     @property

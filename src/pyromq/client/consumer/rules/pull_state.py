@@ -105,9 +105,10 @@ class PullState:
     def __init__(
         self, offset: int, clock: Clock, settings: PullSettings | None = None, *, relocate_first: bool = False
     ) -> None:
-        self._clock, self._settings = clock, settings or PullSettings()
+        self._clock = clock
+        self._settings = settings or PullSettings()
         self._relocate = relocate_first  # orderly consumers in clustering
-        self._quick_answers = 0
+        self._quick_responses = 0
         self.offset = Offset(offset)
         self.broker_id = MASTER_ID
         self.last_pull_ms = clock.monotonic_ms()  # also a pull that flow control held back shows that the loop lives
@@ -169,10 +170,10 @@ class PullState:
 
     def _pause_after(self, code: int) -> Wait | None:
         if code == ResponseCode.PULL_NOT_FOUND and self._clock.monotonic_ms() - self.last_pull_ms < QUICK_MS:
-            self._quick_answers += 1
+            self._quick_responses += 1
         else:
-            self._quick_answers = 0
-        if self._quick_answers > QUICK_ANSWERS_MAX:
+            self._quick_responses = 0
+        if self._quick_responses > QUICK_ANSWERS_MAX:
             return Wait(QUICK_WAIT_MS, Because.SPINNING)
         interval_ms = self._settings.pull_interval_ms if code == ResponseCode.SUCCESS else 0
         return Wait(interval_ms, Because.INTERVAL) if interval_ms else None

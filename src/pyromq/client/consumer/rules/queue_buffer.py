@@ -51,7 +51,7 @@ class QueueBuffer(Generic[PulledT]):
         self._leaving: set[int] = set()  # on their way back to a broker, or resting before they wait again
         self._last_offset = -1
         self._size_bytes = 0
-        self._in_turn = False
+        self._is_running = False
         self.lock = QueueLock(clock)
         self.dropped = False  # set once, by whoever gives the queue up; from then on there is nothing to commit
         self.last_consumed_ms = clock.monotonic_ms()
@@ -102,16 +102,16 @@ class QueueBuffer(Generic[PulledT]):
                 batch.append(message)
         return batch
 
-    def begin_turn(self) -> bool:
+    def begin_run(self) -> bool:
         """True when messages wait and nobody consumes the queue in order: the caller does from now on."""
-        if self._in_turn or not self._waiting:
+        if self._is_running or not self._waiting:
             return False
-        self._in_turn = True
+        self._is_running = True
         return True
 
-    def end_turn(self) -> None:
+    def end_run(self) -> None:
         """``take`` gave nothing, or the queue rests: the next ``begin_turn`` may succeed."""
-        self._in_turn = False
+        self._is_running = False
 
     def put_back(self, messages: Iterable[PulledT], *, failed: bool = True) -> None:
         """Taken messages wait again, before all that follow them; ``failed`` counts one more attempt for each."""
@@ -203,7 +203,7 @@ class QueueBuffer(Generic[PulledT]):
         self._waiting.clear()
         self._taken.clear()
         self._leaving.clear()
-        self._size_bytes, self._last_offset, self._in_turn = 0, -1, False
+        self._size_bytes, self._last_offset, self._is_running = 0, -1, False
 
     # --- looking ---------------------------------------------------------------------------------------------------
 

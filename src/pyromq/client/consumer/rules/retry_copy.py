@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyromq.client.consumer.rules.message_protocol import Pulled
+from pyromq.client.consumer.rules.message_protocol import PulledMessage
 from pyromq.model import property_names as names
 
 ATTEMPT: Final = "RECONSUME_TIME"  # the producer moves this and the next one into the header of the send
@@ -21,7 +21,7 @@ _LEFT_OUT: Final = (names.PREPARED, "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_T
 
 
 def resend_properties(
-    message: Pulled, *, stored_topic: str, message_id: str, attempts_max: int | None, delay_level: int = 0
+    message: PulledMessage, *, stored_topic: str, message_id: str, attempts_max: int | None, delay_level: int = 0
 ) -> dict[str, str]:
     """Properties of the copy; ``stored_topic`` is the topic of the original as servers know it.
 

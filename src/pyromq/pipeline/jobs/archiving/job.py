@@ -151,7 +151,8 @@ class _Committing:
     """Commits each batch; travels to where Spark calls it, which may be another process."""
 
     def __init__(self, folder: ArchiveFolder, checkpoint: str) -> None:
-        self._folder, self._checkpoint = folder, checkpoint
+        self._folder = folder
+        self._checkpoint = checkpoint
 
     def __call__(self, staged: DataFrame, batch: int) -> None:
         files = [StagedFile(row["name"], row["folder"], row["rows"], row["size"]) for row in staged.collect()]

@@ -31,7 +31,9 @@ class _OpenFile:
     """Rows wait until they make a row group of a good size."""
 
     def __init__(self, path: Path, folder: str, schema: pa.Schema, compression: str) -> None:
-        self.path, self.folder, self.rows = path, folder, 0
+        self.path = path
+        self.folder = folder
+        self.rows = 0
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         names = schema.names
@@ -71,7 +73,9 @@ class ArchiveWriter:
     """Writes staged files named ``prefix-<n>.parquet``. The column ``topic`` becomes a folder."""
 
     def __init__(self, folder: Path, prefix: str, compression: str) -> None:
-        self._folder, self._prefix, self._compression = folder, prefix, compression
+        self._folder = folder
+        self._prefix = prefix
+        self._compression = compression
         self._open: dict[tuple[str, int], _OpenFile] = {}  # by topic and hour, the latest used last
         self._count = 0
 

@@ -22,4 +22,5 @@ class PipelineFileError(ConfigError):
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"{where}: {reason}")
-        self.where, self.reason = where, reason
+        self.where = where
+        self.reason = reason

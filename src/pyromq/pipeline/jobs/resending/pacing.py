@@ -14,7 +14,8 @@ class Pacer:
     """Lets ``rate`` messages pass in a second, evenly; what was missed in a pause is not made up for in a burst."""
 
     def __init__(self, rate: float | None, clock: Clock) -> None:
-        self._rate, self._clock = rate, clock
+        self._rate = rate
+        self._clock = clock
         self._free_ms = float(clock.monotonic_ms())  # when the next message may go
 
     @property

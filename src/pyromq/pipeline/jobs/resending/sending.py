@@ -23,7 +23,7 @@ from pyromq.model.names import DEFAULT_TOPIC
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import Connected, connect
 from pyromq.pipeline.core.options import Use, parse_options
-from pyromq.pipeline.core.retry_window import Patience
+from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
 from pyromq.pipeline.jobs.resending.pacing import CHUNK_MAX, Pacer
@@ -54,7 +54,9 @@ class Sender:
     ) -> None:
         given = {"topic": "any", **({"nameserver": nameserver} if nameserver else {}), **options}
         self._options = parse_options(given, Use.BATCH)
-        self._clock, self._sleep, self._check_sent = clock or SystemClock(), sleep, check_sent
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
+        self._check_sent = check_sent
         self._pacer = Pacer(rate, self._clock)
         self._connected: Connected | None = None
         self._missing: dict[str, str] = {}  # topics that were waited for in vain, once for all their messages
@@ -104,7 +106,7 @@ class Sender:
         return self.connected.call(Admin(client=self.connected.client).committed(group, queue))
 
     async def _surely(self, message: Outgoing, work: Callable[[Outgoing], Awaitable[Resent]]) -> Resent:
-        patience = Patience(f"sending to topic {message.topic}", self._options.retry_ms, self._clock)
+        patience = RetryWindow(f"sending to topic {message.topic}", self._options.retry_ms, self._clock)
         while message.topic not in self._missing:
             try:
                 return await work(message)
@@ -136,8 +138,8 @@ class Sender:
         )  # fmt: skip
         ext = header_fields(letter, queue, PRODUCER, DEFAULT_TOPIC, "4")
         link = client.master_link(queue.broker)
-        answer = await client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, message.body, expect=_STORED)
-        told = answer.header_as(SendResponseHeader)
+        response = await client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, message.body, expect=_STORED)
+        told = response.header_as(SendResponseHeader)
         place = f"{queue.broker}:{told.queue_id}"
         return msgspec.structs.replace(message.source, queue=place, offset=told.queue_offset)
 

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pyromq.client.consumer.base.broker_calls import GroupCalls
+from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.errors import RequestTimeoutError
 from pyromq.model.queue import QueueId
 from pyromq.wire import bodies
@@ -23,8 +23,8 @@ async def test_a_silent_broker_does_not_hold_up_the_locks_at_the_others() -> Non
                 await b_was_asked.wait()
             raise RequestTimeoutError("silent", peer=link, code=code, timeout_ms=1)
         b_was_asked.set()
-        return SimpleNamespace(body=bodies.encode(bodies.LockAnswer(granted=(THERE,))))
+        return SimpleNamespace(body=bodies.encode(bodies.LockResponse(granted=(THERE,))))
 
     brokers = SimpleNamespace(address=lambda name, _id: name, link=lambda address: address)
-    calls = GroupCalls(cast(Any, SimpleNamespace(id="me", brokers=brokers, ask=ask)), "billing")
+    calls = BrokerCalls(cast(Any, SimpleNamespace(id="me", brokers=brokers, ask=ask)), "billing")
     assert await calls.lock([HERE, THERE]) == ({THERE}, set())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.consumer.base.hook_runner import Onlookers, consume_code
+from pyromq.client.consumer.base.hook_runner import HookRunner, consume_code
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
 from pyromq.client.core.hooks import ConsumeHook
@@ -59,13 +59,13 @@ class Broken(ConsumeHook):
 
 def test_each_hook_gets_its_own_note_back_whatever_order_batches_end_in_and_whatever_others_raise() -> None:
     one, two = Watching("one"), Watching("two")
-    onlookers = Onlookers([one, Broken(), two], lambda: 1_000)
+    hook_runner = HookRunner([one, Broken(), two], lambda: 1_000)
     first: Any = ["a"]
     second: Any = ["a"]
-    onlookers.began(first)
-    onlookers.began(second)
-    onlookers.ended(second, None, None, 0.25)
-    onlookers.ended(first, None, ValueError(), 0.5)
+    hook_runner.began(first)
+    hook_runner.began(second)
+    hook_runner.ended(second, None, None, 0.25)
+    hook_runner.ended(first, None, ValueError(), 0.5)
     assert one.seen[2:] == [
         ("after", "a", "one a", ConsumeCode.SUCCESS, 250),
         ("after", "a", "one a", ConsumeCode.EXCEPTION, 500),
@@ -74,5 +74,5 @@ def test_each_hook_gets_its_own_note_back_whatever_order_batches_end_in_and_what
 
 
 def test_without_hooks_there_is_nobody_to_tell() -> None:
-    assert not Onlookers([], lambda: 1)
-    assert Onlookers([ConsumeHook()], lambda: 1)
+    assert not HookRunner([], lambda: 1)
+    assert HookRunner([ConsumeHook()], lambda: 1)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from pyromq.client.consumer.base.consume_stats import ConsumeStats
-from pyromq.client.consumer.base.hook_runner import Onlookers
+from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
@@ -37,7 +37,7 @@ class Rig:
             settings,
             TaskOwner("test"),
             cast(Any, self),
-            Onlookers((), lambda: 0),
+            HookRunner((), lambda: 0),
             self._lose,
         )
 
@@ -58,8 +58,8 @@ class Rig:
     async def arrive(self, *offsets: int) -> None:
         self.owned.buffer.add(cast(Any, messages(*offsets)))
         self.service.arrived(self.owned)
-        while self.owned.turn is not None:
-            await asyncio.wait([self.owned.turn])
+        while self.owned.run is not None:
+            await asyncio.wait([self.owned.run])
 
 
 async def test_messages_that_arrive_do_not_end_the_rest_of_a_queue() -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from pyromq.client.consumer.dispatch.send_back_queue import ReturnLine
+from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import SendBack
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.errors import RequestTimeoutError
@@ -69,11 +69,11 @@ class Connected:
         self.begun[offset].set_result(SimpleNamespace(code=code))
 
 
-def line_to(returns: object, over: list[tuple[int, bool]], tasks: TaskOwner, at_once_max: int = 2) -> ReturnLine:
+def line_to(returns: object, over: list[tuple[int, bool]], tasks: TaskOwner, at_once_max: int = 2) -> SendBackQueue:
     def note(_queue: object, message: Any, is_sent: bool) -> None:
         over.append((message.offset, is_sent))
 
-    return ReturnLine(cast(Any, returns), tasks, note, at_once_max=at_once_max)
+    return SendBackQueue(cast(Any, returns), tasks, note, at_once_max=at_once_max)
 
 
 async def test_where_there_is_a_connection_no_task_is_needed() -> None:
@@ -131,7 +131,7 @@ async def test_an_answer_after_the_consumer_was_closed_leaves_nothing_behind() -
 async def test_only_so_many_are_on_their_way_at_once_and_the_others_wait_in_line() -> None:
     broker = Broker()
     over: list[bool] = []
-    line = ReturnLine(
+    line = SendBackQueue(
         cast(Any, broker), TaskOwner("test"), lambda _queue, _message, is_sent: over.append(is_sent), at_once_max=3
     )
     line.add(OWNED, failed(range(10)))
@@ -144,7 +144,7 @@ async def test_only_so_many_are_on_their_way_at_once_and_the_others_wait_in_line
 
 async def test_a_defect_on_the_way_does_not_count_as_given_back(caplog: pytest.LogCaptureFixture) -> None:
     over: list[tuple[int, bool]] = []
-    line = ReturnLine(
+    line = SendBackQueue(
         cast(Any, Broken()),
         TaskOwner("test"),
         lambda _queue, message, is_sent: over.append((message.offset, is_sent)),

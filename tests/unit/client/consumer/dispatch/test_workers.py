@@ -11,7 +11,7 @@ import pytest
 
 from pyromq.client.consumer.dispatch import runners
 from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
-from pyromq.client.consumer.dispatch.send_back_queue import ReturnLine
+from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import SendBack
 from pyromq.client.core.tasks import TaskOwner
 from tests.unit.client.messages import FakeMessage
@@ -57,7 +57,7 @@ async def test_a_failed_message_that_comes_as_the_only_worker_leaves_finds_anoth
             sent.append(message.offset)
             return True
 
-    line = ReturnLine(cast(Any, Returns()), TaskOwner("test"), lambda *_: None, at_once_max=1)
+    line = SendBackQueue(cast(Any, Returns()), TaskOwner("test"), lambda *_: None, at_once_max=1)
 
     async def fail(offset: int) -> None:
         line.add(OWNED, [SendBack(cast(Any, FakeMessage(offset)), 0)])

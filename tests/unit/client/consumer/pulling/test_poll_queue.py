@@ -8,7 +8,7 @@ import pytest
 
 from pyromq.client.consumer.base.consume_stats import ConsumeStats
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.pulling.poll_queue import HandOut
+from pyromq.client.consumer.pulling.poll_queue import PollQueue
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.model.queue import Offset, QueueId
 from pyromq.testing import ManualClock
@@ -23,7 +23,7 @@ class Polled:
     def __init__(self) -> None:
         clock = ManualClock()
         self.owned = OwnedQueue(QUEUE, 5, clock, PullSettings(), ConsumeStats(clock).of("orders"))
-        self.hand_out = HandOut(1_000)
+        self.hand_out = PollQueue(1_000)
         self.pulled(5, 6, 7)
         assert len(self.hand_out.next(32)) == 3
 

@@ -198,12 +198,12 @@ def test_only_taken_messages_can_be_put_back() -> None:
 
 def test_only_one_turn_at_a_time_consumes_in_order() -> None:
     buffer = filled()
-    assert not buffer.begin_turn(), "nothing waits"
+    assert not buffer.begin_run(), "nothing waits"
     buffer.add(messages(1))
-    assert buffer.begin_turn()
-    assert not buffer.begin_turn()
-    buffer.end_turn()
-    assert buffer.begin_turn()
+    assert buffer.begin_run()
+    assert not buffer.begin_run()
+    buffer.end_run()
+    assert buffer.begin_run()
 
 
 def test_a_commit_covers_all_that_was_taken() -> None:
