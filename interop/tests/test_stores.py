@@ -30,7 +30,7 @@ from interop.traffic import (
     send_all,
 )
 from pyromq.store.check import check_store
-from pyromq.store.check.report import CheckReport, Verdict
+from pyromq.store.check.report import CheckReport, StoreVerdict
 from pyromq.store.files.disk import RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.tables.offsets import OffsetTable
@@ -138,7 +138,7 @@ def test_a_store_of_apache_opens_here(apache: Apache, tmp_path: Path, how: str, 
         wait_saved(folder / "config" / "consumerOffset.json", READER)
     end(broker, how)
     before = checked(folder)
-    assert before.verdict is (Verdict.SOUND if how == "clean stop" else Verdict.RECOVERABLE), before.findings
+    assert before.verdict is (StoreVerdict.SOUND if how == "clean stop" else StoreVerdict.RECOVERABLE), before.findings
     assert before.log.records == COUNT and before.lost_messages == 0
     assert before.log.checksummed == (0 if crc == "plain" else COUNT)
     disk = RealDisk()
@@ -150,7 +150,7 @@ def test_a_store_of_apache_opens_here(apache: Apache, tmp_path: Path, how: str, 
         assert not store.recovered.cuts and not store.recovered.damaged
         assert differences(expected, read_all(store)) == []
         assert keys_missing_here(store, expected) == []
-    assert checked(folder).verdict is Verdict.SOUND
+    assert checked(folder).verdict is StoreVerdict.SOUND
 
 
 def write_here(folder: Path, logs: Path, *, checksums: bool, how: str) -> Expected:
@@ -196,7 +196,7 @@ def test_a_store_of_ours_opens_there_and_comes_back(
     assert differences(expected, asyncio.run(pull_all(broker.address))) == []
     end(broker, how)
     after = checked(folder)
-    assert after.verdict is not Verdict.DAMAGED, after.findings
+    assert after.verdict is not StoreVerdict.DAMAGED, after.findings
     assert after.log.records == COUNT + MORE and after.lost_messages == 0
     disk = RealDisk()
     assert OffsetTable.load(disk, folder).get(TOPICS[0], "written-group", 2) == 5
@@ -206,7 +206,7 @@ def test_a_store_of_ours_opens_there_and_comes_back(
         assert not store.recovered.cuts and not store.recovered.damaged
         assert differences(expected, read_all(store)) == []
         assert keys_missing_here(store, expected) == []
-    assert checked(folder).verdict is Verdict.SOUND
+    assert checked(folder).verdict is StoreVerdict.SOUND
 
 
 PATIENCE = {  # Apache keeps for three seconds in memory what has ended; meanwhile it must not ask again

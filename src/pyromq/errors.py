@@ -18,7 +18,7 @@ from enum import Enum
 from typing import ClassVar
 
 
-class Retry(Enum):
+class RetryAdvice(Enum):
     """Where a failed request may be tried again."""
 
     NEVER = "never"
@@ -30,7 +30,7 @@ class Retry(Enum):
 class MQError(Exception):
     """Root of everything PyroMQ raises on purpose."""
 
-    retry: ClassVar[Retry] = Retry.NEVER
+    retry: ClassVar[RetryAdvice] = RetryAdvice.NEVER
 
 
 class ConfigError(MQError):
@@ -90,7 +90,7 @@ class PropertiesTooLargeError(MessageTooLargeError):
 class TransportError(MQError):
     """The network, not the protocol, failed; ``peer`` is ``host:port``."""
 
-    retry = Retry.OTHER_BROKER
+    retry = RetryAdvice.OTHER_BROKER
 
     def __init__(self, message: str = "", *, peer: str = "") -> None:
         super().__init__(message)
@@ -148,7 +148,7 @@ class StoreClosedError(StoreError):
 class StoreReadOnlyError(StoreError):
     """The store takes no messages at the moment; reading goes on."""
 
-    retry = Retry.OTHER_BROKER
+    retry = RetryAdvice.OTHER_BROKER
 
 
 class DiskFullError(StoreReadOnlyError):

@@ -16,7 +16,7 @@ from pyromq.model.topic import DataVersion, GroupConfig, TopicConfig
 from pyromq.wire import bodies, heartbeat, java_json
 from pyromq.wire.compression import decompress
 from pyromq.wire.message_id import Host, decode_offset_id, encode_offset_id
-from pyromq.wire.registration import BrokerRegistration, TopicTable, decode_registration, encode_registration
+from pyromq.wire.registration import BrokerRegistration, TopicTableBody, decode_registration, encode_registration
 from pyromq.wire.route import ClusterInfo, TopicList, decode_route, encode_route
 from pyromq.wire.signature import sign, verify
 
@@ -36,7 +36,7 @@ BODIES: list[tuple[type[Any], str]] = [
     (QueueId, MQ),
     (DataVersion, DATA_VERSION),
     (TopicConfig, TOPIC),
-    (TopicTable, f'{{"dataVersion":{DATA_VERSION},"topicConfigTable":{{"TopicTest":{TOPIC}}}}}'),
+    (TopicTableBody, f'{{"dataVersion":{DATA_VERSION},"topicConfigTable":{{"TopicTest":{TOPIC}}}}}'),
     (BrokerRegistration, REGISTRATION),
     (TopicList, '{"brokerAddr":"10.0.0.1:10911","topicList":["TopicTest","TBW102"]}'),
     (
@@ -57,7 +57,7 @@ BODIES: list[tuple[type[Any], str]] = [
     (bodies.AssignmentResponse, f'{{"messageQueueAssignments":[{{"messageQueue":{MQ},"mode":"PULL"}}]}}'),
     (bodies.KeyValues, '{"table":{"k":"v"}}'),
     (
-        bodies.ConsumeStats,
+        bodies.ConsumeStatsBody,
         f'{{"consumeTps":0.0,"offsetTable":{{{MQ}:{{"brokerOffset":10,"consumerOffset":7,"lastTimestamp":1700000000000,"pullOffset":9}}}}}}',
     ),
     (
@@ -161,7 +161,7 @@ def test_configuration_files_of_java_are_read(text: str, value: Any) -> None:
 
 
 def test_configuration_files_are_written_as_java_indents_them() -> None:
-    table = TopicTable(topic_config_table={"orders": TopicConfig(topic_name="orders", read_queue_nums=4)})
+    table = TopicTableBody(topic_config_table={"orders": TopicConfig(topic_name="orders", read_queue_nums=4)})
     lines = java_json.dumps_pretty(table).decode().splitlines()
     assert lines[:2] == ["{", '\t"dataVersion":{']
     assert '\t\t"orders":{' in lines

@@ -61,10 +61,10 @@ class Witness:
     acknowledged: int = 0  # so many of them were reported as durable
 
 
-def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, group_commit: int = 12) -> None:
+def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, turns: int = 12) -> None:
     """Turns of one to six messages each, a flush and an acknowledgement after each, now and then a batch and a seal."""
     number = len(witness.sent)
-    for turn in range(group_commit):
+    for turn in range(turns):
         count = 1 + turn * 5 % 6
         drafts = [draft(number + n) for n in range(count)]
         if turn % 4 == 3:

@@ -108,7 +108,7 @@ async def test_statistics_of_topics_and_groups_are_told(tmp_path: Path) -> None:
             header = ViewBrokerStatsHeader(stats_name=name, stats_key=key)
             return await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
 
-        async def day(name: str, key: str) -> bodies.Growth:
+        async def day(name: str, key: str) -> bodies.StatsItem:
             return bodies.decode((await ask(name, key)).body, bodies.StatsData).stats_day
 
         put = await day("TOPIC_PUT_NUMS", "orders")

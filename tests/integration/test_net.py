@@ -746,7 +746,7 @@ def test_a_half_open_connection_is_dropped_and_replaced(run: Run) -> None:
 
 
 @pytest.mark.parametrize("turns", range(12))
-def test_a_server_stops_while_connections_are_being_made(run: Run, group_commit: int) -> None:
+def test_a_server_stops_while_connections_are_being_made(run: Run, turns: int) -> None:
     """Wherever they are between accepted and open: none of them may keep it from stopping."""
 
     async def scenario() -> None:
@@ -755,7 +755,7 @@ def test_a_server_stops_while_connections_are_being_made(run: Run, group_commit:
         sockets = [socket.create_connection(server.addresses[0]) for _ in range(20)]
         for each in sockets[::2]:
             each.sendall(b"\0")
-        for _ in range(group_commit):
+        for _ in range(turns):
             await asyncio.sleep(0)
         async with asyncio.timeout(10):
             await server.stop(grace_ms=200)

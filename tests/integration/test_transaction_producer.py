@@ -251,7 +251,7 @@ async def test_a_check_of_a_transaction_that_is_still_executing_moves_its_outcom
     ):
         async with producer.transaction(Message("T", b"x")) as transaction:
             broker.ask(transaction.id, offset=22, position=0x5000)
-            await until(lambda: transaction.half.offset == 22)
+            await until(lambda: transaction.place.offset == 22)
         await until(lambda: bool(broker.ends))
         header = broker.ends[0].header
         assert (header.tran_state_table_offset, header.commit_log_offset) == (22, 0x5000)

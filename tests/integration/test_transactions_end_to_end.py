@@ -79,7 +79,7 @@ def test_a_message_is_seen_if_and_only_if_it_was_committed(nameserver: str) -> N
         for body in answers:
             producer.send(Message(TOPIC, body), lambda transaction: None)
         with producer.transaction(Message(TOPIC, b"slow")) as slow:
-            until(lambda: slow.half.is_from_check, "the broker asks about the slow one")
+            until(lambda: slow.place.is_from_check, "the broker asks about the slow one")
         assert slow.receipt is not None and slow.receipt.confirmed
         until(lambda: set(answers) <= set(asked), "the broker asks")
         producer.send(Message(TOPIC, b"last"), lambda transaction: COMMIT)

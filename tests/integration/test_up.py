@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.store.check import Verdict, check_store
+from pyromq.store.check import StoreVerdict, check_store
 
 pytestmark = pytest.mark.integration
 
@@ -58,7 +58,7 @@ def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> No
         process.send_signal(number)
         assert process.wait(15) == 0
     assert not (tmp_path / "data" / "abort").exists()
-    assert check_store(tmp_path / "data").verdict is Verdict.SOUND
+    assert check_store(tmp_path / "data").verdict is StoreVerdict.SOUND
 
 
 def test_a_second_one_on_the_same_folder_is_refused_clearly(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyromq.aio import ClientSettings
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.producer.outgoing import SEND, SEND_BATCH, Letter, header_fields
+from pyromq.client.producer.outgoing import SEND, SEND_BATCH, OutgoingMessage, header_fields
 from pyromq.model.names import DEFAULT_TOPIC, dead_letter_topic
 from pyromq.model.queue import QueueId
 from pyromq.pipeline import Record, consume
@@ -53,15 +53,15 @@ class Poisoned:
             for number in range(self.broken):
                 flag = int(SysFlag.COMPRESSED | kinds[number % len(kinds)])
                 text = f"UNIQ_KEY\x01BROKEN{number}\x02shop\x01north\x02"
-                letter = Letter(SEND, self.topic, BROKEN, text, "", client.clock.now_ms(), 0, 0, flag)
+                letter = OutgoingMessage(SEND, self.topic, BROKEN, text, "", client.clock.now_ms(), 0, 0, flag)
                 await self._request(client, letter, queues[number % len(queues)])
             for number in range(self.garbled):
                 body = encode_batch([BatchItem(b"garbled-%d" % number, GARBLED % number)])
-                letter = Letter(SEND_BATCH, self.topic, body, "", "", client.clock.now_ms(), 0)
+                letter = OutgoingMessage(SEND_BATCH, self.topic, body, "", "", client.clock.now_ms(), 0)
                 await self._request(client, letter, queues[number % len(queues)])
 
     @staticmethod
-    async def _request(client: Client, letter: Letter, queue: QueueId) -> None:
+    async def _request(client: Client, letter: OutgoingMessage, queue: QueueId) -> None:
         fields = header_fields(letter, queue, "poisoners", DEFAULT_TOPIC, "4")
         answer = await client.master_link(queue.broker).request(letter.code, fields, letter.body, timeout_ms=5_000)
         assert answer.code == 0, answer

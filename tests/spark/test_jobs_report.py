@@ -66,7 +66,9 @@ def give_back(topics: Topics, topic: str, attempt: int, count: int, monkeypatch:
     with monkeypatch.context() as patched:
         patched.setattr(sending, "header_fields", lambda *given: {**header_fields(*given), "j": str(attempt)})
         letters = [Outgoing(source, again, f"{number}", b"x", ((names.RETRY_TOPIC, topic),)) for number in range(count)]
-        assert all(each.outcome is SendOutcome.SENT for each in sending.Sender(topics.nameserver, {}).send_all(letters))
+        assert all(
+            each.outcome is SendOutcome.SENT for each in sending.PacedSender(topics.nameserver, {}).send_all(letters)
+        )
 
 
 def test_what_a_group_has_passed_is_not_behind_though_the_trace_does_not_know_of_it(spark: Any, topics: Topics) -> None:

@@ -15,11 +15,11 @@ from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.jobs import Selection, redrive, replay
-from pyromq.pipeline.jobs.common.patching import Letter
+from pyromq.pipeline.jobs.common.patching import PatchInput
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, SendOutcome, source_of
 from pyromq.pipeline.jobs.resending.redrive import CanaryVerdict
 from pyromq.pipeline.jobs.resending.replay import REPLAY, REPLAYED_FROM
-from pyromq.pipeline.jobs.resending.sending import Sender
+from pyromq.pipeline.jobs.resending.sending import PacedSender
 from pyromq.pipeline.reading.cluster import Cluster
 from tests.spark.topics import Topics, bodies
 
@@ -90,7 +90,7 @@ def test_a_replay_keeps_to_its_rate(spark: Any, topics: Topics) -> None:
     topic, target = topics.make(), topics.make("-to")
     topics.send(topic, range(10))
     waits: list[float] = []
-    sender = Sender(topics.nameserver, {}, rate=40, sleep=waits.append)
+    sender = PacedSender(topics.nameserver, {}, rate=40, sleep=waits.append)
     rows = read(spark, topics, topic)
     to_send = [
         Outgoing(
@@ -121,7 +121,7 @@ def bury(topics: Topics, topic: str, texts: list[str], **more: str) -> str:
     dead = dead_letter_topic(topics.group)
     topics.admin.create_group(topics.group)
     topics.admin.create_topic(dead, queues=1)
-    sender = Sender(topics.nameserver, {})
+    sender = PacedSender(topics.nameserver, {})
     rows = [
         {"message_id": f"M{number}", "offset_message_id": f"O{number}", "keys": f"key-{number}"}
         for number in range(len(texts))
@@ -142,7 +142,7 @@ def test_dead_letters_go_back_to_their_topic_cleaned_patched_and_once(spark: Any
     topic = topics.make()
     bury(topics, topic, ["1,5", "2,5", "broken"], error="comma")
 
-    def mend(letter: Letter) -> Letter | None:
+    def mend(letter: PatchInput) -> PatchInput | None:
         if letter.body == b"broken":
             return None
         return msgspec.structs.replace(letter, body=letter.body.replace(b",", b"."), tags="mended")
@@ -168,7 +168,7 @@ def test_a_patch_that_fails_fails_its_letter_alone(spark: Any, topics: Topics) -
     topic = topics.make()
     bury(topics, topic, ["1", "x"])
 
-    def mend(letter: Letter) -> Letter:
+    def mend(letter: PatchInput) -> PatchInput:
         return msgspec.structs.replace(letter, body=b"%d" % int(letter.body))
 
     done = redrive(spark, topics.group, nameserver=topics.nameserver, patch=mend, dry_run=False)

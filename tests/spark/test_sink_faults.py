@@ -15,12 +15,12 @@ import pytest
 from pyromq.client.core.transaction import TransactionOutcome
 from pyromq.errors import ConnectionLostError
 from pyromq.pipeline.consuming.rows import Record
-from pyromq.pipeline.consuming.send_back import Returns
+from pyromq.pipeline.consuming.send_back import RowSendBack
 from pyromq.pipeline.consuming.verdicts import Dead, Retry
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.options import SourceOptions, Use
 from pyromq.pipeline.sink.options import parse_sink_options
-from pyromq.pipeline.sink.sender import Sender
+from pyromq.pipeline.sink.sender import RequestSender
 from pyromq.pipeline.sink.sink import Plan, StreamWriter, Task, Written, plan_of, write_rows
 from pyromq.pipeline.sink.transactions import decisions_of, with_group
 from tests.integration.up_process import UpProcess
@@ -70,16 +70,16 @@ async def test_a_broker_that_is_killed_while_rows_are_sent(
 @pytest.fixture
 def lost(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The first confirmation does not arrive; it is here instead."""
-    attempt, lost = Sender._attempt, list[Any]()
+    attempt, lost = RequestSender._attempt, list[Any]()
 
-    async def lossy(self: Sender, *arguments: Any) -> Any:
+    async def lossy(self: RequestSender, *arguments: Any) -> Any:
         answer = await attempt(self, *arguments)
         if not lost:
             lost.append(answer)
             raise ConnectionLostError("the answer got lost", peer="test")
         return answer
 
-    monkeypatch.setattr(Sender, "_attempt", lossy)
+    monkeypatch.setattr(RequestSender, "_attempt", lossy)
     return lost
 
 
@@ -149,7 +149,7 @@ def test_rows_whose_message_has_expired_come_again_as_copies(topics: Topics) -> 
     topic = topics.make()
     [queue, *_] = topics.queues(topic)
     options = SourceOptions(nameserver=topics.nameserver, retry_ms=2_000)
-    returns = Returns(connect(options), options, topics.group, 16, "query/0")
+    returns = RowSendBack(connect(options), options, topics.group, 16, "query/0")
     gone = record(queue.broker, stored_topic=topic, position=1 << 40)
     returns.give_back([(gone, Retry(delay_level=1)), (gone, Dead("no"))])
     assert (returns.retried, returns.dead) == (1, 1)
@@ -161,7 +161,7 @@ def test_rows_that_no_broker_takes_back_end_the_task_in_words(topics: Topics) ->
     topic = topics.make()
     topics.queues(topic)
     options = SourceOptions(nameserver=topics.nameserver, retry_ms=200)
-    returns = Returns(connect(options), options, topics.group, 16, "query/0")
+    returns = RowSendBack(connect(options), options, topics.group, 16, "query/0")
     with pytest.raises(Exception, match=r"giving back .*nowhere/0/0 failed for .*retryTimeout"):
         returns.give_back([(record("nowhere", stored_topic=topic), Retry())])
     assert (returns.retried, returns.dead) == (0, 0)

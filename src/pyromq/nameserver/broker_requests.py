@@ -9,7 +9,7 @@ from typing import Any
 from pyromq.model.topic import DataVersion
 from pyromq.nameserver.errors import RegistrationRefusedError
 from pyromq.nameserver.kv_config import ORDER_NAMESPACE
-from pyromq.nameserver.members import Endpoint, Member, Outranked, Registered, Registration
+from pyromq.nameserver.members import BrokerProcess, Endpoint, Outranked, Registered, Registration
 from pyromq.nameserver.state import Response, State, small_body
 from pyromq.wire import java_json
 from pyromq.wire.bodies import KeyValues, encode
@@ -40,7 +40,7 @@ def register(state: State, request: Received[RegisterBrokerHeader], connection: 
     return Response(header=header, body=_ordered_topics(state))
 
 
-def _log(member: Member, outcome: Registered | Outranked) -> None:
+def _log(member: BrokerProcess, outcome: Registered | Outranked) -> None:
     facts = (member.cluster, member.broker, member.broker_id, member.address)
     if isinstance(outcome, Outranked):
         text = "registration outranked: cluster=%r broker=%r id=%d address=%r holder=%r"
@@ -71,7 +71,7 @@ def _registration_body(state: State, request: Received[RegisterBrokerHeader]) ->
 
 def _registration(header: RegisterBrokerHeader, body: BrokerRegistration) -> Registration:
     return Registration(
-        member=Member(
+        member=BrokerProcess(
             cluster=header.cluster_name,
             broker=header.broker_name,
             broker_id=header.broker_id,

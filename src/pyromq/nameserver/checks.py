@@ -9,43 +9,43 @@ from __future__ import annotations
 import re
 
 from pyromq.model.route import QUEUE_NUMS_MAX, QueueData
-from pyromq.nameserver.errors import RefusedError, RegistrationRefusedError, shown
+from pyromq.nameserver.errors import LimitError, RegistrationRefusedError, shown
 from pyromq.nameserver.members import Registration
-from pyromq.nameserver.settings import Limits
+from pyromq.nameserver.settings import NameServerLimits
 
 _BROKER_ID_MAX = 2**63 - 1
 _PERM_MAX = 255
 _address_parts = re.compile(r'[^\s,;"\\{}\x00-\x1f\x7f]+:([0-9]{1,5})').fullmatch
 
 
-def check_registration(registration: Registration, limits: Limits) -> None:
+def check_registration(registration: Registration, limits: NameServerLimits) -> None:
     """Raises RegistrationRefusedError."""
     try:
         _check_member(registration, limits)
         _check_topics(registration, limits)
     except RegistrationRefusedError:
         raise
-    except RefusedError as error:
+    except LimitError as error:
         raise RegistrationRefusedError(str(error)) from error
 
 
-def check_name(kind: str, name: str, limits: Limits) -> None:
+def check_name(kind: str, name: str, limits: NameServerLimits) -> None:
     """Raises RefusedError."""
     if not name.strip() or not name.isprintable():
-        raise RefusedError(f"{kind} {shown(name)} is blank or holds characters that cannot be printed")
+        raise LimitError(f"{kind} {shown(name)} is blank or holds characters that cannot be printed")
     _check_length(kind, name, limits)
 
 
-def check_queues(topic: str, data: QueueData, limits: Limits) -> None:
+def check_queues(topic: str, data: QueueData, limits: NameServerLimits) -> None:
     """Raises RefusedError."""
     check_name("topic", topic, limits)
     for number in (data.read_queue_nums, data.write_queue_nums):
         if not 0 <= number <= QUEUE_NUMS_MAX:
-            raise RefusedError(f"topic {shown(topic)} has {number} queues, 0 to {QUEUE_NUMS_MAX} are allowed")
+            raise LimitError(f"topic {shown(topic)} has {number} queues, 0 to {QUEUE_NUMS_MAX} are allowed")
     if not 0 <= data.perm <= _PERM_MAX:
-        raise RefusedError(f"topic {shown(topic)} has permissions {data.perm}")
+        raise LimitError(f"topic {shown(topic)} has permissions {data.perm}")
     if not -(2**31) <= data.topic_sys_flag < 2**31:
-        raise RefusedError(f"topic {shown(topic)} has system flag {data.topic_sys_flag}")
+        raise LimitError(f"topic {shown(topic)} has system flag {data.topic_sys_flag}")
 
 
 def queue_data(registration: Registration, topic: str) -> QueueData:
@@ -60,38 +60,38 @@ def queue_data(registration: Registration, topic: str) -> QueueData:
     )
 
 
-def _check_member(registration: Registration, limits: Limits) -> None:
+def _check_member(registration: Registration, limits: NameServerLimits) -> None:
     member = registration.member
     check_name("cluster", member.cluster, limits)
     check_name("broker", member.broker, limits)
     if not 0 <= member.broker_id <= _BROKER_ID_MAX:
-        raise RefusedError(f"broker id {member.broker_id} is negative or too large")
+        raise LimitError(f"broker id {member.broker_id} is negative or too large")
     _check_address(member.address, limits)
     for kind, text in (("replication address", registration.ha_address), ("zone", registration.zone or "")):
         if text:
             check_name(kind, text, limits)
     if len(registration.filter_servers) > limits.filter_servers_max:
-        raise RefusedError(f"{len(registration.filter_servers)} filter servers, {limits.filter_servers_max} allowed")
+        raise LimitError(f"{len(registration.filter_servers)} filter servers, {limits.filter_servers_max} allowed")
     for server in registration.filter_servers:
         check_name("filter server", server, limits)
 
 
-def _check_topics(registration: Registration, limits: Limits) -> None:
+def _check_topics(registration: Registration, limits: NameServerLimits) -> None:
     if len(registration.topics) > limits.topics_per_broker_max:
-        raise RefusedError(
+        raise LimitError(
             f"{len(registration.topics)} topics on one broker, at most {limits.topics_per_broker_max} are allowed"
         )
     for topic in registration.topics:
         check_queues(topic, queue_data(registration, topic), limits)
 
 
-def _check_address(address: str, limits: Limits) -> None:
+def _check_address(address: str, limits: NameServerLimits) -> None:
     _check_length("address", address, limits)
     parts = _address_parts(address)
     if parts is None or not 0 < int(parts[1]) <= 65_535:
-        raise RefusedError(f"address {shown(address)} is not of the form host:port")
+        raise LimitError(f"address {shown(address)} is not of the form host:port")
 
 
-def _check_length(kind: str, text: str, limits: Limits) -> None:
+def _check_length(kind: str, text: str, limits: NameServerLimits) -> None:
     if len(text) > limits.name_characters_max:
-        raise RefusedError(f"{kind} {shown(text)} is longer than {limits.name_characters_max} characters")
+        raise LimitError(f"{kind} {shown(text)} is longer than {limits.name_characters_max} characters")

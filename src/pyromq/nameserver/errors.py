@@ -5,15 +5,15 @@ from __future__ import annotations
 from pyromq.errors import ConfigError, MQError
 
 
-class RefusedError(MQError):
+class LimitError(MQError):
     """A well-formed request that would break a rule or a limit of the name server; nothing was changed."""
 
 
-class RegistrationRefusedError(RefusedError):
+class RegistrationRefusedError(LimitError):
     """A broker may not enter the table like this."""
 
 
-class NoRouteError(MQError):
+class UnknownTopicError(MQError):
     """No live broker keeps that topic."""
 
     def __init__(self, topic: str) -> None:

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from pyromq.nameserver.errors import NotSavedError, RefusedError, shown
+from pyromq.nameserver.errors import LimitError, NotSavedError, shown
 from pyromq.nameserver.kv_file import WholeText
-from pyromq.nameserver.settings import Limits
+from pyromq.nameserver.settings import NameServerLimits
 from pyromq.wire import java_json
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
@@ -23,10 +23,10 @@ ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 class KvConfig:
     """Owns the namespaces; without a file they live as long as the process."""
 
-    def __init__(self, file: WholeText | None = None, *, limits: Limits | None = None) -> None:
+    def __init__(self, file: WholeText | None = None, *, limits: NameServerLimits | None = None) -> None:
         """Reads the file; raises CorruptFileError, OSError."""
         self._file = file
-        self._limits = limits or Limits()
+        self._limits = limits or NameServerLimits()
         stored = file.load(_parse) if file else None
         self._namespaces = stored.config_table if stored else {}
         self.revision = 0  # counts changes
@@ -42,7 +42,7 @@ class KvConfig:
         """Raises RefusedError, NotSavedError."""
         for what, text in (("namespace", namespace), ("key", key)):
             if not text or len(text) > self._limits.name_characters_max:
-                raise RefusedError(f"{what} {shown(text)} must have 1 to {self._limits.name_characters_max} characters")
+                raise LimitError(f"{what} {shown(text)} must have 1 to {self._limits.name_characters_max} characters")
         if self.get(namespace, key) != value:
             self._replace(namespace, {**self._namespaces.get(namespace, {}), key: value})
 
@@ -56,7 +56,7 @@ class KvConfig:
         namespaces = {**self._namespaces, namespace: table}
         text = java_json.dumps(_Stored(config_table=namespaces))
         if len(text) > self._limits.kv_bytes_max:
-            raise RefusedError(f"the configuration would have {len(text)} bytes, {self._limits.kv_bytes_max} at most")
+            raise LimitError(f"the configuration would have {len(text)} bytes, {self._limits.kv_bytes_max} at most")
         if self._file:
             try:
                 self._file.save(text)

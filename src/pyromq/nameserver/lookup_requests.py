@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
-from pyromq.nameserver.errors import NoRouteError, RefusedError
+from pyromq.nameserver.errors import LimitError, UnknownTopicError
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.state import Handle, Response, State
 from pyromq.wire.headers.nameserver import ClusterHeader, GetRouteHeader
@@ -20,14 +20,14 @@ def get_route(state: State, request: Received[GetRouteHeader], _: Hashable) -> R
     """105: the request that every client repeats for every topic, every 30 seconds."""
     header = request.header
     if not state.is_ready:
-        raise RefusedError("the name server has just started and waits for brokers")
+        raise LimitError("the name server has just started and waits for brokers")
     strict = wants_strict_json(request.version, bool(header.accept_standard_json_only))
     if zone := _zone(request):
         body = state.routes.body_for_zone(header.topic, state.settings, zone, strict=strict)
     else:
         body = state.routes.body(header.topic, state.settings, strict=strict)
     if body is None:
-        raise NoRouteError(header.topic)
+        raise UnknownTopicError(header.topic)
     return Response(body=body)
 
 
@@ -47,7 +47,7 @@ def cluster_info(state: State, _request: Received[Any], _: Hashable) -> Response
 def all_topics(state: State, _request: Received[Any], _: Hashable) -> Response:
     """206."""
     if not state.settings.all_topic_list_enable:
-        raise RefusedError("the list of all topics is switched off")
+        raise LimitError("the list of all topics is switched off")
     return Response(body=encode_topics(state.table.list_topics()))
 
 
@@ -67,5 +67,5 @@ def topics_by(listed: Callable[[RouteTable], TopicList]) -> Handle:
 
 def _topics(state: State, topics: TopicList) -> Response:
     if not state.settings.topic_list_enable:
-        raise RefusedError("lists of topics are switched off")
+        raise LimitError("lists of topics are switched off")
     return Response(body=encode_topics(topics))

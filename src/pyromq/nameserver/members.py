@@ -17,7 +17,7 @@ class Endpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class BrokerProcess:
     """A process in its role: the master (id 0) or a replica of the broker of that name."""
 
     cluster: str
@@ -34,7 +34,7 @@ class Member:
 class LiveMember:
     """A member that is in the table, with what its last registration said."""
 
-    member: Member
+    member: BrokerProcess
     connection: Hashable
     seen_ms: int  # monotonic
     silence_ms_max: int
@@ -47,7 +47,7 @@ class LiveMember:
 class Registration:
     """What a member says about itself. ``acting_master`` is None for brokers before 5.0, which know nothing of it."""
 
-    member: Member
+    member: BrokerProcess
     ha_address: str = ""
     data_version: DataVersion = field(default_factory=DataVersion)
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)

@@ -22,18 +22,18 @@ from pyromq.clock import Clock
 from pyromq.model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from pyromq.model.topic import DataVersion, Perm
 from pyromq.nameserver.checks import check_queues, check_registration, queue_data
-from pyromq.nameserver.errors import RefusedError, RegistrationRefusedError, shown
+from pyromq.nameserver.errors import LimitError, RegistrationRefusedError, shown
 from pyromq.nameserver.members import (
+    BrokerProcess,
     Endpoint,
     LiveMember,
-    Member,
     Outranked,
     Registered,
     Registration,
     VersionCheck,
 )
-from pyromq.nameserver.settings import Limits
-from pyromq.nameserver.topic_queues import TopicQueues
+from pyromq.nameserver.settings import NameServerLimits
+from pyromq.nameserver.topic_queues import QueueDataTable
 from pyromq.wire.route import ClusterInfo, TopicList
 
 _UNIT, _UNIT_SUB = 1, 2  # bits of a topic's system flag
@@ -42,11 +42,11 @@ _UNIT, _UNIT_SUB = 1, 2  # bits of a topic's system flag
 class RouteTable:
     """Owns the tables above; one thread."""
 
-    def __init__(self, clock: Clock, *, silence_ms_max: int = 120_000, limits: Limits | None = None) -> None:
+    def __init__(self, clock: Clock, *, silence_ms_max: int = 120_000, limits: NameServerLimits | None = None) -> None:
         self._clock = clock
         self._silence_ms_max = silence_ms_max
-        self._limits = limits or Limits()
-        self._queues = TopicQueues()
+        self._limits = limits or NameServerLimits()
+        self._queues = QueueDataTable()
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[Endpoint, LiveMember] = {}
         self._broker_changes = 0
@@ -81,7 +81,7 @@ class RouteTable:
             master_ha_address=master.ha_address if master else None,
         )
 
-    def _other_members(self, member: Member) -> dict[int, str]:
+    def _other_members(self, member: BrokerProcess) -> dict[int, str]:
         """Who else has the same broker name, by id."""
         known = self._brokers.get(member.broker)
         listed = known.broker_addrs if known else {}
@@ -167,7 +167,7 @@ class RouteTable:
                 data = queue_data(registration, topic)
                 self._queues.put(topic, replace(data, perm=_without_write(data.perm)) if acts_for_master else data)
 
-    def _master_for(self, replica: Member) -> LiveMember | None:
+    def _master_for(self, replica: BrokerProcess) -> LiveMember | None:
         master_address = self._brokers[replica.broker].master_addr
         if replica.broker_id == MASTER_ID or master_address is None:
             return None
@@ -202,7 +202,7 @@ class RouteTable:
         self._remove_all([Endpoint(known.cluster, address)])
         return True
 
-    def drop_connection(self, connection: Hashable) -> list[Member]:
+    def drop_connection(self, connection: Hashable) -> list[BrokerProcess]:
         """Remove whoever registered last over a connection that is gone."""
         return self._drop(entry for entry in self._live.values() if entry.connection == connection)
 
@@ -213,7 +213,7 @@ class RouteTable:
         self._drop(silent)
         return silent
 
-    def _drop(self, entries: Iterable[LiveMember]) -> list[Member]:
+    def _drop(self, entries: Iterable[LiveMember]) -> list[BrokerProcess]:
         members = [entry.member for entry in entries]
         self._remove_all([member.endpoint for member in members])
         return members
@@ -222,7 +222,7 @@ class RouteTable:
         for endpoint in endpoints:
             self._remove(self._live.pop(endpoint).member)
 
-    def _remove(self, member: Member) -> None:
+    def _remove(self, member: BrokerProcess) -> None:
         self._broker_changes += 1
         broker = self._brokers[member.broker]
         left = self._other_members(member)
@@ -320,7 +320,7 @@ class RouteTable:
             check_queues(topic, data, self._limits)
             is_new = data.broker_name not in self._queues.of(topic)
             if is_new and self._queues.count_of(data.broker_name) >= self._limits.topics_per_broker_max:
-                raise RefusedError(f"broker {shown(data.broker_name)} has all the topics that it may have")
+                raise LimitError(f"broker {shown(data.broker_name)} has all the topics that it may have")
         for data in known:
             self._queues.put(topic, data)
 

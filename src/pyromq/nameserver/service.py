@@ -13,9 +13,9 @@ from typing import Any, Final
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.nameserver import admin_requests, broker_requests, lookup_requests
-from pyromq.nameserver.errors import KeyNotFoundError, NoRouteError, ProtectedSettingError
+from pyromq.nameserver.errors import KeyNotFoundError, ProtectedSettingError, UnknownTopicError
 from pyromq.nameserver.kv_config import KvConfig
-from pyromq.nameserver.members import LiveMember, Member
+from pyromq.nameserver.members import BrokerProcess, LiveMember
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.nameserver.state import Handle, Response, State
@@ -58,7 +58,7 @@ _HANDLES: Final[dict[int, Handle]] = {
 
 _ERROR_CODES: Final[dict[type[BaseException], ResponseCode]] = {  # the nearest class of the tree counts
     MQError: ResponseCode.SYSTEM_ERROR,
-    NoRouteError: ResponseCode.TOPIC_NOT_EXIST,
+    UnknownTopicError: ResponseCode.TOPIC_NOT_EXIST,
     KeyNotFoundError: ResponseCode.QUERY_NOT_FOUND,
     ProtectedSettingError: ResponseCode.NO_PERMISSION,
 }
@@ -88,7 +88,7 @@ class NameServerService:
         known = request.code in _HANDLES
         return _encode(request, _refusal(error) if known else _unsupported(request.code))
 
-    def drop_connection(self, connection: Hashable) -> list[Member]:
+    def drop_connection(self, connection: Hashable) -> list[BrokerProcess]:
         """Forget the brokers that registered over a connection that is gone."""
         members = self._state.table.drop_connection(connection)
         for member in members:

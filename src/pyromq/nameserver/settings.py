@@ -19,7 +19,7 @@ from pyromq.setting_keys import parse_lines, suggestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class NameServerLimits:
     """How much brokers and tools may put into a name server; beyond that they are refused."""
 
     brokers_max: int = 4096  # addresses: masters and replicas
@@ -57,7 +57,7 @@ class NameServerSettings:
     tls_key_file: Path | None = None  # None: it stands in the file of the certificate
     tls_client_ca_file: Path | None = None  # clients and brokers must show a certificate of these authorities
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose PROXY protocol header is believed
-    limits: Limits = field(default_factory=Limits)
+    limits: NameServerLimits = field(default_factory=NameServerLimits)
 
     def __post_init__(self) -> None:
         _require(0 <= self.port <= 65_535, f"port {self.port} is outside [0, 65535]")

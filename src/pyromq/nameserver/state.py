@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyromq.clock import Clock
-from pyromq.nameserver.errors import RefusedError
+from pyromq.nameserver.errors import LimitError
 from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.route_answers import RouteResponses
 from pyromq.nameserver.route_table import RouteTable
-from pyromq.nameserver.settings import Limits, NameServerSettings
+from pyromq.nameserver.settings import NameServerLimits, NameServerSettings
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers import Header
 from pyromq.wire.received import Received
@@ -29,7 +29,7 @@ class State:
         self._started_ms = clock.monotonic_ms()
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> NameServerLimits:
         return self.settings.limits
 
     @property
@@ -57,5 +57,5 @@ Handle = Callable[[State, Received[Any], Hashable], Response]
 def small_body(state: State, request: Received[Any]) -> bytes:
     """The body of a request that never needs a large one; raises RefusedError."""
     if len(request.body) > state.limits.small_body_bytes_max:
-        raise RefusedError(f"a body of {len(request.body)} bytes, {state.limits.small_body_bytes_max} are allowed")
+        raise LimitError(f"a body of {len(request.body)} bytes, {state.limits.small_body_bytes_max} are allowed")
     return request.body

@@ -13,7 +13,7 @@ from pyromq.model.route import QueueData
 _NONE: Final[Mapping[str, QueueData]] = MappingProxyType({})
 
 
-class TopicQueues:
+class QueueDataTable:
     """Queue data by topic and broker name. One owner: the route table."""
 
     def __init__(self) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pyromq.errors import RemoteProtocolError, Retry, TransportError
+from pyromq.errors import RemoteProtocolError, RetryAdvice, TransportError
 
 
 class TooManyRequestsError(TransportError):
     """Too many requests of this connection wait for an answer: wait for some of them, or raise the bound."""
 
-    retry = Retry.SAME_BROKER
+    retry = RetryAdvice.SAME_BROKER
 
     def __init__(self, *, peer: str, in_flight_max: int) -> None:
         super().__init__(

@@ -17,7 +17,7 @@ from pyromq.errors import ClientClosedError, ConnectFailedError
 from pyromq.net.address import Address
 from pyromq.net.backoff import DEFAULT_BACKOFF, Backoff
 from pyromq.net.connection import Connection
-from pyromq.net.link_state import LinkState, Phase, Step
+from pyromq.net.link_state import LinkState, LinkStep, Phase
 from pyromq.wire.command import Ext
 from pyromq.wire.received import Received
 
@@ -121,14 +121,14 @@ class Link:
 
     async def _connection_now(self) -> Connection:
         match self._state.wanted(self._clock.monotonic_ms()):
-            case Step.USE:
+            case LinkStep.USE:
                 return await self._usable()
-            case Step.WAIT:
+            case LinkStep.WAIT:
                 retry_ms = self._state.retry_at_ms - self._clock.monotonic_ms()
                 raise self._failure(f"{self._last_failure}; next attempt in {retry_ms} ms")
-            case Step.REFUSE:
+            case LinkStep.REFUSE:
                 raise ClientClosedError(f"the link to {self.address} was closed")
-            case Step.CONNECT:
+            case LinkStep.CONNECT:
                 self._outcome = asyncio.get_running_loop().create_future()
                 self._attempt = asyncio.get_running_loop().create_task(self._try())
         assert self._outcome is not None

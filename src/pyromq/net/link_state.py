@@ -29,7 +29,7 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-class Step(Enum):
+class LinkStep(Enum):
     """What whoever wants a connection has to do."""
 
     CONNECT = "open one"
@@ -49,18 +49,18 @@ class LinkState:
         self._backoff = backoff
         self._rng = rng
 
-    def wanted(self, now_ms: int) -> Step:
+    def wanted(self, now_ms: int) -> LinkStep:
         match self.phase:
             case Phase.READY:
-                return Step.USE
+                return LinkStep.USE
             case Phase.CONNECTING:
-                return Step.JOIN
+                return LinkStep.JOIN
             case Phase.CLOSED:
-                return Step.REFUSE
+                return LinkStep.REFUSE
             case Phase.BACKING_OFF if now_ms < self.retry_at_ms:
-                return Step.WAIT
+                return LinkStep.WAIT
         self.phase = Phase.CONNECTING
-        return Step.CONNECT
+        return LinkStep.CONNECT
 
     def connected(self) -> bool:
         """False if nobody wants the connection any more: close it."""

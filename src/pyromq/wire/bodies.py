@@ -90,7 +90,7 @@ class QueueProgress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_timestamp: Long = 0
 
 
-class ConsumeStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ConsumeStatsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     offset_table: dict[QueueId, QueueProgress] = {}
     consume_tps: float = 0.0
 
@@ -115,7 +115,7 @@ class TimeSpans(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     consume_time_span_set: list[QueueTimes] = []
 
 
-class QueueRange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class TopicOffset(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a queue holds (RocketMQ: TopicOffset)."""
 
     min_offset: Long = 0
@@ -126,7 +126,7 @@ class QueueRange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class TopicStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """RocketMQ: TopicStatsTable."""
 
-    offset_table: dict[QueueId, QueueRange] = {}
+    offset_table: dict[QueueId, TopicOffset] = {}
     topic_put_tps: float = 0.0
 
 
@@ -134,12 +134,12 @@ class BrokerConsumeStats(msgspec.Struct, frozen=True, kw_only=True, rename="came
     """Every group of a broker in every topic it consumes (RocketMQ: ConsumeStatsList); one map per group."""
 
     broker_addr: str = ""
-    consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
+    consume_stats_list: list[dict[str, list[ConsumeStatsBody]]] = []
     total_diff: Long = 0
     total_inflight_diff: Long = 0
 
 
-class Growth(msgspec.Struct, frozen=True, kw_only=True):
+class StatsItem(msgspec.Struct, frozen=True, kw_only=True):
     """What a counter did in a window (RocketMQ: BrokerStatsItem); ``avgpt`` is the average per call."""
 
     sum: Long = 0
@@ -150,9 +150,9 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
 class StatsData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One counter in its three windows (RocketMQ: BrokerStatsData)."""
 
-    stats_minute: Growth = Growth()
-    stats_hour: Growth = Growth()
-    stats_day: Growth = Growth()
+    stats_minute: StatsItem = StatsItem()
+    stats_hour: StatsItem = StatsItem()
+    stats_day: StatsItem = StatsItem()
 
 
 class QueueEntryView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -95,7 +95,7 @@ class CheckClient(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     subscription_data: Subscription
 
 
-class Connection(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ClientConnection(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     client_id: str
     client_addr: str
     language: str
@@ -105,13 +105,13 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ProducerConnections(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The clients of a producer group."""
 
-    connection_set: tuple[Connection, ...] = ()
+    connection_set: tuple[ClientConnection, ...] = ()
 
 
 class ConsumerConnections(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The clients of a consumer group, and what they agreed on; subscriptions by topic."""
 
-    connection_set: tuple[Connection, ...] = ()
+    connection_set: tuple[ClientConnection, ...] = ()
     subscription_table: dict[str, Subscription] = {}
     consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
     message_model: MessageModel = MessageModel.CLUSTERING

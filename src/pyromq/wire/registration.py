@@ -49,14 +49,14 @@ class BodyChecksumError(RemoteProtocolError):
         self.actual = actual
 
 
-class TopicTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class TopicTableBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All topics of a broker (RocketMQ: TopicConfigSerializeWrapper)."""
 
     data_version: DataVersion = DataVersion()
     topic_config_table: dict[str, TopicConfig] = {}
 
 
-class RegisteredTopics(TopicTable, frozen=True, kw_only=True, rename="camel"):
+class RegisteredTopics(TopicTableBody, frozen=True, kw_only=True, rename="camel"):
     """The same with what 5.x adds for static topics, which PyroMQ only passes on."""
 
     mapping_data_version: DataVersion = DataVersion()
@@ -76,13 +76,13 @@ def body_checksum(body: bytes) -> int:
     return crc32(body) & 0x7FFFFFFF
 
 
-def encode_topic_table(table: TopicTable) -> bytes:
+def encode_topic_table(table: TopicTableBody) -> bytes:
     return java_json.dumps(table)
 
 
-def decode_topic_table(body: bytes) -> TopicTable:
+def decode_topic_table(body: bytes) -> TopicTableBody:
     """Raises RemoteProtocolError."""
-    return java_json.decode(body, TopicTable)
+    return java_json.decode(body, TopicTableBody)
 
 
 def encode_registration(registration: BrokerRegistration, *, compressed: bool = False, version: int) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyromq.model.topic import DataVersion, TopicConfig
-from pyromq.nameserver.members import Member, Registration
+from pyromq.nameserver.members import BrokerProcess, Registration
 from pyromq.wire.command import Command, decode_command, encode_command
 from pyromq.wire.frame import Frame, FrameDecoder, SerializeType
 from pyromq.wire.received import Received, decode_received
@@ -15,8 +15,8 @@ from pyromq.wire.registration import BrokerRegistration, RegisteredTopics, encod
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 
 
-def member(broker: str = "broker-a", broker_id: int = 0, address: str = A, cluster: str = "c1") -> Member:
-    return Member(cluster=cluster, broker=broker, broker_id=broker_id, address=address)
+def member(broker: str = "broker-a", broker_id: int = 0, address: str = A, cluster: str = "c1") -> BrokerProcess:
+    return BrokerProcess(cluster=cluster, broker=broker, broker_id=broker_id, address=address)
 
 
 def version(counter: int = 1, state: int = 0) -> DataVersion:
@@ -29,14 +29,14 @@ def topics(*names: str, **fields: Any) -> dict[str, TopicConfig]:
 
 
 def registration(
-    who: Member | None = None, *names: str, table: Mapping[str, TopicConfig] | None = None, **fields: Any
+    who: BrokerProcess | None = None, *names: str, table: Mapping[str, TopicConfig] | None = None, **fields: Any
 ) -> Registration:
     """A member with those topics, T1 and T2 unless told otherwise."""
     given = topics(*(names or ("T1", "T2"))) if table is None else table
     return Registration(member=who or member(), topics=given, **{"data_version": version(), **fields})
 
 
-def register_ext(who: Member | None = None, **ext: str) -> dict[str, str]:
+def register_ext(who: BrokerProcess | None = None, **ext: str) -> dict[str, str]:
     who = who or member()
     return {
         "brokerName": who.broker,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pyromq.errors import CorruptFileError
-from pyromq.nameserver.errors import NotSavedError, RefusedError
+from pyromq.nameserver.errors import LimitError, NotSavedError
 from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.kv_file import KvFile
-from pyromq.nameserver.settings import Limits
+from pyromq.nameserver.settings import NameServerLimits
 
 
 @pytest.fixture
@@ -133,10 +133,10 @@ def test_what_is_put_twice_is_saved_once(path: Path) -> None:
 
 
 def test_names_and_the_whole_are_bounded() -> None:
-    kv = KvConfig(limits=Limits(kv_bytes_max=100))
+    kv = KvConfig(limits=NameServerLimits(kv_bytes_max=100))
     for namespace, key in (("", "k"), ("n", ""), ("x" * 256, "k"), ("n", "x" * 256)):
-        with pytest.raises(RefusedError):
+        with pytest.raises(LimitError):
             kv.put(namespace, key, "v")
-    with pytest.raises(RefusedError, match="100 at most"):
+    with pytest.raises(LimitError, match="100 at most"):
         kv.put("n", "k", "x" * 100)
     assert kv.namespace("n") is None

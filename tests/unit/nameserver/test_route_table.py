@@ -6,10 +6,10 @@ import pytest
 
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
 from pyromq.model.topic import Perm
-from pyromq.nameserver.errors import RefusedError, RegistrationRefusedError
+from pyromq.nameserver.errors import LimitError, RegistrationRefusedError
 from pyromq.nameserver.members import Endpoint, Outranked, Registered
 from pyromq.nameserver.route_table import RouteTable
-from pyromq.nameserver.settings import Limits
+from pyromq.nameserver.settings import NameServerLimits
 from pyromq.testing.manual_clock import ManualClock
 from tests.unit.nameserver.builders import A, B, member, registration, topics, version
 
@@ -230,7 +230,7 @@ def test_a_broker_may_ask_to_be_dropped_sooner(table: RouteTable, clock: ManualC
 
 def test_a_broker_cannot_ask_to_stay_for_ever(table: RouteTable, clock: ManualClock) -> None:
     table.register(registration(silence_ms_max=2**62), "connection")
-    clock.advance_ms(Limits().silence_ms_max + 1)
+    clock.advance_ms(NameServerLimits().silence_ms_max + 1)
     assert len(table.drop_silent()) == 1
 
 
@@ -432,7 +432,7 @@ def test_a_topic_is_registered_on_known_brokers_only(table: RouteTable) -> None:
 
 
 def test_too_many_brokers_are_refused(clock: ManualClock) -> None:
-    table = RouteTable(clock, limits=Limits(brokers_max=1))
+    table = RouteTable(clock, limits=NameServerLimits(brokers_max=1))
     table.register(registration(), "a")
     with pytest.raises(RegistrationRefusedError, match="1 brokers are registered"):
         table.register(registration(member("broker-b", address=B)), "b")
@@ -440,14 +440,14 @@ def test_too_many_brokers_are_refused(clock: ManualClock) -> None:
 
 
 def test_too_many_topics_are_refused_at_once_and_over_time(clock: ManualClock) -> None:
-    table = RouteTable(clock, limits=Limits(topics_per_broker_max=2))
+    table = RouteTable(clock, limits=NameServerLimits(topics_per_broker_max=2))
     with pytest.raises(RegistrationRefusedError, match="3 topics on one broker"):
         table.register(registration(None, "T1", "T2", "T3"), "connection")
     table.register(registration(), "connection")
     with pytest.raises(RegistrationRefusedError, match="more than 2 topics"):
         table.register(registration(None, "T3"), "connection")
     more = QueueData(broker_name="broker-a", read_queue_nums=1, write_queue_nums=1, perm=6)
-    with pytest.raises(RefusedError):
+    with pytest.raises(LimitError):
         table.register_topic("T3", [more])
     assert table.list_topics().topic_list == ["T1", "T2"]
 

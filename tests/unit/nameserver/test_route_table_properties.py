@@ -11,7 +11,7 @@ from pyromq.model.route import MASTER_ID
 from pyromq.nameserver.errors import RegistrationRefusedError
 from pyromq.nameserver.members import Endpoint, Registration
 from pyromq.nameserver.route_table import RouteTable
-from pyromq.nameserver.settings import Limits
+from pyromq.nameserver.settings import NameServerLimits
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.route import encode_route
 from tests.unit.nameserver.builders import member, topics, version
@@ -71,7 +71,7 @@ def snapshot(table: RouteTable) -> tuple[object, ...]:
 @settings(max_examples=150, derandomize=True, deadline=None)
 def test_any_sequence_of_events_leaves_the_tables_consistent(steps: list[Step]) -> None:
     clock = ManualClock()
-    table = RouteTable(clock, limits=Limits(brokers_max=3, topics_per_broker_max=3))
+    table = RouteTable(clock, limits=NameServerLimits(brokers_max=3, topics_per_broker_max=3))
     for step in steps:
         revision, before = table.revision, snapshot(table)[:3]
         step(table, clock)

@@ -12,7 +12,7 @@ import pytest
 from pyromq.nameserver.kv_config import ORDER_NAMESPACE, KvConfig
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.service import NameServerService
-from pyromq.nameserver.settings import Limits, NameServerSettings
+from pyromq.nameserver.settings import NameServerLimits, NameServerSettings
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
@@ -134,7 +134,7 @@ def test_routes_are_encoded_once_until_something_changes(ask: PendingCalls, monk
 
 
 def test_the_cache_of_routes_is_bounded() -> None:
-    ask = PendingCalls(NameServerSettings(limits=Limits(routes_cached_max=1)))
+    ask = PendingCalls(NameServerSettings(limits=NameServerLimits(routes_cached_max=1)))
     ask.register()
     assert ask.route("T1").code == ask.route("T2").code == 0
     assert len(ask.service._state.routes._kept) == 1
@@ -239,7 +239,9 @@ def test_every_cut_of_a_compressed_registration_is_refused(ask: PendingCalls) ->
 
 
 def test_large_registrations_are_refused_before_they_are_read() -> None:
-    ask = PendingCalls(NameServerSettings(limits=Limits(registration_bytes_max=400, inflated_bytes_max=2_000)))
+    ask = PendingCalls(
+        NameServerSettings(limits=NameServerLimits(registration_bytes_max=400, inflated_bytes_max=2_000))
+    )
     names = [f"T{number}" for number in range(100)]
     plain = ask(Code.REGISTER_BROKER, register_ext(), register_body(*names))
     assert plain.code == 1 and "400" in (plain.remark or "")
@@ -446,6 +448,6 @@ def test_a_mistake_of_ours_is_answered_and_logged(
 
 
 def test_large_bodies_of_small_requests_are_refused() -> None:
-    ask = PendingCalls(NameServerSettings(limits=Limits(small_body_bytes_max=10)))
+    ask = PendingCalls(NameServerSettings(limits=NameServerLimits(small_body_bytes_max=10)))
     for code, ext in ((Code.QUERY_DATA_VERSION, register_ext()), (Code.REGISTER_TOPIC_IN_NAMESRV, {"topic": "T"})):
         assert ask(code, ext, b" " * 11).code == 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.net import Backoff
-from pyromq.net.link_state import LinkState, Phase, Step
+from pyromq.net.link_state import LinkState, LinkStep, Phase
 
 BACKOFF = Backoff(first_ms=100, ceiling_ms=1_000)
 
@@ -21,7 +21,7 @@ def state() -> LinkState:
 
 def connecting() -> LinkState:
     link = state()
-    assert link.wanted(0) is Step.CONNECT
+    assert link.wanted(0) is LinkStep.CONNECT
     return link
 
 
@@ -80,20 +80,20 @@ def test_every_move_in_every_phase(phase: Phase, move: str) -> None:
 def test_those_who_want_a_connection_are_told_what_to_do() -> None:
     steps = {phase: make().wanted(0) for phase, make in PHASES.items()}
     assert steps == {
-        Phase.IDLE: Step.CONNECT,
-        Phase.CONNECTING: Step.JOIN,
-        Phase.READY: Step.USE,
-        Phase.BACKING_OFF: Step.WAIT,
-        Phase.CLOSED: Step.REFUSE,
+        Phase.IDLE: LinkStep.CONNECT,
+        Phase.CONNECTING: LinkStep.JOIN,
+        Phase.READY: LinkStep.USE,
+        Phase.BACKING_OFF: LinkStep.WAIT,
+        Phase.CLOSED: LinkStep.REFUSE,
     }
 
 
 def test_refusals_in_a_row_lengthen_the_wait_up_to_the_ceiling() -> None:
     link, now_ms, waits = state(), 0, []
     for _ in range(40):
-        assert link.wanted(now_ms) is Step.CONNECT
+        assert link.wanted(now_ms) is LinkStep.CONNECT
         link.failed(now_ms)
-        assert link.wanted(link.retry_at_ms - 1) is Step.WAIT
+        assert link.wanted(link.retry_at_ms - 1) is LinkStep.WAIT
         waits.append(link.retry_at_ms - now_ms)
         now_ms = link.retry_at_ms
     assert 50 <= waits[0] <= 100
@@ -108,13 +108,13 @@ def test_a_server_that_answers_again_ends_the_row_of_failures() -> None:
     link.connected()
     link.lost(20_000, was_heard=True)
     assert link.failures == 0
-    assert link.wanted(20_000) is Step.CONNECT, "a restarted server is reached without delay"
+    assert link.wanted(20_000) is LinkStep.CONNECT, "a restarted server is reached without delay"
 
 
 def test_a_server_that_accepts_and_hangs_up_is_backed_off_from() -> None:
     link, now_ms = state(), 0
     for failures in (1, 2, 3):
-        assert link.wanted(now_ms) is Step.CONNECT
+        assert link.wanted(now_ms) is LinkStep.CONNECT
         link.connected()
         link.lost(now_ms, was_heard=False)
         assert link.failures == failures

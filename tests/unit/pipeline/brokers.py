@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.core.offsets import Held, Offsets
+from pyromq.pipeline.core.offsets import HeldRange, Offsets
 
 
 class FakeCluster:
     """``held_now`` and ``group`` may be changed at any time."""
 
-    def __init__(self, held: dict[QueueId, Held], group: Offsets | None = None) -> None:
+    def __init__(self, held: dict[QueueId, HeldRange], group: Offsets | None = None) -> None:
         self.held_now, self.group = held, group if group is not None else {}
         self.by_time: Offsets = {}
         self.bytes_each = 100.0
@@ -20,14 +20,14 @@ class FakeCluster:
         self.is_deaf = False
         self.asked = 0
 
-    def held(self, *, missing_ok: bool = False) -> dict[QueueId, Held]:
+    def held(self, *, missing_ok: bool = False) -> dict[QueueId, HeldRange]:
         self.asked += 1
         return dict(self.held_now)
 
     def stored(self, queues: Iterable[QueueId]) -> Offsets:
         return {queue: self.group[queue] for queue in queues if queue in self.group}
 
-    def at_time(self, queues: Iterable[QueueId], time_ms: int, held: Mapping[QueueId, Held]) -> Offsets:
+    def at_time(self, queues: Iterable[QueueId], time_ms: int, held: Mapping[QueueId, HeldRange]) -> Offsets:
         return {queue: self.by_time[queue] for queue in queues}
 
     def commit(self, offsets: Mapping[QueueId, int]) -> None:
@@ -36,5 +36,5 @@ class FakeCluster:
         self.commits.append(dict(offsets))
         self.group.update(offsets)
 
-    def average_bytes(self, queue: QueueId, held: Held, start: int) -> float:
+    def average_bytes(self, queue: QueueId, held: HeldRange, start: int) -> float:
         return self.bytes_each

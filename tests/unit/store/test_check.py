@@ -10,7 +10,7 @@ import pytest
 
 from pyromq.errors import StoreNotFoundError
 from pyromq.store.check import check_store
-from pyromq.store.check.report import CheckReport, Severity, Verdict
+from pyromq.store.check.report import CheckReport, StoreSeverity, StoreVerdict
 from pyromq.store.files.segments import segment_name
 from pyromq.store.files.whole_file import WholeFile
 from pyromq.store.message_store import MessageStore
@@ -91,7 +91,7 @@ def files_in(disk: FaultyDisk, folder: Path) -> list[Path]:
     return [path for path in disk.files() if path.parent == folder]
 
 
-def kinds(report: CheckReport, severity: Severity) -> set[str]:
+def kinds(report: CheckReport, severity: StoreSeverity) -> set[str]:
     return {finding.kind for finding in report.findings if finding.severity is severity}
 
 
@@ -100,8 +100,8 @@ def kinds(report: CheckReport, severity: Severity) -> set[str]:
 
 def test_a_closed_store_is_sound() -> None:
     report = check(closed_disk())
-    assert report.verdict is Verdict.SOUND, report.findings
-    assert not kinds(report, Severity.NOTE)
+    assert report.verdict is StoreVerdict.SOUND, report.findings
+    assert not kinds(report, StoreSeverity.NOTE)
     assert report.summary.startswith("sound: 60 records in ")
     assert report.log.records == report.log.checksummed == 60
     assert report.log.segment_bytes == SMALL.segment_bytes
@@ -110,12 +110,12 @@ def test_a_closed_store_is_sound() -> None:
 
 
 def test_a_store_without_messages_is_sound() -> None:
-    assert check(closed_disk(0)).verdict is Verdict.SOUND
+    assert check(closed_disk(0)).verdict is StoreVerdict.SOUND
 
 
 def test_an_unclean_stop_alone_is_a_warning() -> None:
     report = check(unclean_disk())
-    assert kinds(report, Severity.WARNING) == {"unclean-stop"}
+    assert kinds(report, StoreSeverity.WARNING) == {"unclean-stop"}
     assert not report.log.cuts and report.log.records == 71
     assert report.summary.startswith("sound after recovery: the store was not closed")
 
@@ -125,21 +125,21 @@ def test_an_open_store_is_reported_as_moving() -> None:
     store = open_store(disk, clock)
     write(store, clock, 30)
     report = check(disk)
-    assert report.in_use and report.verdict is Verdict.SOUND
-    assert {"in-use", "unclean-stop"} <= kinds(report, Severity.NOTE)
+    assert report.in_use and report.verdict is StoreVerdict.SOUND
+    assert {"in-use", "unclean-stop"} <= kinds(report, StoreSeverity.NOTE)
     store.close()
 
 
 def test_a_store_of_rocketmq_is_sound_without_seal_and_checksums() -> None:
     report = check(foreign_disk())
-    assert report.verdict is Verdict.SOUND, report.findings
-    assert kinds(report, Severity.NOTE) == {"seal-absent"}
+    assert report.verdict is StoreVerdict.SOUND, report.findings
+    assert kinds(report, StoreSeverity.NOTE) == {"seal-absent"}
     assert report.log.checksummed == 0 and report.log.records == 60
 
 
 def test_an_unclean_store_of_rocketmq_is_sound_after_recovery() -> None:
     report = check(foreign_disk(clean=False))
-    assert report.verdict is Verdict.RECOVERABLE, report.findings
+    assert report.verdict is StoreVerdict.RECOVERABLE, report.findings
 
 
 def test_after_retention_a_store_is_sound() -> None:
@@ -149,8 +149,8 @@ def test_after_retention_a_store_is_sound() -> None:
         retain(store, 3)
         write(store, clock, 10, first=80)
     report = check(disk)
-    assert report.verdict is Verdict.SOUND, report.findings
-    assert kinds(report, Severity.NOTE) == {"log-begins"}
+    assert report.verdict is StoreVerdict.SOUND, report.findings
+    assert kinds(report, StoreSeverity.NOTE) == {"log-begins"}
 
 
 def test_records_of_a_deleted_topic_are_a_note() -> None:
@@ -162,9 +162,9 @@ def test_records_of_a_deleted_topic_are_a_note() -> None:
         write(store, clock, 20, first=40)
     again = check(disk)
     assert gone.queues.wrong == again.queues.wrong == 0
-    assert "topic-deleted" in kinds(gone, Severity.NOTE)
-    assert again.verdict is Verdict.SOUND, again.findings
-    assert "topic-deleted" in kinds(again, Severity.NOTE)
+    assert "topic-deleted" in kinds(gone, StoreSeverity.NOTE)
+    assert again.verdict is StoreVerdict.SOUND, again.findings
+    assert "topic-deleted" in kinds(again, StoreSeverity.NOTE)
 
 
 # --- agreement with recovery ---
@@ -193,7 +193,7 @@ def test_what_recovery_would_cut_is_what_it_cuts(mode: CrashMode) -> None:
         if not disk.exists(ROOT / "checkpoint") and not disk.names(LOG):
             continue
         report = check(disk)
-        assert report.verdict is not Verdict.DAMAGED, (operation, report.findings)
+        assert report.verdict is not StoreVerdict.DAMAGED, (operation, report.findings)
         store = open_store(disk, clock)
         planned = [(cut.position, cut.size) for cut in report.log.cuts]
         assert planned == [(cut.position, cut.size) for cut in store.recovered.cuts], operation
@@ -201,7 +201,7 @@ def test_what_recovery_would_cut_is_what_it_cuts(mode: CrashMode) -> None:
         cuts += len(planned)
         store.close()
         after = check(disk)
-        assert after.verdict is Verdict.SOUND, (operation, after.findings)
+        assert after.verdict is StoreVerdict.SOUND, (operation, after.findings)
     assert cuts or mode is CrashMode.FORGET
 
 
@@ -235,8 +235,8 @@ def test_a_flipped_bit_before_the_seal_is_a_lost_record() -> None:
     disk = closed_disk()
     disk.flip_bit(LOG / segment_name(4096), 8 * 200)
     report = check(disk)
-    assert report.verdict is Verdict.DAMAGED
-    assert kinds(report, Severity.ERROR) == {"records-lost"}
+    assert report.verdict is StoreVerdict.DAMAGED
+    assert kinds(report, StoreSeverity.ERROR) == {"records-lost"}
     assert report.lost_messages == report.log.damaged_ranges == 1
     assert report.log.records == 59 and not report.log.cuts
     assert report.summary.startswith("damaged: 1 record lost (")
@@ -247,8 +247,8 @@ def test_a_lost_record_stays_reported_after_recovery_and_nothing_else_is() -> No
     disk.flip_bit(LOG / segment_name(4096), 8 * 200)
     open_store(disk, ManualClock()).close()
     report = check(disk)
-    assert kinds(report, Severity.ERROR) == {"records-lost"}
-    assert not kinds(report, Severity.WARNING)
+    assert kinds(report, StoreSeverity.ERROR) == {"records-lost"}
+    assert not kinds(report, StoreSeverity.WARNING)
 
 
 def test_a_flipped_bit_behind_the_seal_would_be_cut() -> None:
@@ -256,8 +256,8 @@ def test_a_flipped_bit_behind_the_seal_would_be_cut() -> None:
     end = check(disk).log.end
     disk.flip_bit(LOG / segment_name((end - 10) // 4096 * 4096), (end - 10) % 4096 * 8)
     report = check(disk)
-    assert report.verdict is Verdict.RECOVERABLE
-    assert {"unclean-stop", "log-cut"} == kinds(report, Severity.WARNING)
+    assert report.verdict is StoreVerdict.RECOVERABLE
+    assert {"unclean-stop", "log-cut"} == kinds(report, StoreSeverity.WARNING)
     assert report.log.records == 70 and len(report.log.cuts) == 1
     assert report.queues.to_drop == 1
 
@@ -277,8 +277,8 @@ def test_a_missing_log_file_keeps_the_store_from_opening() -> None:
     disk = closed_disk()
     remove(disk, LOG / segment_name(4096))
     report = check(disk)
-    assert not report.opens and report.verdict is Verdict.DAMAGED
-    assert kinds(report, Severity.ERROR) >= {"log-file", "records-lost"}
+    assert not report.opens and report.verdict is StoreVerdict.DAMAGED
+    assert kinds(report, StoreSeverity.ERROR) >= {"log-file", "records-lost"}
     assert report.lost_messages > 5
 
 
@@ -287,7 +287,7 @@ def test_a_log_file_of_the_wrong_size_keeps_the_store_from_opening() -> None:
     disk.resize(LOG / segment_name(4096), 1000)
     report = check(disk)
     assert not report.opens
-    assert "log-file" in kinds(report, Severity.ERROR)
+    assert "log-file" in kinds(report, StoreSeverity.ERROR)
     assert report.log.segment_bytes == SMALL.segment_bytes
 
 
@@ -296,7 +296,7 @@ def test_a_missing_last_log_file_is_lost_data() -> None:
     remove(disk, files_in(disk, LOG)[-1])
     report = check(disk)
     store = open_store(disk, ManualClock())
-    assert report.verdict is Verdict.DAMAGED and report.lost_messages > 1
+    assert report.verdict is StoreVerdict.DAMAGED and report.lost_messages > 1
     assert report.log.end == store.log.end
 
 
@@ -306,7 +306,7 @@ def test_a_short_last_log_file_is_read_as_recovery_makes_it() -> None:
     disk.resize(last, 500)
     report = check(disk)
     store = open_store(disk, ManualClock())
-    assert report.verdict is Verdict.DAMAGED
+    assert report.verdict is StoreVerdict.DAMAGED
     assert report.log.end == store.log.end
 
 
@@ -314,7 +314,7 @@ def test_a_log_that_is_gone_is_lost_data() -> None:
     disk = closed_disk()
     remove(disk, *files_in(disk, LOG))
     report = check(disk)
-    assert report.verdict is Verdict.DAMAGED and report.lost_messages == 60
+    assert report.verdict is StoreVerdict.DAMAGED and report.lost_messages == 60
 
 
 def test_bytes_that_the_disk_cannot_read_are_an_error_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +329,7 @@ def test_bytes_that_the_disk_cannot_read_are_an_error_and_no_crash(monkeypatch: 
 
     monkeypatch.setattr(FaultyFile, "read_at", failing)
     report = check(disk)
-    assert {"log-unreadable", "records-lost"} <= kinds(report, Severity.ERROR)
+    assert {"log-unreadable", "records-lost"} <= kinds(report, StoreSeverity.ERROR)
     assert report.log.records > 30
 
 
@@ -344,7 +344,7 @@ def test_a_seal_of_another_time_is_an_error() -> None:
     WholeFile(disk, ROOT / "pyromq-seal.json").save(
         text.replace(b'"position":%d' % position, b'"position":%d' % (position - 7))
     )
-    assert "seal-mismatch" in kinds(check(disk), Severity.ERROR)
+    assert "seal-mismatch" in kinds(check(disk), StoreSeverity.ERROR)
 
 
 # --- derived data ---
@@ -355,27 +355,27 @@ def test_a_flipped_bit_in_a_sealed_queue_is_a_warning(byte: int) -> None:
     disk = closed_disk()
     disk.flip_bit(QUEUES / "orders" / "1" / segment_name(0), byte * 8)
     report = check(disk)
-    assert report.verdict is Verdict.RECOVERABLE
-    assert kinds(report, Severity.WARNING) == {"queue-damaged", "queues-rebuilt"}
+    assert report.verdict is StoreVerdict.RECOVERABLE
+    assert kinds(report, StoreSeverity.WARNING) == {"queue-damaged", "queues-rebuilt"}
     open_store(disk, ManualClock()).close()
-    assert check(disk).verdict is Verdict.SOUND
+    assert check(disk).verdict is StoreVerdict.SOUND
 
 
 def test_a_lost_queue_folder_is_a_warning() -> None:
     disk = closed_disk()
     remove(disk, *files_in(disk, QUEUES / "orders" / "1"))
     report = check(disk)
-    assert report.verdict is Verdict.RECOVERABLE, report.findings
+    assert report.verdict is StoreVerdict.RECOVERABLE, report.findings
     assert report.queues.rebuilt > 10
     open_store(disk, ManualClock()).close()
-    assert check(disk).verdict is Verdict.SOUND
+    assert check(disk).verdict is StoreVerdict.SOUND
 
 
 def test_a_queue_entry_that_recovery_would_trust_is_an_error() -> None:
     disk = foreign_disk()
     disk.flip_bit(QUEUES / "orders" / "1" / segment_name(0), 19 * 8)
     report = check(disk)
-    assert kinds(report, Severity.ERROR) == {"queue-wrong"}
+    assert kinds(report, StoreSeverity.ERROR) == {"queue-wrong"}
     assert report.queues.wrong == 1
     assert report.summary.startswith("damaged: 0 records lost of 60; 1 queue entry wrong")
 
@@ -384,11 +384,11 @@ def test_a_wrong_queue_of_a_foreign_store_is_repaired_as_the_finding_says() -> N
     disk = foreign_disk()
     disk.flip_bit(QUEUES / "orders" / "1" / segment_name(0), 19 * 8)
     open_store(disk, ManualClock()).close()
-    assert kinds(check(disk), Severity.ERROR) == {"queue-wrong"}
+    assert kinds(check(disk), StoreSeverity.ERROR) == {"queue-wrong"}
     remove(disk, *files_in(disk, QUEUES / "orders" / "1"))
-    assert check(disk).verdict is Verdict.RECOVERABLE
+    assert check(disk).verdict is StoreVerdict.RECOVERABLE
     open_store(disk, ManualClock()).close()
-    assert check(disk).verdict is Verdict.SOUND
+    assert check(disk).verdict is StoreVerdict.SOUND
 
 
 @pytest.mark.parametrize("bit", [7, 8 * 8 + 7, 20 * 8 + 7, 45 * 8])
@@ -403,7 +403,7 @@ def test_what_a_foreign_queue_keeps_wrong_is_what_check_foretold(bit: int) -> No
 def test_a_record_that_claims_an_absurd_offset_is_an_error_and_takes_no_time() -> None:
     disk = foreign_disk()  # without checksum nothing protects the offset of a record
     disk.flip_bit(LOG / segment_name(4096), 20 * 8 + 5)
-    assert kinds(check(disk), Severity.ERROR) >= {"offset-gap"}
+    assert kinds(check(disk), StoreSeverity.ERROR) >= {"offset-gap"}
 
 
 def test_a_queue_that_points_far_behind_the_log_does_not_move_its_end() -> None:
@@ -420,8 +420,8 @@ def test_garbage_behind_a_queue_is_dropped() -> None:
     path = next(path for path in disk.files() if QUEUES in path.parents and disk.read(path).endswith(bytes(40)))
     disk.flip_bit(path, disk.size_of(path) * 8 - 1)
     report = check(disk)
-    assert report.verdict is Verdict.RECOVERABLE
-    assert kinds(report, Severity.WARNING) == {"queues-ahead"}
+    assert report.verdict is StoreVerdict.RECOVERABLE
+    assert kinds(report, StoreSeverity.WARNING) == {"queues-ahead"}
 
 
 def test_tags_in_the_index_are_fine_where_rocketmq_put_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +431,7 @@ def test_tags_in_the_index_are_fine_where_rocketmq_put_them(monkeypatch: pytest.
 
     monkeypatch.setattr("pyromq.store.key_index.message_keys", keys_and_tag)  # as RocketMQ 5.4 and later
     report = check(foreign_disk())
-    assert report.verdict is Verdict.SOUND, report.findings
+    assert report.verdict is StoreVerdict.SOUND, report.findings
     assert report.index.entries > 120 and not report.index.missing and not report.index.extra
 
 
@@ -440,19 +440,19 @@ def test_a_flipped_bit_in_the_index_is_a_warning() -> None:
     name = files_in(disk, INDEX)[1]
     disk.flip_bit(name, (40 + 4 * SMALL.index_slots + 20 + 5) * 8)
     report = check(disk)
-    assert report.verdict is Verdict.RECOVERABLE
-    assert kinds(report, Severity.WARNING) == {"index-damaged"}
+    assert report.verdict is StoreVerdict.RECOVERABLE
+    assert kinds(report, StoreSeverity.WARNING) == {"index-damaged"}
     assert report.index.to_add > 0
     store = open_store(disk, ManualClock())
     store.close()
-    assert check(disk).verdict is Verdict.SOUND
+    assert check(disk).verdict is StoreVerdict.SOUND
 
 
 def test_a_flipped_bit_in_a_slot_table_is_a_warning() -> None:
     disk = closed_disk()
     disk.flip_bit(files_in(disk, INDEX)[0], (40 + 4 * 3 + 3) * 8)
     report = check(disk)
-    assert kinds(report, Severity.WARNING) == {"index-chains"}
+    assert kinds(report, StoreSeverity.WARNING) == {"index-chains"}
 
 
 @pytest.mark.parametrize("number", [0, 2, -1])
@@ -460,11 +460,11 @@ def test_a_missing_index_file_is_a_warning(number: int) -> None:
     disk = closed_disk()
     remove(disk, files_in(disk, INDEX)[number])
     report = check(disk)
-    assert report.verdict is Verdict.RECOVERABLE
-    assert kinds(report, Severity.WARNING) == {"index-damaged"}
+    assert report.verdict is StoreVerdict.RECOVERABLE
+    assert kinds(report, StoreSeverity.WARNING) == {"index-damaged"}
     assert report.index.to_add > 10
     open_store(disk, ManualClock()).close()
-    assert check(disk).verdict is Verdict.SOUND
+    assert check(disk).verdict is StoreVerdict.SOUND
 
 
 @pytest.mark.parametrize("number", [0, -1])
@@ -472,17 +472,17 @@ def test_a_missing_queue_file_is_a_warning(number: int) -> None:
     disk = closed_disk()
     remove(disk, files_in(disk, QUEUES / "orders" / "1")[number])
     report = check(disk)
-    assert report.verdict is Verdict.RECOVERABLE, report.findings
+    assert report.verdict is StoreVerdict.RECOVERABLE, report.findings
     assert report.queues.rebuilt > 5
     open_store(disk, ManualClock()).close()
-    assert check(disk).verdict is Verdict.SOUND
+    assert check(disk).verdict is StoreVerdict.SOUND
 
 
 def test_index_files_of_another_shape_are_not_taken_for_damage_of_the_log() -> None:
     disk = closed_disk()
     report = check_store(ROOT, disk=disk)
-    assert report.verdict is Verdict.RECOVERABLE
-    assert kinds(report, Severity.WARNING) == {"index-damaged"}
+    assert report.verdict is StoreVerdict.RECOVERABLE
+    assert kinds(report, StoreSeverity.WARNING) == {"index-damaged"}
 
 
 # --- small files ---
@@ -498,13 +498,13 @@ def with_config(*texts: bytes) -> FaultyDisk:
 def test_config_with_bare_integer_keys_and_checksum_is_fine() -> None:
     disk = with_config(b'{"offsetTable":{"orders@g":{0:12,1:15}}}')
     disk.write(ROOT / "config" / "timercheck", bytes(4096))
-    assert check(disk).verdict is Verdict.SOUND
+    assert check(disk).verdict is StoreVerdict.SOUND
 
 
 def test_a_damaged_config_file_with_backup_is_a_warning() -> None:
     disk = with_config(b'{"topicConfigTable":{}}', b'{"topicConfigTable":{"a":{}}}')
     disk.flip_bit(ROOT / "config" / "topics.json", 30)
-    assert kinds(check(disk), Severity.WARNING) == {"config-damaged"}
+    assert kinds(check(disk), StoreSeverity.WARNING) == {"config-damaged"}
 
 
 def test_a_config_file_damaged_in_both_copies_is_an_error() -> None:
@@ -512,7 +512,7 @@ def test_a_config_file_damaged_in_both_copies_is_an_error() -> None:
     disk.flip_bit(ROOT / "config" / "topics.json", 30)
     disk.flip_bit(ROOT / "config" / "topics.json.bak", 30)
     report = check(disk)
-    assert kinds(report, Severity.ERROR) == {"config-damaged"}
+    assert kinds(report, StoreSeverity.ERROR) == {"config-damaged"}
     assert "1 configuration file unusable" in report.summary
 
 
@@ -520,25 +520,25 @@ def test_a_config_file_damaged_in_both_copies_is_an_error() -> None:
 def test_a_config_file_that_is_no_object_is_an_error(text: bytes) -> None:
     disk = closed_disk(6)
     disk.write(ROOT / "config" / "consumerOffset.json", text)
-    assert kinds(check(disk), Severity.ERROR) == {"config-damaged"}
+    assert kinds(check(disk), StoreSeverity.ERROR) == {"config-damaged"}
 
 
 def test_a_damaged_seal_is_a_warning() -> None:
     disk = closed_disk()
     disk.flip_bit(ROOT / "pyromq-seal.json", 100)
-    assert kinds(check(disk), Severity.WARNING) == {"seal-damaged"}
+    assert kinds(check(disk), StoreSeverity.WARNING) == {"seal-damaged"}
     disk.flip_bit(ROOT / "pyromq-seal.json.bak", 100)
     report = check(disk)
     assert report.sealed_position is None
-    assert kinds(report, Severity.WARNING) == {"seal-damaged"}
+    assert kinds(report, StoreSeverity.WARNING) == {"seal-damaged"}
 
 
 def test_a_short_checkpoint_is_a_note_beside_a_seal() -> None:
     disk = closed_disk()
     disk.resize(ROOT / "checkpoint", 12)
     report = check(disk)
-    assert report.verdict is Verdict.SOUND
-    assert kinds(report, Severity.NOTE) == {"checkpoint"}
+    assert report.verdict is StoreVerdict.SOUND
+    assert kinds(report, StoreSeverity.NOTE) == {"checkpoint"}
 
 
 def test_what_earlier_recoveries_cut_is_a_note() -> None:
@@ -547,8 +547,8 @@ def test_what_earlier_recoveries_cut_is_a_note() -> None:
     disk.flip_bit(LOG / segment_name((end - 10) // 4096 * 4096), (end - 10) % 4096 * 8)
     open_store(disk, ManualClock()).close()
     report = check(disk)
-    assert report.verdict is Verdict.SOUND
-    assert "cut-copies" in kinds(report, Severity.NOTE)
+    assert report.verdict is StoreVerdict.SOUND
+    assert "cut-copies" in kinds(report, StoreSeverity.NOTE)
 
 
 def test_many_findings_of_one_kind_are_counted_not_listed() -> None:

@@ -7,7 +7,7 @@ from pyromq.errors import RemoteProtocolError
 from pyromq.wire import java_json
 from pyromq.wire.heartbeat import (
     CheckClient,
-    Connection,
+    ClientConnection,
     ConsumeFromWhere,
     ConsumerConnections,
     ConsumerData,
@@ -99,7 +99,7 @@ def test_other_bodies_are_typed_errors(body: bytes) -> None:
 
 
 def test_connections_and_client_checks_read_back() -> None:
-    connection = Connection(client_id="c", client_addr="10.0.0.5:51000", language="JAVA", version=479)
+    connection = ClientConnection(client_id="c", client_addr="10.0.0.5:51000", language="JAVA", version=479)
     connections = ConsumerConnections(connection_set=(connection,), subscription_table={"t": SUBSCRIPTION})
     assert decode_consumer_connections(java_json.dumps(connections)) == connections
     check = CheckClient(client_id="c", group="g", subscription_data=SUBSCRIPTION)

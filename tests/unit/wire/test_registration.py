@@ -15,7 +15,7 @@ from pyromq.wire.registration import (
     BrokerRegistration,
     MalformedRegistrationError,
     RegisteredTopics,
-    TopicTable,
+    TopicTableBody,
     body_checksum,
     decode_registration,
     decode_topic_table,
@@ -133,7 +133,7 @@ def test_a_static_topic_needs_a_name() -> None:
 
 
 def test_a_topic_table_reads_back() -> None:
-    table = TopicTable(data_version=DataVersion(counter=1), topic_config_table={"t": TopicConfig(topic_name="t")})
+    table = TopicTableBody(data_version=DataVersion(counter=1), topic_config_table={"t": TopicConfig(topic_name="t")})
     assert decode_topic_table(encode_topic_table(table)) == table
 
 

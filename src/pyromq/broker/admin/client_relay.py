@@ -12,7 +12,7 @@ from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import pass_back, send_refusal, send_response
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.members import ConsumerGroup, Member, Members
+from pyromq.broker.state.members import ConnectedMember, ConsumerGroup, Members
 from pyromq.broker.state.topics import Topics
 from pyromq.errors import MQError, StoreError
 from pyromq.model.queue import QueueId
@@ -78,7 +78,7 @@ class ClientRelay:
             text = f"message {message_id} is not in this store: {error}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text) from error
 
-    def _client(self, group: str, client_id: str | None) -> Member[Connection]:
+    def _client(self, group: str, client_id: str | None) -> ConnectedMember[Connection]:
         live = self._members.consumer_group(group)
         for member in live.members.values() if live else ():
             if member.client_id == client_id:
@@ -91,7 +91,7 @@ class ClientRelay:
         self,
         connection: Connection,
         request: Received[Any],
-        target: Member[Connection],
+        target: ConnectedMember[Connection],
         header: Header,
         body: bytes,
     ) -> None:
@@ -110,7 +110,7 @@ class ClientRelay:
         together = asyncio.gather(*futures.values(), return_exceptions=True)
         together.add_done_callback(partial(_collected, connection, request, list(futures)))
 
-    def _asked_clients(self, group: str, client_id: str | None) -> list[Member[Connection]]:
+    def _asked_clients(self, group: str, client_id: str | None) -> list[ConnectedMember[Connection]]:
         live: ConsumerGroup[Connection] | None = self._members.consumer_group(group)
         found = [
             member
@@ -125,7 +125,7 @@ class ClientRelay:
         return found
 
 
-def _refuse_if_too_old(member: Member[Connection], version: int) -> None:
+def _refuse_if_too_old(member: ConnectedMember[Connection], version: int) -> None:
     if member.version < version:
         text = f"client {member.client_id} is too old for this question: version {member.version}, needed {version}"
         raise RefusedError(ResponseCode.SYSTEM_ERROR, text)

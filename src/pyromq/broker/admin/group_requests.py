@@ -6,7 +6,7 @@ import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.state.groups import PRESET_GROUPS, Groups
-from pyromq.broker.state.members import Member, Members
+from pyromq.broker.state.members import ConnectedMember, Members
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.topics import Topics
 from pyromq.model.names import retry_topic, validate_group
@@ -23,8 +23,7 @@ from pyromq.wire.headers.admin import (
     QuerySubscriptionHeader,
 )
 from pyromq.wire.headers.shared import ConsumerGroupHeader
-from pyromq.wire.heartbeat import Connection as ConnectionInfo
-from pyromq.wire.heartbeat import ConsumerConnections, ProducerConnections, Subscription
+from pyromq.wire.heartbeat import ClientConnection, ConsumerConnections, ProducerConnections, Subscription
 from pyromq.wire.received import Received
 from pyromq.wire.route import TopicList, encode_topics
 
@@ -150,8 +149,8 @@ class GroupHandler:
         return encode_topics(TopicList(topic_list=names, broker_addr=self._address))
 
 
-def _info(member: Member[Connection]) -> ConnectionInfo:
-    return ConnectionInfo(
+def _info(member: ConnectedMember[Connection]) -> ClientConnection:
+    return ClientConnection(
         client_id=member.client_id,
         client_addr=member.connection.remote_text,
         language=member.language,

@@ -66,7 +66,7 @@ class ProgressHandler:
         for name in names:
             table |= self._queue_progress(header.consumer_group, name)
         rate = sum(self._stats.get_rate(name, header.consumer_group) for name in names)
-        return bodies.encode(bodies.ConsumeStats(offset_table=table, consume_tps=rate))
+        return bodies.encode(bodies.ConsumeStatsBody(offset_table=table, consume_tps=rate))
 
     def broker_stats(self, connection: Connection, request: Received[GetBrokerConsumeStatsHeader]) -> bytes:
         """317: every group, in every topic it has consumed."""
@@ -85,12 +85,12 @@ class ProgressHandler:
         )
         return bodies.encode(response)
 
-    def _topic_stats(self, group: str, topic: str, is_order: bool) -> bodies.ConsumeStats | None:
+    def _topic_stats(self, group: str, topic: str, is_order: bool) -> bodies.ConsumeStatsBody | None:
         config = self._topics.get(topic)
         if config is None or (is_order and not config.order):
             return None
         rate = self._stats.get_rate(topic, group)
-        return bodies.ConsumeStats(offset_table=self._queue_progress(group, topic), consume_tps=rate)
+        return bodies.ConsumeStatsBody(offset_table=self._queue_progress(group, topic), consume_tps=rate)
 
     def _queue_progress(self, group: str, topic: str) -> dict[QueueId, bodies.QueueProgress]:
         config = self._topics.get(topic)

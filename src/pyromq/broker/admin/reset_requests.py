@@ -15,7 +15,7 @@ import msgspec
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.members import Member, Members
+from pyromq.broker.state.members import ConnectedMember, Members
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.topics import Topics
 from pyromq.errors import MQError
@@ -93,12 +93,12 @@ class ResetHandler:
 
     # --- telling clients ---
 
-    def _able_members(self, group: str) -> list[Member[Connection]]:
+    def _able_members(self, group: str) -> list[ConnectedMember[Connection]]:
         live = self._members.consumer_group(group)
         members = live.members.values() if live else ()
         return [member for member in members if member.version >= VERSION_OFFSET_RESET]
 
-    def _all_members(self, group: str) -> list[Member[Connection]]:
+    def _all_members(self, group: str) -> list[ConnectedMember[Connection]]:
         """All of them must be able to: a reset that only some carry out would be undone by the others."""
         live = self._members.consumer_group(group)
         if live is None:
@@ -110,7 +110,9 @@ class ResetHandler:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         return able
 
-    def _push(self, header: ResetOffsetHeader, offsets: bodies.ResetOffsets, members: list[Member[Connection]]) -> None:
+    def _push(
+        self, header: ResetOffsetHeader, offsets: bodies.ResetOffsets, members: list[ConnectedMember[Connection]]
+    ) -> None:
         told = msgspec.structs.replace(header, push_to_clients=None)
         for member in members:
             body = _encode(offsets, member.language == Language.CPP.name)

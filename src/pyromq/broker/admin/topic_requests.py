@@ -123,7 +123,7 @@ class TopicHandler:
             known = self._store.reader.range_of(name, number)
             first, end = known if known else (0, 0)
             last_ms = self._store.reader.stored_ms(name, number, end - 1) if end > first else None
-            offsets[QueueId(name, self._settings.name, number)] = bodies.QueueRange(
+            offsets[QueueId(name, self._settings.name, number)] = bodies.TopicOffset(
                 min_offset=first, max_offset=end, last_update_timestamp=last_ms or 0
             )
         return bodies.encode(bodies.TopicStats(offset_table=offsets, topic_put_tps=self._stats.put_rate(name)))

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 
-from pyromq.broker.base.window_counters import Growth, Window, WindowCounters
+from pyromq.broker.base.window_counters import Window, WindowCounters, WindowGrowth
 from pyromq.clock import Clock
 from pyromq.wire import bodies
 
@@ -147,13 +147,13 @@ def _pair(key: str) -> tuple[str, str]:
     return topic, group
 
 
-def _rate(growth: Growth) -> float:
+def _rate(growth: WindowGrowth) -> float:
     return growth.messages * 1000 / growth.elapsed_ms if growth.elapsed_ms else 0.0
 
 
-def _item(growth: Growth, *, in_bytes: bool) -> bodies.Growth:
+def _item(growth: WindowGrowth, *, in_bytes: bool) -> bodies.StatsItem:
     value = growth.size_bytes if in_bytes else growth.messages
-    return bodies.Growth(
+    return bodies.StatsItem(
         sum=value,
         tps=value * 1000 / growth.elapsed_ms if growth.elapsed_ms else 0.0,
         avgpt=value / growth.calls if growth.calls else 0.0,

@@ -32,7 +32,7 @@ class Window(Enum):
     DAY = (3_600_000, 25)
 
 
-class Growth(NamedTuple):
+class WindowGrowth(NamedTuple):
     """What happened in a window."""
 
     calls: int = 0
@@ -75,14 +75,14 @@ class WindowCounters(Generic[K]):
                 for _, totals in snapshots.kept:
                     totals.pop(key, None)
 
-    def growth(self, key: K, window: Window) -> Growth:
+    def growth(self, key: K, window: Window) -> WindowGrowth:
         at_ms, then = self._windows[window].kept[0]
         return _growth(self.totals.get(key, 0) - then.get(key, 0), self._clock.monotonic_ms() - at_ms)
 
-    def growth_of_all(self, window: Window) -> Growth:
+    def growth_of_all(self, window: Window) -> WindowGrowth:
         at_ms, then = self._windows[window].kept[0]
         return _growth(sum(self.totals.values()) - sum(then.values()), self._clock.monotonic_ms() - at_ms)
 
 
-def _growth(tally: int, elapsed_ms: int) -> Growth:
-    return Growth(tally >> 128, tally >> 64 & _MASK, tally & _MASK, elapsed_ms)
+def _growth(tally: int, elapsed_ms: int) -> WindowGrowth:
+    return WindowGrowth(tally >> 128, tally >> 64 & _MASK, tally & _MASK, elapsed_ms)

@@ -36,7 +36,7 @@ _SLOT_MS: Final = 1_000
 _DAY_MS: Final = 86_400_000
 
 
-class Place(NamedTuple):
+class Detour(NamedTuple):
     """Where a message goes first, and the properties it takes along."""
 
     topic: str
@@ -51,42 +51,42 @@ class Delays:
         self._settings = settings
         self._clock = clock
 
-    def place(self, topic: str, queue_id: int, text: str) -> Place:
+    def place(self, topic: str, queue_id: int, text: str) -> Detour:
         """Raises RefusedError for a time that is none, or too far away."""
         level = number_of(text, DELAY) or 0
         if level > 0:
             return self.place_at_level(topic, queue_id, text, level)
         due_ms = self._due_ms(text)
         if due_ms is None or value_of(text, DUE):  # the latter has waited already
-            return Place(topic, queue_id, text)
+            return Detour(topic, queue_id, text)
         return self._place_at(topic, queue_id, text, due_ms)
 
-    def place_after(self, topic: str, queue_id: int, text: str, delay_ms: int) -> Place:
+    def place_after(self, topic: str, queue_id: int, text: str, delay_ms: int) -> Detour:
         """Whatever the message itself says about its time, or said before it was delivered the last time."""
         text = without(text, (*_TIMES, DELAY, DUE, CANCEL))
         delay_ms = min(delay_ms, self._settings.timer_delay_ms_max)
         return self._place_at(topic, queue_id, text, self._clock.now_ms() + delay_ms)
 
-    def _place_at(self, topic: str, queue_id: int, text: str, due_ms: int) -> Place:
+    def _place_at(self, topic: str, queue_id: int, text: str, due_ms: int) -> Detour:
         now_ms = self._clock.now_ms()
         if due_ms <= now_ms:
             if value_of(text, CANCEL):
                 raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "it is too late to cancel this message")
-            return Place(topic, queue_id, text)
+            return Detour(topic, queue_id, text)
         if due_ms - now_ms > self._settings.timer_delay_ms_max:
             days = self._settings.timer_delay_ms_max / _DAY_MS
             problem = f"the message is due in {(due_ms - now_ms) / _DAY_MS:.1f} days, at most {days:g} are allowed"
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, problem)
         home = {DUE: str(due_ms), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
-        return Place(TIMER_TOPIC, 0, with_values(text, home))
+        return Detour(TIMER_TOPIC, 0, with_values(text, home))
 
     def place_at_level(
         self, topic: str, queue_id: int, text: str, level: int, more: Mapping[str, str] = _NOTHING
-    ) -> Place:
+    ) -> Detour:
         """A level above the last one counts as the last one; ``more`` are properties to be set on the way."""
         level = min(level, len(self._settings.store.delay_ladder_ms))
         home = {**more, DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
-        return Place(SCHEDULE_TOPIC, level - 1, with_values(text, home, drop=_TIMES))
+        return Detour(SCHEDULE_TOPIC, level - 1, with_values(text, home, drop=_TIMES))
 
     def _due_ms(self, text: str) -> int | None:
         for name in _TIMES:
@@ -102,7 +102,7 @@ class Delays:
         return None
 
 
-def recall_handle(place: Place, broker_name: str) -> str | None:
+def recall_handle(place: Detour, broker_name: str) -> str | None:
     """What its sender needs to cancel it; None when it does not wait for a time."""
     if place.topic != TIMER_TOPIC:
         return None

@@ -21,7 +21,7 @@ from pyromq.broker.state.groups import Groups
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.subscriptions import (
-    Wanted,
+    PullFilter,
     compiled,
     filter_of,
     from_expression,
@@ -147,23 +147,23 @@ class PullHandler:
             raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_LATEST, text)
         return subscription
 
-    def _wanted(self, header: PullHeader, group: GroupConfig) -> Wanted:
+    def _wanted(self, header: PullHeader, group: GroupConfig) -> PullFilter:
         """Which messages the pull shall see; raises RefusedError when that is not known, or not possible."""
         subscription = self._subscription(header, group)
         if is_by_tags(subscription):
             is_retries = self._settings.filter_retries and header.topic == retry_topic(header.consumer_group)
             by_origin = retry_filter(self._filters, header.consumer_group) if is_retries else None
-            return Wanted(tag_filter(subscription), by_origin)
+            return PullFilter(tag_filter(subscription), by_origin)
         if header.sys_flag & _SUBSCRIPTION:
             sql = compiled(subscription)
         else:
             sql = filter_of(self._filters, header.consumer_group, subscription, header.sub_version)
         refuse_sql_unless(self._settings.property_filter)
-        return Wanted(accept_record=None if subscription.class_filter_mode else record_filter(sql))
+        return PullFilter(accept_record=None if subscription.class_filter_mode else record_filter(sql))
 
     # --- reading and answering ---
 
-    def _read(self, header: PullHeader, offset: int, wanted: Wanted) -> ReadResult:
+    def _read(self, header: PullHeader, offset: int, wanted: PullFilter) -> ReadResult:
         result = self._store.reader.read(
             header.topic,
             header.queue_id,
@@ -231,7 +231,7 @@ class PullHandler:
 
     # --- long polling ---
 
-    def _hold(self, connection: Connection, request: Received[PullHeader], wanted: Wanted) -> None:
+    def _hold(self, connection: Connection, request: Received[PullHeader], wanted: PullFilter) -> None:
         header = request.header
         patience_ms = header.suspend_timeout_millis if self._settings.long_polling else self._settings.short_polling_ms
         deadline_ms = self._clock.monotonic_ms() + max(0, patience_ms)

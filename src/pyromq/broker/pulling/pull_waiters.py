@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from pyromq.broker.state.subscriptions import Wanted
+from pyromq.broker.state.subscriptions import PullFilter
 from pyromq.clock import Clock
 from pyromq.net.connection import Connection
 from pyromq.wire.received import Received
@@ -26,7 +26,7 @@ class HeldPull:
     queue: QueueKey
     scanned: int
     deadline_ms: int
-    wanted: Wanted
+    wanted: PullFilter
     answered: bool = field(default=False)
 
 

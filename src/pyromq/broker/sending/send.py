@@ -16,7 +16,7 @@ from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
 from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.delays.delays import Delays, Place, recall_handle
+from pyromq.broker.delays.delays import Delays, Detour, recall_handle
 from pyromq.broker.sending.retry_policy import attempts_allowed
 from pyromq.broker.state.groups import Groups
 from pyromq.broker.state.locks import QueueLocks
@@ -51,7 +51,7 @@ _ANSWER: Final = (
     '"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
 
-Prepare = Callable[[str, int, str, str], Place]
+Prepare = Callable[[str, int, str, str], Detour]
 """Where a prepared message of this topic, queue, properties and unique key waits for its outcome."""
 
 

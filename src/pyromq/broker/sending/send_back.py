@@ -19,7 +19,7 @@ from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
 from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.delays.delays import Delays, Place
+from pyromq.broker.delays.delays import Delays, Detour
 from pyromq.broker.sending.retry_policy import attempts_allowed, retry_delay_ms
 from pyromq.broker.state.groups import Groups
 from pyromq.broker.state.topics import Topics
@@ -100,7 +100,7 @@ class SendBackHandler:
 
     def _next_place(
         self, group: GroupConfig, header: SendBackHeader, failed: Record, retry: TopicConfig, version: int
-    ) -> tuple[bool, Place]:
+    ) -> tuple[bool, Detour]:
         """Whether it is dead, and where it goes."""
         attempts_max = attempts_allowed(group, header.max_reconsume_times, version)
         topic, text = failed.topic.decode(), properties_of(failed).decode()
@@ -110,7 +110,7 @@ class SendBackHandler:
             values[names.RETRY_TOPIC] = topic
         if failed.delivery_attempt >= attempts_max or header.delay_level < 0:
             dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)
-            return True, Place(dead.topic_name, 0, with_values(text, values | {names.DELAY: "-1"}))
+            return True, Detour(dead.topic_name, 0, with_values(text, values | {names.DELAY: "-1"}))
         topic, queue_id = retry.topic_name, self._rng.randrange(max(1, retry.write_queue_nums))
         delay_ms = retry_delay_ms(group.group_retry_policy, failed.delivery_attempt)
         if delay_ms is not None and header.delay_level == 0:

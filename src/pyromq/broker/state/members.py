@@ -21,7 +21,7 @@ C = TypeVar("C")  # the connection, of which nothing but identity is needed here
 
 
 @dataclass(slots=True)
-class Member(Generic[C]):
+class ConnectedMember(Generic[C]):
     """One client of one group."""
 
     client_id: str
@@ -41,7 +41,7 @@ class ConsumerGroup(Generic[C]):
     consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
     model: MessageModel = MessageModel.CLUSTERING
     from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    members: dict[C, Member[C]] = field(default_factory=dict)
+    members: dict[C, ConnectedMember[C]] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
     @property
@@ -64,7 +64,7 @@ class Members(Generic[C]):
         self._clock = clock
         self._expiry_ms = expiry_ms
         self._consumers: dict[str, ConsumerGroup[C]] = {}
-        self._producers: dict[str, dict[C, Member[C]]] = {}
+        self._producers: dict[str, dict[C, ConnectedMember[C]]] = {}
 
     # --- looking ---
 
@@ -74,13 +74,13 @@ class Members(Generic[C]):
     def consumer_groups(self) -> Iterable[ConsumerGroup[C]]:
         return self._consumers.values()
 
-    def producers(self, group: str) -> list[Member[C]]:
+    def producers(self, group: str) -> list[ConnectedMember[C]]:
         return list(self._producers.get(group, {}).values())
 
-    def producer_groups(self) -> dict[str, list[Member[C]]]:
+    def producer_groups(self) -> dict[str, list[ConnectedMember[C]]]:
         return {group: list(members.values()) for group, members in self._producers.items()}
 
-    def producer_by_client(self, client_id: str) -> Member[C] | None:
+    def producer_by_client(self, client_id: str) -> ConnectedMember[C] | None:
         """Any producer with that client id, whatever its group: replies go to it."""
         for members in self._producers.values():
             for member in members.values():
@@ -88,7 +88,7 @@ class Members(Generic[C]):
                     return member
         return None
 
-    def seen_at_ms(self, member: Member[C]) -> int:
+    def seen_at_ms(self, member: ConnectedMember[C]) -> int:
         """When a member was heard from last, by the wall clock."""
         return self._clock.now_ms() - (self._clock.monotonic_ms() - member.seen_ms)
 
@@ -119,18 +119,18 @@ class Members(Generic[C]):
         """Take in a heartbeat; returns the consumer groups whose members must rebalance."""
         now = self._clock.monotonic_ms()
         for producer in heartbeat.producer_data_set:
-            member = Member(heartbeat.client_id, connection, language, version, now)
+            member = ConnectedMember(heartbeat.client_id, connection, language, version, now)
             self._producers.setdefault(producer.group_name, {})[connection] = member
         changed = set()
         for consumer in heartbeat.consumer_data_set:
-            member = Member(heartbeat.client_id, connection, language, version, now)
+            member = ConnectedMember(heartbeat.client_id, connection, language, version, now)
             keep, fingerprint = heartbeat.without_sub, heartbeat.heartbeat_fingerprint
             if self._update_group(consumer, member, keep_subscriptions=keep, fingerprint=fingerprint):
                 changed.add(consumer.group_name)
         return changed
 
     def _update_group(
-        self, data: ConsumerData, member: Member[C], *, keep_subscriptions: bool, fingerprint: int
+        self, data: ConsumerData, member: ConnectedMember[C], *, keep_subscriptions: bool, fingerprint: int
     ) -> bool:
         group = self._consumers.get(data.group_name)
         if group is None:

@@ -24,7 +24,7 @@ EVERYTHING = "*"
 _RETRY_TOPIC: Final = RETRY_TOPIC.encode()
 
 
-class Wanted(NamedTuple):
+class PullFilter(NamedTuple):
     """Which messages pass: a test of queue entries, then one of records; None lets all pass."""
 
     accept_tag: TagFilter | None = None

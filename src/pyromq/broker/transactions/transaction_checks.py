@@ -53,7 +53,7 @@ _PRODUCERS_ASKED_MAX: Final = 3
 _MISSING: Final = frozenset((ReadStatus.MESSAGE_WAS_REMOVING, ReadStatus.OFFSET_TOO_SMALL))
 
 
-class Verdict(Enum):
+class CheckVerdict(Enum):
     """What to do about a prepared message that waits."""
 
     LATER = "it is too young to ask"
@@ -61,15 +61,15 @@ class Verdict(Enum):
     PUT_AWAY = "nobody will decide"
 
 
-def verdict(prepared: PreparedMessage, *, checks: int, now_ms: int, settings: BrokerSettings) -> Verdict:
+def verdict(prepared: PreparedMessage, *, checks: int, now_ms: int, settings: BrokerSettings) -> CheckVerdict:
     """``checks`` are all that were made about it, here and elsewhere."""
     age_ms = now_ms - prepared.arrived_ms
     if checks >= min(settings.transaction_checks_max, CHECKS_MAX) or age_ms > settings.store.keep_ms:
-        return Verdict.PUT_AWAY
+        return CheckVerdict.PUT_AWAY
     patience_ms = settings.transaction_timeout_ms if prepared.immunity_ms is None else prepared.immunity_ms
     if 0 <= age_ms <= patience_ms:
-        return Verdict.LATER
-    return Verdict.ASK if prepared.group and prepared.topic else Verdict.PUT_AWAY
+        return CheckVerdict.LATER
+    return CheckVerdict.ASK if prepared.group and prepared.topic else CheckVerdict.PUT_AWAY
 
 
 class TransactionChecks:
@@ -167,12 +167,12 @@ class TransactionChecks:
         return len(record.body)
 
     def _follow(
-        self, decided: Verdict, record: StoredPrepared, prepared: PreparedMessage, text: str, checks: int
+        self, decided: CheckVerdict, record: StoredPrepared, prepared: PreparedMessage, text: str, checks: int
     ) -> None:
-        if decided is Verdict.PUT_AWAY:
+        if decided is CheckVerdict.PUT_AWAY:
             self._put_away(record, prepared, checks)
             return
-        if decided is Verdict.ASK and self._ask(record, prepared):
+        if decided is CheckVerdict.ASK and self._ask(record, prepared):
             self._log.table.count_check(prepared.offset)
             checks += 1
         if prepared.offset < self._move_before:

@@ -21,7 +21,7 @@ from pyromq.broker.base.window_counters import ONE_MESSAGE
 from pyromq.broker.commit.group_commit import GroupCommit, QueueKey
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.send_gate import SendGate
-from pyromq.broker.delays.delays import Delays, Place
+from pyromq.broker.delays.delays import Delays, Detour
 from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
 from pyromq.broker.transactions.prepared_reader import HALF_QUEUE, PreparedReader
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
@@ -95,7 +95,7 @@ class TransactionHandler:
 
     # --- the first half ---
 
-    def prepare(self, topic: str, queue_id: int, text: str, unique_key: str) -> Place:
+    def prepare(self, topic: str, queue_id: int, text: str, unique_key: str) -> Detour:
         """Where a message waits for the decision; store it with the transaction bits of its flags cleared.
 
         Raises RefusedError when there are no transactions here, and for a delay that could never be kept.
@@ -108,7 +108,7 @@ class TransactionHandler:
         if "REAL_" in text or "__transactionId__" in text:
             text = without(text, _HOME)
         home = f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02__transactionId__\x01{unique_key}\x02"
-        return Place(HALF_TOPIC, 0, closed(text) + home)
+        return Detour(HALF_TOPIC, 0, closed(text) + home)
 
     # --- the second half ---
 

@@ -54,7 +54,7 @@ def check(
     Exit code 0: sound. 5: something to report, see the last line. 2: there is no store in the folder.
     """
     from pyromq.store.check import check_store
-    from pyromq.store.check.report import Verdict
+    from pyromq.store.check.report import StoreVerdict
 
     with _progress(sys.stderr) as progress:
         report = check_store(folder, index_slots=index_slots, progress=progress)
@@ -63,7 +63,7 @@ def check(
         _write_report(sys.stdout, report)
     else:
         _write_data(sys.stdout, form, report)
-    return 0 if report.verdict is Verdict.SOUND else _EXIT_PARTIAL
+    return 0 if report.verdict is StoreVerdict.SOUND else _EXIT_PARTIAL
 
 
 @contextmanager

@@ -16,11 +16,11 @@ from pyromq.cli.pipeline.options import (
     BeginOption,
     CheckpointOption,
     ClusterOptions,
-    Compression,
     EndOption,
     FilterOptions,
     FollowOption,
     GroupOption,
+    ParquetCompression,
     RateOption,
     SparkOptions,
     TopicsArgument,
@@ -79,7 +79,7 @@ def archive(
     from pyromq.pipeline.jobs.archiving.job import ArchiveFormat, ArchiveWriterKind
 
     kind, table = one_of(ArchiveWriterKind, writer, "--writer"), one_of(ArchiveFormat, form, "--format")
-    one_of(Compression, compression, "--compression")
+    one_of(ParquetCompression, compression, "--compression")
     by_tasks = kind is ArchiveWriterKind.TASK and table is ArchiveFormat.PARQUET
     if filters.where and by_tasks:
         raise typer.BadParameter("--where needs --writer spark: tasks write what brokers send")

@@ -38,7 +38,7 @@ FollowOption = Annotated[
 ]
 
 
-class Compression(StrEnum):
+class ParquetCompression(StrEnum):
     SNAPPY = "snappy"
     ZSTD = "zstd"
     GZIP = "gzip"

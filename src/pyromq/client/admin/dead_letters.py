@@ -19,7 +19,7 @@ from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin
 from pyromq.client.core.errors import GroupNotFoundError, TopicNotFoundError
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.producer.outgoing import SEND, Letter, header_fields, system_text
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage, header_fields, system_text
 from pyromq.client.producer.selectors import hashed_index
 from pyromq.errors import MQError
 from pyromq.model import property_names as names
@@ -157,7 +157,7 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
         queue = queues[hashed_index(key, len(queues)) if key else self.client.rng.randrange(len(queues))]
         body, properties = message.packed_body, self._properties(message, letter, target, message_id)
         flags = message.sys_flag & _COMPRESSION_FLAGS
-        ready = Letter(
+        ready = OutgoingMessage(
             SEND, queue.topic, body, properties, message_id, self.client.clock.now_ms(), 0, message.flag, flags
         )
         ext = header_fields(ready, queue, _PRODUCER, DEFAULT_TOPIC, "4")

@@ -20,16 +20,16 @@ _TRANSACTION_WARN_MS: Final = 10 * 60_000
 _SYSTEM_GROUPS: Final = ("CID_", "TOOLS_", "FILTERSRV_", "SELF_TEST_", "PYROMQ_REDRIVE_")
 
 
-class Severity(StrEnum):
+class ClusterSeverity(StrEnum):
     OK = "ok"
     WARNING = "warning"
     BAD = "bad"
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was looked at. ``about`` names it, ``text`` says what is the matter and what to do."""
 
-    severity: Severity
+    severity: ClusterSeverity
     about: str
     text: str
 
@@ -37,68 +37,74 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin):
     """Of ``Admin``: the health of a cluster."""
 
-    async def examine(self) -> list[Finding]:
+    async def examine(self) -> list[ClusterFinding]:
         """Name servers, brokers, groups, dead letters and transactions; the worst first. Raises TransportError."""
         found = [*await self._examine_nameservers(), *await self._examine_brokers(), *await self._examine_groups()]
         found += await self._examine_transactions()
-        worst_first = [Severity.BAD, Severity.WARNING, Severity.OK]
+        worst_first = [ClusterSeverity.BAD, ClusterSeverity.WARNING, ClusterSeverity.OK]
         return sorted(found, key=lambda finding: worst_first.index(finding.severity))
 
-    async def _examine_nameservers(self) -> list[Finding]:
+    async def _examine_nameservers(self) -> list[ClusterFinding]:
         found = []
         timeout_ms = self.client.settings.request_timeout_ms
         for link in self.client.nameservers.links:
             about = f"name server {link.address}"
             try:
                 await link.connection(timeout_ms=timeout_ms)
-                found.append(Finding(severity=Severity.OK, about=about, text="answers"))
+                found.append(ClusterFinding(severity=ClusterSeverity.OK, about=about, text="answers"))
             except MQError as error:
-                found.append(Finding(severity=Severity.BAD, about=about, text=f"does not answer: {error}"))
+                found.append(
+                    ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=f"does not answer: {error}")
+                )
         return found
 
-    async def _examine_brokers(self) -> list[Finding]:
-        found: list[Finding] = []
+    async def _examine_brokers(self) -> list[ClusterFinding]:
+        found: list[ClusterFinding] = []
         brokers = (await self.cluster()).broker_addr_table
         if not brokers:
             text = "no broker is registered: start one, and tell it where the name servers are"
-            return [Finding(severity=Severity.BAD, about="brokers", text=text)]
+            return [ClusterFinding(severity=ClusterSeverity.BAD, about="brokers", text=text)]
         for name, broker in sorted(brokers.items()):
             if broker.master_addr is None:
                 text = "has no master: nothing can be sent to it"
-                found.append(Finding(severity=Severity.BAD, about=f"broker {name}", text=text))
+                found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=f"broker {name}", text=text))
             for number, address in sorted(broker.broker_addrs.items()):
                 about = f"broker {name}" if number == 0 else f"replica {number} of {name}"
                 try:
                     found += judge_broker(about, await self.broker_runtime(address))
                 except MQError as error:
                     text = f"{address} does not answer: {error}"
-                    found.append(Finding(severity=Severity.BAD, about=about, text=text))
+                    found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
         return found
 
-    async def _examine_groups(self) -> list[Finding]:
-        found: list[Finding] = []
+    async def _examine_groups(self) -> list[ClusterFinding]:
+        found: list[ClusterFinding] = []
         for group in await self.groups():
             if not group.startswith(_SYSTEM_GROUPS):
                 found += await self._examine_group(group)
-        return found or [Finding(severity=Severity.OK, about="groups", text="none has work left without members")]
+        return found or [
+            ClusterFinding(severity=ClusterSeverity.OK, about="groups", text="none has work left without members")
+        ]
 
-    async def _examine_group(self, group: str) -> list[Finding]:
-        about, found = f"group {group}", list[Finding]()
+    async def _examine_group(self, group: str) -> list[ClusterFinding]:
+        about, found = f"group {group}", list[ClusterFinding]()
         progress = await self.lag(group)
         lag = sum(max(0, held.broker_offset - held.consumer_offset) for held in progress.values())
         try:
             connections = await self.group_connections(group)
             if connections.disagreeing_client_ids:
                 text = f"{len(connections.disagreeing_client_ids)} members subscribe to something else than the others"
-                found.append(Finding(severity=Severity.BAD, about=about, text=f"{text}: messages get lost to them"))
+                found.append(
+                    ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=f"{text}: messages get lost to them")
+                )
         except GroupOfflineError:
             if lag:
                 text = f"{counted(lag, 'message')} left, and no member is connected"
-                found.append(Finding(severity=Severity.WARNING, about=about, text=text))
+                found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
         letters = await self._new_letters(group)
         if letters:
             text = f"{counted(letters, 'dead letter')}: see pyromq dlq ls {group}"
-            found.append(Finding(severity=Severity.WARNING, about=about, text=text))
+            found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
         return found
 
     async def _new_letters(self, group: str) -> int:
@@ -108,29 +114,31 @@ class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin):
             count += max(0, held.max_offset - max(held.min_offset, await self._redriven_to(group, queue)))
         return count
 
-    async def _examine_transactions(self) -> list[Finding]:
+    async def _examine_transactions(self) -> list[ClusterFinding]:
         now_ms = self.client.clock.now_ms()
         late = [place for place in await self.open_transactions() if now_ms - place.born_ms > _TRANSACTION_WARN_MS]
         if not late:
-            return [Finding(severity=Severity.OK, about="transactions", text="none is open for long")]
+            return [ClusterFinding(severity=ClusterSeverity.OK, about="transactions", text="none is open for long")]
         groups = ", ".join(sorted({place.producer_group for place in late}))
         text = f"{len(late)} are open for more than ten minutes (producers: {groups}): see pyromq tx ls"
-        return [Finding(severity=Severity.WARNING, about="transactions", text=text)]
+        return [ClusterFinding(severity=ClusterSeverity.WARNING, about="transactions", text=text)]
 
 
-def judge_broker(about: str, told: dict[str, str]) -> list[Finding]:
+def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
     """From what a broker says about itself."""
     found = []
     percent = _number(told.get("commitLogDiskRatio", "")) * 100
     if percent >= _DISK_WARN_PERCENT:
-        severity = Severity.BAD if percent >= _DISK_BAD_PERCENT else Severity.WARNING
+        severity = ClusterSeverity.BAD if percent >= _DISK_BAD_PERCENT else ClusterSeverity.WARNING
         text = f"its disk is {percent:.0f} % full: old messages go early, then it takes none"
-        found.append(Finding(severity=severity, about=about, text=text))
+        found.append(ClusterFinding(severity=severity, about=about, text=text))
     behind = _number(told.get("dispatchBehindBytes", ""))
     if behind > 64 << 20:
         text = f"its queues are {behind / (1 << 20):.0f} MiB behind its log: consumers see messages late"
-        found.append(Finding(severity=Severity.WARNING, about=about, text=text))
-    return found or [Finding(severity=Severity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full")]
+        found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
+    return found or [
+        ClusterFinding(severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full")
+    ]
 
 
 def _number(text: str) -> float:

@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from pyromq.client.admin.group_story import GroupStory, story_of
-from pyromq.client.admin.message_facts import Copy, Facts
+from pyromq.client.admin.message_facts import Facts, StoredCopy
 from pyromq.client.admin.wording import ago, shown_time, until
 from pyromq.wire.trace import TraceRecord
 
@@ -39,7 +39,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     keys: str = ""
     born_ms: int = 0
     due_ms: int = 0
-    place: Copy | None = None
+    place: StoredCopy | None = None
     groups: tuple[GroupStory, ...] = ()
     trace: tuple[TraceRecord, ...] = ()
 
@@ -66,7 +66,7 @@ def explain(facts: Facts) -> Explanation | None:
     )
 
 
-def _of_message(facts: Facts) -> tuple[MessageState, str, Copy, int] | None:
+def _of_message(facts: Facts) -> tuple[MessageState, str, StoredCopy, int] | None:
     if facts.visible:
         return MessageState.STORED, _stored_text(facts), facts.visible[-1], 0
     if facts.delayed:
@@ -101,7 +101,7 @@ def _stored_text(facts: Facts) -> str:
     return text
 
 
-def _of_delayed(place: Copy, now_ms: int) -> tuple[MessageState, str, Copy, int]:
+def _of_delayed(place: StoredCopy, now_ms: int) -> tuple[MessageState, str, StoredCopy, int]:
     if place.is_pending or place.due_ms > now_ms:
         text = f"Delayed until {shown_time(place.due_ms)} ({until(place.due_ms, now_ms)}); nobody sees it before."
         return MessageState.DELAYED, text, place, place.due_ms

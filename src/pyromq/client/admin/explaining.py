@@ -6,7 +6,7 @@ from pyromq.client.admin.base import no_message
 from pyromq.client.admin.delays import DelayAdmin, due_of
 from pyromq.client.admin.explain import Explanation, explain
 from pyromq.client.admin.groups import GroupAdmin
-from pyromq.client.admin.message_facts import Copy, Facts, GroupFacts
+from pyromq.client.admin.message_facts import Facts, GroupFacts, StoredCopy
 from pyromq.client.admin.topics import TopicAdmin
 from pyromq.client.admin.traces import TraceAdmin
 from pyromq.client.admin.transactions import TransactionAdmin
@@ -67,9 +67,9 @@ class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin, GroupAd
         except (MalformedMessageIdError, NotFoundError):
             return message_id
 
-    async def _waiting(self, unique_key: str) -> list[tuple[ReceivedMessage, Copy]]:
+    async def _waiting(self, unique_key: str) -> list[tuple[ReceivedMessage, StoredCopy]]:
         """Copies in the delay topics, with the time at which they are delivered."""
-        found: list[tuple[ReceivedMessage, Copy]] = []
+        found: list[tuple[ReceivedMessage, StoredCopy]] = []
         for message in await self._copies(SCHEDULE_TOPIC, unique_key):
             delays = await self.level_delays_ms(message.broker)
             offsets = await self.delay_offsets(message.broker)
@@ -82,7 +82,7 @@ class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin, GroupAd
             found.append((message, copy_of(message, due_ms=due_ms, is_pending=due_ms > now_ms)))
         return found
 
-    async def _prepared_copies(self, messages: list[ReceivedMessage], *, has_end: bool) -> tuple[Copy, ...]:
+    async def _prepared_copies(self, messages: list[ReceivedMessage], *, has_end: bool) -> tuple[StoredCopy, ...]:
         if not messages:
             return ()
         still_open = set() if has_end else {(place.broker, place.offset) for place in await self.open_transactions()}
@@ -107,7 +107,7 @@ class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin, GroupAd
         group: str,
         unique_key: str,
         visible: list[ReceivedMessage],
-        waiting: list[tuple[ReceivedMessage, Copy]],
+        waiting: list[tuple[ReceivedMessage, StoredCopy]],
     ) -> GroupFacts:
         retries_to = self.client.wire_name(retry_topic(group))
         retries = await self._copies(retries_to, unique_key)
@@ -133,8 +133,8 @@ class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin, GroupAd
 
 def copy_of(
     message: ReceivedMessage, *, due_ms: int = 0, is_pending: bool = False, committed: int | None = None
-) -> Copy:
-    return Copy(
+) -> StoredCopy:
+    return StoredCopy(
         topic=message.stored_topic,
         broker=message.broker,
         queue=message.queue_id,

@@ -15,7 +15,7 @@ from pyromq.wire import bodies, java_json
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.admin import DeleteGroupHeader, GroupHeader, ProducerGroupHeader
 from pyromq.wire.headers.shared import ConsumerGroupHeader
-from pyromq.wire.heartbeat import Connection as ClientConnection
+from pyromq.wire.heartbeat import ClientConnection as ClientConnection
 from pyromq.wire.heartbeat import ConsumerConnections, ProducerConnections, decode_consumer_connections
 
 

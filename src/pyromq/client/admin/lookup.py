@@ -21,7 +21,7 @@ _READ_AT_ONCE = 32
 _FOUND_OR_NOT = (0, 19, 20, 21)
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class QueuePage(msgspec.Struct, frozen=True):
     """What one read of a queue gave: messages in order, where to read on, and what the queue holds now."""
 
     messages: list[ReceivedMessage]
@@ -85,7 +85,7 @@ class LookupAdmin(AdminBase):
             raise no_message(f"queue {queue.number} of topic {queue.topic} on {queue.broker} has no offset {offset}")
         return found[0]
 
-    async def read(self, queue: QueueId, offset: int, *, count_max: int = _READ_AT_ONCE) -> Stretch:
+    async def read(self, queue: QueueId, offset: int, *, count_max: int = _READ_AT_ONCE) -> QueuePage:
         """Messages from an offset on, as many as the broker gives at once; no group moves by it."""
         header = PullHeader(
             consumer_group=TOOL_GROUP,
@@ -103,7 +103,9 @@ class LookupAdmin(AdminBase):
         link = self.client.brokers.link(await self._address(queue.broker))
         response = await self.client.ask(link, RequestCode.PULL_MESSAGE, header, expect=_FOUND_OR_NOT)
         told = response.header_as(PullResponseHeader)
-        return Stretch(self._messages(response, queue.broker), told.next_begin_offset, told.min_offset, told.max_offset)
+        return QueuePage(
+            self._messages(response, queue.broker), told.next_begin_offset, told.min_offset, told.max_offset
+        )
 
     async def walk(self, queue: QueueId, begin: int, end: int) -> AsyncIterator[ReceivedMessage]:
         """The messages of ``[begin, end)`` that are still there, one after the other."""

@@ -8,7 +8,7 @@ from pyromq.wire.heartbeat import Subscription
 from pyromq.wire.trace import TraceRecord
 
 
-class Copy(msgspec.Struct, frozen=True, kw_only=True):
+class StoredCopy(msgspec.Struct, frozen=True, kw_only=True):
     """One record of the message in the log of a broker. ``topic`` is that of the queue it lies in.
 
     ``committed`` is where the group that the queue is for stands in it; ``due_ms`` is when a delayed one is delivered.
@@ -34,9 +34,9 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     committed: int | None = None
     is_online: bool = False
     subscription: Subscription | None = None
-    retries: tuple[Copy, ...] = ()  # in its retry topic
-    waiting: tuple[Copy, ...] = ()  # in a delay topic, on the way to its retry topic
-    dead: tuple[Copy, ...] = ()
+    retries: tuple[StoredCopy, ...] = ()  # in its retry topic
+    waiting: tuple[StoredCopy, ...] = ()  # in a delay topic, on the way to its retry topic
+    dead: tuple[StoredCopy, ...] = ()
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +49,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     keys: str = ""
     properties: bytes = b""  # as stored, for filters
     born_ms: int = 0
-    visible: tuple[Copy, ...] = ()  # in its topic
-    delayed: tuple[Copy, ...] = ()  # in a delay topic, on the way to its topic
-    prepared: tuple[Copy, ...] = ()  # in the half topic; pending while nobody has ended the transaction
-    discarded: tuple[Copy, ...] = ()  # checked too often
+    visible: tuple[StoredCopy, ...] = ()  # in its topic
+    delayed: tuple[StoredCopy, ...] = ()  # in a delay topic, on the way to its topic
+    prepared: tuple[StoredCopy, ...] = ()  # in the half topic; pending while nobody has ended the transaction
+    discarded: tuple[StoredCopy, ...] = ()  # checked too often
     groups: tuple[GroupFacts, ...] = ()
     trace: tuple[TraceRecord, ...] = ()

@@ -12,7 +12,7 @@ from pyromq.client.core.errors import NotFoundError
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
 from pyromq.wire import bodies
-from pyromq.wire.bodies import ConsumeStats, QueueProgress, QueueRange
+from pyromq.wire.bodies import ConsumeStatsBody, QueueProgress, TopicOffset
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.admin import GetConsumeStatsHeader
 from pyromq.wire.headers.consumer import (
@@ -51,7 +51,7 @@ class OffsetAdmin(AdminBase):
             consumer_group=self.client.wire_name(group), topic=self.client.wire_name(topic) if topic else None
         )
         responses = await self._ask_all(await self._masters(), RequestCode.GET_CONSUME_STATS, header)
-        tables = [bodies.decode(response.body, ConsumeStats).offset_table for response in responses]
+        tables = [bodies.decode(response.body, ConsumeStatsBody).offset_table for response in responses]
         return dict(sorted((queue, progress) for table in tables for queue, progress in table.items()))
 
     async def reset_offset(
@@ -88,12 +88,12 @@ class OffsetAdmin(AdminBase):
         response = await self._ask(await self._address(queue.broker), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return response.header_as(OffsetResponseHeader).offset
 
-    async def queue_range(self, queue: QueueId) -> QueueRange:
+    async def queue_range(self, queue: QueueId) -> TopicOffset:
         """The first offset that is still there, and the one that the next message will get."""
         address, topic, number = await self._address(queue.broker), queue.topic, queue.number
         first = await self._ask(address, RequestCode.GET_MIN_OFFSET, QueueHeader(topic=topic, queue_id=number))
         end = await self._ask(address, RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(topic=topic, queue_id=number))
-        return QueueRange(
+        return TopicOffset(
             min_offset=max(0, first.header_as(OffsetResponseHeader).offset),
             max_offset=max(0, end.header_as(OffsetResponseHeader).offset),
         )
@@ -141,7 +141,7 @@ class OffsetAdmin(AdminBase):
             moves.append(OffsetMove(each, await self.committed(group, each), target))
         return moves
 
-    async def _target(self, queue: QueueId, held: QueueRange, to_ms: int, offset: int | None) -> int:
+    async def _target(self, queue: QueueId, held: TopicOffset, to_ms: int, offset: int | None) -> int:
         if offset is None and to_ms not in (LATEST, EARLIEST):
             offset = await self.offset_at(queue, to_ms)
         if offset is not None:

@@ -9,7 +9,7 @@ from pyromq.model.names import DEFAULT_TOPIC, validate_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm, TopicConfig
 from pyromq.wire import bodies, java_json
-from pyromq.wire.bodies import QueueRange, TopicStats
+from pyromq.wire.bodies import TopicOffset, TopicStats
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader
 from pyromq.wire.headers.nameserver import DeleteTopicInNameServerHeader
@@ -76,7 +76,7 @@ class TopicAdmin(AdminBase):
             found[broker.broker_name] = java_json.decode(response.body, TopicConfig)
         return found
 
-    async def topic_stats(self, topic: str) -> dict[QueueId, QueueRange]:
+    async def topic_stats(self, topic: str) -> dict[QueueId, TopicOffset]:
         """What each queue of a topic holds. Raises TopicNotFoundError."""
         header = TopicHeader(topic=self.client.wire_name(topic))
         responses = await self._ask_brokers_of(topic, RequestCode.GET_TOPIC_STATS_INFO, header)

@@ -22,7 +22,7 @@ CHECKER_GROUP = "CID_RMQ_SYS_TRANS"
 _CHECKS = "TRANSACTION_CHECK_TIMES"
 
 
-class PreparedMessage(msgspec.Struct, frozen=True, kw_only=True):
+class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """A prepared message that is neither committed nor rolled back."""
 
     topic: str
@@ -40,7 +40,7 @@ class PreparedMessage(msgspec.Struct, frozen=True, kw_only=True):
 class TransactionAdmin(OffsetAdmin, LookupAdmin):
     """Of ``Admin``: transactions."""
 
-    async def open_transactions(self, topic: str = "") -> list[PreparedMessage]:
+    async def open_transactions(self, topic: str = "") -> list[OpenTransaction]:
         """Those without an end, oldest first; all topics, or one."""
         wanted, found = self.client.wire_name(topic) if topic else "", list[ReceivedMessage]()
         for broker in await self._named_masters():
@@ -66,9 +66,9 @@ class TransactionAdmin(OffsetAdmin, LookupAdmin):
         async for message in self.walk(queue, max(begin or 0, held.min_offset), held.max_offset):
             yield message
 
-    def _prepared(self, place: ReceivedMessage) -> PreparedMessage:
+    def _prepared(self, place: ReceivedMessage) -> OpenTransaction:
         checks = place.get(_CHECKS) or "0"
-        return PreparedMessage(
+        return OpenTransaction(
             topic=self.client.plain_name(place.get(names.REAL_TOPIC) or ""),
             message_id=place.message_id,
             producer_group=self.client.plain_name(place.get(names.PRODUCER_GROUP) or ""),

@@ -34,7 +34,7 @@ from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
 from pyromq.client.consumer.dispatch.consume_timeouts import ConsumeTimeouts
 from pyromq.client.consumer.dispatch.direct_consume import consume_directly
 from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
-from pyromq.client.consumer.dispatch.send_back import Returns
+from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.group_member import GroupMember
 from pyromq.client.consumer.rules.buffer_state import Stage
 from pyromq.client.consumer.rules.flow_control import Hold
@@ -118,7 +118,7 @@ class PushConsumer(GroupMember):
 
     def _make_service(self) -> ConcurrentService | OrderlyService:
         limit = attempts_max(self.settings.attempts_max, orderly=self.settings.orderly)
-        returns = Returns(self.client, self._calls, self.group, limit)
+        returns = SendBacks(self.client, self._calls, self.group, limit)
         parts = (self._listener, self.settings, self._tasks, returns, self._hook_runner)
         if self.settings.orderly:
             return OrderlyService(*parts, self._share.abandon_soon if self._uses_locks else None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from pyromq.errors import BrokerError, ConnectFailedError, MQError, Retry, TransportError
+from pyromq.errors import BrokerError, ConnectFailedError, MQError, RetryAdvice, TransportError
 from pyromq.model.message import SendReceipt
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.received import Received
@@ -21,7 +21,7 @@ from pyromq.wire.received import Received
 class NoRouteError(MQError):
     """It is not known where messages of a topic shall go."""
 
-    retry = Retry.AFTER_ROUTE_REFRESH
+    retry = RetryAdvice.AFTER_ROUTE_REFRESH
 
 
 class NameServersUnreachableError(NoRouteError, TransportError):
@@ -86,13 +86,13 @@ class NoPermissionError(BrokerError):
 class SystemBusyError(BrokerError):
     """Send more slowly, or add brokers."""
 
-    retry = Retry.OTHER_BROKER
+    retry = RetryAdvice.OTHER_BROKER
 
 
 class ServiceNotAvailableError(BrokerError):
     """The broker is full, read-only or going down."""
 
-    retry = Retry.OTHER_BROKER
+    retry = RetryAdvice.OTHER_BROKER
 
 
 class GroupNotFoundError(BrokerError):

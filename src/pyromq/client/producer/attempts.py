@@ -30,7 +30,7 @@ RETRYABLE_CODES: Final = frozenset(
 )
 
 
-class Step(Enum):
+class SendStep(Enum):
     AGAIN = "again at once"
     PAUSE = "again after a pause"
     GIVE_UP = "give up"
@@ -53,30 +53,30 @@ class Attempts:
     def left_ms(self, now_ms: int) -> int:
         return self.deadline_ms - now_ms
 
-    def after(self, broker: str, error: MQError, now_ms: int, brokers: Collection[str]) -> Step:
+    def after(self, broker: str, error: MQError, now_ms: int, brokers: Collection[str]) -> SendStep:
         """Notes a failure; ``brokers`` are those that the message could go to."""
         self.last_broker = broker
         attempt = Attempt(broker, error)
         if not self.failed or str(self.failed[-1]) != str(attempt):
             self.failed.append(attempt)
         if self.left_ms(now_ms) <= 0:
-            return Step.GIVE_UP
+            return SendStep.GIVE_UP
         if isinstance(error, ConnectFailedError | TooManyRequestsError):
             return self._after_nothing_sent(broker, brokers)
         self.reached += 1
         if not is_retryable(error) or self.reached > self.retries:
-            return Step.GIVE_UP
+            return SendStep.GIVE_UP
         if self.is_pinned and not _is_go_away(error):
-            return Step.GIVE_UP
-        return Step.AGAIN
+            return SendStep.GIVE_UP
+        return SendStep.AGAIN
 
-    def _after_nothing_sent(self, broker: str, brokers: Collection[str]) -> Step:
+    def _after_nothing_sent(self, broker: str, brokers: Collection[str]) -> SendStep:
         self._unreachable.add(broker)
         if not self.is_pinned and not self._unreachable.issuperset(brokers):
-            return Step.AGAIN
+            return SendStep.AGAIN
         self._unreachable.clear()
         self.pauses += 1
-        return Step.PAUSE
+        return SendStep.PAUSE
 
 
 def is_retryable(error: MQError) -> bool:

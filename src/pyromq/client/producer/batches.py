@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pyromq.client.core.errors import SendFailedError
-from pyromq.client.producer.outgoing import SEND_BATCH, Letter, split_batch, system_text
+from pyromq.client.producer.outgoing import SEND_BATCH, OutgoingMessage, split_batch, system_text
 from pyromq.client.producer.send_context import SendContext
 from pyromq.client.producer.slow_path import pinned_queue
 from pyromq.errors import RemoteProtocolError
@@ -32,7 +32,9 @@ class BatchSender:
         topic = self._client.wire_name(first.topic)
         with self._hooks.around(messages) as receipts:
             for part in split_batch(messages, ids, self._system, self._settings.body_bytes_max):
-                letter = Letter(SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms)
+                letter = OutgoingMessage(
+                    SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms
+                )
                 topic_queues = await self._topic_queues_table.find(
                     first.topic, deadline_ms - self._clock.monotonic_ms()
                 )

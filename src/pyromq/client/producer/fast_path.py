@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from pyromq.client.core.settings import ProducerSettings
-from pyromq.client.producer.outgoing import SEND, Letter, properties_text
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage, properties_text
 from pyromq.client.producer.send_context import SendContext
 from pyromq.errors import TransportError
 from pyromq.model.message import Message
@@ -18,7 +18,7 @@ from pyromq.model.queue import QueueId
 from pyromq.net import Connection
 from pyromq.wire.received import Received
 
-Begun = tuple[Letter, QueueId, Connection, asyncio.Future[Received[Any]]]
+Begun = tuple[OutgoingMessage, QueueId, Connection, asyncio.Future[Received[Any]]]
 """A send that waits for its answer."""
 
 
@@ -59,7 +59,7 @@ class FastPath:
         unique_id = self._next_id(now_ms)
         text = properties_text(message, unique_id, self._system)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        letter = Letter(SEND, topic_queues.topic, body, text, unique_id, now_ms, deadline_ms, message.flag)
+        letter = OutgoingMessage(SEND, topic_queues.topic, body, text, unique_id, now_ms, deadline_ms, message.flag)
         ext = self._ext_of(letter, queue)
         try:
             response = connection.request_nowait(SEND, ext, body, timeout_ms=self._attempt_timeout_ms or timeout_ms)

@@ -24,7 +24,7 @@ SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
-class Letter(msgspec.Struct, gc=False):
+class OutgoingMessage(msgspec.Struct, gc=False):
     """``unique_ids`` of a batch are those of its messages, separated by commas."""
 
     code: int
@@ -38,7 +38,9 @@ class Letter(msgspec.Struct, gc=False):
     sys_flag: int = 0
 
 
-def header_fields(letter: Letter, queue: QueueId, group: str, template_topic: str, queue_nums: str) -> dict[str, str]:
+def header_fields(
+    letter: OutgoingMessage, queue: QueueId, group: str, template_topic: str, queue_nums: str
+) -> dict[str, str]:
     """The fields of a SendV2Header as they go on the wire; a test holds the two together.
 
     Written out because this is the largest part of what a send costs: through the typed header it is twice as much.

@@ -10,8 +10,8 @@ from pyromq.client.core.broker_health import BrokerHealth, LatencyTable
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import SendFailedError, TopicNotFoundError, error_of
 from pyromq.client.core.settings import ProducerSettings
-from pyromq.client.producer.attempts import Attempts, Step
-from pyromq.client.producer.outgoing import Letter, header_fields
+from pyromq.client.producer.attempts import Attempts, SendStep
+from pyromq.client.producer.outgoing import OutgoingMessage, header_fields
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import ConnectFailedError, MQError, TransportError
@@ -56,12 +56,12 @@ class RetryingSender:
         self._queue_nums = str(settings.new_topic_queues)
         self._is_signing = client.signer.is_needed
 
-    def ext(self, letter: Letter, queue: QueueId) -> dict[str, str]:
+    def ext(self, letter: OutgoingMessage, queue: QueueId) -> dict[str, str]:
         """The fields of the request."""
         ext = header_fields(letter, queue, self._group, self._template_topic, self._queue_nums)
         return self._client.signer.signed_fields(ext, letter.body) if self._is_signing else ext
 
-    def receipt(self, letter: Letter, queue: QueueId, received: Received[Any]) -> SendReceipt:
+    def receipt(self, letter: OutgoingMessage, queue: QueueId, received: Received[Any]) -> SendReceipt:
         """Raises RemoteProtocolError for an answer without the fields it must have."""
         header = received.header_as(SendResponseHeader)
         if header.queue_id != queue.number:
@@ -81,14 +81,14 @@ class RetryingSender:
 
     # --- the first attempt was made elsewhere ---
 
-    async def after_failure(self, letter: Letter, queue: QueueId, error: MQError) -> SendReceipt:
+    async def after_failure(self, letter: OutgoingMessage, queue: QueueId, error: MQError) -> SendReceipt:
         """On from there. Raises SendFailedError."""
         attempts, name = self._attempts(letter, is_pinned=False), self._client.plain_name(letter.topic)
         await self._note(letter, name, queue, error, attempts)
         return await self.deliver(letter, name, None, attempts)
 
     async def after_response(
-        self, letter: Letter, queue: QueueId, connection: Connection, received: Received[Any]
+        self, letter: OutgoingMessage, queue: QueueId, connection: Connection, received: Received[Any]
     ) -> SendReceipt:
         """On from an answer other than success. Raises SendFailedError."""
         if received.code in _STATUS:
@@ -98,7 +98,7 @@ class RetryingSender:
     # --- attempts ---
 
     async def deliver(
-        self, letter: Letter, name: str, pinned: QueueId | None, attempts: Attempts | None = None
+        self, letter: OutgoingMessage, name: str, pinned: QueueId | None, attempts: Attempts | None = None
     ) -> SendReceipt:
         """``name`` is the topic as the application calls it. Raises SendFailedError, NoRouteError."""
         attempts = attempts or self._attempts(letter, is_pinned=pinned is not None)
@@ -118,7 +118,7 @@ class RetryingSender:
             if error is not None:
                 await self._note(letter, name, queue, error, attempts)
 
-    def _attempts(self, letter: Letter, *, is_pinned: bool) -> Attempts:
+    def _attempts(self, letter: OutgoingMessage, *, is_pinned: bool) -> Attempts:
         return Attempts(deadline_ms=letter.deadline_ms, retries=self._settings.retries, is_pinned=is_pinned)
 
     async def connection(self, topic_queues: TopicQueues, queue: QueueId, timeout_ms: int) -> Connection:
@@ -127,7 +127,7 @@ class RetryingSender:
         return link.ready or await link.connection(timeout_ms=timeout_ms)
 
     async def _attempt(
-        self, letter: Letter, topic_queues: TopicQueues, queue: QueueId, attempts: Attempts
+        self, letter: OutgoingMessage, topic_queues: TopicQueues, queue: QueueId, attempts: Attempts
     ) -> tuple[Received[Any] | None, MQError | None]:
         """The answer if the message was stored, else the refusal. Raises TransportError."""
         left_ms = attempts.left_ms(self._clock.monotonic_ms())
@@ -142,7 +142,9 @@ class RetryingSender:
             return received, None
         return None, _refusal(letter, connection, received)
 
-    async def _note(self, letter: Letter, name: str, queue: QueueId, error: MQError, attempts: Attempts) -> None:
+    async def _note(
+        self, letter: OutgoingMessage, name: str, queue: QueueId, error: MQError, attempts: Attempts
+    ) -> None:
         """Gives up with SendFailedError, or returns when it is time to try again."""
         self._client.require_open()
         topic_queues = self._topic_queues_table.known.get(name)
@@ -151,10 +153,10 @@ class RetryingSender:
         step = attempts.after(queue.broker, error, now_ms, brokers)
         if isinstance(error, TransportError | TopicNotFoundError):
             self._client.routes.refresh_soon(letter.topic)  # perhaps the broker has moved
-        if step is Step.GIVE_UP:
+        if step is SendStep.GIVE_UP:
             raise SendFailedError(name, attempts.failed) from error
         logger.info("send failed, trying again: topic=%s broker=%s error=%s", name, queue.broker, error)
-        if step is Step.PAUSE:
+        if step is SendStep.PAUSE:
             pause_ms = _PAUSE.delay_ms(attempts.pauses - 1, self._client.rng)
             await asyncio.sleep(min(pause_ms, attempts.left_ms(now_ms)) / 1000)
 
@@ -177,7 +179,7 @@ class RetryingSender:
             health.failed(broker, was_reached=not isinstance(error, TransportError))
 
 
-def _refusal(letter: Letter, connection: Connection, received: Received[Any]) -> MQError:
+def _refusal(letter: OutgoingMessage, connection: Connection, received: Received[Any]) -> MQError:
     if received.code == ResponseCode.GO_AWAY:
         connection.close("the broker is going down and said so")
     return error_of(received, topic=letter.topic)

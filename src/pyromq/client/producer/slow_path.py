@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from pyromq.client.producer.outgoing import SEND, SEND_REPLY, Letter, check_body, pack_body, properties_text
+from pyromq.client.producer.outgoing import SEND, SEND_REPLY, OutgoingMessage, check_body, pack_body, properties_text
 from pyromq.client.producer.selectors import QueueSelector, by_sharding_key
 from pyromq.client.producer.send_context import SendContext
 from pyromq.client.producer.topic_queues import TopicQueues
@@ -55,7 +55,7 @@ class SlowPath:
 
     async def _letter(
         self, message: Message, timeout_ms: int, system: str = "", code: int = SEND, sys_flag: int = 0
-    ) -> Letter:
+    ) -> OutgoingMessage:
         now_ms = self._clock.now_ms()
         deadline_ms = self._clock.monotonic_ms() + (timeout_ms or self._settings.timeout_ms)
         unique_id = self._client.message_ids.next(now_ms)
@@ -68,7 +68,9 @@ class SlowPath:
                 body, packing = pack_body(body, self._settings)
         check_body(body, self._settings.body_bytes_max)
         topic = message.topic if code == SEND_REPLY else self._client.wire_name(message.topic)
-        return Letter(code, topic, body, text, unique_id, now_ms, deadline_ms, message.flag, sys_flag | packing)
+        return OutgoingMessage(
+            code, topic, body, text, unique_id, now_ms, deadline_ms, message.flag, sys_flag | packing
+        )
 
 
 def pinned_queue(

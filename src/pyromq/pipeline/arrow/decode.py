@@ -31,7 +31,7 @@ _COMPRESSED: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRows:
     """What of the records becomes rows: offsets [start, end), and of those the ones with these tags (none: all)."""
 
     start: int
@@ -39,12 +39,12 @@ class Wanted:
     tags: frozenset[str] = frozenset()
 
 
-def decode(data: bytes, queue: QueueId, schema: pa.Schema, wanted: Wanted) -> pa.RecordBatch:
+def decode(data: bytes, queue: QueueId, schema: pa.Schema, wanted: WantedRows) -> pa.RecordBatch:
     """``queue`` fills the columns topic, broker and queue_id. Raises CorruptRecordError."""
     return decode_records(Records(data), queue, schema, wanted)
 
 
-def decode_records(records: Records, queue: QueueId, schema: pa.Schema, wanted: Wanted) -> pa.RecordBatch:
+def decode_records(records: Records, queue: QueueId, schema: pa.Schema, wanted: WantedRows) -> pa.RecordBatch:
     rows = _Rows(records, queue)
     rows.keep((rows.records.queue_offsets >= wanted.start) & (rows.records.queue_offsets < wanted.end))
     if wanted.tags:

@@ -20,7 +20,7 @@ from pyromq.client.consumer.base.broker_calls import SEND_BACK_MS, BrokerCalls
 from pyromq.client.consumer.rules.retry_copy import FIRST_RETRY_LEVEL
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
-from pyromq.client.producer.outgoing import SEND, Letter, header_fields
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage, header_fields
 from pyromq.errors import BrokerError, MQError
 from pyromq.model import property_names as names
 from pyromq.model.names import DEFAULT_TOPIC, retry_topic
@@ -81,7 +81,7 @@ def _copied(record: Record) -> str:
     return with_values(text, missing)
 
 
-class Returns:
+class RowSendBack:
     """For one task; ``batch`` names it in dead letters."""
 
     def __init__(self, connected: Connected, options: SourceOptions, group: str, attempts_max: int, batch: str) -> None:
@@ -166,7 +166,7 @@ class Returns:
     ) -> None:
         """A copy that counts this attempt; more than ``attempts_max`` make it a dead letter."""
         client, topic = self._client, retry_topic(self._group)
-        letter = Letter(SEND, topic, body, properties, "", client.clock.now_ms(), 0, record.flag, sys_flag)
+        letter = OutgoingMessage(SEND, topic, body, properties, "", client.clock.now_ms(), 0, record.flag, sys_flag)
         fields = header_fields(letter, QueueId(topic, record.broker, 0), _PRODUCER, DEFAULT_TOPIC, "1")
         fields |= {"j": str(record.delivery_attempt + 1), "l": str(attempts_max)}
         link = client.master_link(record.broker)

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from pyromq.pipeline.consuming.rows import judge_batch, judge_records
-from pyromq.pipeline.consuming.send_back import Returns
+from pyromq.pipeline.consuming.send_back import RowSendBack
 from pyromq.pipeline.core.checkpoint_log import FOLDER, CheckpointLog
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.options import SourceOptions
@@ -120,13 +120,13 @@ def handle_rows(work: tuple[Work, Any], batch: str, batches: Iterator[pa.RecordB
     """Every row is done, sent back or dead when it returns."""
     facts, handler = work
     judge: Any = judge_batch if facts.in_batches else judge_records
-    returns: Returns | None = None
+    returns: RowSendBack | None = None
     rows = 0
     for each in batches:
         rows += each.num_rows
         if judged := judge(each, handler):
             if returns is None:
-                returns = Returns(connect(facts.reaching), facts.reaching, facts.group, facts.attempts_max, batch)
+                returns = RowSendBack(connect(facts.reaching), facts.reaching, facts.group, facts.attempts_max, batch)
             returns.give_back(judged)
     return Handled(rows, returns.retried, returns.dead) if returns is not None else Handled(rows, 0, 0)
 

@@ -30,7 +30,7 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldRange:
     """What a queue holds: offsets [first, end)."""
 
     first: int

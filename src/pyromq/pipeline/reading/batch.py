@@ -6,17 +6,17 @@ import logging
 
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import DataLossError
-from pyromq.pipeline.core.offsets import Held, Offsets
+from pyromq.pipeline.core.offsets import HeldRange, Offsets
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.places import AtTime, Where
 from pyromq.pipeline.reading.plan import Partition, planned_ranges
 from pyromq.pipeline.reading.starts import beyond_end, ending_offsets, needs_group, starting_offsets
-from pyromq.pipeline.reading.stream import Asked, spread
+from pyromq.pipeline.reading.stream import StreamQueries, spread
 
 logger = logging.getLogger(__name__)
 
 
-def plan_batch(options: SourceOptions, cluster: Asked) -> list[Partition]:
+def plan_batch(options: SourceOptions, cluster: StreamQueries) -> list[Partition]:
     """Raises DataLossError, OptionError, TopicNotFoundError, SourceUnreachableError."""
     held = cluster.held()
     stored = cluster.stored(held) if needs_group(options.starting) or needs_group(options.ending) else {}
@@ -32,5 +32,5 @@ def plan_batch(options: SourceOptions, cluster: Asked) -> list[Partition]:
     return spread(ranges, options)
 
 
-def _by_time(where: Where, held: dict[QueueId, Held], cluster: Asked) -> Offsets:
+def _by_time(where: Where, held: dict[QueueId, HeldRange], cluster: StreamQueries) -> Offsets:
     return cluster.at_time(held, where.time_ms, held) if isinstance(where, AtTime) else {}

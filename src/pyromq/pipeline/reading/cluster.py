@@ -24,10 +24,10 @@ from pyromq.model.names import RETRY_PREFIX, retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.arrow.layout import record_starts
 from pyromq.pipeline.core.connections import Connected, connect
-from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.retry_window import RetryWindow
-from pyromq.pipeline.reading.pulls import NO_GROUP, QueueReader
+from pyromq.pipeline.reading.pulls import NO_GROUP, RangeReader
 from pyromq.wire import bodies
 from pyromq.wire.bodies import TopicStats
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -62,7 +62,7 @@ class Cluster:
 
     # --- queues ---
 
-    def held(self, *, missing_ok: bool = False) -> dict[QueueId, Held]:
+    def held(self, *, missing_ok: bool = False) -> dict[QueueId, HeldRange]:
         """Every queue of every topic that is read.
 
         Raises BrokerError for a filter that is not understood; TopicNotFoundError, NoPermissionError unless
@@ -70,7 +70,7 @@ class Cluster:
         """
         return self._surely("asking brokers for their queues", lambda: self._held(missing_ok))
 
-    async def _held(self, missing_ok: bool) -> dict[QueueId, Held]:
+    async def _held(self, missing_ok: bool) -> dict[QueueId, HeldRange]:
         topics = await self._topics()
         tables = await asyncio.gather(*(self._held_of(topic, missing_ok) for topic in topics))
         await self._check_filter({queue.topic for table in tables for queue in table})
@@ -104,7 +104,7 @@ class Cluster:
             await check.require(subscribe_sql(topic, self._options.sql, 0) for topic in sorted(new))
         self._checked |= new
 
-    async def _held_of(self, topic: str, missing_ok: bool) -> dict[QueueId, Held]:
+    async def _held_of(self, topic: str, missing_ok: bool) -> dict[QueueId, HeldRange]:
         client = self.connected.client
         may_be_missing = missing_ok or bool(self._options.topic_pattern) or topic.startswith(RETRY_PREFIX)
         try:
@@ -127,7 +127,7 @@ class Cluster:
         stats = [bodies.decode(response.body, TopicStats).offset_table for response in responses]
         known = {queue: there for table in stats for queue, there in table.items()}
         return {
-            queue: Held(max(0, known[queue].min_offset), max(0, known[queue].max_offset))
+            queue: HeldRange(max(0, known[queue].min_offset), max(0, known[queue].max_offset))
             for queue in readable
             if queue in known
         }
@@ -144,11 +144,11 @@ class Cluster:
         pairs = zip(queues, found, strict=True)
         return {queue: offset for queue, offset in pairs if offset is not None and offset >= 0}
 
-    def at_time(self, queues: Iterable[QueueId], time_ms: int, held: Mapping[QueueId, Held]) -> Offsets:
+    def at_time(self, queues: Iterable[QueueId], time_ms: int, held: Mapping[QueueId, HeldRange]) -> Offsets:
         """The first message of each queue that was stored then or later; the end of the queue if there is none."""
         return self._surely("searching messages by time", lambda: self._at_time(list(queues), time_ms, held))
 
-    async def _at_time(self, queues: list[QueueId], time_ms: int, held: Mapping[QueueId, Held]) -> Offsets:
+    async def _at_time(self, queues: list[QueueId], time_ms: int, held: Mapping[QueueId, HeldRange]) -> Offsets:
         calls = await self._calls(queues)
         found = await asyncio.gather(*(calls.offset_at(queue, time_ms) for queue in queues))
         return {
@@ -208,14 +208,14 @@ class Cluster:
 
     # --- sizes ---
 
-    def average_bytes(self, queue: QueueId, held: Held, start: int) -> float:
+    def average_bytes(self, queue: QueueId, held: HeldRange, start: int) -> float:
         """Of the messages of one pull at ``start``; 0 where nothing could be read."""
         wanted = OffsetRange(queue, max(start, held.first), held.end)
         return self._surely("looking at the size of messages", lambda: self._average_bytes(wanted))
 
     async def _average_bytes(self, wanted: OffsetRange) -> float:
         options = replace(self._options, gather_bytes=_SAMPLE_BYTES, fail_on_data_loss=False, tags="", sql="")
-        parts = await QueueReader(self.connected.client, options, wanted, clock=self._clock).gather()
+        parts = await RangeReader(self.connected.client, options, wanted, clock=self._clock).gather()
         count = sum(len(record_starts(part)) for part in parts)
         return sum(map(len, parts)) / count if count else 0.0
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets, total
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, total
 
 Partition: TypeAlias = tuple[OffsetRange, ...]
 
@@ -23,7 +23,7 @@ Partition: TypeAlias = tuple[OffsetRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """What one batch may take; None: as much as there is."""
 
     rows_max: int | None = None
@@ -56,7 +56,7 @@ def rows_for_bytes(bytes_max: int, ahead: Mapping[QueueId, int], sizes: Mapping[
     return size if expected <= bytes_max else max(1, int(size * bytes_max / expected))
 
 
-def rows_allowed(limits: Limits, ahead: Mapping[QueueId, int], sizes: Mapping[str, float]) -> int | None:
+def rows_allowed(limits: BatchLimits, ahead: Mapping[QueueId, int], sizes: Mapping[str, float]) -> int | None:
     """The smaller of both maxima; None without any."""
     found = [] if limits.rows_max is None else [limits.rows_max]
     if limits.bytes_max is not None:
@@ -64,12 +64,12 @@ def rows_allowed(limits: Limits, ahead: Mapping[QueueId, int], sizes: Mapping[st
     return min(found, default=None)
 
 
-def is_worth_a_batch(limits: Limits, rows: int, waited_ms: int) -> bool:
+def is_worth_a_batch(limits: BatchLimits, rows: int, waited_ms: int) -> bool:
     """Whether there is enough to do, or it has waited long enough."""
     return rows > 0 and (limits.rows_min is None or rows >= limits.rows_min or waited_ms >= limits.delay_ms_max)
 
 
-def with_new_queues(start: Mapping[QueueId, int], held: Mapping[QueueId, Held]) -> Offsets:
+def with_new_queues(start: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange]) -> Offsets:
     """The offsets of a batch that only takes note of queues not seen before, each at its beginning.
 
     They are read from the next batch on: so their beginning stands in the checkpoint, whatever retention does later.
@@ -80,7 +80,7 @@ def with_new_queues(start: Mapping[QueueId, int], held: Mapping[QueueId, Held]) 
 # --- what is gone ----------------------------------------------------------------------------------------------------
 
 
-def losses_before(start: Mapping[QueueId, int], held: Mapping[QueueId, Held]) -> tuple[list[str], Offsets]:
+def losses_before(start: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange]) -> tuple[list[str], Offsets]:
     """What is missing of what comes after ``start``, in words, and the nearest offsets that can be read.
 
     A queue that ends before its start was deleted and made anew: it is read from its beginning.
@@ -100,7 +100,11 @@ def losses_before(start: Mapping[QueueId, int], held: Mapping[QueueId, Held]) ->
 
 
 def planned_ranges(
-    start: Mapping[QueueId, int], end: Mapping[QueueId, int], held: Mapping[QueueId, Held], *, is_first: bool = False
+    start: Mapping[QueueId, int],
+    end: Mapping[QueueId, int],
+    held: Mapping[QueueId, HeldRange],
+    *,
+    is_first: bool = False,
 ) -> tuple[list[OffsetRange], list[str]]:
     """What can be read of a planned batch, and what is missing of it, in words.
 

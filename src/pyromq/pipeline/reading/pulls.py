@@ -24,7 +24,7 @@ from pyromq.errors import BrokerError, ConnectFailedError, MQError
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.model.route import MASTER_ID
-from pyromq.pipeline.arrow.decode import Wanted, decode
+from pyromq.pipeline.arrow.decode import WantedRows, decode
 from pyromq.pipeline.core.connections import Connected
 from pyromq.pipeline.core.errors import DataLossError
 from pyromq.pipeline.core.offsets import OffsetRange
@@ -70,7 +70,7 @@ def filter_for(options: SourceOptions, topic: str) -> Filter:
     return Filter(options.tags, tags=tags) if tags else Filter()
 
 
-class QueueReader:
+class RangeReader:
     """Reads one range; on the client's loop."""
 
     def __init__(
@@ -260,14 +260,14 @@ class RangesReader:
         self._client = client
         self._options = options
         self._left = list(ranges)
-        self._reader: QueueReader | None = None
+        self._reader: RangeReader | None = None
 
     async def gather(self) -> Gathered | None:
-        """None after the last. Raises as ``QueueReader.gather`` does."""
+        """None after the last. Raises as ``RangeReader.gather`` does."""
         while self._left:
             wanted = self._left[0]
             if self._reader is None:
-                self._reader = QueueReader(self._client, self._options, wanted)
+                self._reader = RangeReader(self._client, self._options, wanted)
             reader = self._reader
             parts = await reader.gather()
             if reader.is_done:
@@ -289,6 +289,6 @@ def read_ranges(
         pending = connected.begin(reader.gather())
         wanted, queue = gathered.wanted, gathered.wanted.queue
         named = QueueId(client.plain_name(queue.topic), queue.broker, queue.number)
-        batch = decode(b"".join(gathered.parts), named, schema, Wanted(wanted.start, wanted.end, gathered.tags))
+        batch = decode(b"".join(gathered.parts), named, schema, WantedRows(wanted.start, wanted.end, gathered.tags))
         for start in range(0, batch.num_rows, options.batch_rows):
             yield batch.slice(start, options.batch_rows)

@@ -17,13 +17,13 @@ from collections.abc import Mapping
 
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import OptionError
-from pyromq.pipeline.core.offsets import Held, Offsets
+from pyromq.pipeline.core.offsets import HeldRange, Offsets
 from pyromq.pipeline.core.places import EARLIEST, LATEST, AtOffsets, AtTime, Place, Where
 from pyromq.pipeline.reading.plan import shown
 
 
 def starting_offsets(
-    where: Where, held: Mapping[QueueId, Held], stored: Mapping[QueueId, int], by_time: Mapping[QueueId, int]
+    where: Where, held: Mapping[QueueId, HeldRange], stored: Mapping[QueueId, int], by_time: Mapping[QueueId, int]
 ) -> Offsets:
     """``stored``: where the group stands; ``by_time``: what brokers found for a timestamp. Raises OptionError."""
     named = where.as_dict() if isinstance(where, AtOffsets) else {}
@@ -34,7 +34,7 @@ def starting_offsets(
 def _start(
     where: Where,
     queue: QueueId,
-    there: Held,
+    there: HeldRange,
     named: Mapping[QueueId, int],
     stored: Mapping[QueueId, int],
     by_time: Mapping[QueueId, int],
@@ -56,7 +56,7 @@ def _start(
 
 
 def ending_offsets(
-    where: Where, held: Mapping[QueueId, Held], stored: Mapping[QueueId, int], by_time: Mapping[QueueId, int]
+    where: Where, held: Mapping[QueueId, HeldRange], stored: Mapping[QueueId, int], by_time: Mapping[QueueId, int]
 ) -> Offsets:
     """Raises OptionError."""
     named = where.as_dict() if isinstance(where, AtOffsets) else {}
@@ -75,7 +75,7 @@ def ending_offsets(
     return ends
 
 
-def beyond_end(where: Where, held: Mapping[QueueId, Held]) -> list[str]:
+def beyond_end(where: Where, held: Mapping[QueueId, HeldRange]) -> list[str]:
     """Offsets that a user wrote down and no queue has reached, in words."""
     named = where.as_dict() if isinstance(where, AtOffsets) else {}
     return [
@@ -92,7 +92,7 @@ def needs_group(where: Where) -> bool:
     return where in (Place.GROUP, Place.LATEST)
 
 
-def _require_known(named: Mapping[QueueId, int], held: Mapping[QueueId, Held], option: str) -> None:
+def _require_known(named: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange], option: str) -> None:
     for queue in sorted(named):
         if queue not in held:
             raise OptionError(option, f"there is no {shown(queue)} among the topics that are read")

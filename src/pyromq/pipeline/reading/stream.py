@@ -16,11 +16,11 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import DataLossError
-from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets, from_tree, to_tree
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, from_tree, to_tree
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.places import AtTime
 from pyromq.pipeline.reading.plan import (
-    Limits,
+    BatchLimits,
     Partition,
     backlog_of,
     batch_end,
@@ -43,14 +43,14 @@ _TELL_AGAIN_MS: Final = 10_000  # a broker that crashed may have forgotten the l
 _SKIPPED_SHOWN: Final = 5
 
 
-class Asked(Protocol):
+class StreamQueries(Protocol):
     """What a stream asks of brokers (``cluster.Cluster``)."""
 
-    def held(self, *, missing_ok: bool = False) -> dict[QueueId, Held]: ...
+    def held(self, *, missing_ok: bool = False) -> dict[QueueId, HeldRange]: ...
     def stored(self, queues: Iterable[QueueId]) -> Offsets: ...
-    def at_time(self, queues: Iterable[QueueId], time_ms: int, held: Mapping[QueueId, Held]) -> Offsets: ...
+    def at_time(self, queues: Iterable[QueueId], time_ms: int, held: Mapping[QueueId, HeldRange]) -> Offsets: ...
     def commit(self, offsets: Mapping[QueueId, int]) -> None: ...
-    def average_bytes(self, queue: QueueId, held: Held, start: int) -> float: ...
+    def average_bytes(self, queue: QueueId, held: HeldRange, start: int) -> float: ...
 
 
 class Stream:
@@ -59,7 +59,7 @@ class Stream:
     def __init__(
         self,
         options: SourceOptions,
-        cluster: Asked,
+        cluster: StreamQueries,
         *,
         clock: Clock | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -109,7 +109,7 @@ class Stream:
         if not self._has_looked:
             self._look_for_strangers(start)
         self.tell(start)
-        limits = self._limits() if limited else Limits()
+        limits = self._limits() if limited else BatchLimits()
         deadline_ms = self._clock.monotonic_ms() + self._options.long_poll_ms
         pause_ms = _POLL_MS_FIRST
         while True:
@@ -121,7 +121,7 @@ class Stream:
             self._sleep(min(pause_ms, left_ms) / 1000)
             pause_ms = min(_POLL_MS_MAX, pause_ms * 2)
 
-    def _end_now(self, start: Offsets, limits: Limits) -> Offsets:
+    def _end_now(self, start: Offsets, limits: BatchLimits) -> Offsets:
         held = self._held(start)
         losses, mended = losses_before({q: at for q, at in start.items() if q not in self._given_up}, held)
         if anew := {queue: held[queue].first for queue in self._made_anew if queue in start and queue in held}:
@@ -143,12 +143,12 @@ class Stream:
         allowed = rows_allowed(limits, ahead, self._average_sizes(limits, ahead, held, start))
         return with_new_queues(batch_end({**start, **mended}, reachable, allowed), held)
 
-    def _bounded(self, held: Mapping[QueueId, Held]) -> Offsets:
+    def _bounded(self, held: Mapping[QueueId, HeldRange]) -> Offsets:
         """Queues that appeared after the freeze are noted, not read."""
         target = self._target or {}
         return {queue: min(there.end, target.get(queue, there.first)) for queue, there in held.items()}
 
-    def _held(self, start: Offsets) -> dict[QueueId, Held]:
+    def _held(self, start: Offsets) -> dict[QueueId, HeldRange]:
         """What there is; waits a while for queues that should be there (brokers restart, routes come back late)."""
         deadline_ms = self._clock.monotonic_ms() + self._options.retry_ms
         while True:
@@ -180,12 +180,12 @@ class Stream:
             logger.warning("messages skipped: %s", loss)
         self._skipped = [*self._skipped, *losses][-_SKIPPED_SHOWN:]
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> BatchLimits:
         options = self._options
-        return Limits(options.max_offsets, options.min_offsets, options.max_bytes, options.max_trigger_delay_ms)
+        return BatchLimits(options.max_offsets, options.min_offsets, options.max_bytes, options.max_trigger_delay_ms)
 
     def _average_sizes(
-        self, limits: Limits, ahead: Mapping[QueueId, int], held: Mapping[QueueId, Held], start: Offsets
+        self, limits: BatchLimits, ahead: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange], start: Offsets
     ) -> dict[str, float]:
         """Of each topic, as its fullest queue shows it at its start; looked at again from time to time."""
         if limits.bytes_max is None:

@@ -24,7 +24,7 @@ from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.checkpoint_log import CheckpointLog
 from pyromq.pipeline.core.connections import connect
-from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets, from_tree, to_tree
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, from_tree, to_tree
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.pulls import read_ranges
 from pyromq.pipeline.sink.keys import digest_of
@@ -41,10 +41,10 @@ class NotRepeatableError(MQError):
     """A batch that was run again brought other rows than before."""
 
 
-class Asked(Protocol):
+class ReplayQueries(Protocol):
     """What is asked of brokers (``cluster.Cluster``)."""
 
-    def held(self, *, missing_ok: bool = False) -> dict[QueueId, Held]: ...
+    def held(self, *, missing_ok: bool = False) -> dict[QueueId, HeldRange]: ...
     def stored(self, queues: Iterable[QueueId]) -> Offsets: ...
     def commit(self, offsets: Mapping[QueueId, int]) -> None: ...
 
@@ -75,7 +75,7 @@ class FileMarker:
 class GroupMarker:
     """Of a batch write, which has no checkpoint: offsets of a group. It is set once, so the write can be repeated."""
 
-    def __init__(self, cluster: Asked) -> None:
+    def __init__(self, cluster: ReplayQueries) -> None:
         self._cluster = cluster
 
     def read(self) -> Marker | None:
@@ -96,13 +96,13 @@ class Replay:
     def doubtful(self) -> tuple[OffsetRange, ...]:
         return tuple(each for each in self.ranges if len(each))
 
-    def until(self, held: Mapping[QueueId, Held]) -> tuple[OffsetRange, ...]:
+    def until(self, held: Mapping[QueueId, HeldRange]) -> tuple[OffsetRange, ...]:
         """With all that came since."""
         begun = {each.queue: each.start for each in self.ranges}
         found = (OffsetRange(q, begun.get(q, there.first), there.end) for q, there in sorted(held.items()))
         return tuple(each for each in found if len(each))
 
-    def since(self, queue: QueueId, held: Mapping[QueueId, Held]) -> tuple[OffsetRange, ...]:
+    def since(self, queue: QueueId, held: Mapping[QueueId, HeldRange]) -> tuple[OffsetRange, ...]:
         """What came to one queue since the batch was planned."""
         ends = {each.queue: each.end for each in self.ranges}
         there = held.get(queue)
@@ -114,11 +114,11 @@ def marker_options(options: SinkOptions) -> SourceOptions:
     return replace(options.reaching, topics=options.topics, group=MARKER_PREFIX + digest_of(options.identity))
 
 
-def marker_of(options: SinkOptions, cluster: Asked) -> FileMarker | GroupMarker:
+def marker_of(options: SinkOptions, cluster: ReplayQueries) -> FileMarker | GroupMarker:
     return FileMarker(CheckpointLog(options.checkpoint, "sent")) if options.checkpoint else GroupMarker(cluster)
 
 
-def plan_replay(cluster: Asked, marker: FileMarker | GroupMarker) -> tuple[int, Replay]:
+def plan_replay(cluster: ReplayQueries, marker: FileMarker | GroupMarker) -> tuple[int, Replay]:
     """The last batch that is done, and where others may lie. The first plan sets the marker, before anything is sent.
 
     Raises TopicNotFoundError.
@@ -135,7 +135,7 @@ def plan_replay(cluster: Asked, marker: FileMarker | GroupMarker) -> tuple[int, 
     return known.batch, Replay(tuple(ranges))
 
 
-def move_marker(batch: int, cluster: Asked, marker: FileMarker | GroupMarker) -> None:
+def move_marker(batch: int, cluster: ReplayQueries, marker: FileMarker | GroupMarker) -> None:
     """A batch is committed: all of it lies before the ends of now."""
     known = marker.read()
     if known is None or batch > known.batch:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pyromq.client.core.errors import error_of
 from pyromq.client.core.settings import ProducerSettings
-from pyromq.client.producer.outgoing import SEND, SEND_BATCH, Letter, header_fields
+from pyromq.client.producer.outgoing import SEND, SEND_BATCH, OutgoingMessage, header_fields
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
@@ -67,7 +67,7 @@ class Sent:
     doubtful: list[str] = field(default_factory=list)  # keys of prepared messages that may be there, and must not count
 
 
-class Sender:
+class RequestSender:
     """For one task. ``is_stored(parcel, queue)`` is asked before a parcel is sent again that may have arrived."""
 
     def __init__(
@@ -206,7 +206,7 @@ class Sender:
     async def _attempt(self, request: SinkRequest, topic_queues: TopicQueues, queue: QueueId) -> Received[Any]:
         client, timeout_ms = self._client, self._options.reaching.request_ms
         is_batch = request.properties is None
-        letter = Letter(
+        letter = OutgoingMessage(
             SEND_BATCH if is_batch else SEND,
             topic_queues.topic,
             request.body,

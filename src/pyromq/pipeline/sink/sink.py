@@ -47,7 +47,7 @@ from pyromq.pipeline.sink.replay import (
     read_found,
 )
 from pyromq.pipeline.sink.requests import Packer, SinkRequest
-from pyromq.pipeline.sink.sender import PreparedRow, Sender
+from pyromq.pipeline.sink.sender import PreparedRow, RequestSender
 from pyromq.pipeline.sink.transactions import decisions_of, end_all, with_group
 from pyromq.wire.flags import SysFlag
 
@@ -157,7 +157,7 @@ def write_rows(options: SinkOptions, plan: Plan, task: Task, batches: Iterator[p
     keys = RowKeys(task.identity, task.batch, task.partition, task.run)
     transactional, system = options.mode is Mode.TRANSACTIONAL, _system(options)
     checks = _Checks(options, plan.replay, task, keys) if options.mode is Mode.IDEMPOTENT else None
-    sender = Sender(
+    sender = RequestSender(
         connect(options.reaching),
         options,
         sys_flag=SysFlag.PREPARED.value if transactional else 0,

@@ -34,7 +34,7 @@ class LogFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LogStretch:
     """Bytes [begin, end) of one file of a broker's log."""
 
     path: Path
@@ -72,10 +72,10 @@ def stretch_size(files: Sequence[LogFile], cores: int) -> int:
     return max(_STRETCH_BYTES_MIN, ceil(total / (cores * for_each_core)))
 
 
-def plan_stretches(files: Sequence[LogFile], stretch_bytes: int, broker: str = "") -> list[Stretch]:
+def plan_stretches(files: Sequence[LogFile], stretch_bytes: int, broker: str = "") -> list[LogStretch]:
     """Each byte of each file in one stretch."""
     return [
-        Stretch(file.path, file.base, begin, min(begin + stretch_bytes, file.size), broker)
+        LogStretch(file.path, file.base, begin, min(begin + stretch_bytes, file.size), broker)
         for file in files
         for begin in range(0, file.size, stretch_bytes)
     ]
@@ -83,7 +83,7 @@ def plan_stretches(files: Sequence[LogFile], stretch_bytes: int, broker: str = "
 
 def plan_parts(
     files: Sequence[tuple[str, LogFile]], cores: int, *, count_min: int | None = None, count_max: int | None = None
-) -> list[tuple[Stretch, ...]]:
+) -> list[tuple[LogStretch, ...]]:
     """What each task reads of files, each with its broker: smaller stretches to reach ``count_min``, several of them
     together to stay within ``count_max``."""
     size = stretch_size([file for _, file in files], cores)

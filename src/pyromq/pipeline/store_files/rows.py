@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from pyromq.checksum import crc32
 from pyromq.errors import CorruptRecordError
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.arrow.decode import Wanted, decode_records
+from pyromq.pipeline.arrow.decode import WantedRows, decode_records
 from pyromq.pipeline.arrow.layout import Ints, Records
 from pyromq.pipeline.arrow.properties import Properties, spans
-from pyromq.pipeline.store_files.log import Stretch
+from pyromq.pipeline.store_files.log import LogStretch
 from pyromq.wire.record import (
     MAGIC_V1,
     MAGIC_V2,
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 8 << 20  # fewer steps a row than with less; more falls out of the caches
 _PREFIX: Final = Struct(">II").unpack_from
 _CRC_MASK: Final = 0x7FFFFFFF
-_ALL: Final = Wanted(-(1 << 62), 1 << 62)
+_ALL: Final = WantedRows(-(1 << 62), 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Chosen:
 
 
 def decode_stretch(
-    stretch: Stretch, schema: pa.Schema, chosen: Chosen | None = None, *, verify: bool = True
+    stretch: LogStretch, schema: pa.Schema, chosen: Chosen | None = None, *, verify: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """The records that begin in the stretch, those that were chosen.
 
@@ -123,7 +123,7 @@ def _topic_places(records: Records) -> tuple[Ints, Ints]:
     return records.body_ends + 1 + is_long, records.property_starts - 2
 
 
-def whole_records(stretch: Stretch, *, verify: bool = True) -> Iterator[Records]:
+def whole_records(stretch: LogStretch, *, verify: bool = True) -> Iterator[Records]:
     """Runs of whole records, some MiB at a time; damage between them is passed over and told to the log."""
     if stretch.begin >= stretch.end:
         return
@@ -132,7 +132,7 @@ def whole_records(stretch: Stretch, *, verify: bool = True) -> Iterator[Records]
     yield from _runs(memoryview(mapped), stretch, verify)  # unmapped when nobody has a part of it any more
 
 
-def _runs(data: memoryview, stretch: Stretch, verify: bool) -> Iterator[Records]:
+def _runs(data: memoryview, stretch: LogStretch, verify: bool) -> Iterator[Records]:
     at: int | None = stretch.begin
     if stretch.begin:
         at = find_record_after(data, stretch.begin, stretch.base + stretch.begin)

@@ -23,7 +23,7 @@ from pyromq.errors import StoreNotFoundError
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.places import AtTime
 from pyromq.pipeline.core.workers import settle
-from pyromq.pipeline.store_files.log import Stretch, log_files, plan_parts
+from pyromq.pipeline.store_files.log import LogStretch, log_files, plan_parts
 from pyromq.pipeline.store_files.rows import Chosen, decode_stretch
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class StoreReader(DataSourceReader):
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        stretches: Sequence[Stretch] = partition.value
+        stretches: Sequence[LogStretch] = partition.value
         options = self._options
         chosen = chosen_of(options)
         settle()

@@ -29,7 +29,7 @@ from pyromq.store.check.files import FileRun, FoundFile, find_files, infer_file_
 from pyromq.store.check.index import IndexComparison, IndexShape, IndexTrust
 from pyromq.store.check.log import LogScan, Progress
 from pyromq.store.check.queues import LogView, Trust, newest_position, trust_sealed, trust_unsealed
-from pyromq.store.check.report import CheckReport, Findings, IndexCheck, LogCheck, QueuesCheck, Severity, count_of
+from pyromq.store.check.report import CheckReport, Findings, IndexCheck, LogCheck, QueuesCheck, StoreSeverity, count_of
 from pyromq.store.consume_queue import ENTRY_BYTES
 from pyromq.store.files.checkpoint import load_flushed
 from pyromq.store.files.disk import Disk, RealDisk
@@ -180,7 +180,7 @@ class _Check:
             if not trust.intact:
                 rescan.append(max(0, trust.covered - 1))
                 text = f"not what the seal promises from offset {trust.end} on; opening the store rebuilds it"
-                self._findings.add(Severity.WARNING, "queue-damaged", f"consumequeue/{name}", text)
+                self._findings.add(StoreSeverity.WARNING, "queue-damaged", f"consumequeue/{name}", text)
         index.by_seal(seal.index, self._log_run.first, clean=self._clean and seal.clean)
         newest = index.files[-1].path.name if index.files else ""
         index_from = seal.index_position if not seal.index or newest == seal.index[-1].name else index.covered
@@ -222,12 +222,12 @@ class _Check:
 
     def _report_stop(self) -> None:
         if not self._clean:
-            severity = Severity.NOTE if self._in_use else Severity.WARNING
+            severity = StoreSeverity.NOTE if self._in_use else StoreSeverity.WARNING
             text = "the store is open" if self._in_use else "the store was not closed: opening it recovers it"
             self._findings.add(severity, "unclean-stop", "abort", text)
         elif self._seal is not None and not self._seal.clean:
             text = "it is not one of a clean stop, yet the store counts as closed: another program closed it"
-            self._findings.add(Severity.NOTE, "seal-unclean", SEAL_NAME, text)
+            self._findings.add(StoreSeverity.NOTE, "seal-unclean", SEAL_NAME, text)
 
     def _report_files(self) -> bool:
         """Missing and wrong-sized files; False when recovery would refuse to open the store."""
@@ -235,38 +235,38 @@ class _Check:
         faults = log.faults()
         for file, text in faults:
             text = f"{text}; the store does not open until that is restored"
-            self._findings.add(Severity.ERROR, "log-file", f"commitlog/{file.path.name}", text, position=file.base)
+            self._findings.add(StoreSeverity.ERROR, "log-file", f"commitlog/{file.path.name}", text, position=file.base)
         if log.files and log.files[-1].size < log.file_bytes and not faults:
             text = f"it has {log.files[-1].size} bytes; opening the store makes it {log.file_bytes}, filled with zeros"
-            self._findings.add(Severity.WARNING, "log-file", f"commitlog/{log.files[-1].path.name}", text)
+            self._findings.add(StoreSeverity.WARNING, "log-file", f"commitlog/{log.files[-1].path.name}", text)
         for name in log.empty:
-            self._findings.add(Severity.NOTE, "log-file", f"commitlog/{name}", "it is empty; opening removes it")
+            self._findings.add(StoreSeverity.NOTE, "log-file", f"commitlog/{name}", "it is empty; opening removes it")
         if log.first:
             text = f"the log begins at position {log.first}: older files were deleted"
-            self._findings.add(Severity.NOTE, "log-begins", "commitlog", text, position=log.first)
+            self._findings.add(StoreSeverity.NOTE, "log-begins", "commitlog", text, position=log.first)
         for (topic, queue_id), run in self._queue_runs.items():
             for file, text in run.faults():
                 where = f"consumequeue/{topic}/{queue_id}/{file.path.name}"
-                self._findings.add(Severity.WARNING, "queue-file", where, text)
+                self._findings.add(StoreSeverity.WARNING, "queue-file", where, text)
         return not faults
 
     def _report_ends(self, log: LogCheck) -> None:
         if self._seal is not None and self._clean and self._seal.clean and log.end > self._seal.position:
             text = f"{log.end - self._seal.position} bytes of the log are newer than it: another program wrote them"
-            self._findings.add(Severity.NOTE, "behind-seal", SEAL_NAME, text, position=self._seal.position)
+            self._findings.add(StoreSeverity.NOTE, "behind-seal", SEAL_NAME, text, position=self._seal.position)
 
     def _report_added(self, queues: QueuesCheck, index: IndexCheck) -> None:
         entries = partial(count_of, one="entry", many="entries")
         if queues.rebuilt:
             text = f"opening the store rebuilds {entries(queues.rebuilt)}, missing or wrong now"
-            self._findings.add(Severity.WARNING, "queues-rebuilt", "consumequeue", text)
+            self._findings.add(StoreSeverity.WARNING, "queues-rebuilt", "consumequeue", text)
         if queues.to_add:
             text = f"opening the store adds {entries(queues.to_add)} not written yet"
-            self._findings.add(Severity.NOTE, "queues-behind", "consumequeue", text)
+            self._findings.add(StoreSeverity.NOTE, "queues-behind", "consumequeue", text)
         if queues.to_drop:
-            severity = Severity.WARNING if self._clean else Severity.NOTE
+            severity = StoreSeverity.WARNING if self._clean else StoreSeverity.NOTE
             text = f"opening the store drops {entries(queues.to_drop)} without record"
             self._findings.add(severity, "queues-ahead", "consumequeue", text)
         if index.to_add:
             text = f"opening the store adds {count_of(index.to_add, 'key')} not written yet"
-            self._findings.add(Severity.NOTE, "index-behind", "index", text)
+            self._findings.add(StoreSeverity.NOTE, "index-behind", "index", text)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from pyromq.errors import ProtocolError
-from pyromq.store.check.report import Findings, Severity
+from pyromq.store.check.report import Findings, StoreSeverity
 from pyromq.store.files.checkpoint import CHECKPOINT_BYTES, Checkpoint, load_checkpoint
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
@@ -24,7 +24,7 @@ _JSON_WITHOUT_SUFFIX = ("timermetrics", "transactionMetrics")
 
 
 @dataclass(frozen=True, slots=True)
-class Copy(Generic[T]):
+class FileCopy(Generic[T]):
     """One copy of a small file: absent, empty, damaged (``reason``), or whole (``value``)."""
 
     value: T | None = None
@@ -39,16 +39,16 @@ class Copy(Generic[T]):
         return bool(self.reason)
 
 
-def read_copy(disk: Disk, path: Path, parse_text: Callable[[bytes], T]) -> Copy[T]:
+def read_copy(disk: Disk, path: Path, parse_text: Callable[[bytes], T]) -> FileCopy[T]:
     if not disk.exists(path):
-        return Copy()
+        return FileCopy()
     try:
         text = disk.read(path)
-        return Copy(parse_text(checked(text))) if text.strip() else Copy(reason="it is empty")
+        return FileCopy(parse_text(checked(text))) if text.strip() else FileCopy(reason="it is empty")
     except OSError as error:
-        return Copy(reason=f"the disk cannot read it: {error.strerror or error}")
+        return FileCopy(reason=f"the disk cannot read it: {error.strerror or error}")
     except (ProtocolError, ValueError) as error:
-        return Copy(reason=str(error))
+        return FileCopy(reason=str(error))
 
 
 def _backup(path: Path) -> Path:
@@ -78,16 +78,18 @@ def check_config(disk: Disk, layout: Layout, findings: Findings) -> dict[str, di
     return tables
 
 
-def _report_copies(where: str, newest: Copy[Any], backup: Copy[Any], findings: Findings) -> None:
+def _report_copies(where: str, newest: FileCopy[Any], backup: FileCopy[Any], findings: Findings) -> None:
     reason = newest.reason or "it is missing"
     if newest.whole and backup.damaged:
-        findings.add(Severity.NOTE, "config-backup", f"{where}.bak", f"the backup copy is damaged: {backup.reason}")
+        findings.add(
+            StoreSeverity.NOTE, "config-backup", f"{where}.bak", f"the backup copy is damaged: {backup.reason}"
+        )
     elif not newest.whole and backup.whole:
         text = f"{reason}; the backup copy is whole and will be used, changes after it are lost"
-        findings.add(Severity.WARNING, "config-damaged", where, text)
+        findings.add(StoreSeverity.WARNING, "config-damaged", where, text)
     elif not newest.whole:
         rest = f", the backup copy too: {backup.reason}" if backup.damaged else ", and there is no backup copy"
-        findings.add(Severity.ERROR, "config-damaged", where, f"damaged: {reason}{rest}")
+        findings.add(StoreSeverity.ERROR, "config-damaged", where, f"damaged: {reason}{rest}")
 
 
 def check_seal(disk: Disk, root: Path, findings: Findings) -> Seal | None:
@@ -97,19 +99,19 @@ def check_seal(disk: Disk, root: Path, findings: Findings) -> Seal | None:
     damaged_alone = newest.damaged and not backup.whole
     if newest.damaged and backup.whole:
         text = f"{newest.reason}; the one before it is whole and will be used"
-        findings.add(Severity.WARNING, "seal-damaged", SEAL_NAME, text)
+        findings.add(StoreSeverity.WARNING, "seal-damaged", SEAL_NAME, text)
     elif damaged_alone or (backup.damaged and not newest.whole):
         text = f"{newest.reason or backup.reason}; recovery will go by RocketMQ's checkpoint"
-        findings.add(Severity.WARNING, "seal-damaged", SEAL_NAME, text)
+        findings.add(StoreSeverity.WARNING, "seal-damaged", SEAL_NAME, text)
     elif not newest.whole and not backup.whole:
         text = "there is none: PyroMQ has not written this store yet, RocketMQ's rules of recovery apply"
-        findings.add(Severity.NOTE, "seal-absent", SEAL_NAME, text)
+        findings.add(StoreSeverity.NOTE, "seal-absent", SEAL_NAME, text)
     return newest.value if newest.whole else backup.value
 
 
 def check_checkpoint(disk: Disk, layout: Layout, findings: Findings, *, sealed: bool) -> Checkpoint:
     """RocketMQ's checkpoint; what is wrong with it matters little where there is a seal."""
-    severity = Severity.NOTE if sealed else Severity.WARNING
+    severity = StoreSeverity.NOTE if sealed else StoreSeverity.WARNING
     if not disk.exists(layout.checkpoint):
         findings.add(severity, "checkpoint", "checkpoint", "it is missing: RocketMQ would look at the whole log")
         return Checkpoint()
@@ -125,7 +127,7 @@ def check_times(checkpoint: Checkpoint, stored_ms_max: int, records: int, findin
     """A checkpoint must not be ahead of the newest record: RocketMQ would trust what was never written."""
     ahead_ms = max(checkpoint.log_ms, checkpoint.queues_ms) - stored_ms_max
     if records and ahead_ms > 0:
-        severity = Severity.NOTE if sealed else Severity.WARNING
+        severity = StoreSeverity.NOTE if sealed else StoreSeverity.WARNING
         text = f"it says that records are durable up to {ahead_ms} ms after the newest record of the log"
         findings.add(severity, "checkpoint", "checkpoint", text)
 
@@ -136,11 +138,11 @@ def check_in_use(disk: Disk, layout: Layout, findings: Findings) -> bool:
         in_use = disk.exists(layout.lock) and disk.is_locked(layout.lock)
     except OSError as error:
         text = f"cannot tell whether the store is open elsewhere: {error.strerror or error}"
-        findings.add(Severity.NOTE, "lock", "lock", text)
+        findings.add(StoreSeverity.NOTE, "lock", "lock", text)
         return False
     if in_use:
         text = "a process has the store open: it may change while it is looked at, so check again what is found below"
-        findings.add(Severity.NOTE, "in-use", "lock", text)
+        findings.add(StoreSeverity.NOTE, "in-use", "lock", text)
     return in_use
 
 
@@ -150,4 +152,4 @@ def check_leftovers(disk: Disk, layout: Layout, findings: Findings) -> None:
     if copies:
         size = sum(disk.size_of(layout.cut / name) for name in copies)
         text = f"{len(copies)} copies ({size} bytes) of what earlier recoveries cut out of the log"
-        findings.add(Severity.NOTE, "cut-copies", "cut", text)
+        findings.add(StoreSeverity.NOTE, "cut-copies", "cut", text)

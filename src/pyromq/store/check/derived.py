@@ -11,7 +11,7 @@ from pyromq.model.names import SCHEDULE_TOPIC, validate_topic
 from pyromq.store.check.files import FileRun
 from pyromq.store.check.index import IndexComparison
 from pyromq.store.check.queues import LogView, QueueComparison, Trust
-from pyromq.store.check.report import Findings, IndexCheck, LogCheck, QueuesCheck, Severity, count_of
+from pyromq.store.check.report import Findings, IndexCheck, LogCheck, QueuesCheck, StoreSeverity, count_of
 from pyromq.store.entry_tag import entry_tag
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.flags import SysFlag
@@ -127,10 +127,10 @@ class DerivedCheck:
     def _report_passed_over(self) -> None:
         if self._nameless:
             text = f"{self._nameless} records have an impossible topic name and are in no queue"
-            self._findings.add(Severity.WARNING, "topic-name", "commitlog", text)
+            self._findings.add(StoreSeverity.WARNING, "topic-name", "commitlog", text)
         if self._in_batches:
             text = f"{self._in_batches} records belong to queues of RocketMQ's batch format, which are not checked"
-            self._findings.add(Severity.NOTE, "batch-queues", "batchconsumequeue", text)
+            self._findings.add(StoreSeverity.NOTE, "batch-queues", "batchconsumequeue", text)
 
 
 def report_queue(queue: QueueComparison, findings: Findings, *, sealed: bool, deleted: bool | None) -> None:
@@ -138,22 +138,22 @@ def report_queue(queue: QueueComparison, findings: Findings, *, sealed: bool, de
     where = f"consumequeue/{queue.name}"
     if queue.gaps:
         text = f"{count_of(queue.gaps, 'offset')} missing in the log, first {queue.first_wrong}; no damage explains it"
-        findings.add(Severity.ERROR, "offset-gap", where, text)
+        findings.add(StoreSeverity.ERROR, "offset-gap", where, text)
     if queue.repeats:
         text = f"{count_of(queue.repeats, 'record')} with the offset of an earlier one, first {queue.first_wrong}"
-        findings.add(Severity.ERROR, "offset-repeat", where, text)
+        findings.add(StoreSeverity.ERROR, "offset-repeat", where, text)
     if queue.wrong and deleted is not False:
-        severity = Severity.NOTE if deleted else Severity.WARNING
+        severity = StoreSeverity.NOTE if deleted else StoreSeverity.WARNING
         text = f"{count_of(queue.wrong, 'record')} of the log without queue: the topic was deleted"
         findings.add(severity, "topic-deleted", where, text if deleted else text + ", or its folder is lost")
     elif queue.wrong:
         _report_wrong(queue, findings, where, sealed=sealed)
     if queue.other_tags:
         text = f"{queue.other_tags} third fields are others: other delay levels, or extended queue entries"
-        findings.add(Severity.NOTE, "queue-tags", where, text)
+        findings.add(StoreSeverity.NOTE, "queue-tags", where, text)
     if queue.older_life:
         text = f"{count_of(queue.older_life, 'record')} from before the topic was deleted and made again"
-        findings.add(Severity.NOTE, "topic-deleted", where, text)
+        findings.add(StoreSeverity.NOTE, "topic-deleted", where, text)
 
 
 def _report_wrong(queue: QueueComparison, findings: Findings, where: str, *, sealed: bool) -> None:
@@ -169,4 +169,4 @@ def _report_wrong(queue: QueueComparison, findings: Findings, where: str, *, sea
     else:
         advice = "to repair this open and close the store once, remove the folder and open it again"
     text = f"entries wrong from offset {queue.first_wrong} on: {parts}; {advice}"
-    findings.add(Severity.ERROR, "queue-wrong", where, text)
+    findings.add(StoreSeverity.ERROR, "queue-wrong", where, text)

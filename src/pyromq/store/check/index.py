@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyromq.checksum import crc32
 from pyromq.store.check.files import Ranges, SafeView
-from pyromq.store.check.report import Findings, IndexCheck, Severity
+from pyromq.store.check.report import Findings, IndexCheck, StoreSeverity
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.index_file import ENTRY, HEADER, IndexFile, IndexSeal
 from pyromq.wire.key_hashes import key_hashes
@@ -143,7 +143,7 @@ class IndexTrust:
     def _warn(self, name: str, reason: str) -> None:
         self._warned.add(name)
         text = f"{reason}; opening the store builds it again"
-        self._findings.add(Severity.WARNING, "index-damaged", f"index/{name}", text)
+        self._findings.add(StoreSeverity.WARNING, "index-damaged", f"index/{name}", text)
 
 
 class IndexComparison:
@@ -193,7 +193,7 @@ class IndexComparison:
         if self._missing or self._extra:
             text = f"{self._missing} keys of the log are not in it, {self._extra} entries belong to no record"
             advice = "opening does not repair this unless the folder is removed before"
-            self._findings.add(Severity.WARNING, "index-wrong", "index", f"{text}; {advice}")
+            self._findings.add(StoreSeverity.WARNING, "index-wrong", "index", f"{text}; {advice}")
         return IndexCheck(len(self._shape.names), self._entry_count, self._missing, self._extra, self._to_add)
 
     def _compare(self) -> None:
@@ -246,4 +246,4 @@ class IndexComparison:
             text = (
                 f"{broken} links and {wrong_slots} slots of its chains are wrong; opening the store computes them anew"
             )
-            self._findings.add(Severity.WARNING, "index-chains", f"index/{file.path.name}", text)
+            self._findings.add(StoreSeverity.WARNING, "index-chains", f"index/{file.path.name}", text)

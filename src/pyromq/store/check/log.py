@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pyromq.store.check.files import FileRun, FoundFile, Ranges, SafeView
-from pyromq.store.check.report import Findings, LogCheck, PlannedCut, SegmentCheck, Severity, count_of
+from pyromq.store.check.report import Findings, LogCheck, PlannedCut, SegmentCheck, StoreSeverity, count_of
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.segments import segment_name
 from pyromq.wire.record import BLANK_BYTES, NothingWritten, RecordFound, SegmentEnd, find_record_after, scan_record
@@ -88,7 +88,7 @@ class LogScan:
         try:
             for start, end, reason in view.unreadable:
                 self._findings.add(
-                    Severity.ERROR,
+                    StoreSeverity.ERROR,
                     "log-unreadable",
                     f"commitlog/{file.path.name}",
                     f"the disk cannot read {end - start} bytes: {reason}",
@@ -151,7 +151,7 @@ class LogScan:
         if not position < self._rescan_from < after:
             return after
         self._findings.add(
-            Severity.ERROR,
+            StoreSeverity.ERROR,
             "seal-mismatch",
             "pyromq-seal.json",
             f"it ends at {self._rescan_from}, inside the record at {position}: seal and log are not of the same time; "
@@ -165,7 +165,7 @@ class LogScan:
         self.damaged.add(start, end)
         name = segment_name(start - start % self._run.file_bytes) if self._run.file_bytes else ""
         self._findings.add(
-            Severity.ERROR,
+            StoreSeverity.ERROR,
             "records-lost",
             f"commitlog/{name}",
             f"{end - start} bytes at position {start} are lost: {reason}",
@@ -186,7 +186,7 @@ class LogScan:
         text = f"recovery would cut {cut.size} bytes from position {cut.position} on: {reason}"
         if whole:
             text += f"; with {count_of(whole, 'whole record')} among them, perhaps acknowledged"
-        severity = Severity.ERROR if whole and self._clean else Severity.WARNING
+        severity = StoreSeverity.ERROR if whole and self._clean else StoreSeverity.WARNING
         where = f"commitlog/{segment_name(base)}"
         self._findings.add(severity, "log-cut", where, text, position=cut.position, size=cut.size)
 

@@ -13,7 +13,7 @@ from enum import Enum
 FINDINGS_PER_KIND_MAX = 20
 
 
-class Severity(Enum):
+class StoreSeverity(Enum):
     """How bad a finding is."""
 
     NOTE = "note"  # good to know
@@ -21,17 +21,17 @@ class Severity(Enum):
     ERROR = "error"  # stored data is damaged or lost
 
 
-class Verdict(Enum):
+class StoreVerdict(Enum):
     SOUND = "sound"
     RECOVERABLE = "sound after recovery"
     DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StoreFinding:
     """One thing to know. ``kind`` is a stable word for programs, ``where`` a path under the store folder."""
 
-    severity: Severity
+    severity: StoreSeverity
     kind: str
     where: str
     text: str
@@ -122,7 +122,7 @@ class CheckReport:
     log: LogCheck
     queues: QueuesCheck
     index: IndexCheck
-    findings: tuple[Finding, ...]
+    findings: tuple[StoreFinding, ...]
     not_listed: int  # findings left off
 
     @property
@@ -130,25 +130,25 @@ class CheckReport:
         """Messages lost, at least: a damaged range holds one or more."""
         return max(self.queues.lost_messages, self.log.damaged_ranges)
 
-    def count(self, severity: Severity) -> int:
+    def count(self, severity: StoreSeverity) -> int:
         """Listed findings of a severity."""
         return sum(finding.severity is severity for finding in self.findings)
 
     @property
-    def verdict(self) -> Verdict:
-        if self.count(Severity.ERROR):
-            return Verdict.DAMAGED
-        return Verdict.RECOVERABLE if self.count(Severity.WARNING) else Verdict.SOUND
+    def verdict(self) -> StoreVerdict:
+        if self.count(StoreSeverity.ERROR):
+            return StoreVerdict.DAMAGED
+        return StoreVerdict.RECOVERABLE if self.count(StoreSeverity.WARNING) else StoreVerdict.SOUND
 
     @property
     def summary(self) -> str:
         """The verdict in one line of plain words."""
         match self.verdict:
-            case Verdict.SOUND:
+            case StoreVerdict.SOUND:
                 return f"sound: {self._size()}, queues and key index agree with the log"
-            case Verdict.RECOVERABLE:
+            case StoreVerdict.RECOVERABLE:
                 return f"sound after recovery: {'; '.join(self._repairs())}"
-            case Verdict.DAMAGED:
+            case StoreVerdict.DAMAGED:
                 return f"damaged: {'; '.join(self._losses() + self._repairs())}"
 
     def _size(self) -> str:
@@ -165,7 +165,7 @@ class CheckReport:
             parts.append(
                 f"{count_of(self.queues.wrong, 'queue entry', 'queue entries')} wrong and not rebuilt by itself"
             )
-        configs = sum(f.kind == "config-damaged" and f.severity is Severity.ERROR for f in self.findings)
+        configs = sum(f.kind == "config-damaged" and f.severity is StoreSeverity.ERROR for f in self.findings)
         if configs:
             parts.append(f"{count_of(configs, 'configuration file')} unusable")
         if not self.opens:
@@ -186,8 +186,8 @@ class CheckReport:
             parts.append(f"opening adds {count_of(self.index.to_add, 'key')} to the index")
         if self.index.missing or self.index.extra:
             parts.append("the key index disagrees with the log; remove the folder index to have it built anew")
-        if not parts and self.verdict is Verdict.RECOVERABLE:
-            parts.append(f"{self._size()} whole; {count_of(self.count(Severity.WARNING), 'warning')} above")
+        if not parts and self.verdict is StoreVerdict.RECOVERABLE:
+            parts.append(f"{self._size()} whole; {count_of(self.count(StoreSeverity.WARNING), 'warning')} above")
         return parts
 
 
@@ -195,13 +195,13 @@ class Findings:
     """Collects findings; of one kind only the first few are kept, the others are counted."""
 
     def __init__(self) -> None:
-        self._kept: list[Finding] = []
-        self._counts: Counter[tuple[Severity, str]] = Counter()
+        self._kept: list[StoreFinding] = []
+        self._counts: Counter[tuple[StoreSeverity, str]] = Counter()
         self.not_listed = 0
 
     def add(
         self,
-        severity: Severity,
+        severity: StoreSeverity,
         kind: str,
         where: str,
         text: str,
@@ -213,11 +213,11 @@ class Findings:
         if self._counts[severity, kind] > FINDINGS_PER_KIND_MAX:
             self.not_listed += 1
             return
-        self._kept.append(Finding(severity, kind, where, text, position, size))
+        self._kept.append(StoreFinding(severity, kind, where, text, position, size))
 
-    def listed(self) -> tuple[Finding, ...]:
+    def listed(self) -> tuple[StoreFinding, ...]:
         """Worst first, else in the order of finding."""
-        worst_first = list(Severity)[::-1]
+        worst_first = list(StoreSeverity)[::-1]
         return tuple(sorted(self._kept, key=lambda finding: worst_first.index(finding.severity)))
 
 

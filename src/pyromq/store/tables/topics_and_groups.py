@@ -54,15 +54,15 @@ class TopicTable(ConfigTable):
             self.bump(now_ms)
         return removed
 
-    def snapshot(self) -> registration.TopicTable:
+    def snapshot(self) -> registration.TopicTableBody:
         """The table as a broker sends it to name servers and replicas; later changes do not show in it."""
-        return registration.TopicTable(data_version=self.version, topic_config_table=dict(self._topics))
+        return registration.TopicTableBody(data_version=self.version, topic_config_table=dict(self._topics))
 
     def _read(self) -> None:
-        stored = self._parsed(registration.TopicTable)
+        stored = self._parsed(registration.TopicTableBody)
         self.version, self._topics = stored.data_version, dict(stored.topic_config_table)
 
-    def _stored(self) -> registration.TopicTable:
+    def _stored(self) -> registration.TopicTableBody:
         return self.snapshot()
 
 

@@ -51,7 +51,7 @@ class Rig:
     def queues(self) -> dict[int, bodies.QueueProgress]:
         asked = GetConsumeStatsHeader(consumer_group="readers")
         body = self.handler.consume_stats(Wire().as_connection, request(header=asked))
-        table = bodies.decode(body, bodies.ConsumeStats).offset_table
+        table = bodies.decode(body, bodies.ConsumeStatsBody).offset_table
         return {queue.number: each for queue, each in table.items()}
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE, Growth, Window, WindowCounters
+from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE, Window, WindowCounters, WindowGrowth
 from pyromq.testing import ManualClock
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -103,7 +103,7 @@ def test_what_did_not_move_for_a_day_is_forgotten_and_starts_anew() -> None:
         clock.advance_ms(HOUR_MS)
         window_counters.tick()
     assert list(window_counters.totals) == ["busy"]
-    assert window_counters.growth("idle", Window.DAY) == Growth(0, 0, 0, 24 * HOUR_MS)
+    assert window_counters.growth("idle", Window.DAY) == WindowGrowth(0, 0, 0, 24 * HOUR_MS)
     window_counters.totals["idle"] += ONE_MESSAGE + 5
     assert window_counters.growth("idle", Window.DAY)[:3] == (1, 1, 5)
 
@@ -114,7 +114,7 @@ def test_tallies_hold_more_than_anybody_sends() -> None:
     for _ in range(3):
         window_counters.totals["orders"] += CALL + (1 << 40) * MESSAGE + (1 << 60)
     clock.advance_ms(1)
-    assert window_counters.growth("orders", Window.MINUTE) == Growth(3, 3 << 40, 3 << 60, 1)
+    assert window_counters.growth("orders", Window.MINUTE) == WindowGrowth(3, 3 << 40, 3 << 60, 1)
 
 
 def test_days_are_told_by_their_mornings() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.delays.delays import Delays, Place, recall_handle
+from pyromq.broker.delays.delays import Delays, Detour, recall_handle
 from pyromq.broker.sending.retry_policy import retry_delay_ms
 from pyromq.testing import ManualClock
 from pyromq.wire.properties import decode_properties
@@ -17,16 +17,16 @@ NOW = 1_700_000_000_000
 DAY_MS = 86_400_000
 
 
-def place(text: str) -> Place:
+def place(text: str) -> Detour:
     return Delays(BrokerSettings(), ManualClock(NOW)).place("orders", 3, text)
 
 
-def properties(found: Place) -> dict[str, str]:
+def properties(found: Detour) -> dict[str, str]:
     return decode_properties(found.properties.encode())
 
 
 def test_a_message_without_delay_goes_where_it_belongs() -> None:
-    assert place("TAGS\x01a\x02") == Place("orders", 3, "TAGS\x01a\x02")
+    assert place("TAGS\x01a\x02") == Detour("orders", 3, "TAGS\x01a\x02")
 
 
 @pytest.mark.parametrize(("level", "queue_id"), [(1, 0), (18, 17), (19, 17), (2_000_000_000, 17)])
@@ -60,12 +60,12 @@ def test_a_time_is_kept_to_the_millisecond(text: str, due_ms: int) -> None:
 
 def test_a_time_in_the_past_is_now() -> None:
     for text in (f"TIMER_DELIVER_MS\x01{NOW}\x02", "TIMER_DELAY_MS\x01-5\x02", "TIMER_DELIVER_MS\x010\x02"):
-        assert place(text) == Place("orders", 3, text)
+        assert place(text) == Detour("orders", 3, text)
 
 
 def test_a_message_that_has_waited_is_not_delayed_again() -> None:
     text = f"TIMER_DELAY_SEC\x015\x02TIMER_OUT_MS\x01{NOW}\x02"
-    assert place(text) == Place("orders", 3, text)
+    assert place(text) == Detour("orders", 3, text)
 
 
 def test_a_level_wins_over_a_time() -> None:

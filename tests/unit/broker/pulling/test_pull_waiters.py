@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters
-from pyromq.broker.state.subscriptions import Wanted
+from pyromq.broker.state.subscriptions import PullFilter
 from pyromq.testing import ManualClock
 from tests.unit.broker.builders import Wire, request
 
@@ -16,7 +16,7 @@ class Rig:
 
     def hold(self, queue: tuple[str, int] = ORDERS, *, patience_ms: int = 1_000, wire: Wire | None = None) -> HeldPull:
         connection = (wire or self.wire).as_connection
-        held = HeldPull(connection, request(), queue, 0, self.clock.monotonic_ms() + patience_ms, Wanted())
+        held = HeldPull(connection, request(), queue, 0, self.clock.monotonic_ms() + patience_ms, PullFilter())
         self.waiters.hold(held)
         return held
 

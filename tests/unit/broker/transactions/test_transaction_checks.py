@@ -8,7 +8,7 @@ import pytest
 
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.topics import DISCARD_TOPIC
-from pyromq.broker.transactions.transaction_checks import Verdict, verdict
+from pyromq.broker.transactions.transaction_checks import CheckVerdict, verdict
 from pyromq.model.names import HALF_TOPIC
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.codes import ResponseCode
@@ -34,23 +34,23 @@ def prepared(**changes: Any) -> PreparedMessage:
 @pytest.mark.parametrize(
     ("age_ms", "checks", "changes", "expected"),
     [
-        (0, 0, {}, Verdict.LATER),
-        (6_000, 0, {}, Verdict.LATER),
-        (6_001, 0, {}, Verdict.ASK),
-        (-1, 0, {}, Verdict.ASK),  # the clock was set back
-        (30_000, 14, {}, Verdict.ASK),
-        (30_000, 15, {}, Verdict.PUT_AWAY),
-        (72 * HOUR_MS, 0, {}, Verdict.ASK),
-        (72 * HOUR_MS + 1, 0, {}, Verdict.PUT_AWAY),
-        (60_000, 0, {"immunity_ms": 60_000}, Verdict.LATER),
-        (60_001, 0, {"immunity_ms": 60_000}, Verdict.ASK),
-        (1, 0, {"immunity_ms": 0}, Verdict.ASK),
-        (7_000, 0, {"group": ""}, Verdict.PUT_AWAY),
-        (7_000, 0, {"topic": ""}, Verdict.PUT_AWAY),
-        (1_000, 0, {"group": ""}, Verdict.LATER),
+        (0, 0, {}, CheckVerdict.LATER),
+        (6_000, 0, {}, CheckVerdict.LATER),
+        (6_001, 0, {}, CheckVerdict.ASK),
+        (-1, 0, {}, CheckVerdict.ASK),  # the clock was set back
+        (30_000, 14, {}, CheckVerdict.ASK),
+        (30_000, 15, {}, CheckVerdict.PUT_AWAY),
+        (72 * HOUR_MS, 0, {}, CheckVerdict.ASK),
+        (72 * HOUR_MS + 1, 0, {}, CheckVerdict.PUT_AWAY),
+        (60_000, 0, {"immunity_ms": 60_000}, CheckVerdict.LATER),
+        (60_001, 0, {"immunity_ms": 60_000}, CheckVerdict.ASK),
+        (1, 0, {"immunity_ms": 0}, CheckVerdict.ASK),
+        (7_000, 0, {"group": ""}, CheckVerdict.PUT_AWAY),
+        (7_000, 0, {"topic": ""}, CheckVerdict.PUT_AWAY),
+        (1_000, 0, {"group": ""}, CheckVerdict.LATER),
     ],
 )
-def test_verdicts(age_ms: int, checks: int, changes: dict[str, Any], expected: Verdict) -> None:
+def test_verdicts(age_ms: int, checks: int, changes: dict[str, Any], expected: CheckVerdict) -> None:
     assert verdict(prepared(**changes), checks=checks, now_ms=NOW_MS + age_ms, settings=BrokerSettings()) is expected
 
 

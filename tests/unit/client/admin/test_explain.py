@@ -6,14 +6,14 @@ import pytest
 
 from pyromq.client.admin.explain import Explanation, MessageState, explain
 from pyromq.client.admin.group_story import GroupState, GroupStory, mismatch
-from pyromq.client.admin.message_facts import Copy, Facts, GroupFacts
+from pyromq.client.admin.message_facts import Facts, GroupFacts, StoredCopy
 from pyromq.client.admin.wording import shown_span, shown_time
 from pyromq.wire.heartbeat import Subscription
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.trace import ConsumeBegan, ConsumeCode, ConsumeEnded, TraceRecord
 
 NOW_MS = 1_700_000_000_000
-PLACE = Copy(topic="orders", broker="broker-a", queue=1, offset=10, stored_ms=NOW_MS - 60_000)
+PLACE = StoredCopy(topic="orders", broker="broker-a", queue=1, offset=10, stored_ms=NOW_MS - 60_000)
 ALL = Subscription(topic="orders")
 
 
@@ -29,9 +29,9 @@ def story(*, trace: tuple[TraceRecord, ...] = (), tags: str = "", **group: objec
     return found
 
 
-def retry(**fields: object) -> Copy:
+def retry(**fields: object) -> StoredCopy:
     given = {"topic": "%RETRY%billing", "broker": "broker-a", "queue": 0, "offset": 3, "stored_ms": NOW_MS - 5_000}
-    return Copy(**{**given, **fields})  # type: ignore[arg-type]
+    return StoredCopy(**{**given, **fields})  # type: ignore[arg-type]
 
 
 # --- the message itself --------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_a_message_that_is_there_twice_says_so() -> None:
 
 
 def test_a_delayed_message_tells_when_it_comes() -> None:
-    waiting = Copy(
+    waiting = StoredCopy(
         topic="SCHEDULE_TOPIC_XXXX", broker="b", queue=2, offset=0, stored_ms=1, due_ms=NOW_MS + 90_000, is_pending=True
     )
     found = told(delayed=(waiting,), groups=(GroupFacts(group="billing"),))
@@ -62,16 +62,16 @@ def test_a_delayed_message_tells_when_it_comes() -> None:
 
 
 def test_a_delayed_message_that_never_came_was_called_back() -> None:
-    past = Copy(topic="rmq_sys_wheel_timer", broker="b", queue=0, offset=0, stored_ms=1, due_ms=NOW_MS - 1)
+    past = StoredCopy(topic="rmq_sys_wheel_timer", broker="b", queue=0, offset=0, stored_ms=1, due_ms=NOW_MS - 1)
     assert told(delayed=(past,)).state is MessageState.RECALLED
 
 
 def test_a_prepared_message_is_open_or_rolled_back_or_discarded() -> None:
-    place = Copy(topic="half", broker="b", queue=0, offset=0, stored_ms=NOW_MS - 3_600_000, is_pending=True)
-    again = Copy(topic="half", broker="b", queue=0, offset=9, stored_ms=NOW_MS - 1_000, is_pending=True)
+    place = StoredCopy(topic="half", broker="b", queue=0, offset=0, stored_ms=NOW_MS - 3_600_000, is_pending=True)
+    again = StoredCopy(topic="half", broker="b", queue=0, offset=9, stored_ms=NOW_MS - 1_000, is_pending=True)
     found = told(prepared=(place, again))
     assert found.state is MessageState.PREPARED and "1 h ago" in found.text
-    ended = Copy(topic="half", broker="b", queue=0, offset=0, stored_ms=1)
+    ended = StoredCopy(topic="half", broker="b", queue=0, offset=0, stored_ms=1)
     assert told(prepared=(ended,)).state is MessageState.ROLLED_BACK
     assert told(prepared=(ended,), discarded=(ended,)).state is MessageState.DISCARDED
     committed = told(prepared=(ended,), visible=(PLACE,))

@@ -20,11 +20,11 @@ from pyromq.client.core.errors import (
     error_of,
 )
 from pyromq.client.core.settings import Compression, ProducerSettings
-from pyromq.client.producer.attempts import Attempts, Step, is_retryable
+from pyromq.client.producer.attempts import Attempts, SendStep, is_retryable
 from pyromq.client.producer.outgoing import (
     SEND,
     SEND_BATCH,
-    Letter,
+    OutgoingMessage,
     check_batch,
     header_fields,
     pack_body,
@@ -190,39 +190,43 @@ def attempts(**fields: Any) -> Attempts:
 @pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205, 1500])
 def test_two_more_attempts_follow_what_may_pass(code: int) -> None:
     tries, error = attempts(), BrokerError(code=code, remark="")
-    assert [tries.after("a", error, 0, {"a"}) for _ in range(3)] == [Step.AGAIN, Step.AGAIN, Step.GIVE_UP]
+    assert [tries.after("a", error, 0, {"a"}) for _ in range(3)] == [SendStep.AGAIN, SendStep.AGAIN, SendStep.GIVE_UP]
 
 
 @pytest.mark.parametrize("code", [13, 29, 26, 3, 604])
 def test_what_will_not_pass_is_given_up_at_once(code: int) -> None:
-    assert attempts().after("a", BrokerError(code=code, remark=""), 0, {"a"}) is Step.GIVE_UP
+    assert attempts().after("a", BrokerError(code=code, remark=""), 0, {"a"}) is SendStep.GIVE_UP
 
 
 @pytest.mark.parametrize("error", [LOST, RequestTimeoutError("late")])
 def test_a_lost_answer_is_an_attempt(error: MQError) -> None:
     tries = attempts()
-    assert [tries.after("a", error, 0, {"a", "b"}) for _ in range(3)] == [Step.AGAIN, Step.AGAIN, Step.GIVE_UP]
-    assert attempts(is_pinned=True).after("a", error, 0, {"a"}) is Step.GIVE_UP
+    assert [tries.after("a", error, 0, {"a", "b"}) for _ in range(3)] == [
+        SendStep.AGAIN,
+        SendStep.AGAIN,
+        SendStep.GIVE_UP,
+    ]
+    assert attempts(is_pinned=True).after("a", error, 0, {"a"}) is SendStep.GIVE_UP
 
 
 @pytest.mark.parametrize("error", [NOT_CONNECTED, TooManyRequestsError(peer="a", in_flight_max=1)])
 def test_what_was_never_sent_is_no_attempt(error: MQError) -> None:
     tries = attempts()
     steps = [tries.after(broker, error, 0, {"a", "b"}) for broker in ("a", "b", "a", "b")]
-    assert steps == [Step.AGAIN, Step.PAUSE, Step.AGAIN, Step.PAUSE]
+    assert steps == [SendStep.AGAIN, SendStep.PAUSE, SendStep.AGAIN, SendStep.PAUSE]
     assert (tries.reached, tries.pauses, tries.last_broker) == (0, 2, "b")
     pinned = attempts(is_pinned=True)
-    assert [pinned.after("a", error, 0, {"a", "b"}) for _ in range(20)] == [Step.PAUSE] * 20
+    assert [pinned.after("a", error, 0, {"a", "b"}) for _ in range(20)] == [SendStep.PAUSE] * 20
     assert len(pinned.failed) == 1
 
 
 def test_when_the_time_is_up_nothing_is_tried() -> None:
-    assert attempts().after("a", NOT_CONNECTED, 1_000, {"a"}) is Step.GIVE_UP
+    assert attempts().after("a", NOT_CONNECTED, 1_000, {"a"}) is SendStep.GIVE_UP
 
 
 def test_a_fixed_queue_is_tried_again_only_when_the_broker_goes_away() -> None:
-    assert attempts(is_pinned=True).after("a", BrokerError(code=2, remark=""), 0, {"a"}) is Step.GIVE_UP
-    assert attempts(is_pinned=True).after("a", BrokerError(code=1500, remark=""), 0, {"a"}) is Step.AGAIN
+    assert attempts(is_pinned=True).after("a", BrokerError(code=2, remark=""), 0, {"a"}) is SendStep.GIVE_UP
+    assert attempts(is_pinned=True).after("a", BrokerError(code=1500, remark=""), 0, {"a"}) is SendStep.AGAIN
 
 
 def test_a_failure_leaves_doubt_only_if_an_answer_was_lost() -> None:
@@ -249,7 +253,7 @@ def test_errors_follow_from_answer_codes() -> None:
 
 @pytest.mark.parametrize("code", [SEND, SEND_BATCH])
 def test_fields_written_by_hand_are_those_of_the_typed_header(code: int) -> None:
-    letter = Letter(code, "t", b"x", "TAGS\x01a\x02", "ID", 1_700_000_000_000, 0, flag=-3, sys_flag=0x301)
+    letter = OutgoingMessage(code, "t", b"x", "TAGS\x01a\x02", "ID", 1_700_000_000_000, 0, flag=-3, sys_flag=0x301)
     header = SendV2Header(
         producer_group="g",
         topic="t",

@@ -14,14 +14,14 @@ from pyromq.client.core.received_message import split_messages
 from pyromq.errors import CorruptRecordError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.arrow.columns import ARROW_TYPES, COLUMNS
-from pyromq.pipeline.arrow.decode import Wanted, decode
+from pyromq.pipeline.arrow.decode import WantedRows, decode
 from pyromq.wire.compression import DecompressionError, compress, compressed_flag
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.record import Draft, encode_record, split_records
 
 V4, V6 = b"\x0a\0\0\x01\0\0\x2a\x9f", bytes(range(16)) + b"\0\0\x2a\x9f"
 QUEUE = QueueId("orders", "broker-a", 3)
-ALL = Wanted(0, 1 << 62)
+ALL = WantedRows(0, 1 << 62)
 RAW = pa.schema([(name, pa.string() if name == "properties" else kind) for name, kind in ARROW_TYPES.items()])
 MAP = pa.schema(list(ARROW_TYPES.items()))
 
@@ -175,15 +175,15 @@ def test_only_the_columns_asked_for() -> None:
 
 def test_offsets_outside_of_the_range_are_left_out() -> None:
     data = b"".join(map(record, range(10)))
-    batch = decode(data, QUEUE, MAP, Wanted(3, 6))
+    batch = decode(data, QUEUE, MAP, WantedRows(3, 6))
     assert rows_of(batch) == expected(data)[3:6]
-    assert decode(data, QUEUE, MAP, Wanted(50, 60)).num_rows == 0
+    assert decode(data, QUEUE, MAP, WantedRows(50, 60)).num_rows == 0
 
 
 def test_tags_are_compared_as_text() -> None:
     properties = [b"TAGS\x01red\x02", b"TAGS\x01blue\x02", b"", b"TAGS\x01red\x02"]
     data = b"".join(record(offset, properties=each) for offset, each in enumerate(properties))
-    batch = decode(data, QUEUE, MAP, Wanted(1, 9, frozenset({"red"})))
+    batch = decode(data, QUEUE, MAP, WantedRows(1, 9, frozenset({"red"})))
     assert batch["queue_offset"].to_pylist() == [3]
     assert rows_of(batch) == expected(data)[3:]
 

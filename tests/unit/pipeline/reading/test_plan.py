@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets, from_tree, to_tree, total
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, from_tree, to_tree, total
 from pyromq.pipeline.reading.plan import (
-    Limits,
+    BatchLimits,
     backlog_of,
     batch_end,
     is_worth_a_batch,
@@ -123,11 +123,11 @@ def test_without_limit_a_batch_takes_all_and_never_goes_back() -> None:
 def test_bytes_are_turned_into_rows_by_average_sizes() -> None:
     ahead = {queue(0): 1000, queue(0, "big"): 1000}
     sizes = {"orders": 100.0, "big": 900.0}
-    assert rows_allowed(Limits(bytes_max=100_000), ahead, sizes) == 200
-    assert rows_allowed(Limits(bytes_max=100_000, rows_max=50), ahead, sizes) == 50
-    assert rows_allowed(Limits(bytes_max=5_000_000), ahead, sizes) == 2000
-    assert rows_allowed(Limits(bytes_max=1), ahead, sizes) == 1
-    assert rows_allowed(Limits(), ahead, sizes) is None
+    assert rows_allowed(BatchLimits(bytes_max=100_000), ahead, sizes) == 200
+    assert rows_allowed(BatchLimits(bytes_max=100_000, rows_max=50), ahead, sizes) == 50
+    assert rows_allowed(BatchLimits(bytes_max=5_000_000), ahead, sizes) == 2000
+    assert rows_allowed(BatchLimits(bytes_max=1), ahead, sizes) == 1
+    assert rows_allowed(BatchLimits(), ahead, sizes) is None
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_bytes_are_turned_into_rows_by_average_sizes() -> None:
     [(0, 99_999, False), (9, 0, False), (10, 0, True), (1, 4_999, False), (1, 5_000, True)],
 )
 def test_few_messages_wait_for_more_but_not_for_ever(rows: int, waited_ms: int, worth: bool) -> None:
-    assert is_worth_a_batch(Limits(rows_min=10, delay_ms_max=5_000), rows, waited_ms) is worth
+    assert is_worth_a_batch(BatchLimits(rows_min=10, delay_ms_max=5_000), rows, waited_ms) is worth
 
 
 def test_new_queues_are_noted_at_their_beginning() -> None:
-    held = {queue(0): Held(0, 50), queue(1): Held(7, 90)}
+    held = {queue(0): HeldRange(0, 50), queue(1): HeldRange(7, 90)}
     assert with_new_queues({queue(0): 20}, held) == {queue(0): 20, queue(1): 7}
 
 
@@ -148,12 +148,12 @@ def test_new_queues_are_noted_at_their_beginning() -> None:
 
 def test_nothing_is_lost_within_the_queue() -> None:
     start = {queue(0): 3, queue(1): 9}
-    assert losses_before(start, {queue(0): Held(3, 9), queue(1): Held(3, 9)}) == ([], start)
+    assert losses_before(start, {queue(0): HeldRange(3, 9), queue(1): HeldRange(3, 9)}) == ([], start)
 
 
 def test_losses_are_told_and_mended() -> None:
     start = {queue(0): 3, queue(1): 9, queue(2): 4}
-    losses, mended = losses_before(start, {queue(0): Held(5, 9), queue(1): Held(1, 2)})
+    losses, mended = losses_before(start, {queue(0): HeldRange(5, 9), queue(1): HeldRange(1, 2)})
     assert mended == {queue(0): 5, queue(1): 1, queue(2): 4}
     assert [loss.split(" of topic")[0] for loss in losses] == ["queue 0", "queue 1", "queue 2"]
     assert "begins at 5, 2 messages after 3" in losses[0]
@@ -163,7 +163,7 @@ def test_losses_are_told_and_mended() -> None:
 
 def test_a_planned_batch_is_read_as_far_as_it_is_there() -> None:
     start, end = {queue(0): 0, queue(1): 0, queue(2): 0, queue(3): 5}, {queue(n): 10 for n in range(4)}
-    held = {queue(0): Held(0, 10), queue(1): Held(4, 20), queue(3): Held(0, 8)}
+    held = {queue(0): HeldRange(0, 10), queue(1): HeldRange(4, 20), queue(3): HeldRange(0, 8)}
     found, losses = planned_ranges(start, end, held)
     assert found == [OffsetRange(queue(0), 0, 10), OffsetRange(queue(1), 4, 10), OffsetRange(queue(3), 5, 8)]
     assert len(losses) == 3
@@ -172,7 +172,7 @@ def test_a_planned_batch_is_read_as_far_as_it_is_there() -> None:
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30), st.integers(0, 30), st.booleans())
 def test_what_is_not_read_is_always_told(start: int, end: int, first: int, size: int, is_first: bool) -> None:
     found, losses = planned_ranges(
-        {queue(0): start}, {queue(0): end}, {queue(0): Held(first, first + size)}, is_first=is_first
+        {queue(0): start}, {queue(0): end}, {queue(0): HeldRange(first, first + size)}, is_first=is_first
     )
     read = {offset for each in found for offset in range(each.start, each.end)}
     assert read <= set(range(first, first + size)), "it is not there"
@@ -184,16 +184,16 @@ def test_what_is_not_read_is_always_told(start: int, end: int, first: int, size:
 
 
 def test_a_start_beyond_the_end_of_the_first_batch_reads_nothing() -> None:
-    found, losses = planned_ranges({queue(0): 40}, {queue(0): 5}, {queue(0): Held(0, 40)}, is_first=True)
+    found, losses = planned_ranges({queue(0): 40}, {queue(0): 5}, {queue(0): HeldRange(0, 40)}, is_first=True)
     assert found == []
     assert "its start moved to 40" in losses[0]
 
 
 def test_a_queue_that_was_made_anew_is_read_from_its_beginning() -> None:
-    found, losses = planned_ranges({queue(0): 40}, {queue(0): 5}, {queue(0): Held(0, 5)})
+    found, losses = planned_ranges({queue(0): 40}, {queue(0): 5}, {queue(0): HeldRange(0, 5)})
     assert found == [OffsetRange(queue(0), 0, 5)]
     assert losses
 
 
 def test_a_queue_without_start_is_only_noted() -> None:
-    assert planned_ranges({}, {queue(0): 5}, {queue(0): Held(5, 9)}) == ([], [])
+    assert planned_ranges({}, {queue(0): 5}, {queue(0): HeldRange(5, 9)}) == ([], [])

@@ -16,7 +16,7 @@ from pyromq.pipeline.arrow.layout import Records
 from pyromq.pipeline.core.errors import DataLossError, SourceUnreachableError
 from pyromq.pipeline.core.offsets import OffsetRange
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.reading.pulls import QueueReader, RangesReader
+from pyromq.pipeline.reading.pulls import RangeReader, RangesReader
 from pyromq.testing import ManualClock
 from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader
 from tests.unit.pipeline.arrow.test_decode import record
@@ -96,7 +96,7 @@ async def read(brokers: Brokers, start: int, end: int, **options: Any) -> list[i
         clock.advance_ms(round(seconds * 1000))
 
     chosen, wanted = replace(OPTIONS, **options), OffsetRange(QUEUE, start, end)
-    reader = QueueReader(brokers.client(), chosen, wanted, clock=clock, sleep=sleep)
+    reader = RangeReader(brokers.client(), chosen, wanted, clock=clock, sleep=sleep)
     found: list[int] = []
     while not reader.is_done:
         found += Records(b"".join(await reader.gather())).queue_offsets.tolist()

@@ -6,12 +6,12 @@ import pytest
 
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import OptionError
-from pyromq.pipeline.core.offsets import Held
+from pyromq.pipeline.core.offsets import HeldRange
 from pyromq.pipeline.core.places import AtOffsets, AtTime, Place, Where
 from pyromq.pipeline.reading.starts import ending_offsets, needs_group, starting_offsets
 
 A, B, C = (QueueId("orders", "broker-a", number) for number in range(3))
-HELD = {A: Held(10, 90), B: Held(0, 50), C: Held(0, 0)}
+HELD = {A: HeldRange(10, 90), B: HeldRange(0, 50), C: HeldRange(0, 0)}
 STORED = {A: 33}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import DataLossError
-from pyromq.pipeline.core.offsets import Held, OffsetRange
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.places import AtOffsets, AtTime, Place
 from pyromq.pipeline.reading.batch import plan_batch
@@ -34,7 +34,7 @@ class Life:
 
 
 def cluster(**more: Any) -> FakeCluster:
-    return FakeCluster({A: Held(0, 40), B: Held(0, 40)}, **more)
+    return FakeCluster({A: HeldRange(0, 40), B: HeldRange(0, 40)}, **more)
 
 
 # --- the start ---
@@ -45,7 +45,7 @@ def test_latest_is_stored_before_it_is_told_and_stays() -> None:
     life = Life(brokers)
     assert life.stream.initial() == {A: 40, B: 40}
     assert brokers.group == {A: 40, B: 40}
-    brokers.held_now = {A: Held(0, 70), B: Held(0, 40)}
+    brokers.held_now = {A: HeldRange(0, 70), B: HeldRange(0, 40)}
     assert life.stream.initial() == {A: 40, B: 40}
 
 
@@ -53,10 +53,10 @@ def test_a_crash_in_the_first_batch_loses_nothing() -> None:
     brokers = cluster()
     first = Life(brokers)
     start = first.stream.initial()
-    brokers.held_now = {A: Held(0, 45), B: Held(0, 40)}
+    brokers.held_now = {A: HeldRange(0, 45), B: HeldRange(0, 40)}
     end = first.stream.latest(start)
     assert end == {A: 45, B: 40}
-    brokers.held_now = {A: Held(0, 99), B: Held(0, 99)}
+    brokers.held_now = {A: HeldRange(0, 99), B: HeldRange(0, 99)}
     second = Life(brokers)  # the driver was killed; Spark has the end of the batch, not its start
     assert second.stream.initial() == start
     assert second.stream.partitions(start, end) == [(OffsetRange(A, 40, 45),)]
@@ -110,7 +110,7 @@ def test_available_now_reads_what_was_there_and_ends() -> None:
     brokers = cluster()
     life = Life(brokers, max_offsets=50, min_offsets=45)
     life.stream.freeze()
-    brokers.held_now = {A: Held(0, 99), B: Held(0, 99), NEW: Held(3, 9)}
+    brokers.held_now = {A: HeldRange(0, 99), B: HeldRange(0, 99), NEW: HeldRange(3, 9)}
     at, seen = {A: 0, B: 0}, []
     while (end := life.stream.latest(at)) != at:
         seen.append(end)
@@ -122,7 +122,7 @@ def test_available_now_reads_what_was_there_and_ends() -> None:
 def test_a_new_queue_is_noted_first_and_read_from_its_beginning() -> None:
     brokers = cluster()
     life = Life(brokers)
-    brokers.held_now[NEW] = Held(3, 9)
+    brokers.held_now[NEW] = HeldRange(3, 9)
     start = {A: 40, B: 40}
     noted = life.stream.latest(start)
     assert noted == {A: 40, B: 40, NEW: 3}
@@ -136,13 +136,13 @@ def test_a_new_queue_is_noted_first_and_read_from_its_beginning() -> None:
 
 
 def test_offsets_below_the_log_end_the_query() -> None:
-    brokers = FakeCluster({A: Held(25, 40)})
+    brokers = FakeCluster({A: HeldRange(25, 40)})
     with pytest.raises(DataLossError, match=r"queue 0 of topic orders on broker broker-a begins at 25.*failOnDataLoss"):
         Life(brokers).stream.latest({A: 10})
 
 
 def test_offsets_below_the_log_are_skipped_by_option(caplog: pytest.LogCaptureFixture) -> None:
-    life = Life(FakeCluster({A: Held(25, 40)}), fail_on_data_loss=False)
+    life = Life(FakeCluster({A: HeldRange(25, 40)}), fail_on_data_loss=False)
     end = life.stream.latest({A: 10})
     assert end == {A: 40}
     assert life.stream.partitions({A: 10}, end) == [(OffsetRange(A, 25, 40),)]
@@ -167,17 +167,17 @@ def test_a_queue_that_went_for_good_is_waited_for_only_once_by_option() -> None:
     before_ms = life.clock.monotonic_ms()
     assert life.stream.latest({A: 40, B: 30}) == {A: 40, B: 30}
     assert life.clock.monotonic_ms() - before_ms < 1_000
-    brokers.held_now[B] = Held(0, 41)
+    brokers.held_now[B] = HeldRange(0, 41)
     assert life.stream.latest({A: 40, B: 30}) == {A: 40, B: 41}
 
 
 def test_a_topic_that_was_made_anew_is_read_from_its_beginning_by_option() -> None:
-    life = Life(FakeCluster({A: Held(0, 5)}), fail_on_data_loss=False)
+    life = Life(FakeCluster({A: HeldRange(0, 5)}), fail_on_data_loss=False)
     end = life.stream.latest({A: 40})
     assert end == {A: 5}
     assert life.stream.partitions({A: 40}, end) == [(OffsetRange(A, 0, 5),)]
     with pytest.raises(DataLossError, match="ends at 5 already"):
-        Life(FakeCluster({A: Held(0, 5)})).stream.latest({A: 40})
+        Life(FakeCluster({A: HeldRange(0, 5)})).stream.latest({A: 40})
 
 
 # --- progress ---
@@ -229,7 +229,7 @@ def test_a_batch_read_plans_between_two_places() -> None:
 
 
 def test_a_batch_read_beyond_what_is_there_is_a_loss(caplog: pytest.LogCaptureFixture) -> None:
-    brokers = FakeCluster({A: Held(20, 40)}, {A: 5})
+    brokers = FakeCluster({A: HeldRange(20, 40)}, {A: 5})
     options = SourceOptions(topics=("orders",), group="reports", starting=Place.GROUP)
     with pytest.raises(DataLossError, match="begins at 20"):
         plan_batch(options, brokers)

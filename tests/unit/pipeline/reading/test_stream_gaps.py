@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.pipeline.core.offsets import Held, OffsetRange
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange
 from tests.unit.pipeline.brokers import FakeCluster
 from tests.unit.pipeline.reading.test_stream import A, B, Life, cluster
 
@@ -15,7 +15,7 @@ def test_what_was_skipped_is_in_the_progress() -> None:
     life.stream.latest({A: 40, B: 40})
     report = life.stream.report()
     assert report is not None and "skipped" not in report
-    brokers.held_now = {A: Held(50, 60), B: Held(0, 40)}
+    brokers.held_now = {A: HeldRange(50, 60), B: HeldRange(0, 40)}
     life.stream.latest({A: 40, B: 40})
     report = life.stream.report()
     assert report is not None
@@ -24,7 +24,7 @@ def test_what_was_skipped_is_in_the_progress() -> None:
 
 def test_gaps_of_a_batch_that_was_planned_in_another_life_are_told_with_the_next_one() -> None:
     """Spark runs it before it asks for anything else, and its progress shows nothing of ours."""
-    life = Life(FakeCluster({A: Held(25, 70)}), fail_on_data_loss=False)
+    life = Life(FakeCluster({A: HeldRange(25, 70)}), fail_on_data_loss=False)
     assert life.stream.partitions({A: 10}, {A: 40}) == [(OffsetRange(A, 25, 40),)]
     assert life.stream.latest({A: 40}) == {A: 70}
     report = life.stream.report()
@@ -34,13 +34,13 @@ def test_gaps_of_a_batch_that_was_planned_in_another_life_are_told_with_the_next
 
 def test_a_topic_that_was_made_anew_under_a_query_is_read_from_its_beginning_however_long_it_is() -> None:
     """Its offsets say nothing: but the group stands nowhere in it."""
-    brokers = FakeCluster({A: Held(0, 40), B: Held(0, 40)})
+    brokers = FakeCluster({A: HeldRange(0, 40), B: HeldRange(0, 40)})
     life = Life(brokers, fail_on_data_loss=False, retry_ms=1_000)
     start = life.stream.latest({A: 0, B: 0})
     del brokers.held_now[B]
     assert life.stream.latest(start) == start
     del brokers.group[B]
-    brokers.held_now[B] = Held(0, 70)
+    brokers.held_now[B] = HeldRange(0, 70)
     noted = life.stream.latest(start)
     assert noted == {A: 40, B: 0}
     assert life.stream.partitions(start, noted) == []
@@ -58,7 +58,7 @@ def test_a_topic_that_only_was_away_goes_on_where_it_was() -> None:
     life.stream.tell(start)
     del brokers.held_now[B]
     assert life.stream.latest(start) == start
-    brokers.held_now[B] = Held(0, 70)
+    brokers.held_now[B] = HeldRange(0, 70)
     assert life.stream.latest(start) == {A: 40, B: 70}
 
 

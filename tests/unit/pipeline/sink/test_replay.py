@@ -12,7 +12,7 @@ import pytest
 from pyromq.client.core.transaction import TransactionOutcome
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.checkpoint_log import CheckpointLog
-from pyromq.pipeline.core.offsets import Held, OffsetRange, Offsets
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
 from pyromq.pipeline.sink.keys import RowKeys, next_run
 from pyromq.pipeline.sink.replay import (
     FileMarker,
@@ -35,8 +35,8 @@ class Brokers:
         self.ends: Offsets = {QueueId("out", "a", int(name[1:])): end for name, end in ends.items()}
         self.group: Offsets = {}
 
-    def held(self, *, missing_ok: bool = False) -> dict[QueueId, Held]:
-        return {queue: Held(0, end) for queue, end in self.ends.items()}
+    def held(self, *, missing_ok: bool = False) -> dict[QueueId, HeldRange]:
+        return {queue: HeldRange(0, end) for queue, end in self.ends.items()}
 
     def stored(self, queues: Iterable[QueueId]) -> Offsets:
         return {queue: self.group[queue] for queue in queues if queue in self.group}
@@ -81,7 +81,7 @@ def test_the_marker_of_a_batch_write_stays_where_it_was_first_set() -> None:
 
 def test_a_second_attempt_looks_at_all_that_came_since() -> None:
     replay = Replay((OffsetRange(A, 5, 5),))
-    held = {A: Held(0, 9), B: Held(0, 2)}
+    held = {A: HeldRange(0, 9), B: HeldRange(0, 2)}
     assert replay.until(held) == (OffsetRange(A, 5, 9), OffsetRange(B, 0, 2))
     assert replay.since(A, held) == (OffsetRange(A, 5, 9),)
     assert replay.since(QueueId("out", "gone", 0), held) == ()

@@ -15,7 +15,7 @@ from pyromq.pipeline.arrow.columns import ARROW_TYPES
 from pyromq.pipeline.core.options import Use, parse_options
 from pyromq.pipeline.store_files.log import (
     LogFile,
-    Stretch,
+    LogStretch,
     log_files,
     plan_parts,
     plan_stretches,
@@ -148,7 +148,7 @@ def test_parts_have_every_stretch_once_within_the_counts() -> None:
     assert plan_parts([("a", LogFile(Path("/a"), 0, 0))], cores=2) == []
 
 
-def _bytes_of(stretches: Iterable[Stretch]) -> Counter[Path]:
+def _bytes_of(stretches: Iterable[LogStretch]) -> Counter[Path]:
     total: Counter[Path] = Counter()
     for stretch in stretches:
         total[stretch.path] += stretch.end - stretch.begin

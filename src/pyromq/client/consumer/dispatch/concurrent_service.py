@@ -20,7 +20,7 @@ from pyromq.client.consumer.base.listeners import Listener, checked
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
-from pyromq.client.consumer.dispatch.send_back import Returns
+from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import TIMED_OUT_LEVEL, BatchResult, ConsumeStatus, Outcome, SendBack, decide
 from pyromq.client.core.received_message import ReceivedMessage
@@ -41,7 +41,7 @@ class ConcurrentService:
         listener: Listener,
         settings: PushConsumerSettings,
         tasks: TaskOwner,
-        returns: Returns,
+        returns: SendBacks,
         hook_runner: HookRunner,
     ) -> None:
         self._settings = settings

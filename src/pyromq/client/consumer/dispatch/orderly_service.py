@@ -17,12 +17,12 @@ from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, checked
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
-from pyromq.client.consumer.dispatch.send_back import Returns
+from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.rules.orderly_outcome import (
     OrderlyOutcome,
     OrderlyResult,
     OrderlyStatus,
-    Step,
+    OrderlyStep,
     decide_orderly,
 )
 from pyromq.client.consumer.rules.outcome import attempts_max
@@ -46,7 +46,7 @@ class OrderlyService:
         listener: Listener,
         settings: PushConsumerSettings,
         tasks: TaskOwner,
-        returns: Returns,
+        returns: SendBacks,
         hook_runner: HookRunner,
         lost: Callable[[OwnedQueue], None] | None,
     ) -> None:
@@ -170,14 +170,14 @@ class OrderlyService:
     def _conclude(self, owned: OwnedQueue, outcome: OrderlyOutcome[ReceivedMessage]) -> None:
         buffer = owned.buffer
         match outcome.step:
-            case Step.COMMIT:
+            case OrderlyStep.COMMIT:
                 buffer.commit_taken()
-            case Step.ROLL_BACK:
+            case OrderlyStep.ROLL_BACK:
                 buffer.roll_back_taken()
-            case Step.PUT_BACK:
+            case OrderlyStep.PUT_BACK:
                 buffer.finish([*outcome.bury, *outcome.drop])
                 buffer.put_back(outcome.put_back)
-            case Step.KEEP:
+            case OrderlyStep.KEEP:
                 pass
 
     def _rested(self, owned: OwnedQueue) -> None:

@@ -14,7 +14,7 @@ from pyromq.client.consumer.rules.retry_copy import ATTEMPT, ATTEMPTS_MAX, UNLIM
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.producer.outgoing import SEND, Letter, header_fields, system_text
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage, header_fields, system_text
 from pyromq.errors import MQError
 from pyromq.model.names import DEFAULT_TOPIC, retry_topic
 from pyromq.model.queue import QueueId
@@ -46,7 +46,7 @@ def is_taken(begun: Begun) -> bool:
     return not begun.cancelled() and begun.exception() is None and begun.result().code == ResponseCode.SUCCESS
 
 
-class Returns:
+class SendBacks:
     """For one group; ``attempts_max`` None means no limit. Nothing here raises MQError."""
 
     def __init__(self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None) -> None:
@@ -118,9 +118,9 @@ class Returns:
                 logger.warning("copy not taken: id=%s broker=%s error=%s", message.message_id, queue.broker, error)
         return False
 
-    def _letter(self, topic: str, message: ReceivedMessage, properties: str) -> Letter:
+    def _letter(self, topic: str, message: ReceivedMessage, properties: str) -> OutgoingMessage:
         """The body travels as it was stored: unpacked it might be larger than a broker takes."""
-        return Letter(
+        return OutgoingMessage(
             code=SEND,
             topic=topic,
             body=message.packed_body,
@@ -132,7 +132,7 @@ class Returns:
             sys_flag=message.sys_flag & _BODY_FLAGS,
         )
 
-    async def _send(self, letter: Letter, queue: QueueId, counts: dict[str, str]) -> None:
+    async def _send(self, letter: OutgoingMessage, queue: QueueId, counts: dict[str, str]) -> None:
         fields = {**header_fields(letter, queue, INNER_PRODUCER, DEFAULT_TOPIC, "1"), **counts}
         link = self._client.master_link(queue.broker)
         signed = self._client.signer.signed(fields, letter.body)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.dispatch.send_back import Begun, Returns, is_taken
+from pyromq.client.consumer.dispatch.send_back import Begun, SendBacks, is_taken
 from pyromq.client.consumer.rules.outcome import SendBack
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
@@ -34,7 +34,7 @@ Item = SendBack[ReceivedMessage]
 class SendBackQueue:
     """``over(queue, message, is_sent)`` is called on the loop for every message that was added."""
 
-    def __init__(self, returns: Returns, tasks: TaskOwner, over: Over, *, at_once_max: int = AT_ONCE_MAX) -> None:
+    def __init__(self, returns: SendBacks, tasks: TaskOwner, over: Over, *, at_once_max: int = AT_ONCE_MAX) -> None:
         self._returns = returns
         self._tasks = tasks
         self._over = over

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, encode_offsets
-from pyromq.client.consumer.rules.offset_store import OffsetTable
+from pyromq.client.consumer.rules.offset_store import MemberOffsets
 from pyromq.client.consumer.rules.start_offset import Stored
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 class OffsetKeeper(Protocol):
     """``table`` is what consuming moves forward; the keeper makes it last."""
 
-    table: OffsetTable
+    table: MemberOffsets
 
     async def stored(self, queue: QueueId) -> int | Stored:
         """Where a queue that was just granted goes on. Raises nothing: what cannot be read is UNREADABLE."""
@@ -37,7 +37,7 @@ class BrokerOffsets:
 
     def __init__(self, calls: BrokerCalls) -> None:
         self._calls = calls
-        self.table = OffsetTable()
+        self.table = MemberOffsets()
 
     async def stored(self, queue: QueueId) -> int | Stored:
         try:
@@ -63,12 +63,12 @@ class FileOffsets:
         self._is_loaded = False
         self._written = -1
         self._saving = asyncio.Lock()  # two threads at the same file would tear it
-        self.table = OffsetTable()
+        self.table = MemberOffsets()
 
     async def stored(self, queue: QueueId) -> int | Stored:
         if not self._is_loaded:
             try:
-                self.table = OffsetTable(await asyncio.to_thread(self._file.load))
+                self.table = MemberOffsets(await asyncio.to_thread(self._file.load))
             except (MQError, OSError) as error:
                 logger.error("offsets cannot be read, nothing is consumed until they can: error=%s", error)
                 return Stored.UNREADABLE

@@ -71,7 +71,7 @@ class FlowLimits:
         return shared
 
 
-class Held(Protocol):
+class BufferLoad(Protocol):
     """What a buffer tells about itself."""
 
     def __len__(self) -> int: ...
@@ -84,7 +84,7 @@ class Held(Protocol):
 
 
 def flow_decision(
-    limits: FlowLimits, held: Held, *, paused: bool = False, orderly: bool = False, locked: bool = True
+    limits: FlowLimits, held: BufferLoad, *, paused: bool = False, orderly: bool = False, locked: bool = True
 ) -> FlowDecision:
     """Whether to pull; ``locked`` counts for orderly consumers in clustering only."""
     if paused:
@@ -114,7 +114,7 @@ class FlowControl:
         """After a rebalance: limits per topic are divided anew."""
         self.limits = self._configured.shared_by(queue_count)
 
-    def check(self, held: Held, *, locked: bool = True) -> FlowDecision:
+    def check(self, held: BufferLoad, *, locked: bool = True) -> FlowDecision:
         decision = flow_decision(self.limits, held, paused=self.paused, orderly=self._orderly, locked=locked)
         if isinstance(decision, HoldOff):
             self._counts[decision.reason] += 1

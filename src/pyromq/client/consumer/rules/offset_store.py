@@ -24,7 +24,7 @@ PERSIST_MS: Final = 5_000
 FIRST_PERSIST_MS: Final = 10_000
 
 
-class OffsetTable:
+class MemberOffsets:
     """Offsets of one group at this member."""
 
     def __init__(self, offsets: Mapping[QueueId, int] | None = None) -> None:

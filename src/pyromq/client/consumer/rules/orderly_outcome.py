@@ -46,7 +46,7 @@ class OrderlyResult:
     suspend_ms: int | None = None
 
 
-class Step(Enum):
+class OrderlyStep(Enum):
     """What to do with everything that was taken from the buffer."""
 
     COMMIT = "commit_taken, store the offset, go on"
@@ -59,7 +59,7 @@ class Step(Enum):
 class OrderlyOutcome(Generic[PulledT]):
     """A step, the messages it concerns, and how long the queue rests after a step that asks for it."""
 
-    step: Step
+    step: OrderlyStep
     rest_ms: int
     bury: Sequence[PulledT] = ()
     drop: Sequence[PulledT] = ()
@@ -69,7 +69,7 @@ class OrderlyOutcome(Generic[PulledT]):
     @property
     def goes_on(self) -> bool:
         """Whether the next messages may be taken at once."""
-        return self.step in (Step.COMMIT, Step.KEEP)
+        return self.step in (OrderlyStep.COMMIT, OrderlyStep.KEEP)
 
     def settled(self, not_buried: Collection[int]) -> OrderlyOutcome[PulledT]:
         """After burying: messages of these offsets found no grave and hold the queue like the others."""
@@ -78,7 +78,7 @@ class OrderlyOutcome(Generic[PulledT]):
             return self
         again = sorted((*self.put_back, *left), key=lambda message: message.offset)
         buried = [message for message in self.bury if message.offset not in not_buried]
-        return replace(self, step=Step.PUT_BACK, bury=buried, put_back=again)
+        return replace(self, step=OrderlyStep.PUT_BACK, bury=buried, put_back=again)
 
 
 def decide_orderly(
@@ -97,14 +97,14 @@ def decide_orderly(
         case OrderlyStatus.SUSPEND:
             return _suspend(messages, auto_commit, attempts_max, rest, model)
         case OrderlyStatus.ROLLBACK if not auto_commit:
-            return OrderlyOutcome(Step.ROLL_BACK, rest)
+            return OrderlyOutcome(OrderlyStep.ROLL_BACK, rest)
         case OrderlyStatus.SUCCESS if not auto_commit:
-            return OrderlyOutcome(Step.KEEP, rest)
+            return OrderlyOutcome(OrderlyStep.KEEP, rest)
         case OrderlyStatus.COMMIT | OrderlyStatus.ROLLBACK if auto_commit:
             text = f"{details.status.name} counts as SUCCESS: this consumer commits by itself"
-            return OrderlyOutcome(Step.COMMIT, rest, warning=text)
+            return OrderlyOutcome(OrderlyStep.COMMIT, rest, warning=text)
         case _:
-            return OrderlyOutcome(Step.COMMIT, rest)
+            return OrderlyOutcome(OrderlyStep.COMMIT, rest)
 
 
 def rest_ms(wished: int | None, default: int) -> int:
@@ -131,5 +131,5 @@ def _suspend(
     again = [message for message in messages if message.offset not in gone]
     bury, drop = ((), spent) if model is MessageModel.BROADCASTING else (spent, ())
     if again:
-        return OrderlyOutcome(Step.PUT_BACK, rest, bury, drop, again)
-    return OrderlyOutcome(Step.COMMIT if auto_commit else Step.KEEP, rest, bury, drop)
+        return OrderlyOutcome(OrderlyStep.PUT_BACK, rest, bury, drop, again)
+    return OrderlyOutcome(OrderlyStep.COMMIT if auto_commit else OrderlyStep.KEEP, rest, bury, drop)

@@ -26,7 +26,7 @@ TARGET_BYTES: Final = 256 << 20
 _PREFIX: Final = "compacted-"
 
 
-class FoundFile(msgspec.Struct, frozen=True):
+class SmallFile(msgspec.Struct, frozen=True):
     """``folder`` and ``name`` within the archive."""
 
     folder: str
@@ -42,13 +42,13 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
 
 
-def plan_compaction(files: Iterable[FoundFile], target_bytes: int = TARGET_BYTES) -> list[list[FoundFile]]:
+def plan_compaction(files: Iterable[SmallFile], target_bytes: int = TARGET_BYTES) -> list[list[SmallFile]]:
     """What to merge with what: files of one folder, two at least, together about ``target_bytes`` at most.
 
     Files of half that size and more are left alone, so that no file is written again and again.
     """
-    groups: list[list[FoundFile]] = []
-    open_group: list[FoundFile] = []
+    groups: list[list[SmallFile]] = []
+    open_group: list[SmallFile] = []
     for file in sorted(files, key=lambda file: (file.folder, file.name)):
         if file.size * 2 >= target_bytes:
             continue
@@ -86,7 +86,7 @@ def _compacted(
     folder: ArchiveFolder, target_bytes: int, compression: str, tell: Tell, name_of: Callable[[], str]
 ) -> Compacted:
     paths = folder.files()
-    found = [FoundFile(str(each.parent.relative_to(folder.path)), each.name, each.stat().st_size) for each in paths]
+    found = [SmallFile(str(each.parent.relative_to(folder.path)), each.name, each.stat().st_size) for each in paths]
     groups = plan_compaction(found, target_bytes)
     rows = 0
     for number, group in enumerate(groups):
@@ -99,7 +99,7 @@ def _compacted(
     return Compacted(files_before=len(found), files_after=len(found) - merged_files + len(groups), rows=rows)
 
 
-def _merge(folder: ArchiveFolder, group: Sequence[FoundFile], name: str, compression: str) -> StagedFile:
+def _merge(folder: ArchiveFolder, group: Sequence[SmallFile], name: str, compression: str) -> StagedFile:
     """Row groups are read one at a time, so memory does not grow with the files."""
     target = folder.staged / f"{name}.parquet"
     rows = 0

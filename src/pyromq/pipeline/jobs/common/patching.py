@@ -13,7 +13,7 @@ import msgspec
 from pyromq.errors import ConfigError
 
 
-class Letter(msgspec.Struct, frozen=True, kw_only=True):
+class PatchInput(msgspec.Struct, frozen=True, kw_only=True):
     """What a patch function gets: a dead letter. It returns one (``msgspec.structs.replace``), or None to leave it.
 
     ``topic`` is where it will be sent; ``properties`` are the application's.
@@ -27,7 +27,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     properties: Mapping[str, str] = {}
 
 
-Patch = Callable[[Letter], Letter | None]
+Patch = Callable[[PatchInput], PatchInput | None]
 
 
 def find_function(text: str, *, folder: Path | None = None) -> Callable[..., Any]:

@@ -47,7 +47,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     max_ms: float
 
 
-class Attempts(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptCount(msgspec.Struct, frozen=True, kw_only=True):
     """How many messages a group got for the n-th time; 1 is the first, which only the trace tells of."""
 
     group: str
@@ -117,7 +117,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     took_s: float
     throughput: tuple[Throughput, ...] = ()
     latencies: tuple[Latency, ...] = ()
-    attempts: tuple[Attempts, ...] = ()
+    attempts: tuple[AttemptCount, ...] = ()
     slow_keys: tuple[SlowKey, ...] = ()
     duplicates: tuple[Duplicate, ...] = ()  # the most frequent of ``duplicate_keys``
     duplicate_keys: int = 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyromq.pipeline.jobs.reporting.numbers import (
-    Attempts,
+    AttemptCount,
     Duplicate,
     HandledTwice,
     Latency,
@@ -129,9 +129,9 @@ def consuming(deliveries: DataFrame, outcomes: DataFrame) -> tuple[tuple[Latency
     return latencies, tuple(each for each in twice if each.messages)
 
 
-def attempts(deliveries: DataFrame) -> tuple[Attempts, ...]:
+def attempts(deliveries: DataFrame) -> tuple[AttemptCount, ...]:
     rows = deliveries.groupBy("group", "attempt").count().orderBy("group", "attempt").collect()
-    return tuple(Attempts(group=row["group"], attempt=row["attempt"], count=row["count"]) for row in rows)
+    return tuple(AttemptCount(group=row["group"], attempt=row["attempt"], count=row["count"]) for row in rows)
 
 
 def slow_keys(deliveries: DataFrame) -> tuple[SlowKey, ...]:

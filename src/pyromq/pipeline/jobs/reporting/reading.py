@@ -13,7 +13,7 @@ from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.pipeline.consuming.send_back import DLQ_ERROR
 from pyromq.pipeline.jobs.common.selection import Selection
-from pyromq.pipeline.jobs.reporting.numbers import Attempts, DeadCause
+from pyromq.pipeline.jobs.reporting.numbers import AttemptCount, DeadCause
 from pyromq.pipeline.jobs.reporting.trace_frame import handled_frame
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def trace_frame(spark: SparkSession, reading: Selection, topic: str) -> DataFram
     return handled_frame(trace.frame(spark, "body"))
 
 
-def retried(spark: SparkSession, reading: Selection, groups: Iterable[str]) -> tuple[Attempts, ...]:
+def retried(spark: SparkSession, reading: Selection, groups: Iterable[str]) -> tuple[AttemptCount, ...]:
     """From the second attempt on, by the retry topics of groups: for those that wrote no trace."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -64,7 +64,7 @@ def retried(spark: SparkSession, reading: Selection, groups: Iterable[str]) -> t
         return ()
     again = frame.where("delivery_attempt > 0").groupBy("group", (F.col("delivery_attempt") + 1).alias("attempt"))
     rows = again.count().orderBy("group", "attempt").collect()
-    return tuple(Attempts(group=row["group"], attempt=row["attempt"], count=row["count"]) for row in rows)
+    return tuple(AttemptCount(group=row["group"], attempt=row["attempt"], count=row["count"]) for row in rows)
 
 
 def dead_causes(spark: SparkSession, reading: Selection, groups: Iterable[str]) -> tuple[DeadCause, ...]:

@@ -17,7 +17,7 @@ from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
-from pyromq.pipeline.jobs.resending.sending import Sender
+from pyromq.pipeline.jobs.resending.sending import PacedSender
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ class CanaryVerdict(StrEnum):
         return self in (CanaryVerdict.CAME_BACK, CanaryVerdict.NOT_CONSUMED, CanaryVerdict.NOT_SENT)
 
 
-def send_canary(sender: Sender, messages: Iterator[Outgoing | Resent], count: int) -> list[Resent]:
+def send_canary(sender: PacedSender, messages: Iterator[Outgoing | Resent], count: int) -> list[Resent]:
     """The first messages, until ``count`` of them were sent just now: what was sent before proves nothing."""
     first: list[Resent] = []
     while missing := count - sum(each.outcome is SendOutcome.SENT for each in first):
@@ -55,7 +55,7 @@ class Canary:
     """Watches, for ``wait_s`` at most, what becomes of dead letters of a group that were sent again."""
 
     spark: SparkSession
-    sender: Sender
+    sender: PacedSender
     selection: Selection
     group: str
     wait_s: float

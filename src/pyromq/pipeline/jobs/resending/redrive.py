@@ -19,7 +19,7 @@ from pyromq.errors import ConfigError
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.pipeline.jobs.common.bars import Tell, silent
-from pyromq.pipeline.jobs.common.patching import Letter, Patch
+from pyromq.pipeline.jobs.common.patching import Patch, PatchInput
 from pyromq.pipeline.jobs.common.queries import failures_in_words
 from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
 from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
@@ -32,7 +32,7 @@ from pyromq.pipeline.jobs.resending.outgoing import (
     outgoing,
     source_of,
 )
-from pyromq.pipeline.jobs.resending.sending import Sender
+from pyromq.pipeline.jobs.resending.sending import PacedSender
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +89,7 @@ def redrive(
         frame = frame.select(*dict.fromkeys((*COLUMNS, *ORDER)))
         found = frame.count()
         letters = (letter_to_send(row, group, patch, only_group) for row in in_order(frame, found))
-        sender = Sender(nameserver, selection.options, rate=rate, check_sent=True, sleep=sleep)
+        sender = PacedSender(nameserver, selection.options, rate=rate, check_sent=True, sleep=sleep)
         if dry_run:
             outcomes = list(sender.look_all(letters))
         else:
@@ -151,15 +151,15 @@ def letter_to_send(row: MessageRow, group: str, patch: Patch | None, only_group:
         return source_of(row, SendOutcome.FAILED, to_topic=target, error=f"the patch failed: {error!r}")
     if changed is None:
         return source_of(row, SendOutcome.HELD_BACK, to_topic=target, error="the patch left it out")
-    if not isinstance(changed, Letter):
+    if not isinstance(changed, PatchInput):
         reason = f"the patch returned {type(changed).__name__}, neither a Letter nor None"
         return source_of(row, SendOutcome.FAILED, to_topic=target, error=reason)
     return outgoing(_patched(row, changed), changed.topic, redriven_id(place), marks, sent_to=(changed.topic, *targets))
 
 
-def _letter(row: MessageRow, target: str) -> Letter:
+def _letter(row: MessageRow, target: str) -> PatchInput:
     own = (names.KEYS, names.TAGS)
-    return Letter(
+    return PatchInput(
         topic=target,
         message_id=row["message_id"] or "",
         body=bytes(row["body"] or b""),
@@ -169,7 +169,7 @@ def _letter(row: MessageRow, target: str) -> Letter:
     )
 
 
-def _patched(row: MessageRow, letter: Letter) -> dict[str, Any]:
+def _patched(row: MessageRow, letter: PatchInput) -> dict[str, Any]:
     named = ((names.KEYS, letter.keys), (names.TAGS, letter.tags), *letter.properties.items())
     properties = {name: value for name, value in named if value}
     given = {name: row[name] for name in COLUMNS}

@@ -28,7 +28,7 @@ from pyromq.pipeline.jobs.resending.outgoing import (
     outgoing,
     source_of,
 )
-from pyromq.pipeline.jobs.resending.sending import Sender
+from pyromq.pipeline.jobs.resending.sending import PacedSender
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,7 +98,7 @@ def replay(
             shown = _samples(frame, min(SAMPLE, found))
             return Replayed(to_topic=to_topic, name=name, is_dry=True, found=found, samples=shown)
         run = name or f"{time.time_ns():x}"
-        sender = Sender(selection.nameserver, selection.options, rate=rate, check_sent=bool(name))
+        sender = PacedSender(selection.nameserver, selection.options, rate=rate, check_sent=bool(name))
         tally = dict.fromkeys(SendOutcome, 0)
         failures: list[Resent] = []
         messages = _messages(islice(in_order(frame, there), found), to_topic, run)

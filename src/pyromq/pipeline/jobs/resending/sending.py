@@ -15,7 +15,7 @@ import msgspec
 from pyromq.client.admin import Admin
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import NotFoundError, TopicNotFoundError
-from pyromq.client.producer.outgoing import SEND, Letter, header_fields, system_text
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage, header_fields, system_text
 from pyromq.client.producer.selectors import hashed_index
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
@@ -39,7 +39,7 @@ _STORED: Final = (
 )
 
 
-class Sender:
+class PacedSender:
     """Sends in chunks at a rate. ``check_sent``: look first whether the id is in the topic already."""
 
     def __init__(
@@ -132,7 +132,7 @@ class Sender:
         if self._check_sent and await _is_there(client, message):
             return msgspec.structs.replace(message.source, outcome=SendOutcome.SENT_BEFORE)
         queue = await self._queue_for(client, message)
-        letter = Letter(
+        letter = OutgoingMessage(
             SEND, queue.topic, message.body, system_text(message.properties), message.message_id,
             client.clock.now_ms(), 0, message.flag, 0,
         )  # fmt: skip

@@ -43,7 +43,7 @@ _REACHING: Final = ("nameserver", "namespace", "accesskey", "secretkey", "securi
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PipelineStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``sql`` reads the view ``input`` (what the step before gave) and views of named steps; ``python`` is a
     function of a DataFrame that returns one, as ``module:function``.
     """
@@ -71,7 +71,7 @@ class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     name: str
     source: dict[str, str | int | float | bool]
     sink: tuple[Sink, ...]
-    step: tuple[Step, ...] = ()
+    step: tuple[PipelineStep, ...] = ()
     mode: Mode = "once"
     every: str = "10s"
     checkpoint: str = ""

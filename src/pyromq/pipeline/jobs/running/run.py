@@ -19,8 +19,8 @@ from pyromq.pipeline.jobs.running.pipeline_file import (
     INPUT,
     TOPIC,
     PipelineFile,
+    PipelineStep,
     Sink,
-    Step,
     option_text,
     placed,
     read_pipeline_file,
@@ -101,7 +101,7 @@ def _as_view(spark: SparkSession, frame: DataFrame, name: str) -> DataFrame:
     return spark.table(name)
 
 
-def _stepped(spark: SparkSession, frame: DataFrame, step: Step, folder: Path) -> DataFrame:
+def _stepped(spark: SparkSession, frame: DataFrame, step: PipelineStep, folder: Path) -> DataFrame:
     from pyspark.errors import PySparkException
 
     if step.sql:

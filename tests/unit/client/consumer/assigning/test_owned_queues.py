@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pyromq.client.consumer.assigning.owned_queues import OwnedQueues
 from pyromq.client.consumer.base.consume_stats import ConsumeStats
-from pyromq.client.consumer.rules.offset_store import OffsetTable
+from pyromq.client.consumer.rules.offset_store import MemberOffsets
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.start_offset import StartAt
 from pyromq.client.core.tasks import TaskOwner
@@ -24,7 +24,7 @@ class Broker:
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[None]] = []
         self.unlocked: list[QueueId] = []
-        self.table = OffsetTable()
+        self.table = MemberOffsets()
 
     async def lock(self, queues: Iterable[QueueId]) -> tuple[set[QueueId], set[QueueId]]:
         wanted = set(queues)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.client.consumer.rules.offset_store import OffsetTable, PersistSchedule
+from pyromq.client.consumer.rules.offset_store import MemberOffsets, PersistSchedule
 from pyromq.model.queue import QueueId
 from pyromq.testing.manual_clock import ManualClock
 
@@ -10,7 +10,7 @@ FIRST, SECOND, THIRD = (QueueId("orders", "broker-a", number) for number in rang
 
 
 def test_consuming_moves_an_offset_forward_only() -> None:
-    table = OffsetTable()
+    table = MemberOffsets()
     assert table.read(FIRST) is None
     for offset in (0, 5, 3):
         table.update(FIRST, offset)
@@ -18,7 +18,7 @@ def test_consuming_moves_an_offset_forward_only() -> None:
 
 
 def test_a_reset_may_go_back() -> None:
-    table = OffsetTable({FIRST: 5})
+    table = MemberOffsets({FIRST: 5})
     table.reset(FIRST, 2)
     assert table.read(FIRST) == 2
     table.update(FIRST, 3)
@@ -26,7 +26,7 @@ def test_a_reset_may_go_back() -> None:
 
 
 def test_a_frozen_offset_ignores_late_listeners_until_the_queue_is_forgotten() -> None:
-    table = OffsetTable({FIRST: 900})
+    table = MemberOffsets({FIRST: 900})
     table.freeze(FIRST, 10)
     table.update(FIRST, 901)
     assert table.read(FIRST) == 10
@@ -36,7 +36,7 @@ def test_a_frozen_offset_ignores_late_listeners_until_the_queue_is_forgotten() -
 
 
 def test_a_thawed_offset_moves_on_where_it_froze() -> None:
-    table = OffsetTable()
+    table = MemberOffsets()
     table.freeze(FIRST, 10)
     table.thaw(FIRST)
     table.update(FIRST, 11)
@@ -44,31 +44,31 @@ def test_a_thawed_offset_moves_on_where_it_froze() -> None:
 
 
 def test_owned_queues_with_a_known_offset_are_persisted_changed_or_not() -> None:
-    table = OffsetTable({SECOND: 7, FIRST: 5})
+    table = MemberOffsets({SECOND: 7, FIRST: 5})
     for _ in range(2):
         assert table.of([THIRD, SECOND, FIRST]) == {FIRST: 5, SECOND: 7}
 
 
 def test_a_queue_that_is_given_up_is_persisted_once_and_forgotten() -> None:
-    table = OffsetTable({FIRST: 5})
+    table = MemberOffsets({FIRST: 5})
     assert table.forget(FIRST) == 5
     assert table.forget(FIRST) is None
     assert table.read(FIRST) is None
 
 
 def test_queues_that_are_owned_no_longer_are_found_and_forgotten() -> None:
-    table = OffsetTable({FIRST: 5, SECOND: 7, THIRD: 9})
+    table = MemberOffsets({FIRST: 5, SECOND: 7, THIRD: 9})
     assert table.forget_others([SECOND]) == {FIRST: 5, THIRD: 9}
     assert table.snapshot() == {SECOND: 7}
 
 
 def test_a_broker_is_told_the_offsets_of_the_topic_it_asked_for() -> None:
     other = QueueId("other", "broker-a", 0)
-    assert OffsetTable({FIRST: 5, other: 6}).of_topic("orders") == {FIRST: 5}
+    assert MemberOffsets({FIRST: 5, other: 6}).of_topic("orders") == {FIRST: 5}
 
 
 def test_the_revision_tells_whether_anything_changed() -> None:
-    table = OffsetTable({FIRST: 5})
+    table = MemberOffsets({FIRST: 5})
     before = table.revision
     table.update(FIRST, 4)
     table.forget(SECOND)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus, Step, decide_orderly, rest_ms
+from pyromq.client.consumer.rules.orderly_outcome import (
+    OrderlyResult,
+    OrderlyStatus,
+    OrderlyStep,
+    decide_orderly,
+    rest_ms,
+)
 from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.wire.heartbeat import MessageModel
@@ -22,14 +28,16 @@ SUCCESS, SUSPEND, COMMIT, ROLLBACK = (
 @pytest.mark.parametrize(
     ("status", "by_itself", "by_listener"),
     [
-        (SUCCESS, Step.COMMIT, Step.KEEP),
-        (COMMIT, Step.COMMIT, Step.COMMIT),
-        (ROLLBACK, Step.COMMIT, Step.ROLL_BACK),
-        (SUSPEND, Step.PUT_BACK, Step.PUT_BACK),
-        (None, Step.PUT_BACK, Step.PUT_BACK),
+        (SUCCESS, OrderlyStep.COMMIT, OrderlyStep.KEEP),
+        (COMMIT, OrderlyStep.COMMIT, OrderlyStep.COMMIT),
+        (ROLLBACK, OrderlyStep.COMMIT, OrderlyStep.ROLL_BACK),
+        (SUSPEND, OrderlyStep.PUT_BACK, OrderlyStep.PUT_BACK),
+        (None, OrderlyStep.PUT_BACK, OrderlyStep.PUT_BACK),
     ],
 )
-def test_each_status_leads_to_its_step(status: OrderlyStatus | None, by_itself: Step, by_listener: Step) -> None:
+def test_each_status_leads_to_its_step(
+    status: OrderlyStatus | None, by_itself: OrderlyStep, by_listener: OrderlyStep
+) -> None:
     assert decide_orderly(BATCH, status, auto_commit=True).step is by_itself
     assert decide_orderly(BATCH, status, auto_commit=False).step is by_listener
 
@@ -61,18 +69,18 @@ def spent(*offsets: int) -> list[FakeMessage]:
 
 def test_a_message_with_too_many_attempts_is_buried_and_the_others_wait() -> None:
     outcome = decide_orderly(spent(1), SUSPEND, attempts_max=16)
-    assert (outcome.step, offsets_of(outcome.bury), offsets_of(outcome.put_back)) == (Step.PUT_BACK, [1], [0, 2])
+    assert (outcome.step, offsets_of(outcome.bury), offsets_of(outcome.put_back)) == (OrderlyStep.PUT_BACK, [1], [0, 2])
 
 
-@pytest.mark.parametrize(("auto_commit", "step"), [(True, Step.COMMIT), (False, Step.KEEP)])
-def test_when_all_are_buried_the_queue_goes_on(auto_commit: bool, step: Step) -> None:
+@pytest.mark.parametrize(("auto_commit", "step"), [(True, OrderlyStep.COMMIT), (False, OrderlyStep.KEEP)])
+def test_when_all_are_buried_the_queue_goes_on(auto_commit: bool, step: OrderlyStep) -> None:
     outcome = decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=16, auto_commit=auto_commit).settled(not_buried=[])
     assert (outcome.step, outcome.goes_on, offsets_of(outcome.bury)) == (step, True, [0, 1, 2])
 
 
 def test_a_message_that_found_no_grave_holds_its_queue() -> None:
     outcome = decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=16).settled(not_buried=[1])
-    assert (outcome.step, outcome.rest_ms) == (Step.PUT_BACK, 1_000)
+    assert (outcome.step, outcome.rest_ms) == (OrderlyStep.PUT_BACK, 1_000)
     assert (offsets_of(outcome.bury), offsets_of(outcome.put_back)) == ([0, 2], [1])
 
 
@@ -82,7 +90,7 @@ def test_without_a_limit_nothing_is_ever_buried() -> None:
 
 def test_broadcasting_drops_instead_of_burying() -> None:
     outcome = decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=16, model=MessageModel.BROADCASTING)
-    assert (outcome.step, offsets_of(outcome.drop), outcome.bury) == (Step.COMMIT, [0, 1, 2], ())
+    assert (outcome.step, offsets_of(outcome.drop), outcome.bury) == (OrderlyStep.COMMIT, [0, 1, 2], ())
 
 
 def test_failures_in_a_row_use_up_the_attempts_that_only_the_buffer_counts() -> None:
@@ -93,6 +101,6 @@ def test_failures_in_a_row_use_up_the_attempts_that_only_the_buffer_counts() -> 
         outcome = decide_orderly(buffer.take(1), SUSPEND, attempts_max=2)
         steps.append(outcome.step)
         buffer.put_back(outcome.put_back)
-    assert steps == [Step.PUT_BACK, Step.PUT_BACK, Step.COMMIT]
+    assert steps == [OrderlyStep.PUT_BACK, OrderlyStep.PUT_BACK, OrderlyStep.COMMIT]
     assert offsets_of(outcome.bury) == [5]
     assert buffer.commit_taken() == 6

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyromq.pipeline.jobs.archiving.compaction import FoundFile, compact_archive, plan_compaction
+from pyromq.pipeline.jobs.archiving.compaction import SmallFile, compact_archive, plan_compaction
 from pyromq.pipeline.jobs.archiving.files import ArchiveFolder, Commit, StagedFile, batch_name, folder_of
 from pyromq.pipeline.jobs.archiving.writer import ArchiveWriter, split_by_hour
 from pyromq.pipeline.jobs.common.errors import ArchiveError
@@ -164,9 +164,9 @@ def test_few_files_are_open_at_a_time_and_no_row_is_lost(tmp_path: Path) -> None
 
 
 def test_small_files_of_one_folder_are_merged_up_to_the_target() -> None:
-    files = [FoundFile("a", f"{number}", 40) for number in range(4)] + [
-        FoundFile("b", "0", 10),
-        FoundFile("a", "9", 60),
+    files = [SmallFile("a", f"{number}", 40) for number in range(4)] + [
+        SmallFile("b", "0", 10),
+        SmallFile("a", "9", 60),
     ]
     plan = plan_compaction(files, target_bytes=100)
     assert [[file.name for file in group] for group in plan] == [["0", "1"], ["2", "3"]]

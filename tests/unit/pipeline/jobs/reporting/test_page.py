@@ -22,7 +22,7 @@ from pyromq.pipeline.jobs.reporting.charts import (
 )
 from pyromq.pipeline.jobs.reporting.lags import lags_now
 from pyromq.pipeline.jobs.reporting.numbers import (
-    Attempts,
+    AttemptCount,
     DeadCause,
     Duplicate,
     HandledTwice,
@@ -56,7 +56,7 @@ def a_report() -> Report:
         took_s=1.5,
         throughput=(Throughput(topic="orders", messages=1_234, first_ms=0, last_ms=9, per_second=2, points=points),),
         latencies=(Latency(what="end to end", **latency),),  # type: ignore[arg-type]
-        attempts=(Attempts(group="billing", attempt=2, count=17),),
+        attempts=(AttemptCount(group="billing", attempt=2, count=17),),
         slow_keys=(SlowKey(group="billing", key=EVIL, count=1, avg_ms=1, max_ms=2),),
         duplicates=(Duplicate(topic="orders", key="order-1", count=3),),
         handled_twice=(HandledTwice(group="billing", topic="orders", messages=4),),

@@ -14,13 +14,13 @@ from pyromq.client.admin.dead_letters import REDRIVEN_FROM, redriven_id
 from pyromq.client.core.errors import TopicNotFoundError
 from pyromq.model import property_names as names
 from pyromq.pipeline.jobs.common.errors import FormatMissingError, JobFailedError
-from pyromq.pipeline.jobs.common.patching import Letter
+from pyromq.pipeline.jobs.common.patching import PatchInput
 from pyromq.pipeline.jobs.common.queries import drain, drain_all, offsets_read, rows_read, translated
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome, outgoing, source_of
 from pyromq.pipeline.jobs.resending.pacing import CHUNK_MAX
 from pyromq.pipeline.jobs.resending.redrive import CanaryVerdict, letter_to_send, summary
 from pyromq.pipeline.jobs.resending.replay import replayed_id
-from pyromq.pipeline.jobs.resending.sending import Sender
+from pyromq.pipeline.jobs.resending.sending import PacedSender
 from pyromq.testing import ManualClock
 
 
@@ -77,7 +77,7 @@ def test_a_letter_that_does_not_say_where_it_came_from_fails() -> None:
 
 
 def test_a_patch_may_change_everything_but_the_id() -> None:
-    def patch(letter: Letter) -> Letter:
+    def patch(letter: PatchInput) -> PatchInput:
         assert (letter.body, letter.keys, letter.tags, letter.topic) == (b"x", "k", "t", "orders")
         assert letter.properties == {"colour": "green", names.SHARDING_KEY: "s"}
         return msgspec.structs.replace(letter, topic="other", body=b"y", keys="", properties={"colour": "blue"})
@@ -96,7 +96,7 @@ def test_a_patch_that_returns_something_else_fails_its_letter() -> None:
 
 
 def test_a_letter_is_looked_for_wherever_an_earlier_run_may_have_sent_it() -> None:
-    def patch(letter: Letter) -> Letter:
+    def patch(letter: PatchInput) -> PatchInput:
         return msgspec.structs.replace(letter, topic="other")
 
     for only_group, patched, places in (
@@ -136,7 +136,7 @@ class Loop:
 def test_messages_of_a_sharding_key_are_sent_in_their_order_and_told_of_in_that_of_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sender, sent = Sender("n:1", {}), list[str]()
+    sender, sent = PacedSender("n:1", {}), list[str]()
     monkeypatch.setattr(sender, "_connected", Loop())
 
     async def slower_and_slower_down(message: Outgoing) -> Resent:
@@ -160,7 +160,7 @@ def test_messages_of_a_sharding_key_are_sent_in_their_order_and_told_of_in_that_
 
 def test_a_topic_that_is_not_there_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, tried = ManualClock(), list[str]()
-    sender = Sender("n:1", {"retryTimeout": "1ms"}, clock=clock)
+    sender = PacedSender("n:1", {"retryTimeout": "1ms"}, clock=clock)
     monkeypatch.setattr(sender, "_connected", Loop())
 
     async def refuse(message: Outgoing) -> Resent:
