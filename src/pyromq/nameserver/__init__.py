@@ -1,1 +1,5 @@
-"""Name server: knows which broker keeps which topic, and tells whoever asks."""
+"""Name server: knows which broker keeps which topic, and answers brokers, clients and tools from that.
+
+Owns: the route table (pure), the key-value configuration and its file.
+Callers: ``standalone``, ``cli.servers``, ``testing``. Imports: ``net``, ``wire``, ``model``.
+"""
