@@ -6,11 +6,18 @@ Sphinx reads reStructuredText, where such a block has to be announced. Everythin
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 from sphinx.application import Sphinx
 
 PUBLIC: Final = ("pyromq", "pyromq.aio", "pyromq.testing", "pyromq.pipeline", "pyromq.pipeline.jobs")
+MORE: Final = tuple(
+    name
+    for part in ("settings", "results", "selectors", "hooks", "offsets", "monitoring")
+    if find_spec(name := f"pyromq.{part}")
+)
+REPEATING: Final = ("reference/api-aio", "reference/api-more")  # pages of modules that also have names of ``pyromq``
 
 
 def import_public_names() -> None:
@@ -18,6 +25,11 @@ def import_public_names() -> None:
     for module in map(import_module, PUBLIC):
         for name in module.__all__:
             setattr(module, name, getattr(module, name))
+
+
+def sections_of_more() -> str:
+    """The modules beside the top of the package, one after the other."""
+    return "".join(f"\n## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```\n" for name in MORE)
 
 
 def as_restructured_text(app: Sphinx, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
@@ -37,10 +49,9 @@ def as_restructured_text(app: Sphinx, what: str, name: str, obj: object, options
 
 
 def is_elsewhere(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: Any) -> bool | None:
-    """Of ``pyromq.aio`` only what differs from ``pyromq`` is described: the rest is the same objects."""
+    """What is the same object in ``pyromq`` is described there and nowhere else."""
     import pyromq
 
-    on_aio_page = app.env.current_document.docname == "reference/api-aio"
-    if what == "module" and on_aio_page and name in pyromq.__all__:
+    if what == "module" and app.env.current_document.docname in REPEATING and name in pyromq.__all__:
         return getattr(pyromq, name) is obj or None
     return None

@@ -16,6 +16,8 @@ from typing import Final
 
 from sphinx.application import Sphinx
 
+from site_pages.docstrings import sections_of_more
+
 DOCS: Final = Path(__file__).parents[1]
 ROOT: Final = DOCS.parent
 
@@ -32,6 +34,7 @@ FROM_ROOT: Final = {
 }
 README_IS: Final = "start.md"  # what the README tells, on the site
 COMMANDS: Final = "reference/commands"
+MORE: Final = "reference/api-more"
 
 _link = re.compile(r"(?P<before>\]\()(?P<target>[^)#\s]+)(?P<after>[^)]*\))")
 _has_scheme = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE).match
@@ -56,6 +59,8 @@ def complete(app: Sphinx, docname: str, source: list[str]) -> None:
         from site_pages.commands import reference
 
         text += "\n" + reference()
+    if docname == MORE:
+        text += sections_of_more()
     source[0] = _with_links_of_the_site(text, docname, folder)
 
 
