@@ -109,7 +109,7 @@ def test_every_decision_has_its_line_with_number_and_status() -> None:
 
 
 def test_every_room_of_the_source_has_its_line_in_contributing() -> None:
-    """A folder of the package without its line: say there in a few words what belongs into it."""
+    """A folder of the package without its line: say there in a few words what belongs in it."""
     listed = re.findall(r"^\| `([\w/]+)` \|", _read(ROOT / "CONTRIBUTING.md"), re.MULTILINE)
     rooms = [path.relative_to(ROOT / "src/pyromq").as_posix() for path in ROOMS]
     assert sorted(name for name in listed if not (ROOT / name).is_dir()) == sorted(rooms)
