@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := .cache/demo
+SITE := .cache/site
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test check format bench bench-broker bench-spark compare crash interop clean
+.PHONY: help setup demo test check format docs bench bench-broker bench-spark compare crash interop clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +40,10 @@ check: $(READY)  ## ruff, mypy --strict, import rules
 format: $(READY)  ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)  ## the documentation as a site, in .cache/site; warnings are errors
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir $(SITE)/.doctrees docs $(SITE)
+	@echo "open $(SITE)/index.html"
 
 bench: $(READY)  ## rates and CPU per operation of codec, store, recovery and index
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""The documentation keeps its word: its code runs, its tables are complete, its links lead somewhere.
+"""The documentation keeps its word: its code runs, its tables are complete (``test_links``: its links lead somewhere).
 
 Python blocks of one page share a namespace and run in order, in an empty folder. A block that cannot run here has
 ``<!-- no-run: reason -->`` on the line before it.
@@ -25,7 +25,6 @@ from tests.unit.settings_tables import broker_rows, nameserver_rows
 
 ROOT = Path(__file__).parents[2]
 CONFIGURE = "docs/how-to/configure-a-broker.md"
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SPARK_PAGES = sorted(ROOT.glob("docs/how-to/spark*.md"))  # tests/spark runs them, where there is one Spark for all
 RUNNABLE_PAGES = sorted(
     {ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/how-to/*.md")}.difference(SPARK_PAGES)
@@ -34,10 +33,6 @@ RUNNABLE_PAGES = sorted(
 _fence = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>[^`]*)$")
 _is_python = re.compile(r"(py|python|python3)\b", re.IGNORECASE).match
 _no_run = re.compile(r"<!--\s*no-run\b:?(?P<reason>.*?)-->")
-_code_span = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
-_link = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)[^)]*\)")
-_heading = re.compile(r"#{1,6} +(?P<text>.+?)(?: +#+)?$")
-_has_scheme = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE).match
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,29 +77,6 @@ def python_blocks_to_run(text: str) -> list[Block]:
         else:
             assert mark["reason"].strip(), f"line {block.line - 1}: no-run needs a reason, <!-- no-run: reason -->"
     return chosen
-
-
-def prose_of(text: str) -> list[str]:
-    """The lines outside of fenced blocks, code spans blanked."""
-    in_blocks = _lines_in_blocks(text)
-    lines = enumerate(text.splitlines(), 1)
-    return ["" if number in in_blocks else _code_span.sub("", line) for number, line in lines]
-
-
-def anchors_of(text: str) -> set[str]:
-    """What ``#…`` may name on a page, as GitHub makes it of headings."""
-    anchors: set[str] = set()
-    in_blocks = _lines_in_blocks(text)
-    for number, line in enumerate(text.splitlines(), 1):
-        if number not in in_blocks and (heading := _heading.fullmatch(line)):
-            slug = re.sub(r"[^\w\- ]", "", heading["text"].lower()).replace(" ", "-")
-            repeats = sum(1 for anchor in anchors if re.fullmatch(rf"{re.escape(slug)}(-\d+)?", anchor))
-            anchors.add(f"{slug}-{repeats}" if repeats else slug)
-    return anchors
-
-
-def _lines_in_blocks(text: str) -> set[int]:
-    return {block.line + at for block in blocks_of(text) for at in range(block.code.count("\n") + 1)}
 
 
 def _name(page: Path) -> str:
@@ -214,28 +186,6 @@ def _shown_type(headers: Mapping[RequestCode, type[Header]], code: RequestCode) 
     return "–" if header is None else f"`{header.__module__.rpartition('.')[2]}.{header.__name__}`"
 
 
-# --- the links lead somewhere --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_relative_links_resolve(page: Path) -> None:
-    lines = enumerate(prose_of(page.read_text(encoding="utf-8")), 1)
-    links = [(number, link["target"]) for number, line in lines for link in _link.finditer(line)]
-    assert not [
-        f"line {number}: {target}"
-        for number, target in links
-        if not _has_scheme(target) and not _leads_somewhere(page, target)
-    ]
-
-
-def _leads_somewhere(page: Path, target: str) -> bool:
-    path, _, anchor = target.partition("#")
-    aim = (page.parent / path).resolve() if path else page
-    if not aim.exists() or not aim.is_relative_to(ROOT):
-        return False
-    return not anchor or aim.suffix != ".md" or anchor in anchors_of(aim.read_text(encoding="utf-8"))
-
-
 # --- this file reads pages as it says ------------------------------------------------------------------------------
 
 
@@ -251,13 +201,3 @@ def test_a_block_is_skipped_for_a_reason_only() -> None:
     for mark in ("<!-- no-run -->", "<!-- no-run: -->"):
         with pytest.raises(AssertionError, match="needs a reason"):
             python_blocks_to_run(f"{mark}\n{block}")
-
-
-def test_links_in_code_are_no_links() -> None:
-    text = "`[a](b.md)` and [c](d.md)\n\n```\n[e](f.md)\n```\n[g](h.md)\n"
-    assert [link["target"] for line in prose_of(text) for link in _link.finditer(line)] == ["d.md", "h.md"]
-
-
-def test_anchors_are_those_of_headings() -> None:
-    text = "# Routes, strict and lenient\n## Limits\n```\n# no heading\n```\n## Limits\n### `abort`\n"
-    assert anchors_of(text) == {"routes-strict-and-lenient", "limits", "limits-1", "abort"}
