@@ -20,8 +20,8 @@ from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, Connection, open_connection
 from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.json.route import decode_route
 from pyromq.wire.received import Received
-from pyromq.wire.route import decode_route
 from tests.unit.nameserver.builders import A, B, member, register_body, register_ext
 
 pytestmark = pytest.mark.integration

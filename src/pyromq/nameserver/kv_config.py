@@ -15,7 +15,7 @@ import msgspec
 from pyromq.nameserver.errors import LimitError, NotSavedError, shown
 from pyromq.nameserver.kv_file import WholeText
 from pyromq.nameserver.settings import NameServerLimits
-from pyromq.wire import java_json
+from pyromq.wire.json import java_json
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 

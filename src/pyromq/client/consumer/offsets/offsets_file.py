@@ -21,8 +21,8 @@ from pyromq.errors import ConfigError, MQError, ProtocolError
 from pyromq.model.names import validate_group
 from pyromq.model.queue import Offset, QueueId
 from pyromq.whole_text import replace_text
-from pyromq.wire import bodies
-from pyromq.wire.bodies import ResetOffsets
+from pyromq.wire.json import bodies
+from pyromq.wire.json.bodies import ResetOffsets
 
 logger = logging.getLogger(__name__)
 

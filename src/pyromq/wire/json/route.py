@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pyromq.model.route import BrokerData, TopicRoute
-from pyromq.wire import java_json
+from pyromq.wire.json import java_json
 
 STRICT_SINCE_VERSION = 401  # 4.9.4
 

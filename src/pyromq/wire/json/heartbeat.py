@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pyromq.wire import java_json
-from pyromq.wire.java_json import Long
+from pyromq.wire.json import java_json
+from pyromq.wire.json.java_json import Long
 
 TAG_EXPRESSION: Final = "TAG"
 SQL_EXPRESSION: Final = "SQL92"

@@ -26,8 +26,8 @@ import msgspec
 from pyromq.checksum import crc32
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.topic import DataVersion, TopicConfig
-from pyromq.wire import java_json
 from pyromq.wire.compression import INFLATED_BYTES_MAX, inflate_zlib
+from pyromq.wire.json import java_json
 
 _WRAPPED_SINCE_VERSION: Final = 37  # 3.0.11
 _STATIC_TOPICS_SINCE_VERSION: Final = 413  # 5.0.0

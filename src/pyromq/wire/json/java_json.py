@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from pyromq.errors import RemoteProtocolError
-from pyromq.wire.java_json_writer import DEPTH_MAX, UnwritableJsonError, dumps, dumps_pretty, dumps_strict
+from pyromq.wire.json.java_json_writer import DEPTH_MAX, UnwritableJsonError, dumps, dumps_pretty, dumps_strict
 
 __all__ = [
     "BYTES_MAX",

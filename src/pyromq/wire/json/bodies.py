@@ -13,9 +13,9 @@ import msgspec
 
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import DataVersion
-from pyromq.wire import java_json
-from pyromq.wire.heartbeat import Subscription
-from pyromq.wire.java_json import Long
+from pyromq.wire.json import java_json
+from pyromq.wire.json.heartbeat import Subscription
+from pyromq.wire.json.java_json import Long
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
