@@ -16,7 +16,8 @@ import msgspec
 
 from pyromq.model.property_names import PRODUCER_GROUP, REAL_QUEUE, REAL_TOPIC
 from pyromq.wire.property_text import number_of, value_of, without
-from pyromq.wire.record import CHECKSUM_BYTES, FIXED, MAGIC_V1, Record, has_checksum
+from pyromq.wire.record import Record, has_checksum
+from pyromq.wire.record_layout import CHECKSUM_BYTES, FIXED, HOST_BITS_AT, MAGIC_V1
 
 CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
@@ -51,7 +52,7 @@ class StoredPrepared(msgspec.Struct, frozen=True, gc=False):
 def read_stored(data: memoryview) -> StoredPrepared:
     """From the bytes of a record that are known to be one; ``decode_record`` is for all others, and takes longer."""
     raw = bytes(data)
-    fixed = FIXED[raw[39] >> 4 & 3]
+    fixed = FIXED[raw[HOST_BITS_AT] >> 4 & 3]
     fields = fixed.unpack_from(raw)
     body_start, body_end = fixed.size, fixed.size + fields[14]
     start = body_end + (3 + raw[body_end] if fields[1] == MAGIC_V1 else 4 + (raw[body_end] << 8 | raw[body_end + 1]))

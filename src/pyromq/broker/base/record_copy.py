@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
-from pyromq.wire.record import CHECKSUM_BYTES, Draft, Record, has_checksum
+from pyromq.wire.record import Draft, Record, has_checksum
+from pyromq.wire.record_layout import CHECKSUM_BYTES
 
 _COMMIT: Final = int(SysFlag.COMMIT)
 

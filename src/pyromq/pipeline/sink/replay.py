@@ -29,10 +29,10 @@ from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.pulls import read_ranges
 from pyromq.pipeline.sink.keys import digest_of
 from pyromq.pipeline.sink.options import SinkOptions
+from pyromq.wire.record_layout import CRC_MASK
 
 MARKER_PREFIX: Final = "PYROMQ_SINK_"
 _SCHEMA: Final = pa.schema([("message_id", pa.string()), ("body_crc", pa.int32())])
-_CRC_MASK: Final = 0x7FFFFFFF
 _MARKER: Final = "marker"
 _NO_BATCH: Final = -1
 
@@ -166,7 +166,7 @@ class Found:
         crc = self._crcs.get(key)
         if crc is None:
             return False
-        if crc & _CRC_MASK != crc32(body) & _CRC_MASK:
+        if crc & CRC_MASK != crc32(body) & CRC_MASK:
             raise NotRepeatableError(
                 "the batch that is run again has other rows than before (a shuffle, a random or a current value before "
                 "the sink), so it is not known which of them were sent. Give rows a column unique_key, or use the mode "
