@@ -10,7 +10,6 @@ JSON is written compactly and in Java's order of keys.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,7 +19,7 @@ from pyromq.errors import LocalProtocolError
 from pyromq.wire.binary_header import encode_binary_header
 from pyromq.wire.codes import VERSION, Language
 from pyromq.wire.ext import header_to_ext, strings_of
-from pyromq.wire.frame import FRAME_BYTES_MAX, Frame, SerializeType, encode_prefix
+from pyromq.wire.frame import FRAME_BYTES_MAX, Frame, SerializeType, encode_prefix, pack_prefix
 from pyromq.wire.headers import Header
 from pyromq.wire.received import CommandFlag, decode_untyped, ext_of
 
@@ -87,7 +86,6 @@ class _JsonHeader(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 _encode_json = msgspec.json.Encoder().encode
-_pack_prefix = struct.Struct(">II").pack
 _LANGUAGE_NAMES: Final[dict[Language | None, str | None]] = {None: None, **{each: each.name for each in Language}}
 _LENGTH_MAX: Final = FRAME_BYTES_MAX - 4
 
@@ -102,7 +100,8 @@ def encode_response(
     serialize_type: SerializeType = _JSON,
 ) -> bytes:
     """The whole frame of an answer. Raises LocalProtocolError."""
-    head = _encode_head(serialize_type, code, _PYTHON, VERSION, correlation_id, _RESPONSE, remark, header, len(body))
+    encode_head = _encode_json_head if serialize_type is _JSON else _encode_binary_head
+    head = encode_head(code, _PYTHON, VERSION, correlation_id, _RESPONSE, remark, header, len(body))
     return head + body if body else head
 
 
@@ -116,7 +115,8 @@ def encode_response_head(
     serialize_type: SerializeType = _JSON,
 ) -> bytes:
     """An answer's frame up to its body, for bodies that are sent from where they lie. Raises LocalProtocolError."""
-    return _encode_head(serialize_type, code, _PYTHON, VERSION, correlation_id, _RESPONSE, remark, header, body_size)
+    encode_head = _encode_json_head if serialize_type is _JSON else _encode_binary_head
+    return encode_head(code, _PYTHON, VERSION, correlation_id, _RESPONSE, remark, header, body_size)
 
 
 def encode_request(
@@ -132,14 +132,15 @@ def encode_request(
 ) -> bytes:
     """The whole frame of a request. Raises LocalProtocolError, for POP codes in a binary header among others."""
     flag = _ONEWAY if oneway else 0
-    head = _encode_head(serialize_type, code, language, VERSION, correlation_id, flag, remark, header, len(body))
+    encode_head = _encode_json_head if serialize_type is _JSON else _encode_binary_head
+    head = encode_head(code, language, VERSION, correlation_id, flag, remark, header, len(body))
     return head + body if body else head
 
 
 def encode_command(command: Command) -> bytes:
     """The whole frame of a command. Raises LocalProtocolError."""
-    head = _encode_head(
-        command.serialize_type,
+    encode_head = _encode_json_head if command.serialize_type is _JSON else _encode_binary_head
+    head = encode_head(
         command.code,
         command.language,
         command.version,
@@ -152,8 +153,7 @@ def encode_command(command: Command) -> bytes:
     return head + command.body
 
 
-def _encode_head(
-    serialize_type: SerializeType,
+def _encode_json_head(
     code: int,
     language: Language | None,
     version: int,
@@ -163,10 +163,6 @@ def _encode_head(
     header: Ext,
     body_size: int,
 ) -> bytes:
-    if serialize_type is not _JSON:
-        number = Language.OTHER if language is None else language
-        encoded = encode_binary_header(code, number, version, correlation_id, flag, remark, header_to_ext(header))
-        return encode_prefix(serialize_type, encoded, body_size)
     name = _LANGUAGE_NAMES[language]
     try:
         encoded = _encode_json(
@@ -180,4 +176,19 @@ def _encode_head(
     length = 4 + header_size + body_size
     if length > _LENGTH_MAX:
         return encode_prefix(_JSON, encoded, body_size)  # says what is wrong
-    return _pack_prefix(length, header_size) + encoded
+    return pack_prefix(length, header_size) + encoded
+
+
+def _encode_binary_head(
+    code: int,
+    language: Language | None,
+    version: int,
+    correlation_id: int,
+    flag: int,
+    remark: str | None,
+    header: Ext,
+    body_size: int,
+) -> bytes:
+    number = Language.OTHER if language is None else language
+    encoded = encode_binary_header(code, number, version, correlation_id, flag, remark, header_to_ext(header))
+    return encode_prefix(SerializeType.ROCKETMQ, encoded, body_size)

@@ -20,7 +20,7 @@ import msgspec
 from pyromq.checksum import crc32
 from pyromq.errors import CorruptRecordError, MessageTooLargeError, PropertiesTooLargeError
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
-from pyromq.wire.properties import PROPERTIES_BYTES_MAX
+from pyromq.wire.properties import PROPERTIES_BYTES_MAX, closed_properties
 from pyromq.wire.record_layout import (
     ANY_V6,
     BLANK_BYTES,
@@ -174,7 +174,7 @@ def with_checksum_room(properties: bytes) -> bytes:
     """Properties that a checksum can follow: closed, and without a checksum of an earlier life."""
     if CHECKSUM_NAME in properties:
         properties = _without_checksum(properties)
-    return properties if not properties or properties.endswith(b"\x02") else properties + b"\x02"
+    return closed_properties(properties)
 
 
 def plain_properties(properties: bytes) -> bytes:

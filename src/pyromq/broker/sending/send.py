@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from random import Random
 from typing import Final
-
-import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.session import Session
@@ -25,14 +22,13 @@ from pyromq.clock import Clock
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, dead_letter_topic
 from pyromq.model.topic import Perm, TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore, Placed
+from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
 from pyromq.wire.batch import decode_batch
-from pyromq.wire.codes import VERSION, ResponseCode
-from pyromq.wire.command import encode_response
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.fast.responses import SendResponses
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
-from pyromq.wire.frame import SerializeType
-from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
+from pyromq.wire.headers.producer import SendHeader
 from pyromq.wire.property_text import number_of, value_of, with_values, without
 from pyromq.wire.received import CommandFlag, Received
 from pyromq.wire.record import Draft
@@ -41,15 +37,7 @@ _WRITE: Final = int(Perm.WRITE)
 _MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 _MULTI_TAG_TOPIC: Final = TopicFilterType.MULTI_TAG
 _TRANSACTION: Final = TRANSACTION_MASK
-_JSON: Final = SerializeType.JSON
 _ONEWAY: Final = int(CommandFlag.ONEWAY)
-_pack_prefix = struct.Struct(">II").pack
-# What ``encode_response`` makes of a SendResponseHeader, with places for what differs between answers.
-_ANSWER: Final = (
-    '{"code":0,"extFields":{"msgId":"HOST%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%s",'
-    '"MSG_REGION":%s,"TRACE_ON":"true","ON_DISK":"%%s"},"flag":1,"language":"PYTHON","opaque":%%d,'
-    '"serializeTypeCurrentRPC":"JSON","version":%d}'
-)
 
 Prepare = Callable[[str, int, str, str], Detour]
 """Where a prepared message of this topic, queue, properties and unique key waits for its outcome."""
@@ -88,10 +76,10 @@ class SendHandler:
         self._clock = clock
         self._rng = rng
         self._counters = counters
-        self._host_hex = host_hex
         self._new_unique_key = new_unique_key
-        region = msgspec.json.encode(settings.region).decode().replace("%", "%%")
-        self._response_text = (_ANSWER % (region, VERSION)).replace("HOST", host_hex)
+        responses = SendResponses(host_hex, settings.region)
+        self._encode_response = responses.encode
+        self._encode_batch_response = responses.encode_batch
         self._reserved = topics.reserved
         self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when an answer leaves
         added = {"MSG_REGION": settings.region, "TRACE_ON": "true", "CLUSTER": settings.cluster}
@@ -145,26 +133,11 @@ class SendHandler:
         wait = "WAIT\x01false" not in text
         response = b""
         if not request.flag & _ONEWAY:
-            response = self._respond(request, queue_id, placed, unique_key, self._on_disk if wait else "false", handle)
+            on_disk = self._on_disk if wait else "false"
+            response = self._encode_response(
+                request, queue_id, placed.position, placed.offset, unique_key, on_disk, handle
+            )
         self._group_commit.staged((connection, request, response), (topic, queue), wait=wait)
-
-    def _respond(
-        self,
-        request: Received[SendHeader],
-        queue_id: int,
-        placed: Placed,
-        unique_key: str,
-        on_disk: str,
-        handle: str | None,
-    ) -> bytes:
-        plain = handle is None and unique_key.isalnum() and unique_key.isascii()
-        if plain and request.frame.serialize_type is _JSON:
-            facts = (placed.position, queue_id, placed.offset, unique_key, on_disk, request.correlation_id)
-            header = self._response_text % facts
-            size = len(header)
-            return _pack_prefix(size + 4, size) + header.encode()
-        message_id = f"{self._host_hex}{placed.position:016X}"
-        return self._encode_response(request, queue_id, placed.offset, message_id, unique_key, on_disk, handle)
 
     def _detour(
         self, header: SendHeader, topic: str, queue_id: int, text: str, unique_key: str
@@ -250,36 +223,16 @@ class SendHandler:
         wait = "WAIT\x01false" not in (header.properties or "")
         response = b""
         if not request.is_oneway:
-            ids = ",".join([f"{self._host_hex}{each.position:016X}" for each in placed])
             batch_key = value_of(header.properties or "", "UNIQ_KEY") or None  # the items have keys of their own
-            response = self._encode_response(
-                request, queue_id, placed[0].offset, ids, batch_key, self._on_disk if wait else "false"
+            response = self._encode_batch_response(
+                request,
+                queue_id,
+                [each.position for each in placed],
+                placed[0].offset,
+                batch_key,
+                self._on_disk if wait else "false",
             )
         self._counters.put_messages += len(placed)
         self._counters.put_bytes += len(request.body)
         self._counters.puts[header.topic] += CALL + len(placed) * MESSAGE + sum([each.size for each in placed])
         self._group_commit.staged((connection, request, response), (header.topic, queue_id), wait=wait)
-
-    def _encode_response(
-        self,
-        request: Received[SendHeader],
-        queue_id: int,
-        offset: int,
-        message_id: str,
-        unique_key: str | None,
-        on_disk: str,
-        handle: str | None = None,
-    ) -> bytes:
-        header = SendResponseHeader(
-            msg_id=message_id,
-            queue_id=queue_id,
-            queue_offset=offset,
-            transaction_id=unique_key,
-            recall_handle=handle,
-            region=self._settings.region,
-            trace_on="true",
-            on_disk=on_disk,
-        )
-        return encode_response(
-            ResponseCode.SUCCESS, request.correlation_id, header, serialize_type=request.serialize_type
-        )

@@ -14,7 +14,6 @@ import logging
 from typing import Final
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.responses import success
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
@@ -32,6 +31,7 @@ from pyromq.model.property_names import PRODUCER_GROUP, REAL_QUEUE, REAL_TOPIC, 
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.fast.responses import success
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.headers.admin import ResumeCheckHalfMessageHeader
 from pyromq.wire.headers.producer import EndTransactionHeader
