@@ -20,7 +20,7 @@ from pyromq.client.consumer.base.broker_calls import SEND_BACK_MS, BrokerCalls
 from pyromq.client.consumer.rules.retry_copy import FIRST_RETRY_LEVEL
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
-from pyromq.client.producer.outgoing import SEND, OutgoingMessage, header_fields
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.errors import BrokerError, MQError
 from pyromq.model import property_names as names
 from pyromq.model.names import DEFAULT_TOPIC, retry_topic
@@ -31,6 +31,7 @@ from pyromq.pipeline.core.connections import Connected
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 from pyromq.wire.headers.consumer import SendBackHeader, ViewMessageHeader
 from pyromq.wire.property_text import value_of, with_values, without
