@@ -33,7 +33,7 @@ from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.batch import BatchItem
 from pyromq.wire.fast.record_batch import BATCH_HEADS, pack_shared
-from pyromq.wire.properties import PROPERTIES_BYTES_MAX
+from pyromq.wire.properties import ITEM_END_BYTE, PROPERTIES_BYTES_MAX
 from pyromq.wire.record import (
     Damage,
     Draft,
@@ -50,6 +50,7 @@ from pyromq.wire.record_layout import (
     BODY_SIZE_AT,
     BORN_V6,
     CHECKSUM_BYTES,
+    CHECKSUM_END,
     CHECKSUM_NAME,
     CRC_MASK,
     FIXED,
@@ -149,7 +150,7 @@ class CommitLog:
         if sys_flag & ANY_V6 or self._host_flag or len(draft.born_host) != HOST_V4_BYTES:
             sys_flag = self._stored_sys_flag(draft)
         # one byte is found six times as fast as a name
-        if properties and (properties[-1] != 2 or b"#" in properties or not self._checksum_bytes):
+        if properties and (properties[-1] != ITEM_END_BYTE or b"#" in properties or not self._checksum_bytes):
             properties = self._stored_properties(properties)
         body_bytes, properties_bytes = len(body), len(properties) + self._checksum_bytes
         fixed = FIXED[sys_flag >> 4 & 3]
@@ -184,7 +185,7 @@ class CommitLog:
         tail = topic.field + properties_bytes.to_bytes(2, "big") + properties
         if self._checksum_bytes:
             digits = b"%010d" % (crc32(tail, crc32(body, crc32(head))) & CRC_MASK)
-            self._parts += (head, body, tail, CHECKSUM_NAME, digits[::-1], b"\x02")
+            self._parts += (head, body, tail, CHECKSUM_NAME, digits[::-1], CHECKSUM_END)
         else:
             self._parts += (head, body, tail)
         self._staged_end = position + size
@@ -224,7 +225,7 @@ class CommitLog:
             tail = field + (len(properties) + checksum_bytes).to_bytes(2, "big") + properties
             if checksum_bytes:
                 digits = b"%010d" % (crc32(tail, crc32(body, crc32(head))) & CRC_MASK)
-                parts += (head, body, tail, CHECKSUM_NAME, digits[::-1], b"\x02")
+                parts += (head, body, tail, CHECKSUM_NAME, digits[::-1], CHECKSUM_END)
             else:
                 parts += (head, body, tail)
             found.append((position, size))
@@ -245,7 +246,7 @@ class CommitLog:
         properties, flag = item.properties, item.flag
         if flag and not -(1 << 31) <= flag < 1 << 31:
             raise LocalProtocolError(f"flag {flag} of the message does not fit in a record")
-        if properties and (properties[-1] != 2 or b"#" in properties or not self._checksum_bytes):
+        if properties and (properties[-1] != ITEM_END_BYTE or b"#" in properties or not self._checksum_bytes):
             return self._stored_properties(properties)
         return properties
 

@@ -16,7 +16,7 @@ from pyromq.wire.property_text import encode_text, join_items, split_items
 PROPERTIES_BYTES_MAX = 32_767
 
 _NAME_END, _ITEM_END = NAME_END.encode(), ITEM_END.encode()
-_ITEM_END_BYTE = _ITEM_END[0]
+ITEM_END_BYTE = _ITEM_END[0]
 _UNIQUE_KEY, _KEYS = UNIQUE_KEY.encode() + _NAME_END, KEYS.encode() + _NAME_END
 
 
@@ -44,7 +44,7 @@ def decode_properties(raw: bytes) -> dict[str, str]:
 
 def closed_properties(raw: bytes) -> bytes:
     """With the mark at the end that some writers leave out, so that items can be added."""
-    return raw if not raw or raw[-1] == _ITEM_END_BYTE else raw + _ITEM_END
+    return raw if not raw or raw[-1] == ITEM_END_BYTE else raw + _ITEM_END
 
 
 def find_property(raw: bytes, name: bytes) -> bytes | None:
@@ -68,7 +68,7 @@ def _value_behind(raw: bytes, key: bytes) -> bytes | None:
     before, found, behind = raw.rpartition(key)
     if not found:
         return None
-    if not before or before[-1] == _ITEM_END_BYTE:  # else the name is only the end of a longer one, or part of a value
+    if not before or before[-1] == ITEM_END_BYTE:  # else the name is only the end of a longer one, or part of a value
         if value := behind.partition(_ITEM_END)[0]:
             return value
     return _value_further_in_front(raw, key, len(before))
@@ -76,7 +76,7 @@ def _value_behind(raw: bytes, key: bytes) -> bytes | None:
 
 def _value_further_in_front(raw: bytes, key: bytes, item: int) -> bytes | None:
     while (item := raw.rfind(key, 0, item)) >= 0:
-        if item == 0 or raw[item - 1] == _ITEM_END_BYTE:
+        if item == 0 or raw[item - 1] == ITEM_END_BYTE:
             start = item + len(key)
             end = raw.find(_ITEM_END, start)
             if value := raw[start:] if end < 0 else raw[start:end]:

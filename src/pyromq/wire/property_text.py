@@ -14,6 +14,11 @@ from pyromq.errors import LocalProtocolError
 from pyromq.model.property_names import ITEM_END, NAME_END
 
 
+def item_key(name: str) -> str:
+    """How an item of this name begins: to build constants from."""
+    return name + NAME_END
+
+
 def join_items(items: Iterable[tuple[str, str]]) -> str:
     """The text of these names and values, in their order, unchecked."""
     return "".join([f"{name}\x01{value}\x02" for name, value in items])

@@ -26,6 +26,7 @@ from pyromq.wire.record_layout import (
     BLANK_BYTES,
     BORN_V6,
     CHECKSUM_BYTES,
+    CHECKSUM_END,
     CHECKSUM_NAME,
     CRC_MASK,
     FIXED,
@@ -46,7 +47,7 @@ from pyromq.wire.record_layout import (
 _FIXED_V4 = FIXED[0]
 _PROPERTIES_LENGTH = struct.Struct(">H")
 _LONG_TOPIC_LENGTH = struct.Struct(">H")
-_CHECKSUM_FRAME = int.from_bytes(CHECKSUM_NAME + b"\x02", "big")  # what surrounds the digits
+_CHECKSUM_FRAME = int.from_bytes(CHECKSUM_NAME + CHECKSUM_END, "big")  # what surrounds the digits
 _RESEMBLING_BITS = 3
 _TRANSACTION, _COMMIT = TRANSACTION_MASK, int(SysFlag.COMMIT)  # plain ints: IntFlag arithmetic is too slow per message
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
@@ -197,7 +198,7 @@ def has_checksum(properties: bytes) -> bool:
 
 def checksum_property(crc: int) -> bytes:
     """The checksum as the 20 last bytes of a record."""
-    return CHECKSUM_NAME + (b"%010d" % (crc & CRC_MASK))[::-1] + b"\x02"
+    return CHECKSUM_NAME + (b"%010d" % (crc & CRC_MASK))[::-1] + CHECKSUM_END
 
 
 def scan_record(

@@ -22,8 +22,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from pyromq.model.property_names import CHECKSUM
+from pyromq.model.property_names import CHECKSUM, ITEM_END
 from pyromq.wire.flags import SysFlag
+from pyromq.wire.property_text import item_key
 
 # --- marks ---
 
@@ -81,4 +82,5 @@ TOPIC_BYTES_MAX: Final = 255
 RECORD_OVERHEAD_BYTES: Final = 91  # V1, both hosts IPv4: the fixed part and both lengths
 CRC_MASK: Final = 0x7FFFFFFF  # of CRC-32, in the body's field and in the checksum: Java's ints are signed
 CHECKSUM_BYTES: Final = 20
-CHECKSUM_NAME: Final = f"{CHECKSUM}\x01".encode()
+CHECKSUM_NAME: Final = item_key(CHECKSUM).encode()
+CHECKSUM_END: Final = ITEM_END.encode()

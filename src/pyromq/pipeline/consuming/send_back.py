@@ -47,7 +47,15 @@ DLQ_SOURCE: Final = "DLQ_SOURCE"
 _ERROR_CHARACTERS_MAX: Final = 1_000
 _AT_A_TIME: Final = 256
 _PRODUCER: Final = "CLIENT_INNER_PRODUCER"
-_LEFT_OUT: Final = (names.PREPARED, "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", names.DELAY, names.WAIT)
+_LEFT_OUT: Final = (
+    names.PREPARED,
+    names.MIN_OFFSET,
+    names.MAX_OFFSET,
+    names.CONSUME_START_TIME,
+    names.DELAY,
+    names.WAIT,
+)
+_WITHOUT_MARKS: Final = str.maketrans({names.NAME_END: " ", names.ITEM_END: " "})
 _STORED: Final = frozenset(
     (
         ResponseCode.SUCCESS,
@@ -67,7 +75,7 @@ def decided(record: Record, verdict: Retry | Dead, attempts_max: int) -> Retry |
 
 def letter_properties(record: Record, dead: Dead, batch: str) -> str:
     """Those of the message, and what happened to it."""
-    reason = dead.reason.replace("\x01", " ").replace("\x02", " ").strip()[:_ERROR_CHARACTERS_MAX] or "no reason given"
+    reason = dead.reason.translate(_WITHOUT_MARKS).strip()[:_ERROR_CHARACTERS_MAX] or "no reason given"
     source = f"{record.stored_topic}/{record.broker}/{record.queue_id}/{record.queue_offset}"
     return with_values(
         _copied(record),

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from pyromq.checksum import crc32
 from pyromq.errors import CorruptRecordError
+from pyromq.model.property_names import TAGS
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.arrow.decode import WantedRows, decode_records
 from pyromq.pipeline.arrow.layout import Ints, Records
@@ -79,7 +80,7 @@ def _rows(records: Records, topics: pa.Array | None, chosen: Chosen) -> npt.NDAr
         rows &= _is_among(topics, chosen.topics)
     if chosen.tags:
         properties = Properties(records.data, records.property_starts, records.ends)
-        rows &= _is_among(properties.values(b"TAGS"), chosen.tags)
+        rows &= _is_among(properties.values(TAGS.encode()), chosen.tags)
     if chosen.begin_ms is not None:
         rows &= records.stored_ms >= chosen.begin_ms
     if chosen.end_ms is not None:

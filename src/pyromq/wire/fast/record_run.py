@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Final
 
 from pyromq.checksum import crc32
+from pyromq.wire.properties import ITEM_END_BYTE
 from pyromq.wire.record import RecordFound
 from pyromq.wire.record_layout import (
     ANY_V6,
@@ -51,7 +52,7 @@ def scan_run(data: bytes, position: int) -> tuple[list[tuple[int, RecordFound]],
         if (
             properties[-2:-12:-1] != digits
             or properties[-CHECKSUM_BYTES:-11] != CHECKSUM_NAME
-            or data[record_end - 1] != 2
+            or data[record_end - 1] != ITEM_END_BYTE
         ):
             break
         topic = data[topic_start : properties_start - 2]
