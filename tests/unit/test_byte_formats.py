@@ -1,4 +1,4 @@
-"""Byte formats that travel live in ``wire``: no packed struct elsewhere, no separator, no name of a property there."""
+"""Formats that travel live in ``wire``: other packages pack no struct, and write no separator or name of a property."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import (
     CorruptRecordError,
     LocalProtocolError,
@@ -52,7 +52,6 @@ from pyromq.wire.record_layout import (
     CHECKSUM_BYTES,
     CHECKSUM_END,
     CHECKSUM_NAME,
-    CRC_MASK,
     FIXED,
     HOST_BITS_AT,
     HOST_V4_BYTES,

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import CorruptRecordError, MessageTooLargeError, PropertiesTooLargeError
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX, closed_properties
@@ -28,7 +28,6 @@ from pyromq.wire.record_layout import (
     CHECKSUM_BYTES,
     CHECKSUM_END,
     CHECKSUM_NAME,
-    CRC_MASK,
     FIXED,
     HOST_V4_BYTES,
     HOST_V6_BYTES,

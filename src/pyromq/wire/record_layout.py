@@ -80,7 +80,6 @@ FIXED_BYTES: Final = tuple(each.size for each in FIXED)
 TOPIC_V1_BYTES_MAX: Final = 127
 TOPIC_BYTES_MAX: Final = 255
 RECORD_OVERHEAD_BYTES: Final = 91  # V1, both hosts IPv4: the fixed part and both lengths
-CRC_MASK: Final = 0x7FFFFFFF  # of CRC-32, in the body's field and in the checksum: Java's ints are signed
 CHECKSUM_BYTES: Final = 20
 CHECKSUM_NAME: Final = item_key(CHECKSUM).encode()
 CHECKSUM_END: Final = ITEM_END.encode()

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.checkpoint_log import CheckpointLog
@@ -29,7 +29,6 @@ from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.pulls import read_ranges
 from pyromq.pipeline.sink.keys import digest_of
 from pyromq.pipeline.sink.options import SinkOptions
-from pyromq.wire.record_layout import CRC_MASK
 
 MARKER_PREFIX: Final = "PYROMQ_SINK_"
 _SCHEMA: Final = pa.schema([("message_id", pa.string()), ("body_crc", pa.int32())])

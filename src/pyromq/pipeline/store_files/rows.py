@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import CorruptRecordError
 from pyromq.model.property_names import TAGS
 from pyromq.model.queue import QueueId
@@ -26,7 +26,7 @@ from pyromq.pipeline.arrow.layout import Ints, Records
 from pyromq.pipeline.arrow.properties import Properties, spans
 from pyromq.pipeline.store_files.log import LogStretch
 from pyromq.wire.record import NothingWritten, RecordFound, SegmentEnd, find_record_after, scan_record
-from pyromq.wire.record_layout import CRC_MASK, MAGIC_V1, MAGIC_V2, PREFIX, RECORD_OVERHEAD_BYTES
+from pyromq.wire.record_layout import MAGIC_V1, MAGIC_V2, PREFIX, RECORD_OVERHEAD_BYTES
 
 logger = logging.getLogger(__name__)
 

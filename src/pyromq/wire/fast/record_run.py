@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.wire.properties import ITEM_END_BYTE
 from pyromq.wire.record import RecordFound
 from pyromq.wire.record_layout import (
@@ -16,7 +16,6 @@ from pyromq.wire.record_layout import (
     BODY_AT,
     CHECKSUM_BYTES,
     CHECKSUM_NAME,
-    CRC_MASK,
     MAGIC_V1,
     RECORD_OVERHEAD_BYTES,
 )

@@ -23,7 +23,7 @@ from zlib import compress
 
 import msgspec
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.topic import DataVersion, TopicConfig
 from pyromq.wire.compression import INFLATED_BYTES_MAX, inflate_zlib
@@ -73,7 +73,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 def body_checksum(body: bytes) -> int:
     """The value for ``bodyCrc32``."""
-    return crc32(body) & 0x7FFFFFFF
+    return crc32(body) & CRC_MASK
 
 
 def encode_topic_table(table: TopicTableBody) -> bytes:
