@@ -1,11 +1,12 @@
 """Commands: what a frame's header and body mean.
 
-A command is a request or, with the same correlation id (wire: opaque) and the response flag, the answer to one. Its
-header is JSON or binary and holds the code, who speaks, a remark and the ext fields, a map of strings. This module has
-the plain form of it, for whatever need not be fast, and the writers; ``wire.received`` has the typed form.
+A command is a request or, with the same correlation id (wire: opaque) and the response flag, the response to one. Its
+header is JSON or binary and holds the code, language and version of its sender, a remark and the ext fields, a map of
+strings. This module has the plain form of it, for whatever need not be fast, and the writers; ``wire.received`` has the
+typed form, ``wire.fast`` has requests and responses of the hot paths.
 
-Answers must hold nothing but strings in their ext fields (the Go client drops anything else): all writers see to that.
-JSON is written compactly and in Java's order of keys.
+Responses must hold nothing but strings in their ext fields (the Go client drops anything else): all writers see to
+that. JSON is written compactly and in Java's order of keys.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def encode_response(
     remark: str | None = None,
     serialize_type: SerializeType = _JSON,
 ) -> bytes:
-    """The whole frame of an answer. Raises LocalProtocolError."""
+    """The whole frame of a response. Raises LocalProtocolError."""
     encode_head = _encode_json_head if serialize_type is _JSON else _encode_binary_head
     head = encode_head(code, _PYTHON, VERSION, correlation_id, _RESPONSE, remark, header, len(body))
     return head + body if body else head
@@ -114,7 +115,7 @@ def encode_response_head(
     remark: str | None = None,
     serialize_type: SerializeType = _JSON,
 ) -> bytes:
-    """An answer's frame up to its body, for bodies that are sent from where they lie. Raises LocalProtocolError."""
+    """A response's frame up to its body, for bodies that are sent from where they lie. Raises LocalProtocolError."""
     encode_head = _encode_json_head if serialize_type is _JSON else _encode_binary_head
     return encode_head(code, _PYTHON, VERSION, correlation_id, _RESPONSE, remark, header, body_size)
 

@@ -1,7 +1,7 @@
 """Prepared messages and op records: how a transaction lies in the log.
 
     RMQ_SYS_TRANS_HALF_TOPIC     the message itself; where it belongs is in REAL_TOPIC and REAL_QID
-    RMQ_SYS_TRANS_OP_HALF_TOPIC  tag ``d``, body ``12,15,``: these offsets of the half topic need no decision any more
+    RMQ_SYS_TRANS_OP_HALF_TOPIC  tag ``d``, body ``12,15,``: these offsets of the other topic need no decision any more
 
 A prepared message without an op record waits for its producer. Brokers before 5.0 wrote one offset without a comma.
 """
@@ -42,7 +42,7 @@ _OFFSETS_PER_RECORD: Final = 200  # RocketMQ keeps such a body below 4096 bytes;
 
 
 class StoredPrepared(msgspec.Struct, frozen=True, gc=False):
-    """A record of the half topic; its properties without the checksum, which was that of this record."""
+    """A record of a prepared message; its properties without the checksum, which was that of this record."""
 
     offset: int
     position: int
@@ -102,7 +102,7 @@ def with_home(text: str, topic: str, queue_id: int, unique_key: str) -> str:
 def take_home(properties: bytes) -> tuple[str, int, bytes]:
     """Topic and queue of a prepared message once it is committed, and its properties without them."""
     found = _home(properties)
-    if found is None:  # somebody else wrote it, in another order
+    if found is None:  # another program wrote it, in another order
         text = properties.decode(errors="surrogateescape")
         rest = without(text, (REAL_TOPIC, REAL_QUEUE)).encode(errors="surrogateescape")
         return value_of(text, REAL_TOPIC), number_of(text, REAL_QUEUE) or 0, rest
@@ -157,14 +157,14 @@ def read_prepared(record: PreparedFacts, text: str) -> PreparedMessage:
 
 
 def op_bodies(offsets: Sequence[int]) -> Iterator[tuple[Sequence[int], bytes]]:
-    """Bodies of op records for these half offsets, each with the offsets it holds."""
+    """Bodies of op records for these offsets of prepared messages, each with the offsets it holds."""
     for start in range(0, len(offsets), _OFFSETS_PER_RECORD):
         part = offsets[start : start + _OFFSETS_PER_RECORD]
         yield part, "".join([f"{offset}," for offset in part]).encode()
 
 
 def op_offsets(body: bytes) -> list[int]:
-    """Half offsets in the body of an op record; what is not a number is passed over."""
+    """Offsets of prepared messages in the body of an op record; what is not a number is passed over."""
     return [int(word) for word in body.split(b",") if word.isdigit()]
 
 

@@ -288,7 +288,7 @@ def decode_record(data: memoryview | bytes, start: int = 0) -> Record:
 
 
 def _decode_plain(view: memoryview, start: int) -> Record | None:
-    """The usual record (V1, IPv4, with checksum, undamaged) in half the time; None is for the slow way to explain."""
+    """Fast path for the usual record (V1, IPv4, with checksum, undamaged); None is for the slow path to explain."""
     if len(view) - start < RECORD_OVERHEAD_BYTES + CHECKSUM_BYTES:
         return None
     fields = _FIXED_V4.unpack_from(view, start)
@@ -332,7 +332,7 @@ def _record(fields: tuple[Any, ...], topic: bytes, properties: bytes, body: byte
 
 
 def split_records(data: bytes) -> list[Record]:
-    """All records of a pull answer, in order."""
+    """All records of a pull response, in order."""
     records, start, view = [], 0, memoryview(data)
     while start < len(view):
         records.append(decode_record(view, start))

@@ -1,4 +1,4 @@
-r"""Trace records: what producers and consumers tell of the life of a message, in messages of the trace topic.
+r"""Trace records: the life of a message as producers and consumers report it, in messages of the trace topic.
 
     body    record 0x02 record 0x02 …         record    type 0x01 field 0x01 field …          UTF-8
     KEYS    ids and keys of all messages in the body, so that a lookup by any of them finds it
@@ -49,7 +49,7 @@ class ConsumeCode(IntEnum):
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, tag="published"):
-    """A producer had its answer."""
+    """A send of a producer ended."""
 
     time_ms: int
     group: str
