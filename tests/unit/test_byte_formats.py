@@ -13,9 +13,7 @@ from pyromq.model.property_names import ITEM_END, NAME_END, RESERVED
 SOURCE = Path(pyromq.__file__).parent
 # Formats of one file or one protocol that RocketMQ's wire does not have; each module begins with its layout.
 OWN_STRUCTS = {
-    "client/core/received_message.py",  # a word at a place that ``record_layout`` names
-    "net/preamble.py",
-    "pipeline/arrow/layout.py",  # the same
+    "net/preamble.py",  # the PROXY protocol
     "store/consume_queue.py",
     "store/files/checkpoint.py",
     "store/files/disk.py",

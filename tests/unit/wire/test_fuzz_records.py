@@ -155,7 +155,7 @@ def test_no_mutated_record_with_checksum_passes_for_another_one(
     record_property("mutations tried", ROUNDS // 2)
 
 
-def test_mutated_pull_answers_give_records_or_a_typed_error(
+def test_mutated_pull_responses_give_records_or_a_typed_error(
     rng: Random, record_property: Callable[[str, object], None]
 ) -> None:
     originals, counts = records(rng), Counter[str]()

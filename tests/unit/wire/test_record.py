@@ -114,7 +114,7 @@ def test_the_length_of_hosts_and_not_the_draft_decides_the_flags(
     assert record.sys_flag & 0xF == 8
 
 
-def test_records_of_a_pull_answer_come_apart_in_order() -> None:
+def test_records_of_a_pull_response_come_apart_in_order() -> None:
     records = [
         encoded(Draft(topic="t" * n, queue_id=n, body=b"b" * n), position=n * 1000, checksum=n % 2 == 0)
         for n in range(1, 200, 7)

@@ -7,7 +7,6 @@ read from that piece on access. Most of them, most of the time, never are.
 
 from __future__ import annotations
 
-import struct
 from typing import Final, Self
 
 import msgspec
@@ -17,7 +16,7 @@ from pyromq.model import property_names as names
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.wire.compression import decompress
-from pyromq.wire.fast.record_parts import HEAD, body_range, check_lengths, topic_range
+from pyromq.wire.fast.record_parts import HEAD, body_range, check_lengths, read_i32, read_i64, topic_range
 from pyromq.wire.message_id import Host, encode_offset_id
 from pyromq.wire.properties import decode_properties, find_property
 from pyromq.wire.record_layout import (
@@ -33,8 +32,6 @@ from pyromq.wire.record_layout import (
     STORE_V6,
 )
 
-_I32: Final = struct.Struct(">i")
-_I64: Final = struct.Struct(">q")
 _COMPRESSED: Final = 1
 
 
@@ -189,10 +186,10 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     # --- where things lie ---
 
     def _i32(self, at: int) -> int:
-        return int(_I32.unpack_from(self.record, at)[0])
+        return int(read_i32(self.record, at)[0])
 
     def _i64(self, at: int) -> int:
-        return int(_I64.unpack_from(self.record, at)[0])
+        return int(read_i64(self.record, at)[0])
 
     def _born_host_end(self) -> int:
         return BORN_HOST_AT + (HOST_V6_BYTES if self.sys_flag & BORN_V6 else HOST_V4_BYTES)

@@ -7,13 +7,13 @@ have a length of two bytes instead of one; both differ from record to record, so
 from __future__ import annotations
 
 from functools import cached_property
-from struct import Struct
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pyromq.errors import CorruptRecordError
+from pyromq.wire.fast.record_parts import read_u32
 from pyromq.wire.record_layout import (
     ATTEMPT_AT,
     BODY_AT,
@@ -37,8 +37,6 @@ from pyromq.wire.record_layout import (
 )
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-
-_SIZE: Final = Struct(">I").unpack_from
 
 
 class Records:
@@ -155,7 +153,7 @@ class Records:
 def record_starts(data: bytes | memoryview) -> list[int]:
     """Where records begin. Raises CorruptRecordError."""
     found: list[int] = []
-    add, size_at, least = found.append, _SIZE, RECORD_OVERHEAD_BYTES
+    add, size_at, least = found.append, read_u32, RECORD_OVERHEAD_BYTES
     at, last = 0, len(data) - least
     while at <= last:
         (size,) = size_at(data, at)

@@ -14,7 +14,10 @@ from pyromq.wire.record_layout import ANY_V6, BODY_AT, FIXED_BYTES, HOST_BITS_AT
 
 # Size, magic, queue id, offset, position, sysFlag: at the same place in every record.
 HEAD: Final = Struct(">II4xi4xqqi")
-_body_size: Final = Struct(">I").unpack_from
+# One number at a place that ``record_layout`` names; each gives a tuple.
+read_u32: Final = Struct(">I").unpack_from
+read_i32: Final = Struct(">i").unpack_from
+read_i64: Final = Struct(">q").unpack_from
 
 
 def check_lengths(record: bytes, magic: int, sys_flag: int, position: int) -> None:
@@ -38,7 +41,7 @@ def check_lengths(record: bytes, magic: int, sys_flag: int, position: int) -> No
 def body_range(record: bytes, sys_flag: int) -> tuple[int, int]:
     """Where the body begins and ends."""
     start = FIXED_BYTES[sys_flag >> 4 & 3]
-    return start, start + _body_size(record, start - 4)[0]
+    return start, start + read_u32(record, start - 4)[0]
 
 
 def topic_range(record: bytes, sys_flag: int) -> tuple[int, int]:
