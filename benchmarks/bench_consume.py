@@ -24,7 +24,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.producer import Producer
 from pyromq.client.sync.loop_thread import new_event_loop
 from pyromq.model.message import Message
-from pyromq.wire.heartbeat import ConsumeFromWhere
+from pyromq.wire.json.heartbeat import ConsumeFromWhere
 
 MESSAGES = 80_000
 REPEAT = 3

@@ -20,7 +20,7 @@ from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.client.consumer.rules.subscription import subscribe_tags, wanted_messages
 from pyromq.clock import SystemClock
 from pyromq.model.queue import QueueId
-from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.json.heartbeat import Subscription
 
 MESSAGES = 96_000
 PULLED = 32

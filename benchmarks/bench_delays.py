@@ -30,9 +30,9 @@ from pyromq.net import Address, open_connection
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import LoopbackBroker
-from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode
-from pyromq.wire.java_json import decode
+from pyromq.wire.json import bodies
+from pyromq.wire.json.java_json import decode
 from pyromq.wire.properties import find_property
 from pyromq.wire.record import decode_record
 

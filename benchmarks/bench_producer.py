@@ -27,9 +27,9 @@ from pyromq.net import Address, Connection, Handler, Server
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.headers.producer import SendResponseHeader
+from pyromq.wire.json.route import encode_route
 from pyromq.wire.received import Received
 from pyromq.wire.record import Draft, encode_record
-from pyromq.wire.route import encode_route
 
 SENDS = 40_000
 BODY = b"x" * 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 from benchmarks.bench_append import drafts
 from benchmarks.measure import Row, measure
 from pyromq.store.message_store import LOOPBACK_HOST
+from pyromq.wire.fast.key_hashes import key_hashes
 from pyromq.wire.java_hash import java_hash
-from pyromq.wire.key_hashes import key_hashes
 from pyromq.wire.record import decode_record, encode_record, scan_record
 
 COUNT = 20_000

@@ -17,14 +17,14 @@ from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import DataVersion, GroupConfig, TopicConfig
 from pyromq.net import Connection, Handler
-from pyromq.wire import bodies, java_json
 from pyromq.wire.batch import BatchItem, encode_batch
 from pyromq.wire.codes import VERSION, RequestCode
 from pyromq.wire.flags import PullFlag
 from pyromq.wire.frame import SerializeType
 from pyromq.wire.headers import RESPONSE_HEADERS, Header, admin, consumer, nameserver, shared
 from pyromq.wire.headers.producer import SendHeader, SendV2Header
-from pyromq.wire.heartbeat import (
+from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.heartbeat import (
     CheckClient,
     ConsumerData,
     Heartbeat,
@@ -33,17 +33,17 @@ from pyromq.wire.heartbeat import (
     decode_consumer_connections,
     encode_heartbeat,
 )
-from pyromq.wire.message_id import decode_offset_id
-from pyromq.wire.received import Received
-from pyromq.wire.record import split_records
-from pyromq.wire.registration import (
+from pyromq.wire.json.registration import (
     BrokerRegistration,
     RegisteredTopics,
     body_checksum,
     decode_topic_table,
     encode_registration,
 )
-from pyromq.wire.route import decode_cluster, decode_route, decode_topics
+from pyromq.wire.json.route import decode_cluster, decode_route, decode_topics
+from pyromq.wire.message_id import decode_offset_id
+from pyromq.wire.received import Received
+from pyromq.wire.record import split_records
 
 TIMEOUT_MS: Final = 8_000
 _DISPATCH_S: Final = 0.3  # Apache's broker acknowledges before a message can be pulled

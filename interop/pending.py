@@ -15,7 +15,7 @@ from pyromq.net import Connection, Handler
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.headers.producer import EndTransactionHeader, SendResponseHeader
-from pyromq.wire.heartbeat import Heartbeat, ProducerData, encode_heartbeat
+from pyromq.wire.json.heartbeat import Heartbeat, ProducerData, encode_heartbeat
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.received import Received

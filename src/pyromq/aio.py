@@ -32,7 +32,7 @@ from pyromq.errors import MQError
 from pyromq.model.message import Message, SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
 from pyromq.net.tls import TlsSettings
-from pyromq.wire.heartbeat import ConsumeFromWhere, MessageModel
+from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 
 __all__ = [
     "EARLIEST",

@@ -11,4 +11,7 @@ try:
 except ImportError:
     from zlib import crc32
 
-__all__ = ["crc32"]
+CRC_MASK = 0x7FFFFFFF
+"""RocketMQ clears the highest bit wherever it stores or sends a CRC: Java's ints are signed."""
+
+__all__ = ["CRC_MASK", "crc32"]

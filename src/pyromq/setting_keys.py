@@ -125,7 +125,7 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def suggestion(name: str, known: Iterable[str] | Mapping[str, str]) -> str:
-    """What to write instead of a name that nobody knows, as the end of a sentence; empty if nothing is like it.
+    """What to write instead of an unknown name, as the end of a sentence; empty if nothing is like it.
 
     Where ``known`` is a mapping, its values are what to write.
     """

@@ -142,13 +142,13 @@ def test_a_heartbeat_has_no_ext_fields_and_is_known_by_its_body(ext: str) -> Non
     assert (request.code, request.header, request.body) == (RequestCode.HEART_BEAT, None, body)
 
 
-def test_the_answer_to_a_heartbeat_is_as_small_as_javas() -> None:
+def test_the_response_to_a_heartbeat_is_as_small_as_javas() -> None:
     assert encode_response(ResponseCode.SUCCESS, 2) == bytes.fromhex("00000065 00000061") + (
         b'{"code":0,"flag":1,"language":"PYTHON","opaque":2,"serializeTypeCurrentRPC":"JSON","version":479}'
     )
 
 
-def test_a_send_answer_in_both_forms() -> None:
+def test_a_send_response_in_both_forms() -> None:
     header = SendResponseHeader(
         msg_id="7F0000010000", queue_id=3, queue_offset=42, region="DefaultRegion", trace_on="true"
     )
@@ -165,7 +165,7 @@ def test_a_send_answer_in_both_forms() -> None:
     )
 
 
-def test_a_pull_answer_carries_all_four_numbers() -> None:
+def test_a_pull_response_carries_all_four_numbers() -> None:
     header = PullResponseHeader(suggest_which_broker_id=0, next_begin_offset=12, min_offset=0, max_offset=12)
     data = encode_response(ResponseCode.PULL_NOT_FOUND, 6, header, remark="OFFSET_OVERFLOW_ONE")
     assert frame_of(data).header == (

@@ -13,11 +13,11 @@ import pytest
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import DataVersion, GroupConfig, TopicConfig
-from pyromq.wire import bodies, heartbeat, java_json
 from pyromq.wire.compression import decompress
+from pyromq.wire.json import bodies, heartbeat, java_json
+from pyromq.wire.json.registration import BrokerRegistration, TopicTableBody, decode_registration, encode_registration
+from pyromq.wire.json.route import ClusterInfo, TopicList, decode_route, encode_route
 from pyromq.wire.message_id import Host, decode_offset_id, encode_offset_id
-from pyromq.wire.registration import BrokerRegistration, TopicTableBody, decode_registration, encode_registration
-from pyromq.wire.route import ClusterInfo, TopicList, decode_route, encode_route
 from pyromq.wire.signature import sign, verify
 
 DATA_VERSION = '{"counter":3,"stateVersion":0,"timestamp":1700000000000}'

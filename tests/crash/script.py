@@ -14,7 +14,7 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.batch import BatchItem
-from pyromq.wire.key_hashes import key_hash
+from pyromq.wire.fast.key_hashes import key_hash
 from pyromq.wire.properties import encode_properties, message_keys
 from pyromq.wire.record import (
     Draft,

@@ -15,8 +15,8 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.headers.callback import PushReplyHeader
 from pyromq.wire.headers.producer import SendResponseHeader
+from pyromq.wire.json.route import encode_route
 from pyromq.wire.received import Received
-from pyromq.wire.route import encode_route
 
 LOOPBACK = Address("127.0.0.1", 0)
 SENDS = (Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.SEND_REPLY_MESSAGE_V2)

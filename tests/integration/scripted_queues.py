@@ -13,13 +13,13 @@ from pyromq.clock import SystemClock
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
 from pyromq.net import Connection, Handler, Server
-from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import Ext, encode_response
 from pyromq.wire.headers.consumer import OffsetResponseHeader, PullResponseHeader
 from pyromq.wire.headers.producer import SendResponseHeader
-from pyromq.wire.heartbeat import decode_heartbeat
+from pyromq.wire.json import bodies
+from pyromq.wire.json.heartbeat import decode_heartbeat
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.received import Received
 from pyromq.wire.record import Draft, encode_record

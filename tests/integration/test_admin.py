@@ -13,7 +13,7 @@ from pyromq.model.queue import QueueId
 from pyromq.model.topic import GroupConfig, Perm
 from pyromq.testing.loopback import LoopbackBroker
 from pyromq.wire.codes import RequestCode as Code
-from pyromq.wire.heartbeat import ConsumerData, Subscription
+from pyromq.wire.json.heartbeat import ConsumerData, Subscription
 from tests.integration.both_loops import Run
 from tests.integration.scripted_broker import ScriptedBroker, scripted
 from tests.integration.waiting import until

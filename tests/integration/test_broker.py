@@ -19,7 +19,6 @@ from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Connection, Handler, open_connection
 from pyromq.store.settings import Flush, StoreSettings
-from pyromq.wire import bodies
 from pyromq.wire.batch import BatchItem, encode_batch
 from pyromq.wire.codes import Language, RequestCode, ResponseCode
 from pyromq.wire.command import encode_request
@@ -37,7 +36,8 @@ from pyromq.wire.headers.consumer import (
 )
 from pyromq.wire.headers.producer import SendResponseHeader, SendV2Header
 from pyromq.wire.headers.shared import ConsumerGroupHeader, TopicHeader
-from pyromq.wire.heartbeat import (
+from pyromq.wire.json import bodies
+from pyromq.wire.json.heartbeat import (
     ConsumerData,
     Heartbeat,
     ProducerData,
@@ -45,11 +45,11 @@ from pyromq.wire.heartbeat import (
     decode_consumer_connections,
     encode_heartbeat,
 )
+from pyromq.wire.json.route import decode_route
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.received import Received
 from pyromq.wire.record import Record, split_records
-from pyromq.wire.route import decode_route
 from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration

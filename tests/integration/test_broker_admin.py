@@ -11,7 +11,6 @@ import pytest
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.store.settings import StoreSettings
-from pyromq.wire import bodies, java_json
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.admin import (
     GetBrokerConfigResponseHeader,
@@ -23,14 +22,15 @@ from pyromq.wire.headers.admin import (
 from pyromq.wire.headers.shared import (
     TopicHeader,
 )
-from pyromq.wire.heartbeat import (
+from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.heartbeat import (
     ConsumerData,
     Heartbeat,
     Subscription,
     encode_heartbeat,
 )
+from pyromq.wire.json.route import decode_route
 from pyromq.wire.received import Received
-from pyromq.wire.route import decode_route
 from tests.integration.test_broker import Client, pull, pull_header, running, send, send_header
 from tests.integration.test_broker_clients import commit, joined
 from tests.integration.waiting import until

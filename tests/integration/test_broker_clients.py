@@ -12,7 +12,6 @@ import pytest
 from pyromq.broker.broker import Broker
 from pyromq.model.queue import QueueId
 from pyromq.net import Connection
-from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.ext import header_to_ext
@@ -31,7 +30,8 @@ from pyromq.wire.headers.shared import (
     ConsumerRunningInfoHeader,
     ResetOffsetHeader,
 )
-from pyromq.wire.heartbeat import (
+from pyromq.wire.json import bodies
+from pyromq.wire.json.heartbeat import (
     ConsumerData,
     Heartbeat,
     ProducerData,

@@ -21,10 +21,10 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.timers.check import TimerCheck
 from pyromq.testing import LoopbackBroker, ManualClock
 from pyromq.testing.loopback import SMALL_FILES
-from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.producer import RecallMessageHeader, RecallMessageResponseHeader
-from pyromq.wire.java_json import decode as decode_java
+from pyromq.wire.json import bodies
+from pyromq.wire.json.java_json import decode as decode_java
 from pyromq.wire.received import Received
 from pyromq.wire.record import split_records
 from tests.integration.up_process import UpProcess

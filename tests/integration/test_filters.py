@@ -29,11 +29,11 @@ from pyromq.errors import BrokerError
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
-from pyromq.wire import java_json
 from pyromq.wire.batch import BatchItem, encode_batch
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.consumer import PullHeader
-from pyromq.wire.heartbeat import CheckClient, ConsumerData, Heartbeat, Subscription, encode_heartbeat
+from pyromq.wire.json import java_json
+from pyromq.wire.json.heartbeat import CheckClient, ConsumerData, Heartbeat, Subscription, encode_heartbeat
 from tests.integration.test_broker import Client, pull, pull_header, running, send, send_header
 from tests.integration.waiting import until
 

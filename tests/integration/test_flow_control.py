@@ -14,10 +14,10 @@ import pytest
 from pyromq.broker.broker import Broker
 from pyromq.model.topic import GroupConfig
 from pyromq.store.files.disk import RealDisk, RealFile
-from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.headers.producer import EndTransactionHeader
+from pyromq.wire.json import bodies
 from pyromq.wire.received import Received
 from tests.integration.test_broker import TIMEOUT_MS, Client, send, send_header, settings
 from tests.integration.waiting import until

@@ -9,7 +9,7 @@ from pyromq.net import Address, open_connection
 from pyromq.testing import LoopbackBroker
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.shared import TopicHeader
-from pyromq.wire.route import decode_route
+from pyromq.wire.json.route import decode_route
 
 pytestmark = pytest.mark.integration
 

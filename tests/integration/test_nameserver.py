@@ -20,8 +20,8 @@ from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, Connection, open_connection
 from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.json.route import decode_route
 from pyromq.wire.received import Received
-from pyromq.wire.route import decode_route
 from tests.unit.nameserver.builders import A, B, member, register_body, register_ext
 
 pytestmark = pytest.mark.integration
@@ -160,10 +160,12 @@ def test_a_port_in_use_is_a_clear_error() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_process_says_when_it_is_ready_and_stops_in_order(number: signal.Signals) -> None:
-    code = "from pyromq.nameserver.main import run; from pyromq.nameserver.settings import NameServerSettings as S"
+    code = (
+        "from pyromq.standalone import run_nameserver; from pyromq.nameserver.settings import NameServerSettings as S"
+    )
     environment = {**os.environ, "PYTHONUNBUFFERED": ""}
     process = subprocess.Popen(
-        [sys.executable, "-c", f"{code}; run(S(port=0))"], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", f"{code}; run_nameserver(S(port=0))"], stdout=subprocess.PIPE, text=True, env=environment
     )
     try:
         assert process.stdout is not None

@@ -11,13 +11,13 @@ import pytest
 
 from pyromq.model.queue import QueueId
 from pyromq.store.settings import Flush
-from pyromq.wire import bodies
 from pyromq.wire.batch import BatchItem, encode_batch
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.headers.shared import ResetOffsetHeader
+from pyromq.wire.json import bodies
 from tests.integration.test_broker import Client, pull, pull_header, running, send, send_header, settings
 from tests.integration.waiting import until
 

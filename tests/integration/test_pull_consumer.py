@@ -21,7 +21,7 @@ from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import ClientClosedError, ConfigError, OffsetOutOfRangeError
 from pyromq.net import Backoff
 from pyromq.testing import LoopbackBroker
-from pyromq.wire.heartbeat import ConsumeFromWhere
+from pyromq.wire.json.heartbeat import ConsumeFromWhere
 from tests.integration.up_process import UpProcess
 from tests.integration.waiting import until
 

@@ -28,7 +28,7 @@ from pyromq.errors import ConfigError
 from pyromq.net import Backoff
 from pyromq.testing import LoopbackBroker
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader, ResetOffsetHeader
-from pyromq.wire.heartbeat import ConsumeFromWhere, MessageModel
+from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 from tests.integration.quick_delays import QUICK_DELAYS
 from tests.integration.up_process import UpProcess
 from tests.integration.waiting import until

@@ -26,7 +26,7 @@ from pyromq.aio import (
     ReceivedMessage,
 )
 from pyromq.testing import LoopbackBroker
-from pyromq.wire.heartbeat import ConsumeFromWhere
+from pyromq.wire.json.heartbeat import ConsumeFromWhere
 from tests.integration.quick_delays import QUICK_DELAYS
 from tests.integration.waiting import until
 

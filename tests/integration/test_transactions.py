@@ -20,7 +20,7 @@ from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.admin import ResumeCheckHalfMessageHeader
 from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.headers.producer import EndTransactionHeader, SendResponseHeader
-from pyromq.wire.heartbeat import Heartbeat, ProducerData, encode_heartbeat
+from pyromq.wire.json.heartbeat import Heartbeat, ProducerData, encode_heartbeat
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.prepared import unresolved
 from pyromq.wire.properties import decode_properties

@@ -17,12 +17,13 @@ from pyspark.errors import PySparkException
 from pyromq.aio import ClientSettings
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.producer.outgoing import SEND, SEND_BATCH, OutgoingMessage, header_fields
+from pyromq.client.producer.outgoing import SEND, SEND_BATCH, OutgoingMessage
 from pyromq.model.names import DEFAULT_TOPIC, dead_letter_topic
 from pyromq.model.queue import QueueId
 from pyromq.pipeline import Record, consume
 from pyromq.pipeline.jobs import Selection, archive, read_archive
 from pyromq.wire.batch import BatchItem, encode_batch
+from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.flags import SysFlag
 from tests.spark.queries import run
 from tests.spark.test_sink import bodies_of, stored

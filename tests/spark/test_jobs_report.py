@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from pyromq.client.admin.offsets import LATEST
-from pyromq.client.producer.outgoing import header_fields
 from pyromq.model import property_names as names
 from pyromq.model.names import retry_topic
 from pyromq.pipeline.jobs import Selection, report
 from pyromq.pipeline.jobs.resending import sending
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, SendOutcome, source_of
+from pyromq.wire.fast.send_request import header_fields
 from tests.spark.test_jobs_sending import bury
 from tests.spark.test_jobs_tables import tell_trace
 from tests.spark.topics import Topics

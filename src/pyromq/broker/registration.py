@@ -18,8 +18,8 @@ from pyromq.net.link import Link
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.wire.codes import VERSION, RequestCode, ResponseCode
 from pyromq.wire.headers.nameserver import BrokerIdentityHeader, GetRouteHeader, RegisterBrokerHeader
-from pyromq.wire.registration import BrokerRegistration, RegisteredTopics, body_checksum, encode_registration
-from pyromq.wire.route import decode_route
+from pyromq.wire.json.registration import BrokerRegistration, RegisteredTopics, body_checksum, encode_registration
+from pyromq.wire.json.route import decode_route
 
 logger = logging.getLogger(__name__)
 

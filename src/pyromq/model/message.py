@@ -14,7 +14,7 @@ import msgspec
 
 from pyromq.errors import MessageRefusedError
 from pyromq.model.names import validate_topic
-from pyromq.model.property_names import RESERVED
+from pyromq.model.property_names import ITEM_END, NAME_END, RESERVED
 from pyromq.model.queue import QueueId
 
 DELAY_LEVEL_MAX = 18
@@ -135,7 +135,7 @@ def _check_text(what: str, text: object) -> None:
         raise MessageRefusedError(f"{what} must be text, not {type(text).__name__}")
     if not text:
         raise MessageRefusedError(f"{what} is empty: RocketMQ drops empty ones")
-    if "\x01" in text or "\x02" in text:
+    if NAME_END in text or ITEM_END in text:
         raise MessageRefusedError(f"{what} holds \\x01 or \\x02, which separate properties")
     if not text.isascii():
         try:

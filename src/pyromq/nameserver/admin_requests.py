@@ -9,7 +9,6 @@ from typing import Any
 from pyromq.nameserver.errors import KeyNotFoundError
 from pyromq.nameserver.settings import describe_settings, update_settings
 from pyromq.nameserver.state import Response, State
-from pyromq.wire.bodies import KeyValues, encode
 from pyromq.wire.headers.nameserver import (
     AddWritePermResponseHeader,
     BrokerNameHeader,
@@ -20,6 +19,7 @@ from pyromq.wire.headers.nameserver import (
     PutKvConfigHeader,
     WipeWritePermResponseHeader,
 )
+from pyromq.wire.json.bodies import KeyValues, encode
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)

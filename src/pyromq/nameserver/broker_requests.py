@@ -11,8 +11,6 @@ from pyromq.nameserver.errors import RegistrationRefusedError
 from pyromq.nameserver.kv_config import ORDER_NAMESPACE
 from pyromq.nameserver.members import BrokerProcess, Endpoint, Outranked, Registered, Registration
 from pyromq.nameserver.state import Response, State, small_body
-from pyromq.wire import java_json
-from pyromq.wire.bodies import KeyValues, encode
 from pyromq.wire.headers.nameserver import (
     BrokerHeartbeatHeader,
     BrokerIdentityHeader,
@@ -22,9 +20,11 @@ from pyromq.wire.headers.nameserver import (
     RegisterBrokerResponseHeader,
 )
 from pyromq.wire.headers.shared import TopicHeader
+from pyromq.wire.json import java_json
+from pyromq.wire.json.bodies import KeyValues, encode
+from pyromq.wire.json.registration import BrokerRegistration, decode_registration
+from pyromq.wire.json.route import decode_route
 from pyromq.wire.received import Received
-from pyromq.wire.registration import BrokerRegistration, decode_registration
-from pyromq.wire.route import decode_route
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,5 @@
 """Key-value configuration: namespaces of text, as admin tools set them; ``ORDER_TOPIC_CONFIG`` holds ordered topics.
 
-    {"configTable":{"ORDER_TOPIC_CONFIG":{"TopicTest":"broker-a:4;broker-b:4"}}}
-
 A change is saved before it counts: after a refusal of the disk the table is as it was, and so is the answer.
 """
 
@@ -10,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
 from pyromq.nameserver.errors import LimitError, NotSavedError, shown
-from pyromq.nameserver.kv_file import WholeText
+from pyromq.nameserver.kv_file import KvFile, KvTable, encode_kv
 from pyromq.nameserver.settings import NameServerLimits
-from pyromq.wire import java_json
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 
@@ -23,11 +18,11 @@ ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 class KvConfig:
     """Owns the namespaces; without a file they live as long as the process."""
 
-    def __init__(self, file: WholeText | None = None, *, limits: NameServerLimits | None = None) -> None:
+    def __init__(self, file: KvFile | None = None, *, limits: NameServerLimits | None = None) -> None:
         """Reads the file; raises CorruptFileError, OSError."""
         self._file = file
         self._limits = limits or NameServerLimits()
-        stored = file.load(_parse) if file else None
+        stored = file.load() if file else None
         self._namespaces = stored.config_table if stored else {}
         self.revision = 0  # counts changes
 
@@ -54,7 +49,7 @@ class KvConfig:
 
     def _replace(self, namespace: str, table: dict[str, str]) -> None:
         namespaces = {**self._namespaces, namespace: table}
-        text = java_json.dumps(_Stored(config_table=namespaces))
+        text = encode_kv(KvTable(config_table=namespaces))
         if len(text) > self._limits.kv_bytes_max:
             raise LimitError(f"the configuration would have {len(text)} bytes, {self._limits.kv_bytes_max} at most")
         if self._file:
@@ -64,13 +59,3 @@ class KvConfig:
                 raise NotSavedError(f"the configuration could not be saved: {error.strerror or error}") from error
         self._namespaces = namespaces
         self.revision += 1
-
-
-class _Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """RocketMQ: KVConfigSerializeWrapper."""
-
-    config_table: dict[str, dict[str, str]] = {}
-
-
-def _parse(text: bytes) -> _Stored:
-    return java_json.decode(text, _Stored)

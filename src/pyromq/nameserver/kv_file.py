@@ -1,64 +1,51 @@
-"""The file of the key-value configuration: RocketMQ's kvConfig.json, replaced whole.
+"""The file of the key-value configuration: RocketMQ's kvConfig.json, with its backup (``whole_text``).
 
-    kvConfig.json        newest text       …json.bak    the text before it       …json.tmp    being written
-
-The text that was loaded or saved before becomes the backup first; then the new one is written aside, flushed, renamed,
-and its folder flushed. So after a crash ``kvConfig.json`` is whole, the old or the new one; should it be damaged
-nevertheless (a disk that lies, RocketMQ's own way of writing it), the backup is read.
+{"configTable":{"ORDER_TOPIC_CONFIG":{"TopicTest":"broker-a:4;broker-b:4"}}}
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
 
-from pyromq.errors import CorruptFileError, ProtocolError
-from pyromq.whole_text import replace_text
+import msgspec
 
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
+from pyromq.errors import ProtocolError
+from pyromq.whole_text import WholeText
+from pyromq.wire.json import java_json
 
 
-class WholeText(Protocol):
-    """A text that is saved whole and loaded whole."""
+class KvTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """RocketMQ: KVConfigSerializeWrapper."""
 
-    def save(self, text: bytes) -> None:
-        """Durable when it returns; after an OSError the old or the new text is there."""
-
-    def load(self, parse: Callable[[bytes], T]) -> T | None:
-        """What ``parse`` makes of it, None when there is none; raises CorruptFileError."""
+    config_table: dict[str, dict[str, str]] = {}
 
 
 class KvFile:
-    """A WholeText in a file and its backup."""
+    """Raises OSError as the system does."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._backup = path.with_name(path.name + ".bak")
-        self._aside = path.with_name(path.name + ".tmp")
-        self._saved: bytes | None = None  # what is known to be whole on disk
+        self._text = WholeText(path, _is_readable)
 
     def save(self, text: bytes) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        if self._saved is not None:
-            replace_text(self._backup, self._saved, aside=self._aside)
-        replace_text(self._path, text, aside=self._aside)
-        self._saved = text
+        """Durable when it returns; after an OSError the old or the new text is there."""
+        self._text.save(text)
 
-    def load(self, parse: Callable[[bytes], T]) -> T | None:
-        texts = [(path, path.read_bytes()) for path in (self._path, self._backup) if path.exists()]
-        found = [(path, text) for path, text in texts if text.strip()]
-        for path, text in found:
-            try:
-                parsed = parse(text)
-            except ProtocolError as error:
-                logger.warning("damaged file passed over: path=%s reason=%s", path, error)
-                continue
-            self._saved = text
-            return parsed
-        if found:
-            raise CorruptFileError(f"{self._path} and its backup are damaged; restore one of them or remove both")
-        return None
+    def load(self) -> KvTable | None:
+        """None when there is no file. Raises CorruptFileError."""
+        return self._text.load(_parse)
+
+
+def encode_kv(table: KvTable) -> bytes:
+    return java_json.dumps(table)
+
+
+def _parse(text: bytes) -> KvTable:
+    return java_json.decode(text, KvTable)
+
+
+def _is_readable(text: bytes) -> bool:
+    try:
+        _parse(text)
+    except ProtocolError:
+        return False
+    return True

@@ -9,8 +9,8 @@ from pyromq.nameserver.errors import LimitError, UnknownTopicError
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.state import Handle, Response, State
 from pyromq.wire.headers.nameserver import ClusterHeader, GetRouteHeader
+from pyromq.wire.json.route import TopicList, encode_cluster, encode_topics, wants_strict_json
 from pyromq.wire.received import Received
-from pyromq.wire.route import TopicList, encode_cluster, encode_topics, wants_strict_json
 
 _ZONE_MODE: Final = "__ZONE_MODE"
 _ZONE_NAME: Final = "__ZONE_NAME"

@@ -12,7 +12,7 @@ from pyromq.model.route import TopicRoute
 from pyromq.nameserver.kv_config import ORDER_NAMESPACE, KvConfig
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerSettings
-from pyromq.wire.route import encode_route
+from pyromq.wire.json.route import encode_route
 
 
 class RouteResponses:

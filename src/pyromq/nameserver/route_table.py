@@ -34,7 +34,7 @@ from pyromq.nameserver.members import (
 )
 from pyromq.nameserver.settings import NameServerLimits
 from pyromq.nameserver.topic_queues import QueueDataTable
-from pyromq.wire.route import ClusterInfo, TopicList
+from pyromq.wire.json.route import ClusterInfo, TopicList
 
 _UNIT, _UNIT_SUB = 1, 2  # bits of a topic's system flag
 

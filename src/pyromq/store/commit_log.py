@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import (
     CorruptRecordError,
     LocalProtocolError,
@@ -32,13 +32,9 @@ from pyromq.store.files.disk import DiskFile
 from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.batch import BatchItem
-from pyromq.wire.properties import PROPERTIES_BYTES_MAX
+from pyromq.wire.fast.record_batch import BATCH_HEADS, pack_shared
+from pyromq.wire.properties import ITEM_END_BYTE, PROPERTIES_BYTES_MAX
 from pyromq.wire.record import (
-    BLANK,
-    BLANK_BYTES,
-    CHECKSUM_BYTES,
-    FIXED,
-    MAGIC_BLANK,
     Damage,
     Draft,
     RecordFound,
@@ -48,16 +44,26 @@ from pyromq.wire.record import (
     topic_field,
     with_checksum_room,
 )
+from pyromq.wire.record_layout import (
+    ANY_V6,
+    BLANK_BYTES,
+    BODY_SIZE_AT,
+    BORN_V6,
+    CHECKSUM_BYTES,
+    CHECKSUM_END,
+    CHECKSUM_NAME,
+    FIXED,
+    HOST_BITS_AT,
+    HOST_V4_BYTES,
+    MAGIC_BLANK,
+    PREFIX,
+    STORE_V6,
+    STORED_MS_AT,
+    V6_MORE_BYTES,
+)
 
 logger = logging.getLogger(__name__)
 
-_WORD = 0x7FFFFFFF
-_CHECKSUM_NAME = b"__CRC32#\x01"
-_BORN_V6, _STORE_V6 = 0x10, 0x20
-_ANY_V6 = _BORN_V6 | _STORE_V6
-_HOST_V4_BYTES = 8
-_MIDDLE_AT = 36  # in the fixed part of a record: what lies behind it does not differ within a batch, but for the last
-_BATCH_HEADS = tuple(struct.Struct(f">IIIiiqq{fixed.size - _MIDDLE_AT - 4}si").pack for fixed in FIXED)
 _WORTH_NO_COPY = 16_384
 
 
@@ -101,7 +107,7 @@ class CommitLog:
         self._segments = segments
         self._settings = settings
         self._store_host = store_host
-        self._host_flag = 0 if len(store_host) == _HOST_V4_BYTES else _STORE_V6
+        self._host_flag = 0 if len(store_host) == HOST_V4_BYTES else STORE_V6
         self._checksum_bytes = CHECKSUM_BYTES if settings.checksums else 0
         self._body_bytes_max = settings.body_bytes_max
         self._size_max = min(settings.record_bytes_max, segments.segment_bytes - BLANK_BYTES)
@@ -140,10 +146,10 @@ class CommitLog:
         The hottest function of a broker: ``encode_record`` with everything unrolled, and tested against it.
         """
         body, properties, sys_flag = draft.body, draft.properties, draft.sys_flag
-        if sys_flag & _ANY_V6 or self._host_flag or len(draft.born_host) != _HOST_V4_BYTES:
+        if sys_flag & ANY_V6 or self._host_flag or len(draft.born_host) != HOST_V4_BYTES:
             sys_flag = self._stored_sys_flag(draft)
         # one byte is found six times as fast as a name
-        if properties and (properties[-1] != 2 or b"#" in properties or not self._checksum_bytes):
+        if properties and (properties[-1] != ITEM_END_BYTE or b"#" in properties or not self._checksum_bytes):
             properties = self._stored_properties(properties)
         body_bytes, properties_bytes = len(body), len(properties) + self._checksum_bytes
         fixed = FIXED[sys_flag >> 4 & 3]
@@ -159,7 +165,7 @@ class CommitLog:
             head = fixed.pack(
                 size,
                 topic.magic,
-                crc32(body) & _WORD,
+                crc32(body) & CRC_MASK,
                 draft.queue_id,
                 draft.flag,
                 offset,
@@ -177,8 +183,8 @@ class CommitLog:
             raise LocalProtocolError(f"a field of the message does not fit in a record: {error}") from error
         tail = topic.field + properties_bytes.to_bytes(2, "big") + properties
         if self._checksum_bytes:
-            digits = b"%010d" % (crc32(tail, crc32(body, crc32(head))) & _WORD)
-            self._parts += (head, body, tail, _CHECKSUM_NAME, digits[::-1], b"\x02")
+            digits = b"%010d" % (crc32(tail, crc32(body, crc32(head))) & CRC_MASK)
+            self._parts += (head, body, tail, CHECKSUM_NAME, digits[::-1], CHECKSUM_END)
         else:
             self._parts += (head, body, tail)
         self._staged_end = position + size
@@ -194,7 +200,7 @@ class CommitLog:
         """
         sys_flag = self._stored_sys_flag(shared)
         kind = sys_flag >> 4 & 3
-        middle, head_of = self._middle(shared, sys_flag, stored_ms), _BATCH_HEADS[kind]
+        middle, head_of = self._middle(shared, sys_flag, stored_ms), BATCH_HEADS[kind]
         texts = [self._batch_properties(item) for item in items]
         fixed_bytes = FIXED[kind].size + topic.field_bytes + 2 + self._checksum_bytes
         sizes = [fixed_bytes + len(item.body) + len(text) for item, text in zip(items, texts, strict=True)]
@@ -213,12 +219,12 @@ class CommitLog:
         field, magic, found = topic.field, topic.magic, []
         for item, properties, size in zip(items, texts, sizes, strict=True):
             body = item.body
-            body_crc = crc32(body) & _WORD
+            body_crc = crc32(body) & CRC_MASK
             head = head_of(size, magic, body_crc, queue_id, item.flag, offset, position, middle, len(body))
             tail = field + (len(properties) + checksum_bytes).to_bytes(2, "big") + properties
             if checksum_bytes:
-                digits = b"%010d" % (crc32(tail, crc32(body, crc32(head))) & _WORD)
-                parts += (head, body, tail, _CHECKSUM_NAME, digits[::-1], b"\x02")
+                digits = b"%010d" % (crc32(tail, crc32(body, crc32(head))) & CRC_MASK)
+                parts += (head, body, tail, CHECKSUM_NAME, digits[::-1], CHECKSUM_END)
             else:
                 parts += (head, body, tail)
             found.append((position, size))
@@ -231,19 +237,15 @@ class CommitLog:
     def _middle(self, shared: Draft, sys_flag: int, stored_ms: int) -> bytes:
         """What the fixed parts of a batch's records have in common, from the system flag on."""
         try:
-            whole = FIXED[sys_flag >> 4 & 3].pack(
-                *(0, 0, 0, shared.queue_id, 0, 0, 0, sys_flag, shared.born_ms, shared.born_host),
-                *(stored_ms, self._store_host, shared.delivery_attempt, shared.prepared_position, 0),
-            )
+            return pack_shared(shared, sys_flag, stored_ms, self._store_host)
         except struct.error as error:
             raise LocalProtocolError(f"a field of the batch does not fit in a record: {error}") from error
-        return whole[_MIDDLE_AT:-4]
 
     def _batch_properties(self, item: BatchItem) -> bytes:
         properties, flag = item.properties, item.flag
         if flag and not -(1 << 31) <= flag < 1 << 31:
             raise LocalProtocolError(f"flag {flag} of the message does not fit in a record")
-        if properties and (properties[-1] != 2 or b"#" in properties or not self._checksum_bytes):
+        if properties and (properties[-1] != ITEM_END_BYTE or b"#" in properties or not self._checksum_bytes):
             return self._stored_properties(properties)
         return properties
 
@@ -297,8 +299,8 @@ class CommitLog:
         return with_checksum_room(properties) if self._checksum_bytes else plain_properties(properties)
 
     def _stored_sys_flag(self, draft: Draft) -> int:
-        flag = draft.sys_flag & ~_ANY_V6 | self._host_flag
-        return flag if len(draft.born_host) == _HOST_V4_BYTES else flag | _BORN_V6
+        flag = draft.sys_flag & ~ANY_V6 | self._host_flag
+        return flag if len(draft.born_host) == HOST_V4_BYTES else flag | BORN_V6
 
     def _next_segment(self, size: int) -> None:
         """Close the current segment with a blank mark and go on in the next one."""
@@ -308,7 +310,7 @@ class CommitLog:
         full = self._segment
         segment = self._segments.get_or_create(full.end if full else self._staged_end)
         if full is not None:
-            self._parts.append(BLANK.pack(self._room, MAGIC_BLANK))
+            self._parts.append(PREFIX.pack(self._room, MAGIC_BLANK))
             self._full_writes.append((full, self._write_start, self._parts))
             self._parts, self._write_start, self._staged_end = [], segment.base, segment.base
         self._segment, self._room = segment, segment.end - self._staged_end
@@ -373,8 +375,8 @@ class CommitLog:
 
     def stored_ms(self, position: int) -> int:
         """Store time of the record at a position."""
-        fixed = self.bytes_at(position, 84)
-        at = 68 if fixed[39] & _BORN_V6 else 56
+        fixed = self.bytes_at(position, BODY_SIZE_AT)
+        at = STORED_MS_AT + V6_MORE_BYTES if fixed[HOST_BITS_AT] & BORN_V6 else STORED_MS_AT
         return int.from_bytes(fixed[at : at + 8], "big", signed=True)
 
     def verify(self, position: int) -> RecordFound:
@@ -387,11 +389,3 @@ class CommitLog:
             return found
         reason = found.reason if isinstance(found, Damage) else "no record starts there"
         raise CorruptRecordError(position=position, reason=reason)
-
-
-def _fits32(number: int) -> bool:
-    return -0x80000000 <= number <= 0x7FFFFFFF
-
-
-def _fits64(number: int) -> bool:
-    return -(1 << 63) <= number < 1 << 63

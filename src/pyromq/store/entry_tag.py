@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from pyromq.model import property_names as names
 from pyromq.model.names import SCHEDULE_TOPIC
 from pyromq.wire.java_hash import tag_hash
-from pyromq.wire.properties import find_property
+from pyromq.wire.properties import ITEM_END_BYTE, find_property
+from pyromq.wire.property_text import item_key
 
 _LEVEL_WITHOUT_STEP_MS = 1_000
-_ITEM_END = 2
+_DELAY, _TAGS = names.DELAY.encode(), names.TAGS.encode()
+_TAGS_KEY = item_key(names.TAGS).encode()
+_TAGS_KEY_BYTES = len(_TAGS_KEY)
+_ITEM_END = names.ITEM_END.encode()
 
 
 def entry_tag(topic: str, properties: bytes, stored_ms: int, ladder_ms: tuple[int, ...]) -> int:
     """Third field of a queue entry: hash of the tag or, in the topic of delay levels, the time of delivery."""
-    if topic == SCHEDULE_TOPIC and (level := find_property(properties, b"DELAY")):
+    if topic == SCHEDULE_TOPIC and (level := find_property(properties, _DELAY)):
         return stored_ms + _delay_ms(level, ladder_ms)
-    start = properties.rfind(b"TAGS\x01")
+    start = properties.rfind(_TAGS_KEY)
     if start < 0:
         return 0
-    if start and properties[start - 1] != _ITEM_END:  # the end of another name, or part of a value
-        tag = find_property(properties, b"TAGS") or b""
+    if start and properties[start - 1] != ITEM_END_BYTE:  # the end of another name, or part of a value
+        tag = find_property(properties, _TAGS) or b""
     else:
-        end = properties.find(b"\x02", start)
-        tag = properties[start + 5 : end] if end >= 0 else properties[start + 5 :]
+        end = properties.find(_ITEM_END, start)
+        tag = properties[start + _TAGS_KEY_BYTES : end] if end >= 0 else properties[start + _TAGS_KEY_BYTES :]
     return tag_hash(tag) if tag else 0
 
 

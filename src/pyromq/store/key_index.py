@@ -21,7 +21,7 @@ from pyromq.clock import Clock
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.index_file import IndexFile, IndexSeal
 from pyromq.store.settings import StoreSettings
-from pyromq.wire.key_hashes import key_hash, key_hashes
+from pyromq.wire.fast.key_hashes import key_hash, key_hashes
 from pyromq.wire.properties import message_keys
 
 _is_index_name = re.compile(r"\d{17}").fullmatch

@@ -6,16 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyromq.store.files.segments import Segment, SegmentList
-from pyromq.wire.record import (
-    Damage,
-    NothingWritten,
-    RecordFound,
-    Scanned,
-    SegmentEnd,
-    find_record_after,
-    scan_record,
-    scan_run,
-)
+from pyromq.wire.fast.record_run import scan_run
+from pyromq.wire.record import Damage, NothingWritten, RecordFound, Scanned, SegmentEnd, find_record_after, scan_record
 
 _SCAN_BYTES = 4 << 20
 

@@ -17,7 +17,8 @@ from pyromq.store.key_index import KeyIndex
 from pyromq.store.read_result import Boundary, QueueRange, ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.properties import message_keys
-from pyromq.wire.record import RECORD_OVERHEAD_BYTES, Record, decode_record
+from pyromq.wire.record import Record, decode_record
+from pyromq.wire.record_layout import RECORD_OVERHEAD_BYTES
 
 logger = logging.getLogger(__name__)
 

@@ -36,14 +36,8 @@ from pyromq.store.key_index import KeyIndex
 from pyromq.store.log_walk import DamagedRange, LogWalk
 from pyromq.store.seal import Seal, load_seal
 from pyromq.store.settings import StoreSettings
-from pyromq.wire.record import (
-    RECORD_OVERHEAD_BYTES,
-    RecordFound,
-    SegmentEnd,
-    has_checksum,
-    is_visible,
-    scan_record,
-)
+from pyromq.wire.record import RecordFound, SegmentEnd, has_checksum, is_visible, scan_record
+from pyromq.wire.record_layout import RECORD_OVERHEAD_BYTES
 
 logger = logging.getLogger(__name__)
 

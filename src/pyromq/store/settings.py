@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pyromq.errors import ConfigError
-from pyromq.wire.record import BLANK_BYTES
+from pyromq.wire.record_layout import BLANK_BYTES
 
 DELAY_LADDER = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _TIMER_LOG_BYTES_MIN = 68  # a unit and the mark at the end

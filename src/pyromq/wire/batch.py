@@ -20,6 +20,9 @@ from pyromq.wire.properties import PROPERTIES_BYTES_MAX
 _HEAD = struct.Struct(">iiiii")
 _READ_HEAD = struct.Struct(">i8xii").unpack_from
 _PROPERTIES_LENGTH = struct.Struct(">h")
+pack_item_head = _HEAD.pack
+"""Total size, magic 0, CRC 0, flag, body size."""
+pack_properties_length = _PROPERTIES_LENGTH.pack
 ITEM_OVERHEAD_BYTES = _HEAD.size + _PROPERTIES_LENGTH.size
 
 
@@ -39,13 +42,13 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
             )
         total = ITEM_OVERHEAD_BYTES + body_bytes + properties_bytes
         try:
-            head = _HEAD.pack(total, 0, 0, item.flag, body_bytes)
+            head = pack_item_head(total, 0, 0, item.flag, body_bytes)
         except struct.error as error:
             raise LocalProtocolError(f"flag {item.flag} or size {total} of a batch item is too large") from error
         parts += (
             head,
             item.body,
-            _PROPERTIES_LENGTH.pack(properties_bytes),
+            pack_properties_length(properties_bytes),
             item.properties,
         )
     return b"".join(parts)

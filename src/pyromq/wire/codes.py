@@ -1,4 +1,4 @@
-"""Numbers of the remoting protocol: what is asked, how it ended, who speaks, and in which version.
+"""Numbers of the remoting protocol: request codes, response codes, languages and versions.
 
 Codes of requests and of responses share one field of the header; the response flag tells which table applies.
 A code that is in neither table is legal on the wire: a server answers it with REQUEST_CODE_NOT_SUPPORTED.
@@ -286,7 +286,7 @@ class Language(IntEnum):
 
 # Versions count releases and their snapshots from the first one on; these are the ones that change what a peer does.
 VERSION = 479
-"""What we send: 5.3.3. Java clients refuse SQL92 pulls when a heartbeat's answer shows less than VERSION_SQL92."""
+"""What we send: 5.3.3. Java clients refuse SQL92 pulls when a heartbeat's response shows less than VERSION_SQL92."""
 
 VERSION_OFFSET_RESET = 28  # 3.0.7-SNAPSHOT: first client that can be told to reset offsets
 VERSION_REGISTER_BODY = 37  # 3.0.11: a broker registers with a RegisterBrokerBody from here on

@@ -1,16 +1,16 @@
 """Commands: what a frame's header and body mean.
 
-A command is a request or, with the same correlation id (wire: opaque) and the response flag, the answer to one. Its
-header is JSON or binary and holds the code, who speaks, a remark and the ext fields, a map of strings. This module has
-the plain form of it, for whatever need not be fast, and the writers; ``wire.received`` has the typed form.
+A command is a request or, with the same correlation id (wire: opaque) and the response flag, the response to one. Its
+header is JSON or binary and holds the code, language and version of its sender, a remark and the ext fields, a map of
+strings. This module has the plain form of it, for whatever need not be fast, and the writers; ``wire.received`` has the
+typed form, ``wire.fast`` has requests and responses of the hot paths.
 
-Answers must hold nothing but strings in their ext fields (the Go client drops anything else): all writers see to that.
-JSON is written compactly and in Java's order of keys.
+Responses must hold nothing but strings in their ext fields (the Go client drops anything else): all writers see to
+that. JSON is written compactly and in Java's order of keys.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,7 +20,7 @@ from pyromq.errors import LocalProtocolError
 from pyromq.wire.binary_header import encode_binary_header
 from pyromq.wire.codes import VERSION, Language
 from pyromq.wire.ext import header_to_ext, strings_of
-from pyromq.wire.frame import FRAME_BYTES_MAX, Frame, SerializeType, encode_prefix
+from pyromq.wire.frame import FRAME_BYTES_MAX, Frame, SerializeType, encode_prefix, pack_prefix
 from pyromq.wire.headers import Header
 from pyromq.wire.received import CommandFlag, decode_untyped, ext_of
 
@@ -87,7 +87,6 @@ class _JsonHeader(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 _encode_json = msgspec.json.Encoder().encode
-_pack_prefix = struct.Struct(">II").pack
 _LANGUAGE_NAMES: Final[dict[Language | None, str | None]] = {None: None, **{each: each.name for each in Language}}
 _LENGTH_MAX: Final = FRAME_BYTES_MAX - 4
 
@@ -101,8 +100,9 @@ def encode_response(
     remark: str | None = None,
     serialize_type: SerializeType = _JSON,
 ) -> bytes:
-    """The whole frame of an answer. Raises LocalProtocolError."""
-    head = _encode_head(serialize_type, code, _PYTHON, VERSION, correlation_id, _RESPONSE, remark, header, len(body))
+    """The whole frame of a response. Raises LocalProtocolError."""
+    encode_head = _encode_json_head if serialize_type is _JSON else _encode_binary_head
+    head = encode_head(code, _PYTHON, VERSION, correlation_id, _RESPONSE, remark, header, len(body))
     return head + body if body else head
 
 
@@ -115,8 +115,9 @@ def encode_response_head(
     remark: str | None = None,
     serialize_type: SerializeType = _JSON,
 ) -> bytes:
-    """An answer's frame up to its body, for bodies that are sent from where they lie. Raises LocalProtocolError."""
-    return _encode_head(serialize_type, code, _PYTHON, VERSION, correlation_id, _RESPONSE, remark, header, body_size)
+    """A response's frame up to its body, for bodies that are sent from where they lie. Raises LocalProtocolError."""
+    encode_head = _encode_json_head if serialize_type is _JSON else _encode_binary_head
+    return encode_head(code, _PYTHON, VERSION, correlation_id, _RESPONSE, remark, header, body_size)
 
 
 def encode_request(
@@ -132,14 +133,15 @@ def encode_request(
 ) -> bytes:
     """The whole frame of a request. Raises LocalProtocolError, for POP codes in a binary header among others."""
     flag = _ONEWAY if oneway else 0
-    head = _encode_head(serialize_type, code, language, VERSION, correlation_id, flag, remark, header, len(body))
+    encode_head = _encode_json_head if serialize_type is _JSON else _encode_binary_head
+    head = encode_head(code, language, VERSION, correlation_id, flag, remark, header, len(body))
     return head + body if body else head
 
 
 def encode_command(command: Command) -> bytes:
     """The whole frame of a command. Raises LocalProtocolError."""
-    head = _encode_head(
-        command.serialize_type,
+    encode_head = _encode_json_head if command.serialize_type is _JSON else _encode_binary_head
+    head = encode_head(
         command.code,
         command.language,
         command.version,
@@ -152,8 +154,7 @@ def encode_command(command: Command) -> bytes:
     return head + command.body
 
 
-def _encode_head(
-    serialize_type: SerializeType,
+def _encode_json_head(
     code: int,
     language: Language | None,
     version: int,
@@ -163,10 +164,6 @@ def _encode_head(
     header: Ext,
     body_size: int,
 ) -> bytes:
-    if serialize_type is not _JSON:
-        number = Language.OTHER if language is None else language
-        encoded = encode_binary_header(code, number, version, correlation_id, flag, remark, header_to_ext(header))
-        return encode_prefix(serialize_type, encoded, body_size)
     name = _LANGUAGE_NAMES[language]
     try:
         encoded = _encode_json(
@@ -180,4 +177,19 @@ def _encode_head(
     length = 4 + header_size + body_size
     if length > _LENGTH_MAX:
         return encode_prefix(_JSON, encoded, body_size)  # says what is wrong
-    return _pack_prefix(length, header_size) + encoded
+    return pack_prefix(length, header_size) + encoded
+
+
+def _encode_binary_head(
+    code: int,
+    language: Language | None,
+    version: int,
+    correlation_id: int,
+    flag: int,
+    remark: str | None,
+    header: Ext,
+    body_size: int,
+) -> bytes:
+    number = Language.OTHER if language is None else language
+    encoded = encode_binary_header(code, number, version, correlation_id, flag, remark, header_to_ext(header))
+    return encode_prefix(SerializeType.ROCKETMQ, encoded, body_size)

@@ -46,7 +46,7 @@ class GroupSysFlag(IntFlag):
 
 
 class ForbiddenType(IntEnum):
-    """Who forbade a pull, beside response code NO_PERMISSION."""
+    """What forbade a pull, beside response code NO_PERMISSION."""
 
     BROKER = 1
     GROUP = 2

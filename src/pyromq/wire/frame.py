@@ -26,6 +26,8 @@ PREFIX_BYTES: Final = 8
 
 _prefix = Struct(">II")
 _unpack_prefix = _prefix.unpack_from
+pack_prefix: Final = _prefix.pack
+"""Total length, and type and size of the header: unchecked, for headers and bodies that are known to be small."""
 
 
 class SerializeType(IntEnum):
@@ -131,7 +133,7 @@ def encode_prefix(
         raise LocalProtocolError(f"a frame of {length + 4} bytes is larger than the {bytes_max} that peers accept")
     if header_size > HEADER_BYTES_MAX:
         raise LocalProtocolError(f"a header of {header_size} bytes does not fit the frame format")
-    return _prefix.pack(length, serialize_type << 24 | header_size) + header
+    return pack_prefix(length, serialize_type << 24 | header_size) + header
 
 
 def _explain(length: int, word: int, bytes_max: int) -> tuple[type[FrameError], str]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class UndecodableHeaderError(RemoteProtocolError):
-    """A frame is sound, but its header is not: the connection must be closed, there is nobody to answer."""
+    """A frame is sound, but its header is not: the connection must be closed, there is no request to answer."""
 
 
 class HeaderFieldError(RemoteProtocolError):

@@ -1,4 +1,4 @@
-"""Java's String.hashCode: tags are filtered by it, message keys are indexed by it (many at once: ``key_hashes.py``).
+"""Java's String.hashCode: tags are filtered by it, message keys are indexed by it (many at once: ``fast/key_hashes``).
 
 h = 0; for each UTF-16 unit c: h = 31 * h + c  (mod 2^32, read as signed)
 """

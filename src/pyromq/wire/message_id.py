@@ -1,4 +1,4 @@
-"""Names of messages: the unique id a client gives, the offset id a broker answers, and the hosts inside them.
+"""Message ids: the unique id that a client gives, the offset id that a broker gives, and the hosts inside them.
 
     unique id   ip (4 or 16) · pid (2) · loader hash (4) · ms since month start (4) · counter (2)    32 or 56 characters
     offset id   ip (4 or 16) · port (4) · log position (8)                                           32 or 56 characters

@@ -1,7 +1,7 @@
 """Commands as they arrive: a frame's header decoded in one step, the ext fields of requests as typed structs.
 
-What an answer's ext fields mean depends on the request that it answers, so whoever waited for it names their type:
-``received.header_as(PullResponseHeader)``.
+What a response's ext fields mean depends on the request that it answers, so the caller that waited for it names their
+type: ``received.header_as(PullResponseHeader)``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HeaderT = TypeVar("HeaderT")
 
 class CommandFlag(IntFlag):
     RESPONSE = _RESPONSE
-    ONEWAY = _ONEWAY  # the sender expects no answer; Go and Node clients never set it
+    ONEWAY = _ONEWAY  # the sender expects no response; Go and Node clients never set it
 
 
 class Received(
@@ -47,7 +47,7 @@ class Received(
 ):
     """A command that arrived: decoded from JSON in one step, therefore not frozen; treat it as if it were.
 
-    ``header`` is the typed header of a request, None for a request whose code has none. Of an answer it is the ext
+    ``header`` is the typed header of a request, None for a request whose code has none. Of a response it is the ext
     fields as they came: ``header_as`` makes something of them.
     """
 
@@ -88,7 +88,7 @@ class Received(
         return ext_of(decode_untyped(self.frame).header)
 
     def header_as(self, header_type: type[H]) -> H:
-        """The ext fields of an answer, typed. Raises HeaderFieldError, UndecodableHeaderError."""
+        """The ext fields of a response, typed. Raises HeaderFieldError, UndecodableHeaderError."""
         reader, raw = reader_of(header_type), cast(Any, self.header)
         return reader.from_json(raw) if isinstance(raw, msgspec.Raw) else reader.from_ext(ext_of(raw))
 
@@ -119,8 +119,8 @@ def decode_received(frame: Frame) -> Received[Any]:
 
     Raises UndecodableHeaderError (close the connection) or HeaderFieldError (answer its ``received`` with an error).
     """
-    # Everybody writes the code first and as two or three digits, so twelve bytes tell what type to decode into. They
-    # are a hint only: what does not decode that way, or turns out to be something else, is decoded the long way.
+    # Fast path: all clients write the code first and as two or three digits, so twelve bytes tell what type to decode
+    # into. They are a hint only: what does not decode that way, or is something else after all, is decoded in steps.
     typed = _typed_decoders.get(frame.header[:_PEEKED_BYTES])
     if typed is not None and frame.serialize_type is _JSON:
         code, decode, truths = typed

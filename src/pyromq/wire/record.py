@@ -1,19 +1,12 @@
-"""A message as it rests in the commit log and travels in pull answers: the same bytes.
+"""A message as it rests in the commit log and travels in pull responses: the same bytes.
 
-    byte   0      4      8     12     16    20      28        36    40      48    56      64     72       76        84
-           total  magic  body  queue  flag  queue   position  sys   born    born  stored  store  attempt  prepared  body
-           size          crc   id           offset            flag  time    host  time    host            position  size
+``record_layout`` has the layout. Records that end in a checksum were written by PyroMQ or by Apache RocketMQ (5.2 on,
+where it is told to); older readers take it for an ordinary property. With it every flipped bit of a record is found,
+and whatever else leaves its size alone and happens before the checksum; without it only what is in the body and in
+lengths.
 
-    then   body · topic length (u8 in V1, i16 in V2) · topic · properties length (i16) · properties        big-endian
-
-Hosts are 4 bytes of address and an i32 port; with IPv6 (announced by sysFlag bits 4 and 5) 16 bytes and a port, and
-everything behind moves by 12. V2 is used only for topics longer than 127 bytes. A record never crosses a segment; the
-rest of a full segment begins with a blank mark (i32 rest, magic BLANK).
-
-The last property may be a checksum of everything before it, ``__CRC32#`` 0x01 ten digits 0x02: CRC-32 & 0x7FFFFFFF,
-least significant digit first. Apache RocketMQ (5.2 on) can write it and older readers take it for an ordinary
-property. With it every flipped bit of a record is found, and whatever else leaves its size alone and happens before
-the checksum; without it only what is in the body and in lengths.
+This is the plain form. The commit log has ``encode_record`` unrolled in ``stage``, ``fast`` has what reads many records
+or few fields of them; tests hold each against this module.
 """
 
 from __future__ import annotations
@@ -24,40 +17,41 @@ from typing import Any
 
 import msgspec
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import CorruptRecordError, MessageTooLargeError, PropertiesTooLargeError
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
-from pyromq.wire.properties import PROPERTIES_BYTES_MAX
+from pyromq.wire.properties import PROPERTIES_BYTES_MAX, closed_properties
+from pyromq.wire.record_layout import (
+    ANY_V6,
+    BLANK_BYTES,
+    BORN_V6,
+    CHECKSUM_BYTES,
+    CHECKSUM_END,
+    CHECKSUM_NAME,
+    FIXED,
+    HOST_V4_BYTES,
+    HOST_V6_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    POSITION_AT,
+    PREFIX,
+    RECORD_OVERHEAD_BYTES,
+    STORE_V6,
+    SYS_FLAG_AT,
+    TOPIC_BYTES_MAX,
+    TOPIC_V1_BYTES_MAX,
+)
 
-MAGIC_V1 = 0xDAA320A7
-MAGIC_V2 = 0xDAA320AB
-MAGIC_BLANK = 0xCBD43194
-BLANK_BYTES = 8
-TOPIC_V1_BYTES_MAX = 127
-TOPIC_BYTES_MAX = 255
-RECORD_OVERHEAD_BYTES = 91  # V1, both hosts IPv4
-CHECKSUM_BYTES = 20
-_HOST_V4_BYTES, _HOST_V6_BYTES = 8, 20
-_BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
-_ANY_V6 = _BORN_V6 | _STORE_V6
-
-BLANK = struct.Struct(">II")
-# The fixed part up to the body, by ``sys_flag >> 4 & 3`` (bit 0 born host, bit 1 store host is IPv6).
-FIXED = tuple(struct.Struct(f">IIIiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
 _FIXED_V4 = FIXED[0]
-_PLAIN = struct.Struct(">II4xi4xqqi16xq20xi")  # what dispatch needs of the fixed part with IPv4 hosts
-_PREFIX = struct.Struct(">II")
 _PROPERTIES_LENGTH = struct.Struct(">H")
 _LONG_TOPIC_LENGTH = struct.Struct(">H")
-_CHECKSUM_NAME = b"__CRC32#\x01"
-_CHECKSUM_FRAME = int.from_bytes(_CHECKSUM_NAME + b"\x02", "big")  # what surrounds the digits
+_CHECKSUM_FRAME = int.from_bytes(CHECKSUM_NAME + CHECKSUM_END, "big")  # what surrounds the digits
 _RESEMBLING_BITS = 3
-_WORD = 0x7FFFFFFF
 _TRANSACTION, _COMMIT = TRANSACTION_MASK, int(SysFlag.COMMIT)  # plain ints: IntFlag arithmetic is too slow per message
-_is_log_magic = re.compile(rb"\xda\xa3\x20[\xa7\xab]").finditer
-_SEARCH_BYTES = 1 << 20
-_V1 = MAGIC_V1 & 0xFF
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
+_is_log_magic = re.compile(b"|".join(map(re.escape, _MAGICS[:2]))).finditer
+_SEARCH_BYTES = 1 << 20
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -143,11 +137,11 @@ def encode_record(
     draft: Draft, *, offset: int, position: int, stored_ms: int, store_host: bytes, checksum: bool = True
 ) -> bytes:
     """The bytes of one record. The commit log has the same steps unrolled for speed; a test holds them together."""
-    assert {len(draft.born_host), len(store_host)} <= {_HOST_V4_BYTES, _HOST_V6_BYTES}, "a host has 8 or 20 bytes"
+    assert {len(draft.born_host), len(store_host)} <= {HOST_V4_BYTES, HOST_V6_BYTES}, "a host has 8 or 20 bytes"
     topic = draft.topic.encode()
-    sys_flag = draft.sys_flag & ~_ANY_V6
-    sys_flag |= _BORN_V6 if len(draft.born_host) == _HOST_V6_BYTES else 0
-    sys_flag |= _STORE_V6 if len(store_host) == _HOST_V6_BYTES else 0
+    sys_flag = draft.sys_flag & ~ANY_V6
+    sys_flag |= BORN_V6 if len(draft.born_host) == HOST_V6_BYTES else 0
+    sys_flag |= STORE_V6 if len(store_host) == HOST_V6_BYTES else 0
     properties = with_checksum_room(draft.properties) if checksum else plain_properties(draft.properties)
     properties_bytes = len(properties) + (CHECKSUM_BYTES if checksum else 0)
     if properties_bytes > PROPERTIES_BYTES_MAX:
@@ -158,7 +152,7 @@ def encode_record(
     head = fixed.pack(
         total,
         record_magic(topic),
-        crc32(draft.body) & _WORD,
+        crc32(draft.body) & CRC_MASK,
         draft.queue_id,
         draft.flag,
         offset,
@@ -178,14 +172,14 @@ def encode_record(
 
 def with_checksum_room(properties: bytes) -> bytes:
     """Properties that a checksum can follow: closed, and without a checksum of an earlier life."""
-    if _CHECKSUM_NAME in properties:
+    if CHECKSUM_NAME in properties:
         properties = _without_checksum(properties)
-    return properties if not properties or properties.endswith(b"\x02") else properties + b"\x02"
+    return closed_properties(properties)
 
 
 def plain_properties(properties: bytes) -> bytes:
     """Properties that no checksum follows: their end must not be taken for one, nor for unwritten zeros."""
-    if _CHECKSUM_NAME in properties:
+    if CHECKSUM_NAME in properties:
         properties = _without_checksum(properties)
     if _resembles_checksum(properties[-CHECKSUM_BYTES:]):  # shift it by a byte: the last 0x02 is optional
         return properties[:-1] if properties.endswith(b"\x02") else properties + b"\x02"
@@ -193,17 +187,17 @@ def plain_properties(properties: bytes) -> bytes:
 
 
 def _without_checksum(properties: bytes) -> bytes:
-    return b"\x02".join([item for item in properties.split(b"\x02") if not item.startswith(_CHECKSUM_NAME)])
+    return b"\x02".join([item for item in properties.split(b"\x02") if not item.startswith(CHECKSUM_NAME)])
 
 
 def has_checksum(properties: bytes) -> bool:
     """True when stored properties end in a checksum."""
-    return properties[-CHECKSUM_BYTES:].startswith(_CHECKSUM_NAME)
+    return properties[-CHECKSUM_BYTES:].startswith(CHECKSUM_NAME)
 
 
 def checksum_property(crc: int) -> bytes:
     """The checksum as the 20 last bytes of a record."""
-    return _CHECKSUM_NAME + (b"%010d" % (crc & _WORD))[::-1] + b"\x02"
+    return CHECKSUM_NAME + (b"%010d" % (crc & CRC_MASK))[::-1] + CHECKSUM_END
 
 
 def scan_record(
@@ -217,14 +211,14 @@ def scan_record(
     end = len(data)
     if end - start < BLANK_BYTES:
         return Damage("fewer than 8 bytes left in the segment")
-    total, magic = _PREFIX.unpack_from(data, start)
+    total, magic = PREFIX.unpack_from(data, start)
     if magic == MAGIC_BLANK:
         return SegmentEnd() if total == end - start else Damage(f"blank mark of {total} bytes, {end - start} are left")
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         return NothingWritten() if total == magic == 0 else Damage(f"unknown magic {magic:#010x}")
     if total > end - start or total < RECORD_OVERHEAD_BYTES:
         return Damage(f"impossible size {total}")
-    sys_flag = int.from_bytes(data[start + 36 : start + 40], "big")
+    sys_flag = int.from_bytes(data[start + SYS_FLAG_AT : start + SYS_FLAG_AT + 4], "big")
     fixed = FIXED[sys_flag >> 4 & 3]
     if total < fixed.size + 3:
         return Damage(f"impossible size {total}")
@@ -258,56 +252,21 @@ def scan_record(
     return RecordFound(total, queue_id, offset, sys_flag, stored_ms, topic, properties)
 
 
-def scan_run(data: bytes, position: int) -> tuple[list[tuple[int, RecordFound]], int]:
-    """Records that follow each other from the start of ``data``, with their positions, and the end of the last one.
-
-    Stops at a record that is cut by the end of ``data``, and at whatever is not a plain one (V1, IPv4, with checksum,
-    undamaged): for that ask ``scan_record``, of which this is the fast part.
-    """
-    found: list[tuple[int, RecordFound]] = []
-    start, end, view = 0, len(data), memoryview(data)
-    while end - start >= RECORD_OVERHEAD_BYTES:
-        total, magic, queue_id, offset, own_position, sys_flag, stored_ms, body_bytes = _PLAIN.unpack_from(data, start)
-        topic_start, record_end = start + 89 + body_bytes, start + total
-        if magic != MAGIC_V1 or sys_flag & 0x30 or own_position != position + start or record_end > end:
-            break
-        if body_bytes < 0 or topic_start + 2 > record_end:
-            break
-        properties_start = topic_start + data[topic_start - 1] + 2
-        properties = data[properties_start:record_end]
-        if (
-            properties_start > record_end
-            or len(properties) != data[properties_start - 2] << 8 | data[properties_start - 1]
-        ):
-            break
-        digits = b"%010d" % (crc32(view[start : record_end - CHECKSUM_BYTES]) & _WORD)
-        if (
-            properties[-2:-12:-1] != digits
-            or properties[-CHECKSUM_BYTES:-11] != _CHECKSUM_NAME
-            or data[record_end - 1] != 2
-        ):
-            break
-        topic = data[topic_start : properties_start - 2]
-        found.append((own_position, RecordFound(total, queue_id, offset, sys_flag, stored_ms, topic, properties)))
-        start = record_end
-    return found, start
-
-
 def _checksum_damage(record: memoryview, body: memoryview, body_crc: int, properties: bytes) -> str:
     """Why a record whose lengths add up is not what was written; empty when it is."""
     trailer = properties[-CHECKSUM_BYTES:]
     if _resembles_checksum(trailer):
         return "" if trailer == checksum_property(crc32(record[:-CHECKSUM_BYTES])) else "its checksum does not match"
-    if body and crc32(body) & _WORD != body_crc:
+    if body and crc32(body) & CRC_MASK != body_crc:
         return "the CRC of its body does not match"
     return ""
 
 
 def _resembles_checksum(trailer: bytes) -> bool:
     """True for a checksum property, also when a few bits around its digits flipped: no other one comes that close."""
-    if len(trailer) < CHECKSUM_BYTES or trailer.startswith(_CHECKSUM_NAME):
+    if len(trailer) < CHECKSUM_BYTES or trailer.startswith(CHECKSUM_NAME):
         return len(trailer) == CHECKSUM_BYTES
-    frame = int.from_bytes(trailer[: len(_CHECKSUM_NAME)] + trailer[-1:], "big")
+    frame = int.from_bytes(trailer[: len(CHECKSUM_NAME)] + trailer[-1:], "big")
     return (frame ^ _CHECKSUM_FRAME).bit_count() <= _RESEMBLING_BITS
 
 
@@ -316,7 +275,9 @@ def decode_record(data: memoryview | bytes, start: int = 0) -> Record:
     view = memoryview(data)
     if (plain := _decode_plain(view, start)) is not None:
         return plain
-    position = int.from_bytes(view[start + 28 : start + 36], "big", signed=True) if len(view) - start >= 36 else -1
+    position = -1
+    if len(view) - start >= SYS_FLAG_AT:
+        position = int.from_bytes(view[start + POSITION_AT : start + SYS_FLAG_AT], "big", signed=True)
     found = scan_record(view, start, position)
     if not isinstance(found, RecordFound):
         reason = found.reason if isinstance(found, Damage) else "there is no record"
@@ -327,12 +288,12 @@ def decode_record(data: memoryview | bytes, start: int = 0) -> Record:
 
 
 def _decode_plain(view: memoryview, start: int) -> Record | None:
-    """The usual record (V1, IPv4, with checksum, undamaged) in half the time; None is for the slow way to explain."""
+    """Fast path for the usual record (V1, IPv4, with checksum, undamaged); None is for the slow path to explain."""
     if len(view) - start < RECORD_OVERHEAD_BYTES + CHECKSUM_BYTES:
         return None
     fields = _FIXED_V4.unpack_from(view, start)
     topic_start, record_end = start + _FIXED_V4.size + fields[14] + 1, start + fields[0]
-    if fields[1] != MAGIC_V1 or fields[7] & _ANY_V6 or fields[14] < 0 or record_end > len(view):
+    if fields[1] != MAGIC_V1 or fields[7] & ANY_V6 or fields[14] < 0 or record_end > len(view):
         return None
     if topic_start + 3 > record_end:
         return None
@@ -370,16 +331,8 @@ def _record(fields: tuple[Any, ...], topic: bytes, properties: bytes, body: byte
     )
 
 
-def stored_properties(record: memoryview) -> bytes:
-    """The properties of a whole record, for whoever looks at many: nothing else is read or checked."""
-    body_start = FIXED[record[39] >> 4 & 3].size
-    at = body_start + int.from_bytes(record[body_start - 4 : body_start], "big")
-    topic_bytes = record[at] + 1 if record[7] == _V1 else (record[at] << 8 | record[at + 1]) + 2
-    return bytes(record[at + topic_bytes + 2 :])
-
-
 def split_records(data: bytes) -> list[Record]:
-    """All records of a pull answer, in order."""
+    """All records of a pull response, in order."""
     records, start, view = [], 0, memoryview(data)
     while start < len(view):
         records.append(decode_record(view, start))

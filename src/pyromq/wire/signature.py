@@ -1,4 +1,4 @@
-"""Who sent a request: its ACL signature.
+"""ACL signature of a request: proof of its sender.
 
     Signature = base64(HMAC-SHA1(secret key, content))
     content   = the values of all ext fields but Signature, in the order of their names, then the body

@@ -1,4 +1,4 @@
-r"""Trace records: what producers and consumers tell of the life of a message, in messages of the trace topic.
+r"""Trace records: the life of a message as producers and consumers report it, in messages of the trace topic.
 
     body    record 0x02 record 0x02 …         record    type 0x01 field 0x01 field …          UTF-8
     KEYS    ids and keys of all messages in the body, so that a lookup by any of them finds it
@@ -23,7 +23,9 @@ PACK_BYTES_MAX: Final = 128_000
 PACK_KEYS_BYTES_MAX: Final = 24_000  # keys are a property, and properties have 32 767 bytes together
 DEFAULT_REGION: Final = "DefaultRegion"
 
-_FIELD_END, _RECORD_END, _NONE = "\x01", "\x02", "null"
+FIELD_END: Final = "\x01"
+RECORD_END: Final = "\x02"
+_NONE: Final = "null"
 
 
 class MessageKind(IntEnum):
@@ -47,7 +49,7 @@ class ConsumeCode(IntEnum):
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, tag="published"):
-    """A producer had its answer."""
+    """A send of a producer ended."""
 
     time_ms: int
     group: str
@@ -139,7 +141,7 @@ def keys_of(record: TraceRecord) -> list[str]:
 
 def encode_record(record: TraceRecord) -> bytes:
     """One record with its end."""
-    return (_FIELD_END.join([_text(value) for value in _fields_of(record)]) + _RECORD_END).encode("utf-8", "replace")
+    return (FIELD_END.join([_text(value) for value in _fields_of(record)]) + RECORD_END).encode("utf-8", "replace")
 
 
 def _fields_of(record: TraceRecord) -> tuple[object, ...]:
@@ -173,8 +175,8 @@ def _text(value: object) -> str:
 def decode_records(body: bytes) -> list[TraceRecord]:
     """All records of a trace message. What cannot be read is passed over: it must not hide the others."""
     found: list[TraceRecord] = []
-    for text in body.decode("utf-8", "replace").split(_RECORD_END):
-        fields = ["" if field == _NONE else field for field in text.split(_FIELD_END)]
+    for text in body.decode("utf-8", "replace").split(RECORD_END):
+        fields = ["" if field == _NONE else field for field in text.split(FIELD_END)]
         read = _READERS.get(fields[0])
         if read is None:
             continue

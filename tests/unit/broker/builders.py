@@ -15,7 +15,7 @@ from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.command import Command, decode_command
 from pyromq.wire.frame import FrameDecoder
-from pyromq.wire.heartbeat import ConsumerData, Heartbeat, ProducerData, Subscription
+from pyromq.wire.json.heartbeat import ConsumerData, Heartbeat, ProducerData, Subscription
 from pyromq.wire.received import CommandFlag, Received
 
 ROOT = Path("/data")

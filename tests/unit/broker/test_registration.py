@@ -16,9 +16,9 @@ from pyromq.net.nameserver_list import REFRESH_MS, NameServerList
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import VERSION, RequestCode, ResponseCode
 from pyromq.wire.headers.nameserver import RegisterBrokerHeader
+from pyromq.wire.json.registration import body_checksum, decode_registration
+from pyromq.wire.json.route import encode_route
 from pyromq.wire.received import Received
-from pyromq.wire.registration import body_checksum, decode_registration
-from pyromq.wire.route import encode_route
 from tests.unit.broker.builders import topics
 
 

@@ -9,8 +9,8 @@ from pyromq.model.topic import DataVersion, TopicConfig
 from pyromq.nameserver.members import BrokerProcess, Registration
 from pyromq.wire.command import Command, decode_command, encode_command
 from pyromq.wire.frame import Frame, FrameDecoder, SerializeType
+from pyromq.wire.json.registration import BrokerRegistration, RegisteredTopics, encode_registration
 from pyromq.wire.received import Received, decode_received
-from pyromq.wire.registration import BrokerRegistration, RegisteredTopics, encode_registration
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 

@@ -13,7 +13,7 @@ from pyromq.nameserver.members import Endpoint, Registration
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerLimits
 from pyromq.testing.manual_clock import ManualClock
-from pyromq.wire.route import encode_route
+from pyromq.wire.json.route import encode_route
 from tests.unit.nameserver.builders import member, topics, version
 
 Step = Callable[[RouteTable, ManualClock], object]

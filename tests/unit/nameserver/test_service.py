@@ -19,8 +19,8 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import Command
 from pyromq.wire.frame import SerializeType
 from pyromq.wire.header_errors import HeaderFieldError
-from pyromq.wire.registration import body_checksum
-from pyromq.wire.route import decode_cluster, decode_route, decode_topics
+from pyromq.wire.json.registration import body_checksum
+from pyromq.wire.json.route import decode_cluster, decode_route, decode_topics
 from tests.unit.nameserver.builders import (
     A,
     B,

@@ -258,25 +258,25 @@ def test_a_request_arrives_with_its_typed_header(serialize_type: SerializeType) 
 
 
 @BOTH
-def test_an_answer_is_typed_by_whoever_waited_for_it(serialize_type: SerializeType) -> None:
+def test_a_response_is_typed_by_the_caller_that_waited_for_it(serialize_type: SerializeType) -> None:
     header = PullResponseHeader(suggest_which_broker_id=0, next_begin_offset=5, min_offset=0, max_offset=9)
-    answer = decode_received(frame_of(encode_response(0, 3, header, body=b"m", serialize_type=serialize_type)))
-    assert answer.is_response and not answer.is_oneway
-    assert answer.header_as(PullResponseHeader) == header
-    assert answer.ext() == {"suggestWhichBrokerId": "0", "nextBeginOffset": "5", "minOffset": "0", "maxOffset": "9"}
+    response = decode_received(frame_of(encode_response(0, 3, header, body=b"m", serialize_type=serialize_type)))
+    assert response.is_response and not response.is_oneway
+    assert response.header_as(PullResponseHeader) == header
+    assert response.ext() == {"suggestWhichBrokerId": "0", "nextBeginOffset": "5", "minOffset": "0", "maxOffset": "9"}
     with pytest.raises(HeaderFieldError, match="'msgId' of SendResponseHeader is missing"):
-        answer.header_as(SendResponseHeader)
+        response.header_as(SendResponseHeader)
 
 
 @BOTH
-def test_an_answers_code_is_not_mistaken_for_that_of_a_request(serialize_type: SerializeType) -> None:
+def test_the_code_of_a_response_is_not_mistaken_for_that_of_a_request(serialize_type: SerializeType) -> None:
     for code in (ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE):
-        answer = decode_received(frame_of(encode_response(code, 1, {"x": "y"}, serialize_type=serialize_type)))
-        assert answer.code == code
-        assert answer.ext() == {"x": "y"}
+        response = decode_received(frame_of(encode_response(code, 1, {"x": "y"}, serialize_type=serialize_type)))
+        assert response.code == code
+        assert response.ext() == {"x": "y"}
 
 
-def test_the_head_of_an_answer_is_the_answer_without_its_body() -> None:
+def test_the_head_of_a_response_is_the_response_without_its_body() -> None:
     header = PullResponseHeader(suggest_which_broker_id=0, next_begin_offset=5, min_offset=0, max_offset=9)
     for serialize_type in SerializeType:
         whole = encode_response(0, 3, header, body=b"12345", remark="FOUND", serialize_type=serialize_type)
@@ -284,7 +284,7 @@ def test_the_head_of_an_answer_is_the_answer_without_its_body() -> None:
         assert head + b"12345" == whole
 
 
-def test_every_value_in_the_ext_of_an_answer_is_a_json_string() -> None:
+def test_every_value_in_the_ext_of_a_response_is_a_json_string() -> None:
     header = SendResponseHeader(msg_id="m", queue_id=-1, queue_offset=2**63 - 1, region="r")
     ext = json.loads(frame_of(encode_response(ResponseCode.SUCCESS, 1, header)).header)["extFields"]
     assert ext == {"msgId": "m", "queueId": "-1", "queueOffset": "9223372036854775807", "MSG_REGION": "r"}

@@ -48,7 +48,7 @@ PULL = PullHeader(
 COMMIT = UpdateConsumerOffsetHeader(consumer_group="group", topic="TopicTest", queue_id=3, commit_offset=-1)
 SENT = SendResponseHeader(msg_id="7F00", queue_id=3, queue_offset=7, trace_on="true")
 PULLED = PullResponseHeader(suggest_which_broker_id=0, next_begin_offset=8, min_offset=0, max_offset=9)
-ANSWER_TYPES: list[type[Header]] = [SendResponseHeader, PullResponseHeader]
+RESPONSE_TYPES: list[type[Header]] = [SendResponseHeader, PullResponseHeader]
 
 
 def valid_frames() -> list[bytes]:
@@ -123,7 +123,7 @@ def digest(data: bytes, counts: Counter[str]) -> None:
 def decode_typed(frame: Frame) -> None:
     received = decode_received(frame)
     if received.is_response:
-        for header_type in ANSWER_TYPES:
+        for header_type in RESPONSE_TYPES:
             received.header_as(header_type)
     elif received.header is not None:
         assert type(received.header) is REQUEST_HEADERS[RequestCode(received.code)]

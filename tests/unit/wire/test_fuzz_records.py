@@ -14,10 +14,6 @@ from pyromq.errors import CorruptRecordError, ProtocolError
 from pyromq.wire.batch import BatchItem, decode_batch, encode_batch
 from pyromq.wire.properties import decode_properties, encode_properties, find_property, message_keys
 from pyromq.wire.record import (
-    CHECKSUM_BYTES,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
     Damage,
     Draft,
     NothingWritten,
@@ -29,6 +25,7 @@ from pyromq.wire.record import (
     scan_record,
     split_records,
 )
+from pyromq.wire.record_layout import CHECKSUM_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 SEED = 20_240_601
 ROUNDS = 80_000
@@ -158,7 +155,7 @@ def test_no_mutated_record_with_checksum_passes_for_another_one(
     record_property("mutations tried", ROUNDS // 2)
 
 
-def test_mutated_pull_answers_give_records_or_a_typed_error(
+def test_mutated_pull_responses_give_records_or_a_typed_error(
     rng: Random, record_property: Callable[[str, object], None]
 ) -> None:
     originals, counts = records(rng), Counter[str]()

@@ -11,6 +11,7 @@ from pyromq.wire.prepared import (
     read_prepared,
     read_stored,
     take_home,
+    with_home,
 )
 from pyromq.wire.record import Draft, decode_record, encode_record
 
@@ -44,7 +45,7 @@ def test_the_short_way_reads_what_the_long_one_does(
     assert (prepared.delivery_attempt, prepared.body, prepared.properties) == (2, body, HOME)
 
 
-def test_what_a_half_message_waits_for() -> None:
+def test_what_a_prepared_message_waits_for() -> None:
     data = encode_record(
         Draft(topic="H", queue_id=0, body=b"", born_ms=50), offset=5, position=77, stored_ms=99, store_host=V4
     )
@@ -88,10 +89,17 @@ def test_items_are_whole_ones() -> None:
     assert not has_item(b"", item)
 
 
-def test_the_home_of_a_half_message_is_taken_from_its_properties() -> None:
+def test_the_home_of_a_prepared_message_is_taken_from_its_properties() -> None:
     rest = b"__transactionId__\x01U1\x02"
     assert take_home(b"A\x01b\x02" + HOME + b"C\x01d\x02") == ("orders", 3, b"A\x01b\x02" + rest + b"C\x01d\x02")
     assert take_home(HOME) == ("orders", 3, rest), "nothing in front"
     others = b"REAL_QID\x013\x02A\x01b\x02REAL_TOPIC\x01orders\x02"
     assert take_home(others) == ("orders", 3, b"A\x01b\x02"), "another order"
     assert take_home(b"A\x01b\x02") == ("", 0, b"A\x01b\x02")
+
+
+def test_a_home_that_was_given_is_the_one_that_is_taken() -> None:
+    for text in ("", "A\x01b", "A\x01b\x02"):
+        given = with_home(text, "orders", 3, "U1").encode()
+        assert given.endswith(HOME)
+        assert take_home(given) == ("orders", 3, given.removesuffix(HOME) + b"__transactionId__\x01U1\x02")

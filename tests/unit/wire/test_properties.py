@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pyromq.errors import LocalProtocolError, PropertiesTooLargeError, RemoteProtocolError
 from pyromq.wire.properties import (
     PROPERTIES_BYTES_MAX,
+    closed_properties,
     decode_properties,
     encode_properties,
     find_property,
@@ -104,3 +105,7 @@ def test_thousands_of_empty_items_do_not_hide_a_value() -> None:
 )
 def test_the_unique_key_comes_first_then_each_word_of_the_keys(raw: bytes, keys: list[bytes]) -> None:
     assert message_keys(raw) == keys
+
+
+def test_properties_are_closed_once() -> None:
+    assert [closed_properties(raw) for raw in (b"", b"A\x011", b"A\x011\x02")] == [b"", b"A\x011\x02", b"A\x011\x02"]

@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyromq.errors import LocalProtocolError
 from pyromq.wire.properties import decode_properties, encode_properties
-from pyromq.wire.property_text import closed, number_of, value_of, with_values, without
+from pyromq.wire.property_text import (
+    closed,
+    encode_text,
+    item_key,
+    join_items,
+    number_of,
+    split_items,
+    value_of,
+    with_values,
+    without,
+)
 
 WORDS = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=("Cs",)), min_size=1, max_size=8)
 PROPERTIES = st.dictionaries(WORDS, WORDS, max_size=6)
@@ -55,3 +66,16 @@ def test_numbers_and_ends() -> None:
     assert number_of("DELAY\x01soon\x02", "DELAY") is None
     assert number_of("", "DELAY") is None
     assert (closed(""), closed("A\x011"), closed("A\x011\x02")) == ("", "A\x011\x02", "A\x011\x02")
+
+
+@given(PROPERTIES)
+def test_items_joined_are_what_is_stored_and_come_apart_again(properties: dict[str, str]) -> None:
+    text = join_items(properties.items())
+    assert encode_text(text) == encode_properties(properties)
+    assert split_items(text) == split_items(text.removesuffix("\x02")) == properties
+    assert all(item_key(name) in text for name in properties)
+
+
+def test_text_that_is_no_unicode_is_a_typed_error() -> None:
+    with pytest.raises(LocalProtocolError):
+        encode_text("\ud800")

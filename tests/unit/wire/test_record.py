@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 from pyromq.errors import CorruptRecordError, MessageTooLargeError, PropertiesTooLargeError
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.record import (
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
     Damage,
     Draft,
     NothingWritten,
@@ -29,11 +26,11 @@ from pyromq.wire.record import (
     split_records,
     with_checksum_room,
 )
+from pyromq.wire.record_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from tests.unit.wire.records import I64, POSITIONS, drafts, hosts
 
 V4, V6 = bytes.fromhex("0a00000100002a9f"), bytes(range(16)) + b"\0\0\x2a\x9f"
 POSITION = 1 << 33
-I32 = st.integers(min_value=-(2**31), max_value=2**31 - 1)
-I64 = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 DRAFT = Draft(
     topic="orders",
     queue_id=3,
@@ -41,27 +38,6 @@ DRAFT = Draft(
     properties=b"UNIQ_KEY\x017F0000010B3C18B4AAC2000000000001\x02TAGS\x01TagA\x02KEYS\x01k1 k2\x02",
     flag=1,
     born_ms=1_700_000_000_000,
-)
-hosts = st.binary(min_size=8, max_size=8) | st.binary(min_size=20, max_size=20)
-# A text that ends in zeros, or in something like a checksum, is closed or changed on purpose: see below.
-properties = st.dictionaries(st.binary(min_size=1, max_size=6), st.binary(min_size=1, max_size=12), max_size=4).map(
-    lambda items: b"".join(
-        name.replace(b"\1", b".").replace(b"\2", b".") + b"\1" + value.replace(b"\1", b".").replace(b"\2", b".") + b"\2"
-        for name, value in items.items()
-    )
-)
-drafts = st.builds(
-    Draft,
-    topic=st.text("abc%_-", min_size=1, max_size=255),
-    queue_id=I32,
-    body=st.binary(max_size=300),
-    properties=properties,
-    flag=I32,
-    sys_flag=st.integers(min_value=0, max_value=0x7FF).map(lambda flag: flag & ~0x30),
-    born_ms=I64,
-    born_host=hosts,
-    delivery_attempt=I32,
-    prepared_position=I64,
 )
 
 
@@ -85,7 +61,7 @@ def flipped(record: bytes, bit: int) -> bytes:
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
-@given(drafts, hosts, I64, st.integers(min_value=0, max_value=2**62), I64, st.booleans())
+@given(drafts, hosts, I64, POSITIONS, I64, st.booleans())
 def test_a_record_reads_back_in_every_field(
     draft: Draft, store_host: bytes, offset: int, position: int, stored_ms: int, checksum: bool
 ) -> None:
@@ -138,7 +114,7 @@ def test_the_length_of_hosts_and_not_the_draft_decides_the_flags(
     assert record.sys_flag & 0xF == 8
 
 
-def test_records_of_a_pull_answer_come_apart_in_order() -> None:
+def test_records_of_a_pull_response_come_apart_in_order() -> None:
     records = [
         encoded(Draft(topic="t" * n, queue_id=n, body=b"b" * n), position=n * 1000, checksum=n % 2 == 0)
         for n in range(1, 200, 7)

@@ -21,9 +21,9 @@ from pyromq.model.queue import QueueId
 from pyromq.model.sharing import share_evenly, share_in_circle
 from pyromq.net.connection import Connection
 from pyromq.store.tables.request_modes import RequestModeTable
-from pyromq.wire import bodies
-from pyromq.wire.bodies import AssignmentRequest, RequestMode
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.json import bodies
+from pyromq.wire.json.bodies import AssignmentRequest, RequestMode
 from pyromq.wire.received import Received
 
 Share = Callable[[Sequence[QueueId], int, int], list[QueueId]]

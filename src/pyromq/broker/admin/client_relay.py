@@ -18,11 +18,11 @@ from pyromq.errors import MQError, StoreError
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.wire import bodies
 from pyromq.wire.codes import VERSION_OFFSET_RESET, VERSION_RUNNING_INFO, RequestCode, ResponseCode
 from pyromq.wire.headers import Header
 from pyromq.wire.headers.admin import GetConsumerStatusHeader
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader, TopicGroupHeader
+from pyromq.wire.json import bodies
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.received import Received
 

@@ -17,11 +17,11 @@ from pyromq.broker.state.subscriptions import compiled, is_by_tags, refuse_sql_u
 from pyromq.broker.state.topics import Topics
 from pyromq.model.names import retry_topic, validate_group, validate_topic
 from pyromq.net.connection import Connection
-from pyromq.wire import bodies, java_json
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.consumer import HeartbeatResponseHeader, UnregisterClientHeader
 from pyromq.wire.headers.shared import ConsumerGroupHeader
-from pyromq.wire.heartbeat import CheckClient, ConsumerData, MessageModel, decode_heartbeat
+from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.heartbeat import CheckClient, ConsumerData, MessageModel, decode_heartbeat
 from pyromq.wire.received import Received
 
 _NAME_CHARACTERS_MAX: Final = 1_000

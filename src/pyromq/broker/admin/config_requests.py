@@ -12,8 +12,8 @@ from pyromq.model.topic import DataVersion
 from pyromq.net.address import Address
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.wire import java_json
 from pyromq.wire.headers.admin import GetBrokerConfigResponseHeader
+from pyromq.wire.json import java_json
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ from pyromq.broker.state.topics import Topics
 from pyromq.model.names import retry_topic, validate_group
 from pyromq.model.topic import GroupConfig
 from pyromq.net.connection import Connection
-from pyromq.wire import java_json
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import (
     DeleteGroupHeader,
@@ -23,9 +22,10 @@ from pyromq.wire.headers.admin import (
     QuerySubscriptionHeader,
 )
 from pyromq.wire.headers.shared import ConsumerGroupHeader
-from pyromq.wire.heartbeat import ClientConnection, ConsumerConnections, ProducerConnections, Subscription
+from pyromq.wire.json import java_json
+from pyromq.wire.json.heartbeat import ClientConnection, ConsumerConnections, ProducerConnections, Subscription
+from pyromq.wire.json.route import TopicList, encode_topics
 from pyromq.wire.received import Received
-from pyromq.wire.route import TopicList, encode_topics
 
 
 class _GroupConfigs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

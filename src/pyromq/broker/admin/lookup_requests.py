@@ -13,11 +13,11 @@ from pyromq.errors import StoreError
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.store.queue_reader import TagFilter
-from pyromq.wire import bodies, java_json
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import QueryConsumeQueueHeader
 from pyromq.wire.headers.consumer import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
-from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.received import Received
 
 _NOTHING: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}  # clients read both in any case

@@ -14,7 +14,6 @@ from pyromq.clock import Clock
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.wire import bodies
 from pyromq.wire.headers.admin import (
     CloneGroupOffsetHeader,
     GetBrokerConsumeStatsHeader,
@@ -22,6 +21,7 @@ from pyromq.wire.headers.admin import (
     QueryCorrectionOffsetHeader,
 )
 from pyromq.wire.headers.shared import TopicGroupHeader
+from pyromq.wire.json import bodies
 from pyromq.wire.received import Received
 
 _NO_CORRECTION = (1 << 63) - 1

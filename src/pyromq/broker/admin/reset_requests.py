@@ -22,9 +22,9 @@ from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
-from pyromq.wire import bodies
 from pyromq.wire.codes import VERSION_OFFSET_RESET, Language, RequestCode, ResponseCode
 from pyromq.wire.headers.shared import ResetOffsetHeader
+from pyromq.wire.json import bodies
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)

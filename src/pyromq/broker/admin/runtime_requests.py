@@ -13,9 +13,9 @@ from pyromq.clock import Clock
 from pyromq.net.connection import Connection
 from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore
-from pyromq.wire import bodies
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import ViewBrokerStatsHeader
+from pyromq.wire.json import bodies
 from pyromq.wire.received import Received
 
 VERSION_TEXT = "V5_3_3"  # what our protocol version stands for; tools print it

@@ -17,12 +17,12 @@ from pyromq.model.queue import QueueId
 from pyromq.model.topic import TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import QUEUE_ID_MAX, MessageStore
-from pyromq.wire import bodies, java_json
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GetAllTopicConfigResponseHeader, GetTopicConfigHeader
 from pyromq.wire.headers.shared import TopicHeader
+from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.route import TopicList, encode_topics
 from pyromq.wire.received import Received
-from pyromq.wire.route import TopicList, encode_topics
 
 _ATTRIBUTES: Final = frozenset(
     ("queue.type", "cleanup.policy", "message.type", "reserve.time", "lite.topic.expiration")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
-from pyromq.wire.record import CHECKSUM_BYTES, Draft, Record, has_checksum
+from pyromq.wire.properties import closed_properties
+from pyromq.wire.record import Draft, Record, has_checksum
+from pyromq.wire.record_layout import CHECKSUM_BYTES
 
 _COMMIT: Final = int(SysFlag.COMMIT)
 
@@ -15,7 +17,7 @@ def properties_of(record: Record) -> bytes:
     raw = record.properties
     if has_checksum(raw):
         raw = raw[:-CHECKSUM_BYTES]
-    return raw if not raw or raw[-1] == 2 else raw + b"\x02"
+    return closed_properties(raw)
 
 
 def again(record: Record, topic: str, queue_id: int, properties: bytes, *, failures: int = 0) -> Draft:

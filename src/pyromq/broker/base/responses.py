@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
-from pyromq.wire.frame import SerializeType
+from pyromq.wire.fast.responses import success
 from pyromq.wire.headers import Header
-from pyromq.wire.received import CommandFlag, Received
+from pyromq.wire.received import Received
 
 Response = Header | bytes | tuple[Header, bytes] | None
 Answering = Callable[[Connection, Received[Any]], Response]
 Later = Callable[[Connection, Received[Any]], None]
 """A handler that answers by itself, now or when it can."""
-
-_JSON: Final = SerializeType.JSON
-_ONEWAY: Final = int(CommandFlag.ONEWAY)
-_NUMBER: Final = 123_454_321
-_SUCCESS: Final = encode_response(ResponseCode.SUCCESS, _NUMBER)[8:].replace(b"%d" % _NUMBER, b"%d")
-_pack_prefix = struct.Struct(">II").pack
-
-
-def success(request: Received[Any]) -> bytes:
-    """The frame that says yes and nothing else; empty for a one-way request."""
-    if request.flag & _ONEWAY:
-        return b""
-    if request.serialize_type is _JSON:
-        header = _SUCCESS % request.correlation_id
-        return _pack_prefix(len(header) + 4, len(header)) + header
-    return encode_response(ResponseCode.SUCCESS, request.correlation_id, serialize_type=request.serialize_type)
 
 
 def send_response(connection: Connection, request: Received[Any], response: Response) -> None:

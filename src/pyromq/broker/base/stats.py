@@ -11,7 +11,7 @@ from datetime import date, datetime
 
 from pyromq.broker.base.window_counters import Window, WindowCounters, WindowGrowth
 from pyromq.clock import Clock
-from pyromq.wire import bodies
+from pyromq.wire.json import bodies
 
 WINDOWS_S = (10, 60, 600)
 

@@ -19,7 +19,7 @@ from pyromq.broker.state.topics import Topics
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import TIMER_TOPIC
-from pyromq.model.property_names import REAL_TOPIC
+from pyromq.model.property_names import REAL_TOPIC, TAGS, TIMER_DELIVER_MS, UNIQUE_KEY
 from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
 from pyromq.model.property_names import TIMER_OUT_MS as DUE
 from pyromq.model.topic import Perm
@@ -126,10 +126,10 @@ class RecallHandler:
 
     def _cancellation(self, handle: RecallHandle, born_host: bytes) -> Draft:
         values = {
-            "UNIQ_KEY": handle.key,
-            "TAGS": RECALL_TAG,
+            UNIQUE_KEY: handle.key,
+            TAGS: RECALL_TAG,
             CANCEL: handle.key,
-            "TIMER_DELIVER_MS": str(handle.due_ms),
+            TIMER_DELIVER_MS: str(handle.due_ms),
         }
         place = self._delays.place(handle.topic, 0, with_values("", values))
         return Draft(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyromq.broker.base.record_copy import properties_of
+from pyromq.model import property_names as names
 from pyromq.model.property_names import REAL_TOPIC
 from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
 from pyromq.model.property_names import TIMER_OUT_MS as DUE
@@ -51,17 +52,18 @@ def waiting_of(record: RecordFound, position: int, size: int) -> Waiting | None:
 def _wanted_ms(properties: bytes, stored_ms: int) -> int:
     """The time that the sender asked for, which RocketMQ moves to the second before it."""
     text = properties.decode("utf-8", "replace")
-    if (at_ms := number_of(text, "TIMER_DELIVER_MS")) is not None:
+    if (at_ms := number_of(text, names.TIMER_DELIVER_MS)) is not None:
         return at_ms
-    if number_of(text, "TIMER_ROLL_TIMES"):
+    if number_of(text, names.TIMER_ROLL_TIMES):
         return _NEVER_MS  # nobody knows any more when it was sent: rather a second late than one early
-    return stored_ms + (number_of(text, "TIMER_DELAY_SEC") or 0) * 1_000 + (number_of(text, "TIMER_DELAY_MS") or 0)
+    seconds, more_ms = number_of(text, names.TIMER_DELAY_SEC) or 0, number_of(text, names.TIMER_DELAY_MS) or 0
+    return stored_ms + seconds * 1_000 + more_ms
 
 
 def rolled(record: Record, now_ms: int) -> bytes:
     """Properties of a message that goes through the topic once more."""
     text = properties_of(record).decode("utf-8", "surrogateescape")
-    times = (number_of(text, "TIMER_ROLL_TIMES") or 0) + 1
-    changes = {"TIMER_ENQUEUE_MS": record.stored_ms, "TIMER_DEQUEUE_MS": now_ms, "TIMER_ROLL_TIMES": times}
+    times = (number_of(text, names.TIMER_ROLL_TIMES) or 0) + 1
+    changes = {names.TIMER_ENQUEUE_MS: record.stored_ms, names.TIMER_DEQUEUE_MS: now_ms, names.TIMER_ROLL_TIMES: times}
     text = with_values(text, {name: str(value) for name, value in changes.items()})
     return text.encode("utf-8", "surrogateescape")

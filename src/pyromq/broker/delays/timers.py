@@ -26,18 +26,22 @@ from pyromq.broker.delays.timer_messages import cancelled_key, full_key, rolled,
 from pyromq.clock import Clock
 from pyromq.errors import CorruptRecordError, LocalProtocolError, MQError, PositionOutOfRangeError, StoreError
 from pyromq.model.names import TIMER_TOPIC
-from pyromq.model.property_names import REAL_TOPIC
+from pyromq.model.property_names import ITEM_END, REAL_TOPIC, TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS, UNIQUE_KEY
 from pyromq.store.consume_queue import FILLER_SIZE
 from pyromq.store.message_store import MessageStore
 from pyromq.store.timers.files import TimerFiles
 from pyromq.store.timers.log import SECOND_MS, Kind, TimerUnit
 from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.wire.properties import find_property
+from pyromq.wire.property_text import item_key
 from pyromq.wire.record import Record
 
 logger = logging.getLogger(__name__)
 
 QUEUE: Final = (TIMER_TOPIC, 0)
+_UNIQUE_KEY: Final = UNIQUE_KEY.encode()
+_ENQUEUED: Final = item_key(TIMER_ENQUEUE_MS)
+_DEQUEUED: Final = ITEM_END + item_key(TIMER_DEQUEUE_MS)
 _NEAR_S: Final = 2  # seconds that are in memory before they begin
 _LOADED_MAX: Final = 100_000
 _FOLLOWED_MAX: Final = 500
@@ -253,7 +257,7 @@ class Timers:
     def _release_unless_cancelled(self, near: _Near, record: Record, now_ms: int) -> None:
         cancelled = self._seconds[near.second].cancelled
         if cancelled or self._held:
-            key = full_key(record.properties, b"UNIQ_KEY")
+            key = full_key(record.properties, _UNIQUE_KEY)
             if key in cancelled:
                 self._counters.timers_cancelled += 1
                 self._count(record.properties, 1)  # the cancellation was subtracted when it came
@@ -269,7 +273,7 @@ class Timers:
             if near.kind & _ROLL:
                 draft = again(record, TIMER_TOPIC, 0, rolled(record, now_ms))
             else:
-                added = f"TIMER_ENQUEUE_MS\x01{record.stored_ms}\x02TIMER_DEQUEUE_MS\x01{now_ms}\x02"
+                added = f"{_ENQUEUED}{record.stored_ms}{_DEQUEUED}{now_ms}{ITEM_END}"
                 found = self._due.delivery(record, added.encode())
                 if found is None:
                     self._over(near, record.properties)

@@ -42,7 +42,7 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response_head
 from pyromq.wire.flags import ForbiddenType, PullFlag
 from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader
-from pyromq.wire.heartbeat import MessageModel, Subscription
+from pyromq.wire.json.heartbeat import MessageModel, Subscription
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from pyromq.broker.state.members import Members
 from pyromq.broker.state.topics import Topics
 from pyromq.clock import Clock
 from pyromq.errors import MQError
+from pyromq.model import property_names as names
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore, Placed
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -28,6 +29,7 @@ from pyromq.wire.headers.callback import PushReplyHeader
 from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
 from pyromq.wire.message_id import Host, encode_offset_id
 from pyromq.wire.properties import decode_properties, encode_properties
+from pyromq.wire.property_text import closed, join_items
 from pyromq.wire.received import Received
 from pyromq.wire.record import Draft
 
@@ -78,7 +80,7 @@ class ReplyHandler:
         self, connection: Connection, request: Received[SendHeader], properties: dict[str, str]
     ) -> asyncio.Future[Received[Any]]:
         header = request.header
-        client_id = properties.get("REPLY_TO_CLIENT")
+        client_id = properties.get(names.REPLY_TO_CLIENT)
         if not client_id:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, "the reply has no property REPLY_TO_CLIENT")
         requester = self._members.producer_by_client(client_id)
@@ -95,7 +97,7 @@ class ReplyHandler:
             sys_flag=header.sys_flag,
             born_timestamp=header.born_timestamp,
             flag=header.flag,
-            properties=encode_properties(properties | {"PUSH_REPLY_TIME": str(now_ms)}).decode(),
+            properties=encode_properties(properties | {names.PUSH_REPLY_TIME: str(now_ms)}).decode(),
             reconsume_times=header.reconsume_times,
             unit_mode=bool(header.unit_mode),
             born_host=connection.remote_text,
@@ -132,14 +134,12 @@ class ReplyHandler:
 
     def _stored(self, connection: Connection, request: Received[SendHeader]) -> Placed | None:
         header, session = request.header, connection.session_as(Session)
-        text = header.properties or ""
-        if text and not text.endswith("\x02"):
-            text += "\x02"
+        text = closed(header.properties or "") + join_items([(names.CLUSTER, self._settings.cluster)])
         draft = Draft(
             topic=header.topic,
             queue_id=max(0, header.queue_id),
             body=request.body,
-            properties=f"{text}CLUSTER\x01{self._settings.cluster}\x02".encode(),
+            properties=text.encode(),
             flag=header.flag,
             sys_flag=header.sys_flag,
             born_ms=header.born_timestamp,

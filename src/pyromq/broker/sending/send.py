@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from random import Random
 from typing import Final
-
-import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.session import Session
@@ -22,18 +19,18 @@ from pyromq.broker.state.groups import Groups
 from pyromq.broker.state.locks import QueueLocks
 from pyromq.broker.state.topics import Topics
 from pyromq.clock import Clock
+from pyromq.model import property_names as names
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, dead_letter_topic
 from pyromq.model.topic import Perm, TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore, Placed
+from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
 from pyromq.wire.batch import decode_batch
-from pyromq.wire.codes import VERSION, ResponseCode
-from pyromq.wire.command import encode_response
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.fast.responses import SendResponses
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
-from pyromq.wire.frame import SerializeType
-from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
-from pyromq.wire.property_text import number_of, value_of, with_values, without
+from pyromq.wire.headers.producer import SendHeader
+from pyromq.wire.property_text import item_key, join_items, number_of, value_of, with_values, without
 from pyromq.wire.received import CommandFlag, Received
 from pyromq.wire.record import Draft
 
@@ -41,15 +38,15 @@ _WRITE: Final = int(Perm.WRITE)
 _MULTI_TAGS: Final = int(SysFlag.MULTI_TAGS)
 _MULTI_TAG_TOPIC: Final = TopicFilterType.MULTI_TAG
 _TRANSACTION: Final = TRANSACTION_MASK
-_JSON: Final = SerializeType.JSON
 _ONEWAY: Final = int(CommandFlag.ONEWAY)
-_pack_prefix = struct.Struct(">II").pack
-# What ``encode_response`` makes of a SendResponseHeader, with places for what differs between answers.
-_ANSWER: Final = (
-    '{"code":0,"extFields":{"msgId":"HOST%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%s",'
-    '"MSG_REGION":%s,"TRACE_ON":"true","ON_DISK":"%%s"},"flag":1,"language":"PYTHON","opaque":%%d,'
-    '"serializeTypeCurrentRPC":"JSON","version":%d}'
-)
+_ITEM_END: Final = names.ITEM_END
+_UNIQUE_KEY: Final = names.UNIQUE_KEY
+_PREPARED: Final = names.PREPARED
+_TIMED: Final = names.TIMED
+_DELAY: Final = names.DELAY
+_INNER: Final = names.INNER_NUM
+_POP_CHECK: Final = names.POP_CHECK
+_NO_WAIT: Final = item_key(names.WAIT) + "false"
 
 Prepare = Callable[[str, int, str, str], Detour]
 """Where a prepared message of this topic, queue, properties and unique key waits for its outcome."""
@@ -88,14 +85,14 @@ class SendHandler:
         self._clock = clock
         self._rng = rng
         self._counters = counters
-        self._host_hex = host_hex
         self._new_unique_key = new_unique_key
-        region = msgspec.json.encode(settings.region).decode().replace("%", "%%")
-        self._response_text = (_ANSWER % (region, VERSION)).replace("HOST", host_hex)
+        responses = SendResponses(host_hex, settings.region)
+        self._encode_response = responses.encode
+        self._encode_batch_response = responses.encode_batch
         self._reserved = topics.reserved
         self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when an answer leaves
-        added = {"MSG_REGION": settings.region, "TRACE_ON": "true", "CLUSTER": settings.cluster}
-        self._added = "".join(f"{name}\x01{value}\x02" for name, value in added.items()).encode()
+        added = {names.REGION: settings.region, names.TRACE_ON: "true", names.CLUSTER: settings.cluster}
+        self._added = join_items(added.items()).encode()
 
     # --- one message ---
 
@@ -114,14 +111,14 @@ class SendHandler:
         queue_id = header.queue_id
         if queue_id < 0 or queue_id >= config.write_queue_nums or topic is not header.topic:
             queue_id = self._queue_id(config, queue_id)
-        if text and text[-1] != "\x02":
-            text += "\x02"
-        unique_key = value_of(text, "UNIQ_KEY")
+        if text and text[-1] != _ITEM_END:
+            text += _ITEM_END
+        unique_key = value_of(text, _UNIQUE_KEY)
         if not unique_key:
             unique_key = self._new_unique_key()
-            text += f"UNIQ_KEY\x01{unique_key}\x02"
+            text += join_items([(_UNIQUE_KEY, unique_key)])
         sys_flag, queue, handle = header.sys_flag, queue_id, None
-        if "TRAN_MSG" in text or "TIMER_D" in text or "DELAY" in text or "INNER_NUM" in text or "POP_CK" in text:
+        if _PREPARED in text or _TIMED in text or _DELAY in text or _INNER in text or _POP_CHECK in text:
             topic, queue, text, sys_flag, handle = self._detour(header, topic, queue_id, text, unique_key)
         if config.topic_filter_type is _MULTI_TAG_TOPIC:
             sys_flag |= _MULTI_TAGS
@@ -142,42 +139,27 @@ class SendHandler:
         counters.put_messages += 1
         counters.put_bytes += len(request.body)
         counters.puts[topic] += ONE_MESSAGE + placed.size
-        wait = "WAIT\x01false" not in text
+        wait = _NO_WAIT not in text
         response = b""
         if not request.flag & _ONEWAY:
-            response = self._respond(request, queue_id, placed, unique_key, self._on_disk if wait else "false", handle)
+            on_disk = self._on_disk if wait else "false"
+            response = self._encode_response(
+                request, queue_id, placed.position, placed.offset, unique_key, on_disk, handle
+            )
         self._group_commit.staged((connection, request, response), (topic, queue), wait=wait)
-
-    def _respond(
-        self,
-        request: Received[SendHeader],
-        queue_id: int,
-        placed: Placed,
-        unique_key: str,
-        on_disk: str,
-        handle: str | None,
-    ) -> bytes:
-        plain = handle is None and unique_key.isalnum() and unique_key.isascii()
-        if plain and request.frame.serialize_type is _JSON:
-            facts = (placed.position, queue_id, placed.offset, unique_key, on_disk, request.correlation_id)
-            header = self._response_text % facts
-            size = len(header)
-            return _pack_prefix(size + 4, size) + header.encode()
-        message_id = f"{self._host_hex}{placed.position:016X}"
-        return self._encode_response(request, queue_id, placed.offset, message_id, unique_key, on_disk, handle)
 
     def _detour(
         self, header: SendHeader, topic: str, queue_id: int, text: str, unique_key: str
     ) -> tuple[str, int, str, int, str | None]:
         """Prepared and delayed messages are not for their topic yet: where they wait instead."""
-        if "INNER_NUM" in text and number_of(text, "INNER_NUM"):
+        if _INNER in text and number_of(text, _INNER):
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "messages that hold several others are not taken")
-        if "POP_CK\x01" in text:
-            text = without(text, ("POP_CK",))
+        if item_key(_POP_CHECK) in text:
+            text = without(text, (_POP_CHECK,))
         if topic is not header.topic:  # a dead letter is not delayed any more
-            text = with_values(text, {"DELAY": "-1"})
-        resent = header.reconsume_times and (number_of(text, "DELAY") or 0) > 0
-        if "TRAN_MSG" in text and value_of(text, "TRAN_MSG").lower() == "true" and not resent:
+            text = with_values(text, {_DELAY: "-1"})
+        resent = header.reconsume_times and (number_of(text, _DELAY) or 0) > 0
+        if _PREPARED in text and value_of(text, _PREPARED).lower() == "true" and not resent:
             prepared = self._prepare(topic, queue_id, text, unique_key)
             return prepared.topic, prepared.queue_id, prepared.properties, header.sys_flag & ~_TRANSACTION, None
         if header.sys_flag & _TRANSACTION:  # no message of its topic: nobody would ever see it
@@ -247,39 +229,19 @@ class SendHandler:
             delivery_attempt=header.reconsume_times or 0,
         )
         placed = self._store.stage_batch(shared, items)
-        wait = "WAIT\x01false" not in (header.properties or "")
+        wait = _NO_WAIT not in (header.properties or "")
         response = b""
         if not request.is_oneway:
-            ids = ",".join([f"{self._host_hex}{each.position:016X}" for each in placed])
-            batch_key = value_of(header.properties or "", "UNIQ_KEY") or None  # the items have keys of their own
-            response = self._encode_response(
-                request, queue_id, placed[0].offset, ids, batch_key, self._on_disk if wait else "false"
+            batch_key = value_of(header.properties or "", _UNIQUE_KEY) or None  # the items have keys of their own
+            response = self._encode_batch_response(
+                request,
+                queue_id,
+                [each.position for each in placed],
+                placed[0].offset,
+                batch_key,
+                self._on_disk if wait else "false",
             )
         self._counters.put_messages += len(placed)
         self._counters.put_bytes += len(request.body)
         self._counters.puts[header.topic] += CALL + len(placed) * MESSAGE + sum([each.size for each in placed])
         self._group_commit.staged((connection, request, response), (header.topic, queue_id), wait=wait)
-
-    def _encode_response(
-        self,
-        request: Received[SendHeader],
-        queue_id: int,
-        offset: int,
-        message_id: str,
-        unique_key: str | None,
-        on_disk: str,
-        handle: str | None = None,
-    ) -> bytes:
-        header = SendResponseHeader(
-            msg_id=message_id,
-            queue_id=queue_id,
-            queue_offset=offset,
-            transaction_id=unique_key,
-            recall_handle=handle,
-            region=self._settings.region,
-            trace_on="true",
-            on_disk=on_disk,
-        )
-        return encode_response(
-            ResponseCode.SUCCESS, request.correlation_id, header, serialize_type=request.serialize_type
-        )

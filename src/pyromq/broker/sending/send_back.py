@@ -13,7 +13,7 @@ from typing import Final
 
 from pyromq.broker.base.record_copy import again, properties_of
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.responses import send_response, success
+from pyromq.broker.base.responses import send_response
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
@@ -30,6 +30,7 @@ from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.fast.responses import success
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.message_id import stored_id
 from pyromq.wire.property_text import value_of, with_values

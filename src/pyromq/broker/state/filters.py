@@ -16,7 +16,7 @@ import msgspec
 from pyromq.clock import Clock
 from pyromq.filters import InvalidFilterError, SqlFilter, compile_filter
 from pyromq.store.tables.filter_table import FilterData, FilterTable
-from pyromq.wire.heartbeat import SQL_EXPRESSION, Subscription
+from pyromq.wire.json.heartbeat import SQL_EXPRESSION, Subscription
 
 logger = logging.getLogger(__name__)
 

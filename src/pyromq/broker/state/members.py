@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from pyromq.clock import Clock
-from pyromq.wire.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, Heartbeat, MessageModel, Subscription
+from pyromq.wire.json.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    Heartbeat,
+    MessageModel,
+    Subscription,
+)
 
 logger = logging.getLogger(__name__)
 

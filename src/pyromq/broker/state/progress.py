@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, ItemsView
 from pyromq.clock import Clock
 from pyromq.errors import StoreReadOnlyError
 from pyromq.store.tables.offsets import OffsetTable
-from pyromq.wire import bodies
+from pyromq.wire.json import bodies
 
 _COMMITS_PER_VERSION = 500
 

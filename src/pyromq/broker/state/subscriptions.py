@@ -15,10 +15,10 @@ from pyromq.filters import InvalidFilterError, SqlFilter, compile_filter
 from pyromq.model.property_names import RETRY_TOPIC
 from pyromq.store.queue_reader import RecordFilter, TagFilter
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.heartbeat import SQL_EXPRESSION, TAG_EXPRESSION, Subscription
+from pyromq.wire.fast.record_parts import stored_properties
 from pyromq.wire.java_hash import java_hash
+from pyromq.wire.json.heartbeat import SQL_EXPRESSION, TAG_EXPRESSION, Subscription
 from pyromq.wire.properties import find_property
-from pyromq.wire.record import stored_properties
 
 EVERYTHING = "*"
 _RETRY_TOPIC: Final = RETRY_TOPIC.encode()

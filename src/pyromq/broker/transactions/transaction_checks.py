@@ -26,6 +26,7 @@ from pyromq.broker.transactions.transactions import prepared_draft
 from pyromq.clock import Clock
 from pyromq.errors import LocalProtocolError, MQError, StoreError, TransportError
 from pyromq.model.names import HALF_TOPIC
+from pyromq.model.property_names import CHECK_TIMES, PREPARED_OFFSET
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import ReadStatus
@@ -34,8 +35,6 @@ from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.message_id import stored_id
 from pyromq.wire.prepared import (
     ARRIVED,
-    CHECK_TIMES,
-    ORIGIN,
     PreparedMessage,
     StoredPrepared,
     read_prepared,
@@ -216,8 +215,8 @@ class TransactionChecks:
 
     def _move(self, record: StoredPrepared, prepared: PreparedMessage, text: str, checks: int) -> None:
         """Write it again at the end of the half topic."""
-        origin = value_of(text, ORIGIN) or str(prepared.offset)
-        values = {ORIGIN: origin, CHECK_TIMES: str(checks), ARRIVED: str(prepared.arrived_ms)}
+        origin = value_of(text, PREPARED_OFFSET) or str(prepared.offset)
+        values = {PREPARED_OFFSET: origin, CHECK_TIMES: str(checks), ARRIVED: str(prepared.arrived_ms)}
         properties = with_values(text, values).encode(errors="surrogateescape")
         log, key = self._log, prepared.unique_key
 

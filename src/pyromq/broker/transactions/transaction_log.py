@@ -24,17 +24,20 @@ from pyromq.broker.transactions.prepared_table import PreparedTable
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
+from pyromq.model.property_names import TAGS
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.prepared import ENDED_TAG, op_bodies, op_offsets
 from pyromq.wire.properties import find_property
+from pyromq.wire.property_text import join_items
 from pyromq.wire.record import Draft, Record, split_records
 
 logger = logging.getLogger(__name__)
 
 PROGRESS_GROUP: Final = "CID_RMQ_SYS_TRANS"
 COPIES_MAX: Final = 100_000
-_OP_PROPERTIES: Final = f"TAGS\x01{ENDED_TAG}\x02".encode()
+_TAGS: Final = TAGS.encode()
+_OP_PROPERTIES: Final = join_items([(TAGS, ENDED_TAG)]).encode()
 _READ_COUNT: Final = 256
 
 
@@ -172,7 +175,7 @@ class TransactionLog:
         self.table.grow(self.prepared_end)
         for record in self._records(OP_HALF_TOPIC, self._op_first):
             offsets = [offset for offset in op_offsets(record.body) if offset < self.table.end]
-            if find_property(record.properties, b"TAGS") != ENDED_TAG.encode():
+            if find_property(record.properties, _TAGS) != ENDED_TAG.encode():
                 offsets = []
             self.table.remove_all(offsets)
             self._note_op(record.offset, offsets)

@@ -14,7 +14,6 @@ import logging
 from typing import Final
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.responses import success
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
@@ -28,26 +27,35 @@ from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from pyromq.model.property_names import PRODUCER_GROUP, REAL_QUEUE, REAL_TOPIC, TRANSACTION_ID
+from pyromq.model.property_names import (
+    CHECK_IMMUNITY,
+    CHECK_TIMES,
+    DELAY,
+    PRODUCER_GROUP,
+    REAL_QUEUE,
+    REAL_TOPIC,
+    TIMED,
+    TRANSACTION_ID,
+)
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.fast.responses import success
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.headers.admin import ResumeCheckHalfMessageHeader
 from pyromq.wire.headers.producer import EndTransactionHeader
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.prepared import (
     ARRIVED,
-    CHECK_TIMES,
-    IMMUNITY,
     PreparedMessage,
     StoredPrepared,
     has_item,
     read_prepared,
     take_home,
+    with_home,
 )
 from pyromq.wire.properties import find_property
-from pyromq.wire.property_text import closed, number_of, with_values, without
+from pyromq.wire.property_text import item_key, join_items, number_of, with_values, without
 from pyromq.wire.received import Received
 from pyromq.wire.record import Draft, Record
 
@@ -59,6 +67,9 @@ _HALF_TOPIC: Final = HALF_TOPIC.encode()
 _RESUMABLE: Final = frozenset((_HALF_TOPIC, DISCARD_TOPIC.encode()))
 _OP_QUEUE: Final[QueueKey] = (OP_HALF_TOPIC, 0)
 _GROUP: Final = PRODUCER_GROUP.encode()
+_DELAY: Final = item_key(DELAY)
+_DELAY_BYTES: Final = _DELAY.encode()
+_TIMED_BYTES: Final = TIMED.encode()
 _HOME: Final = (REAL_TOPIC, REAL_QUEUE, TRANSACTION_ID)
 
 
@@ -103,12 +114,11 @@ class TransactionHandler:
         if not self._settings.transactions:
             problem = f"broker {self._settings.name} takes no messages of transactions at the moment"
             raise RefusedError(ResponseCode.NO_PERMISSION, problem)
-        if "DELAY\x01" in text or "TIMER_D" in text:
+        if _DELAY in text or TIMED in text:
             self._delays.place(topic, queue_id, text)  # to refuse it now rather than when it is committed
-        if "REAL_" in text or "__transactionId__" in text:
+        if "REAL_" in text or TRANSACTION_ID in text:
             text = without(text, _HOME)
-        home = f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02__transactionId__\x01{unique_key}\x02"
-        return Detour(HALF_TOPIC, 0, closed(text) + home)
+        return Detour(HALF_TOPIC, 0, with_home(text, topic, queue_id, unique_key))
 
     # --- the second half ---
 
@@ -131,7 +141,7 @@ class TransactionHandler:
             self._check_age(prepared)
         group = header.producer_group
         if group != self._last_group:
-            self._last_group, self._last_item = group, f"PGROUP\x01{group}\x02".encode()
+            self._last_group, self._last_item = group, join_items([(PRODUCER_GROUP, group)]).encode()
         if (
             not has_item(prepared.properties, self._last_item)
             and find_property(prepared.properties, _GROUP) != group.encode()
@@ -150,7 +160,7 @@ class TransactionHandler:
         self._group_commit.staged((connection, request, success(request)), queue)
 
     def _check_age(self, prepared: StoredPrepared) -> None:
-        seconds = number_of(prepared.text, IMMUNITY)
+        seconds = number_of(prepared.text, CHECK_IMMUNITY)
         if seconds is not None and 0 <= seconds * 1_000 < self._clock.now_ms() - prepared.born_ms:
             problem = f"the transaction is older than its {seconds} seconds, it is decided when it is checked"
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
@@ -203,7 +213,7 @@ class TransactionHandler:
         topic, queue_id, properties = take_home(prepared.properties)
         if self._topics.get(topic) is None:
             self._topics.require(topic)
-        if b"DELAY\x01" in properties or b"TIMER_D" in properties:
+        if _DELAY_BYTES in properties or _TIMED_BYTES in properties:
             text = properties.decode(errors="surrogateescape")
             topic, queue_id, text = self._delays.place(topic, queue_id, text)
             properties = text.encode(errors="surrogateescape")

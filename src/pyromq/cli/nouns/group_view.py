@@ -11,8 +11,8 @@ from pyromq.cli.output.times import show_span
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
     from pyromq.client.admin.blocked_queues import BlockedQueue
-    from pyromq.wire.bodies import QueueProgress
-    from pyromq.wire.heartbeat import ConsumerConnections
+    from pyromq.wire.json.bodies import QueueProgress
+    from pyromq.wire.json.heartbeat import ConsumerConnections
 
 LAG_COLUMNS = (
     Column("topic", "topic"),

@@ -14,8 +14,8 @@ from pyromq.errors import BrokerError
 from pyromq.model.route import TopicRoute
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
+from pyromq.wire.json.route import ClusterInfo, decode_cluster
 from pyromq.wire.received import Received
-from pyromq.wire.route import ClusterInfo, decode_cluster
 
 T = TypeVar("T")
 

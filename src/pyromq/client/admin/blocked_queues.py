@@ -16,11 +16,11 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ConfigError, MQError
 from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
-from pyromq.wire import java_json
-from pyromq.wire.bodies import QueueProgress
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.headers.shared import ConsumerRunningInfoHeader
+from pyromq.wire.json import java_json
+from pyromq.wire.json.bodies import QueueProgress
 
 
 class ClientState(msgspec.Struct, frozen=True, kw_only=True):

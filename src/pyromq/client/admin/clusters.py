@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyromq.client.admin.base import AdminBase
 from pyromq.errors import ConfigError
-from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode
+from pyromq.wire.json import bodies
 
 
 class ClusterAdmin(AdminBase):

@@ -19,13 +19,15 @@ from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin
 from pyromq.client.core.errors import GroupNotFoundError, TopicNotFoundError
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.producer.outgoing import SEND, OutgoingMessage, header_fields, system_text
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.selectors import hashed_index
 from pyromq.errors import MQError
 from pyromq.model import property_names as names
 from pyromq.model.names import DEFAULT_TOPIC, GROUP_CHARACTERS_MAX, dead_letter_topic, retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode
+from pyromq.wire.fast.send_request import header_fields
+from pyromq.wire.property_text import join_items
 
 _PRODUCER: Final = "PYROMQ_REDRIVE"
 _COMPRESSION_FLAGS: Final = 0x1 | 0x700
@@ -169,7 +171,7 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
         own = [(names.UNIQUE_KEY, message_id), (REDRIVEN_FROM, letter.offset_message_id)]
         if target != letter.topic:
             own.append((names.RETRY_TOPIC, self.client.wire_name(letter.topic)))
-        return system_text([*own, *((name, value) for name, value in kept if name != REDRIVEN_FROM)])
+        return join_items([*own, *((name, value) for name, value in kept if name != REDRIVEN_FROM)])
 
     # --- what was done before ---
 

@@ -24,9 +24,9 @@ from pyromq.errors import BrokerError, ConfigError
 from pyromq.model import property_names as names
 from pyromq.model.names import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from pyromq.model.queue import QueueId
-from pyromq.wire import java_json
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.producer import RecallMessageHeader, RecallMessageResponseHeader
+from pyromq.wire.json import java_json
 
 LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

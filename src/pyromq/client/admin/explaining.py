@@ -15,7 +15,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic
-from pyromq.wire.heartbeat import ConsumerConnections
+from pyromq.wire.json.heartbeat import ConsumerConnections
 from pyromq.wire.message_id import MalformedMessageIdError
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.trace import TRACE_TOPIC, TraceRecord

@@ -11,12 +11,12 @@ from pyromq.client.core.errors import GroupNotFoundError, GroupOfflineError
 from pyromq.errors import BrokerError
 from pyromq.model.names import validate_group
 from pyromq.model.topic import GroupConfig
-from pyromq.wire import bodies, java_json
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.admin import DeleteGroupHeader, GroupHeader, ProducerGroupHeader
 from pyromq.wire.headers.shared import ConsumerGroupHeader
-from pyromq.wire.heartbeat import ClientConnection as ClientConnection
-from pyromq.wire.heartbeat import ConsumerConnections, ProducerConnections, decode_consumer_connections
+from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.heartbeat import ClientConnection as ClientConnection
+from pyromq.wire.json.heartbeat import ConsumerConnections, ProducerConnections, decode_consumer_connections
 
 
 class _GroupTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

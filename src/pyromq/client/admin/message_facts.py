@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.trace import TraceRecord
 
 

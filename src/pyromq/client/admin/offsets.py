@@ -11,8 +11,6 @@ from pyromq.client.admin.base import AdminBase
 from pyromq.client.core.errors import NotFoundError
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
-from pyromq.wire import bodies
-from pyromq.wire.bodies import ConsumeStatsBody, QueueProgress, TopicOffset
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.admin import GetConsumeStatsHeader
 from pyromq.wire.headers.consumer import (
@@ -24,6 +22,8 @@ from pyromq.wire.headers.consumer import (
     UpdateConsumerOffsetHeader,
 )
 from pyromq.wire.headers.shared import ResetOffsetHeader
+from pyromq.wire.json import bodies
+from pyromq.wire.json.bodies import ConsumeStatsBody, QueueProgress, TopicOffset
 
 EARLIEST: Final = 0
 LATEST: Final = -1

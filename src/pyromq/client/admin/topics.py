@@ -8,13 +8,13 @@ from pyromq.client.admin.base import AdminBase
 from pyromq.model.names import DEFAULT_TOPIC, validate_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm, TopicConfig
-from pyromq.wire import bodies, java_json
-from pyromq.wire.bodies import TopicOffset, TopicStats
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader
 from pyromq.wire.headers.nameserver import DeleteTopicInNameServerHeader
 from pyromq.wire.headers.shared import TopicHeader
-from pyromq.wire.route import decode_topics
+from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.bodies import TopicOffset, TopicStats
+from pyromq.wire.json.route import decode_topics
 
 
 class _GroupNames(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -19,7 +19,6 @@ from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pyromq.model.queue import QueueId
 
 CHECKER_GROUP = "CID_RMQ_SYS_TRANS"
-_CHECKS = "TRANSACTION_CHECK_TIMES"
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +66,7 @@ class TransactionAdmin(OffsetAdmin, LookupAdmin):
             yield message
 
     def _prepared(self, place: ReceivedMessage) -> OpenTransaction:
-        checks = place.get(_CHECKS) or "0"
+        checks = place.get(names.CHECK_TIMES) or "0"
         return OpenTransaction(
             topic=self.client.plain_name(place.get(names.REAL_TOPIC) or ""),
             message_id=place.message_id,

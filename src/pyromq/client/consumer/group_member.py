@@ -37,7 +37,7 @@ from pyromq.model.names import validate_topic
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.wire.headers.shared import ResetOffsetHeader
-from pyromq.wire.heartbeat import ConsumerData, ConsumeType, MessageModel, Subscription
+from pyromq.wire.json.heartbeat import ConsumerData, ConsumeType, MessageModel, Subscription
 
 logger = logging.getLogger(__name__)
 

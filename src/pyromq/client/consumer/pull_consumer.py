@@ -34,7 +34,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.settings import ClientSettings, client_settings_of
 from pyromq.errors import BrokerError, ConfigError, OffsetOutOfRangeError
 from pyromq.model.queue import Offset, QueueId
-from pyromq.wire.heartbeat import ConsumeType, Subscription
+from pyromq.wire.json.heartbeat import ConsumeType, Subscription
 
 logger = logging.getLogger(__name__)
 

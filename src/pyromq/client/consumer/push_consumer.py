@@ -49,7 +49,7 @@ from pyromq.client.producer.producer import trace_dispatcher
 from pyromq.client.producer.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
 from pyromq.model.queue import Offset, QueueId
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader
-from pyromq.wire.heartbeat import ConsumeType
+from pyromq.wire.json.heartbeat import ConsumeType
 
 _VERSION_NAME: Final = "V5_3_3"  # what wire.codes.VERSION stands for
 _STACKS_MAX: Final = 32  # of listeners, in an answer to an operator; those that run longest are told

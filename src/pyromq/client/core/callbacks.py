@@ -13,10 +13,10 @@ from pyromq.clock import Clock
 from pyromq.errors import MQError, RemoteProtocolError
 from pyromq.model import property_names as names
 from pyromq.net import Connection, Handler
-from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.headers.callback import PushReplyHeader
+from pyromq.wire.json import bodies
 from pyromq.wire.message_id import Host
 from pyromq.wire.properties import decode_properties, encode_properties
 from pyromq.wire.received import Received

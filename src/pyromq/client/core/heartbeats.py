@@ -19,7 +19,7 @@ from pyromq.client.core.signing import Signer
 from pyromq.errors import MQError
 from pyromq.net import Connection
 from pyromq.wire.codes import RequestCode, ResponseCode
-from pyromq.wire.heartbeat import encode_heartbeat
+from pyromq.wire.json.heartbeat import encode_heartbeat
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)

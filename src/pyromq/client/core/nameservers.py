@@ -21,8 +21,8 @@ from pyromq.net.nameserver_list import NameServerList
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
 from pyromq.wire.headers.nameserver import GetRouteHeader
+from pyromq.wire.json.route import decode_route
 from pyromq.wire.received import Received
-from pyromq.wire.route import decode_route
 
 logger = logging.getLogger(__name__)
 

@@ -1,13 +1,12 @@
 """Messages as they arrive: stored bytes, of which little is read until somebody asks.
 
-A pull answer is records back to back (``wire.record`` has their layout). Taking it apart reads the few fields that
+A pull answer is records back to back (``wire.record_layout``). Taking it apart reads the few fields that
 consuming itself needs and cuts one piece of bytes per message; tags, keys, properties, hosts, times and the body are
 read from that piece on access. Most of them, most of the time, never are.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import Final, Self
 
 import msgspec
@@ -17,16 +16,23 @@ from pyromq.model import property_names as names
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.wire.compression import decompress
+from pyromq.wire.fast.record_parts import HEAD, body_range, check_lengths, read_i32, read_i64, topic_range
 from pyromq.wire.message_id import Host, encode_offset_id
 from pyromq.wire.properties import decode_properties, find_property
-from pyromq.wire.record import FIXED, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
+from pyromq.wire.record_layout import (
+    BORN_HOST_AT,
+    BORN_MS_AT,
+    BORN_V6,
+    FLAG_AT,
+    HOST_V4_BYTES,
+    HOST_V6_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_OVERHEAD_BYTES,
+    STORE_V6,
+)
 
-_HEAD: Final = struct.Struct(">II4xi4xqqi")  # size, magic, queue, offset, position, sysFlag
-_I32: Final = struct.Struct(">i")
-_I64: Final = struct.Struct(">q")
 _COMPRESSED: Final = 1
-_BORN_MS_AT: Final = 40
-_BORN_HOST_AT: Final = 48
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -54,7 +60,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def body(self) -> bytes:
         """As the producer gave it, decompressed if need be. Raises DecompressionError."""
-        start, end = self._body_range()
+        start, end = body_range(self.record, self.sys_flag)
         if not self.sys_flag & _COMPRESSED:
             return self.record[start:end]
         if self._body is None:
@@ -65,7 +71,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def packed_body(self) -> bytes:
         """As it is stored: compressed if ``sys_flag`` says so."""
-        return self.record[slice(*self._body_range())]
+        return self.record[slice(*body_range(self.record, self.sys_flag))]
 
     @property
     def properties(self) -> dict[str, str]:
@@ -94,7 +100,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def flag(self) -> int:
-        return self._i32(16)
+        return self._i32(FLAG_AT)
 
     # --- names and places ---
 
@@ -109,7 +115,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def stored_topic(self) -> str:
         """The topic whose queue it came from."""
-        return self.record[slice(*self._topic_range())].decode("utf-8", "replace")
+        return self.record[slice(*topic_range(self.record, self.sys_flag))].decode("utf-8", "replace")
 
     @property
     def queue(self) -> QueueId:
@@ -157,11 +163,11 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def born_ms(self) -> int:
         """When it was sent, by the producer's clock."""
-        return self._i64(_BORN_MS_AT)
+        return self._i64(BORN_MS_AT)
 
     @property
     def born_host(self) -> Host:
-        return Host.decode(self.record[_BORN_HOST_AT : self._born_host_end()])
+        return Host.decode(self.record[BORN_HOST_AT : self._born_host_end()])
 
     @property
     def stored_ms(self) -> int:
@@ -180,59 +186,34 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     # --- where things lie ---
 
     def _i32(self, at: int) -> int:
-        return int(_I32.unpack_from(self.record, at)[0])
+        return int(read_i32(self.record, at)[0])
 
     def _i64(self, at: int) -> int:
-        return int(_I64.unpack_from(self.record, at)[0])
+        return int(read_i64(self.record, at)[0])
 
     def _born_host_end(self) -> int:
-        return _BORN_HOST_AT + (20 if self.sys_flag & 0x10 else 8)
+        return BORN_HOST_AT + (HOST_V6_BYTES if self.sys_flag & BORN_V6 else HOST_V4_BYTES)
 
     def _store_host_end(self) -> int:
-        return self._born_host_end() + 8 + (20 if self.sys_flag & 0x20 else 8)
-
-    def _body_range(self) -> tuple[int, int]:
-        start = FIXED[self.sys_flag >> 4 & 3].size
-        return start, start + self._i32(start - 4)
-
-    def _topic_range(self) -> tuple[int, int]:
-        record, start = self.record, self._body_range()[1]
-        if record[7] == MAGIC_V1 & 0xFF:
-            return start + 1, start + 1 + record[start]
-        return start + 2, start + 2 + (record[start] << 8 | record[start + 1])
+        return self._born_host_end() + 8 + (HOST_V6_BYTES if self.sys_flag & STORE_V6 else HOST_V4_BYTES)
 
     def _raw_properties(self) -> bytes:
-        return self.record[self._topic_range()[1] + 2 :]
+        return self.record[topic_range(self.record, self.sys_flag)[1] + 2 :]
 
 
 def split_messages(data: bytes, broker: str, *, namespace: str = "") -> list[ReceivedMessage]:
     """All messages of an answer, in order. Raises CorruptRecordError if lengths do not add up."""
     found: list[ReceivedMessage] = []
-    add, unpack = found.append, _HEAD.unpack_from
+    add, unpack = found.append, HEAD.unpack_from
     start, end = 0, len(data)
     while end - start >= RECORD_OVERHEAD_BYTES:
         size, magic, queue_id, offset, position, sys_flag = unpack(data, start)
         if size < RECORD_OVERHEAD_BYTES or size > end - start or (magic != MAGIC_V1 and magic != MAGIC_V2):
             raise CorruptRecordError(position=position, reason=f"size {size} or magic {magic:#010x} is impossible")
         record = data[start : start + size]
-        _check_lengths(record, magic, sys_flag, position)
+        check_lengths(record, magic, sys_flag, position)
         add(ReceivedMessage(record, broker, queue_id, offset, position, sys_flag, namespace))
         start += size
     if start != end:
         raise CorruptRecordError(position=-1, reason=f"{end - start} bytes behind the last message are none")
     return found
-
-
-def _check_lengths(record: bytes, magic: int, sys_flag: int, position: int) -> None:
-    """Whether body, topic and properties fill the record exactly: then nothing that reads them can leave it."""
-    size, fixed = len(record), 88 if not sys_flag & 0x30 else FIXED[sys_flag >> 4 & 3].size
-    if fixed + 3 <= size:
-        body_end = fixed + int.from_bytes(record[fixed - 4 : fixed], "big")
-        if body_end + 3 <= size:
-            if magic == MAGIC_V1:
-                topic_end = body_end + 1 + record[body_end]
-            else:
-                topic_end = body_end + 2 + (record[body_end] << 8 | record[body_end + 1])
-            if topic_end + 2 <= size and topic_end + 2 + (record[topic_end] << 8 | record[topic_end + 1]) == size:
-                return
-    raise CorruptRecordError(position=position, reason=f"its parts do not add up to its size {size}")

@@ -29,7 +29,7 @@ from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader, ResetOffsetHeader
-from pyromq.wire.heartbeat import ConsumerData, Heartbeat, ProducerData
+from pyromq.wire.json.heartbeat import ConsumerData, Heartbeat, ProducerData
 
 if TYPE_CHECKING:
     from pyromq.net import Connection

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -24,8 +24,6 @@ from pyromq.wire.headers.producer import EndTransactionHeader
 from pyromq.wire.message_id import decode_offset_id
 
 logger = logging.getLogger(__name__)
-
-CHECK_IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 
 class TransactionOutcome(Enum):
@@ -181,7 +179,8 @@ def prepared_properties(group: str, check_after_ms: int) -> list[tuple[str, str]
         raise ConfigError(f"check_after_ms must not be negative: {check_after_ms}")
     properties = [(names.PREPARED, "true"), (names.PRODUCER_GROUP, group)]
     if check_after_ms:
-        properties.append((CHECK_IMMUNITY, str(-(-check_after_ms // 1000))))  # whole seconds, not fewer than asked
+        seconds = -(-check_after_ms // 1000)  # whole ones, not fewer than asked
+        properties.append((names.CHECK_IMMUNITY, str(seconds)))
     return properties
 
 

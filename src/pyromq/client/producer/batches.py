@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import msgspec
 
 from pyromq.client.core.errors import SendFailedError
-from pyromq.client.producer.outgoing import SEND_BATCH, OutgoingMessage, split_batch, system_text
+from pyromq.client.producer.outgoing import SEND_BATCH, OutgoingMessage, split_batch
 from pyromq.client.producer.send_context import SendContext
 from pyromq.client.producer.slow_path import pinned_queue
 from pyromq.errors import RemoteProtocolError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
+from pyromq.wire.property_text import join_items
 
 
 class BatchSender:
@@ -28,7 +29,7 @@ class BatchSender:
         first, timeout_ms = messages[0], timeout_ms or self._settings.timeout_ms
         now_ms, deadline_ms = self._clock.now_ms(), self._clock.monotonic_ms() + timeout_ms
         ids = [self._client.message_ids.next(now_ms) for _ in messages]
-        wait = "" if first.wait_stored else system_text([(names.WAIT, "false")])
+        wait = "" if first.wait_stored else join_items([(names.WAIT, "false")])
         topic = self._client.wire_name(first.topic)
         with self._hooks.around(messages) as receipts:
             for part in split_batch(messages, ids, self._system, self._settings.body_bytes_max):

@@ -10,12 +10,13 @@ import asyncio
 from typing import Any
 
 from pyromq.client.core.settings import ProducerSettings
-from pyromq.client.producer.outgoing import SEND, OutgoingMessage, properties_text
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.send_context import SendContext
 from pyromq.errors import TransportError
 from pyromq.model.message import Message
 from pyromq.model.queue import QueueId
 from pyromq.net import Connection
+from pyromq.wire.fast.message_properties import properties_text
 from pyromq.wire.received import Received
 
 Begun = tuple[OutgoingMessage, QueueId, Connection, asyncio.Future[Received[Any]]]

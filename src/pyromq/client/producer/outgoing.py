@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from pyromq.client.core.settings import Compression, ProducerSettings
-from pyromq.errors import LocalProtocolError, MessageRefusedError, MessageTooLargeError, PropertiesTooLargeError
-from pyromq.model import property_names as names
+from pyromq.errors import MessageRefusedError, MessageTooLargeError
 from pyromq.model.message import Message
-from pyromq.model.queue import QueueId
 from pyromq.wire.batch import ITEM_OVERHEAD_BYTES, BatchItem, encode_batch
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.compression import compress, compressed_flag
+from pyromq.wire.fast.message_properties import properties_text
 from pyromq.wire.flags import SysFlag
-from pyromq.wire.properties import PROPERTIES_BYTES_MAX
+from pyromq.wire.property_text import encode_text
 
-_CHARACTER_BYTES_MAX: Final = 4
 SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
@@ -36,54 +34,6 @@ class OutgoingMessage(msgspec.Struct, gc=False):
     deadline_ms: int
     flag: int = 0
     sys_flag: int = 0
-
-
-def header_fields(
-    letter: OutgoingMessage, queue: QueueId, group: str, template_topic: str, queue_nums: str
-) -> dict[str, str]:
-    """The fields of a SendV2Header as they go on the wire; a test holds the two together.
-
-    Written out because this is the largest part of what a send costs: through the typed header it is twice as much.
-    """
-    return {
-        "a": group,
-        "b": letter.topic,
-        "c": template_topic,
-        "d": queue_nums,
-        "e": str(queue.number),
-        "f": str(letter.sys_flag),
-        "g": str(letter.born_ms),
-        "h": str(letter.flag),
-        "i": letter.properties,
-        "j": "0",
-        "k": "false",
-        "m": "true" if letter.code == SEND_BATCH else "false",
-        "n": queue.broker,
-    }
-
-
-def properties_text(message: Message, unique_id: str, system: str = "") -> str:
-    """All properties of a message in their stored form. Raises PropertiesTooLargeError."""
-    text = f"{names.UNIQUE_KEY}\x01{unique_id}\x02{system}"
-    if message.tags:
-        text += f"{names.TAGS}\x01{message.tags}\x02"
-    if message.keys:
-        text += f"{names.KEYS}\x01{' '.join(message.keys)}\x02"
-    if message.properties:
-        text += "".join([f"{name}\x01{value}\x02" for name, value in message.properties.items()])
-    if message.sharding_key:
-        text += f"{names.SHARDING_KEY}\x01{message.sharding_key}\x02"
-    if not message.wait_stored:
-        text += f"{names.WAIT}\x01false\x02"
-    if message.delay_level or message.delay_ms or message.deliver_at_ms:
-        text += _delay_text(message)
-    if len(text) * _CHARACTER_BYTES_MAX > PROPERTIES_BYTES_MAX:
-        _check_size(text)
-    return text
-
-
-def system_text(properties: Iterable[tuple[str, str]]) -> str:
-    return "".join(f"{name}\x01{value}\x02" for name, value in properties)
 
 
 def pack_body(body: bytes, settings: ProducerSettings) -> tuple[bytes, int]:
@@ -134,7 +84,7 @@ def split_batch(messages: Sequence[Message], unique_ids: Sequence[str], system: 
     ids: list[str] = []
     size = 0
     for message, unique_id in zip(messages, unique_ids, strict=True):
-        item = BatchItem(message.body, _encoded(properties_text(message, unique_id, system)), message.flag)
+        item = BatchItem(message.body, encode_text(properties_text(message, unique_id, system)), message.flag)
         item_size = ITEM_OVERHEAD_BYTES + len(item.body) + len(item.properties)
         if item_size > bytes_max:
             raise MessageTooLargeError(what="a message of a batch", size_bytes=item_size, bytes_max=bytes_max)
@@ -146,27 +96,3 @@ def split_batch(messages: Sequence[Message], unique_ids: Sequence[str], system: 
         size += item_size
     parts.append(BatchPart(encode_batch(items), tuple(ids)))
     return parts
-
-
-# --- helpers -------------------------------------------------------------------------------------------------------
-
-
-def _delay_text(message: Message) -> str:
-    if message.delay_level:
-        return f"{names.DELAY}\x01{message.delay_level}\x02"
-    if message.delay_ms:
-        return f"{names.TIMER_DELAY_MS}\x01{message.delay_ms}\x02"
-    return f"{names.TIMER_DELIVER_MS}\x01{message.deliver_at_ms}\x02"
-
-
-def _check_size(text: str) -> None:
-    size = len(_encoded(text))
-    if size > PROPERTIES_BYTES_MAX:
-        raise PropertiesTooLargeError(what="properties", size_bytes=size, bytes_max=PROPERTIES_BYTES_MAX)
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise LocalProtocolError(f"properties cannot be stored as UTF-8: {error}") from error

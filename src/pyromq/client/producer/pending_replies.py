@@ -11,10 +11,10 @@ from random import Random
 from uuid import UUID
 
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.producer.outgoing import system_text
 from pyromq.client.producer.topic_queues_table import REPLY_TOPIC_SUFFIX
 from pyromq.errors import ClientClosedError, MessageRefusedError
 from pyromq.model import property_names as names
+from pyromq.wire.property_text import join_items
 
 
 class PendingReplies:
@@ -53,7 +53,7 @@ class PendingReplies:
 
 
 def request_properties(correlation_id: str, client_id: str, timeout_ms: int) -> str:
-    return system_text(
+    return join_items(
         [
             (names.CORRELATION_ID, correlation_id),
             (names.REPLY_TO_CLIENT, client_id),
@@ -73,7 +73,7 @@ def reply_of(request: ReceivedMessage) -> tuple[str, str]:
         (names.REPLY_TO_CLIENT, client_id),
         (names.TIME_TO_LIVE, request.get(names.TIME_TO_LIVE) or ""),
     ]
-    return cluster + REPLY_TOPIC_SUFFIX, system_text(item for item in properties if item[1])
+    return cluster + REPLY_TOPIC_SUFFIX, join_items(item for item in properties if item[1])
 
 
 def _look(waiter: asyncio.Future[ReceivedMessage]) -> None:

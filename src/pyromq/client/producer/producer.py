@@ -25,7 +25,7 @@ from pyromq.client.core.roles import ProducerRole
 from pyromq.client.core.settings import ClientSettings, ProducerSettings, client_settings_of
 from pyromq.client.producer.batches import BatchSender
 from pyromq.client.producer.fast_path import FastPath
-from pyromq.client.producer.outgoing import check_batch, system_text
+from pyromq.client.producer.outgoing import check_batch
 from pyromq.client.producer.pending_sends import PendingSends, SendCallback
 from pyromq.client.producer.request_reply import RequestReply
 from pyromq.client.producer.retrying_sender import RetryingSender
@@ -39,6 +39,7 @@ from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
+from pyromq.wire.property_text import join_items
 
 
 class Producer(ProducerRole):
@@ -82,7 +83,7 @@ class Producer(ProducerRole):
 
     def _compose(self, hooks: SendHooks, latency_table: LatencyTable) -> None:
         client, settings = self.client, self.settings
-        system = system_text([(names.INSTANCE_ID, ns)]) if (ns := client.settings.namespace) else ""
+        system = join_items([(names.INSTANCE_ID, ns)]) if (ns := client.settings.namespace) else ""
         self._topic_queues_table = topic_queues_table = TopicQueuesTable(client, settings)
         self._delivery = delivery = RetryingSender(client, settings, topic_queues_table, self.group, latency_table)
         sending = SendContext(client, settings, topic_queues_table, delivery, hooks, system)

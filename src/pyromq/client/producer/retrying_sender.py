@@ -11,7 +11,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.errors import SendFailedError, TopicNotFoundError, error_of
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.attempts import Attempts, SendStep
-from pyromq.client.producer.outgoing import OutgoingMessage, header_fields
+from pyromq.client.producer.outgoing import OutgoingMessage
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import ConnectFailedError, MQError, TransportError
@@ -19,6 +19,7 @@ from pyromq.model.message import SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
 from pyromq.net import Backoff, Connection
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.received import Received
 

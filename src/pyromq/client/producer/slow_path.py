@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from pyromq.client.producer.outgoing import SEND, SEND_REPLY, OutgoingMessage, check_body, pack_body, properties_text
+from pyromq.client.producer.outgoing import SEND, SEND_REPLY, OutgoingMessage, check_body, pack_body
 from pyromq.client.producer.selectors import QueueSelector, by_sharding_key
 from pyromq.client.producer.send_context import SendContext
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.errors import MessageRefusedError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
+from pyromq.wire.fast.message_properties import properties_text
 
 _LONG_COMPRESSION_BYTES: Final = 64 * 1024  # larger bodies are compressed on a thread: it would hold up the loop
 

@@ -37,7 +37,6 @@ from pyromq.client.core.transaction import (
     place_of_receipt,
     prepared_properties,
 )
-from pyromq.client.producer.outgoing import system_text
 from pyromq.client.producer.selectors import QueueSelector
 from pyromq.client.transactions.check_backs import Check, CheckBacks, Question
 from pyromq.client.transactions.prepared_producer import PreparedProducer
@@ -49,6 +48,7 @@ from pyromq.model.queue import QueueId
 from pyromq.net import Connection
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.callback import CheckTransactionHeader
+from pyromq.wire.property_text import join_items
 
 logger = logging.getLogger(__name__)
 
@@ -209,7 +209,7 @@ class TransactionProducer:
     ) -> Transaction:
         """The prepared message is stored; ``finish`` must follow. Raises as ``send`` does."""
         check_preparable(message, self.topics)
-        system = system_text(prepared_properties(self.group, check_after_ms))
+        system = join_items(prepared_properties(self.group, check_after_ms))
         receipt = await self._prepared.send_prepared(message, system, queue, selector, timeout_ms)
         place = place_of_receipt(self.client.wire_name(message.topic), receipt)
         transaction = Transaction(message, receipt, place, argument)

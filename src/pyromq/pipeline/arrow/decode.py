@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyromq.model.property_names import KEYS, TAGS, UNIQUE_KEY
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.arrow.buffers import fixed_width, hexadecimal
 from pyromq.pipeline.arrow.columns import ARROW_TYPES
@@ -24,9 +25,11 @@ from pyromq.pipeline.arrow.layout import Ints, Records
 from pyromq.pipeline.arrow.properties import Properties, spans
 from pyromq.wire.compression import DecompressionError, decompress
 from pyromq.wire.message_id import Host
+from pyromq.wire.record_layout import HOST_V4_BYTES, HOST_V6_BYTES
 
 logger = logging.getLogger(__name__)
 
+_TAGS, _KEYS, _UNIQUE_KEY = TAGS.encode(), KEYS.encode(), UNIQUE_KEY.encode()
 _COMPRESSED: Final = 1
 
 
@@ -82,7 +85,7 @@ class _Rows:
         """Brokers compare hashes of tags, and different tags may have the same one."""
         hit = np.zeros(len(self.records), bool)
         chosen = np.arange(len(self.records)) if self._chosen is None else self._chosen
-        hit[chosen] = [tag in tags for tag in self.properties.values(b"TAGS").to_pylist()]
+        hit[chosen] = [tag in tags for tag in self.properties.values(_TAGS).to_pylist()]
         return hit
 
     # --- columns that take more than a gather ---
@@ -115,7 +118,7 @@ class _Rows:
         places, is_v6 = self.of(places), self.of(is_v6)
         if is_v6.any():
             data = self.records.data
-            raws = [bytes(data[at : at + (20 if v6 else 8)]) for at, v6 in zip(places, is_v6, strict=True)]
+            raws = _hosts_at(data, places, is_v6)
             names = {raw: str(Host.decode(raw)) for raw in set(raws)}
             return pa.array([names[raw] for raw in raws], pa.string())
         words = self.records.words(places, "u8")
@@ -130,7 +133,7 @@ class _Rows:
         places, is_v6, positions = self.of(places), self.of(is_v6), self.of(self.records.positions)
         data = self.records.data
         if is_v6.any():
-            hosts = [bytes(data[at : at + (20 if v6 else 8)]) for at, v6 in zip(places, is_v6, strict=True)]
+            hosts = _hosts_at(data, places, is_v6)
             ids = [
                 (host + int(position).to_bytes(8, "big", signed=True)).hex().upper()
                 for host, position in zip(hosts, positions, strict=True)
@@ -142,8 +145,13 @@ class _Rows:
 
     def message_ids(self) -> pa.Array:
         """The id of the producer, or else that of the broker."""
-        given = self.properties.values(b"UNIQ_KEY")
+        given = self.properties.values(_UNIQUE_KEY)
         return pc.coalesce(given, self.offset_ids()) if given.null_count else given
+
+
+def _hosts_at(data: Any, places: Ints, is_v6: npt.NDArray[np.bool_]) -> list[bytes]:
+    widths = np.where(is_v6, HOST_V6_BYTES, HOST_V4_BYTES)
+    return [bytes(data[at : at + width]) for at, width in zip(places, widths, strict=True)]
 
 
 def _host_text(word: int) -> str:
@@ -157,8 +165,8 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], Any]]] = {
     "queue_offset": lambda rows: rows.of(rows.records.queue_offsets),
     "message_id": _Rows.message_ids,
     "offset_message_id": _Rows.offset_ids,
-    "tags": lambda rows: rows.properties.values(b"TAGS"),
-    "keys": lambda rows: rows.properties.values(b"KEYS"),
+    "tags": lambda rows: rows.properties.values(_TAGS),
+    "keys": lambda rows: rows.properties.values(_KEYS),
     "born_time": lambda rows: rows.times(rows.records.born_ms),
     "store_time": lambda rows: rows.times(rows.records.stored_ms),
     "born_host": lambda rows: rows.hosts("born"),

@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pyromq.model.property_names import ITEM_END, NAME_END
 from pyromq.pipeline.arrow.columns import PROPERTIES_MAP
 from pyromq.pipeline.arrow.layout import Ints
 from pyromq.wire.properties import find_property
+from pyromq.wire.property_text import split_items
 
-_NAME_END, _ITEM_END = 1, 2
+_NAME_END, _ITEM_END = ord(NAME_END), ord(ITEM_END)
 _BITS: Final = 48  # 32 767 bytes have at most 10 922 items: sums stay below 2**62
 _WORDS: Final = {4: "u4", 8: "u8"}  # names of these lengths are compared as one number
 
@@ -126,8 +128,7 @@ def _repeats(rows: Ints, names: pa.Array) -> bool:
 
 
 def _pairs(raw: bytes) -> dict[str, str]:
-    items = (item.partition("\x01") for item in raw.decode("utf-8", "replace").split("\x02"))
-    return {name: value for name, _, value in items if name and value}
+    return split_items(raw.decode("utf-8", "replace"))
 
 
 def _readable(raw: pa.Array) -> pa.Array:

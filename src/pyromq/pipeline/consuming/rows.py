@@ -16,7 +16,7 @@ from pyromq.pipeline.arrow.columns import ARROW_TYPES
 from pyromq.pipeline.arrow.slices import in_slices
 from pyromq.pipeline.consuming.verdicts import STAGE_DECODE, Dead, Verdict, failed, verdict_of
 from pyromq.pipeline.core.errors import SchemaError
-from pyromq.wire.property_text import value_of
+from pyromq.wire.property_text import split_items, value_of
 
 NEEDED: Final = (
     *("topic", "broker", "queue_id", "queue_offset", "delivery_attempt", "flag", "commit_log_offset"),
@@ -57,8 +57,7 @@ class Record(msgspec.Struct, gc=False):
 
     @property
     def properties(self) -> dict[str, str]:
-        items = (item.partition("\x01") for item in self.raw_properties.split("\x02"))
-        return {name: value for name, _, value in items if name and value}
+        return split_items(self.raw_properties)
 
     def get(self, name: str) -> str:
         """Empty when there is none of that name."""

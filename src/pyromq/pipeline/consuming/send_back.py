@@ -20,7 +20,7 @@ from pyromq.client.consumer.base.broker_calls import SEND_BACK_MS, BrokerCalls
 from pyromq.client.consumer.rules.retry_copy import FIRST_RETRY_LEVEL
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
-from pyromq.client.producer.outgoing import SEND, OutgoingMessage, header_fields
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.errors import BrokerError, MQError
 from pyromq.model import property_names as names
 from pyromq.model.names import DEFAULT_TOPIC, retry_topic
@@ -31,6 +31,7 @@ from pyromq.pipeline.core.connections import Connected
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 from pyromq.wire.headers.consumer import SendBackHeader, ViewMessageHeader
 from pyromq.wire.property_text import value_of, with_values, without
@@ -46,7 +47,15 @@ DLQ_SOURCE: Final = "DLQ_SOURCE"
 _ERROR_CHARACTERS_MAX: Final = 1_000
 _AT_A_TIME: Final = 256
 _PRODUCER: Final = "CLIENT_INNER_PRODUCER"
-_LEFT_OUT: Final = (names.PREPARED, "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", names.DELAY, names.WAIT)
+_LEFT_OUT: Final = (
+    names.PREPARED,
+    names.MIN_OFFSET,
+    names.MAX_OFFSET,
+    names.CONSUME_START_TIME,
+    names.DELAY,
+    names.WAIT,
+)
+_WITHOUT_MARKS: Final = str.maketrans({names.NAME_END: " ", names.ITEM_END: " "})
 _STORED: Final = frozenset(
     (
         ResponseCode.SUCCESS,
@@ -66,7 +75,7 @@ def decided(record: Record, verdict: Retry | Dead, attempts_max: int) -> Retry |
 
 def letter_properties(record: Record, dead: Dead, batch: str) -> str:
     """Those of the message, and what happened to it."""
-    reason = dead.reason.replace("\x01", " ").replace("\x02", " ").strip()[:_ERROR_CHARACTERS_MAX] or "no reason given"
+    reason = dead.reason.translate(_WITHOUT_MARKS).strip()[:_ERROR_CHARACTERS_MAX] or "no reason given"
     source = f"{record.stored_topic}/{record.broker}/{record.queue_id}/{record.queue_offset}"
     return with_values(
         _copied(record),

@@ -28,10 +28,10 @@ from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.reading.pulls import NO_GROUP, RangeReader
-from pyromq.wire import bodies
-from pyromq.wire.bodies import TopicStats
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.shared import TopicHeader
+from pyromq.wire.json import bodies
+from pyromq.wire.json.bodies import TopicStats
 
 T = TypeVar("T")
 

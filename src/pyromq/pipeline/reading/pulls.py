@@ -34,7 +34,7 @@ from pyromq.pipeline.reading.plan import shown
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.flags import PullFlag
 from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader
-from pyromq.wire.heartbeat import SQL_EXPRESSION, TAG_EXPRESSION
+from pyromq.wire.json.heartbeat import SQL_EXPRESSION, TAG_EXPRESSION
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.transaction import TransactionOutcome
 from pyromq.client.transactions.transaction_producer import TransactionProducer
+from pyromq.model.property_names import UNIQUE_KEY
 from pyromq.pipeline.core.connections import client_settings
 from pyromq.pipeline.sink.options import SinkOptions
 from pyromq.pipeline.sink.transactions import decisions_of
@@ -53,8 +54,8 @@ async def answer(options: SinkOptions, watched: int) -> None:
     decisions = decisions_of(options)
 
     def check(message: ReceivedMessage) -> TransactionOutcome:
-        outcome = decisions.outcome(message.get("UNIQ_KEY") or "")
-        logger.info("asked: key=%s outcome=%s", message.get("UNIQ_KEY"), outcome.name)
+        outcome = decisions.outcome(message.get(UNIQUE_KEY) or "")
+        logger.info("asked: key=%s outcome=%s", message.get(UNIQUE_KEY), outcome.name)
         return outcome
 
     async with (

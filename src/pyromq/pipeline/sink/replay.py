@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.checkpoint_log import CheckpointLog
@@ -32,7 +32,6 @@ from pyromq.pipeline.sink.options import SinkOptions
 
 MARKER_PREFIX: Final = "PYROMQ_SINK_"
 _SCHEMA: Final = pa.schema([("message_id", pa.string()), ("body_crc", pa.int32())])
-_CRC_MASK: Final = 0x7FFFFFFF
 _MARKER: Final = "marker"
 _NO_BATCH: Final = -1
 
@@ -166,7 +165,7 @@ class Found:
         crc = self._crcs.get(key)
         if crc is None:
             return False
-        if crc & _CRC_MASK != crc32(body) & _CRC_MASK:
+        if crc & CRC_MASK != crc32(body) & CRC_MASK:
             raise NotRepeatableError(
                 "the batch that is run again has other rows than before (a shuffle, a random or a current value before "
                 "the sink), so it is not known which of them were sent. Give rows a column unique_key, or use the mode "

@@ -9,7 +9,6 @@ anything of its record batch is sent, with the column and the row named.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -28,13 +27,15 @@ from pyromq.pipeline.sink.columns import values_of
 from pyromq.pipeline.sink.keys import ROWS_MAX, RowKeys
 from pyromq.pipeline.sink.options import BATCH_BYTES_MAX, SinkOptions
 from pyromq.pipeline.sink.texts import property_texts
-from pyromq.wire.batch import ITEM_OVERHEAD_BYTES
+from pyromq.wire.batch import ITEM_OVERHEAD_BYTES, pack_item_head, pack_properties_length
 from pyromq.wire.properties import PROPERTIES_BYTES_MAX
+from pyromq.wire.property_text import item_key
 
 QueuesOf = Callable[[str], Sequence[QueueId]]
 IsSent = Callable[[str, bytes], bool]
 _OPEN_BYTES_MAX: Final = 16 << 20  # of all parcels that are not full yet
-_head, _short = struct.Struct(">iiiii").pack, struct.Struct(">h").pack
+_DELAY: Final = item_key(names.DELAY)
+_DELIVER_MS: Final = item_key(names.TIMER_DELIVER_MS)
 Target = tuple[str, QueueId | None]
 
 
@@ -145,7 +146,8 @@ class Packer:
             opened = None
         if opened is None:
             opened = self._open[target] = _Open()
-        opened.parts += (_head(total, 0, 0, flag, len(body)), body, _short(len(properties)), properties)
+        head, length = pack_item_head(total, 0, 0, flag, len(body)), pack_properties_length(len(properties))
+        opened.parts += (head, body, length, properties)
         opened.keys.append(key)
         opened.size += total
         self._open_bytes += total
@@ -227,10 +229,10 @@ def _delays(batch: pa.RecordBatch, first: int) -> list[str] | None:
         for number, level in enumerate(levels):
             if level and not 1 <= level <= DELAY_LEVEL_MAX:
                 raise MessageRefusedError(f"column delay_level, row {first + number}: {level} is outside [1, 18]")
-        return [f"{names.DELAY}\x01{level}\x02" if level else "" for level in levels]
+        return [f"{_DELAY}{level}{names.ITEM_END}" if level else "" for level in levels]
     if times is None:
         return None
-    return [f"{names.TIMER_DELIVER_MS}\x01{time_ms}\x02" if time_ms else "" for time_ms in times]
+    return [f"{_DELIVER_MS}{time_ms}{names.ITEM_END}" if time_ms else "" for time_ms in times]
 
 
 def check_item(size: int, properties_bytes: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pyromq.client.core.errors import error_of
 from pyromq.client.core.settings import ProducerSettings
-from pyromq.client.producer.outgoing import SEND, SEND_BATCH, OutgoingMessage, header_fields
+from pyromq.client.producer.outgoing import SEND, SEND_BATCH, OutgoingMessage
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
@@ -27,6 +27,7 @@ from pyromq.pipeline.sink.keys import next_run
 from pyromq.pipeline.sink.options import SinkOptions
 from pyromq.pipeline.sink.requests import SinkRequest
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.received import Received

@@ -24,7 +24,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyromq.client.core.transaction import TransactionOutcome, prepared_properties
-from pyromq.client.producer.outgoing import system_text
 from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import connect
@@ -50,6 +49,7 @@ from pyromq.pipeline.sink.requests import Packer, SinkRequest
 from pyromq.pipeline.sink.sender import PreparedRow, RequestSender
 from pyromq.pipeline.sink.transactions import decisions_of, end_all, with_group
 from pyromq.wire.flags import SysFlag
+from pyromq.wire.property_text import join_items
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -197,7 +197,7 @@ def _system(options: SinkOptions) -> str:
     if options.mode is Mode.TRANSACTIONAL:
         group = connect(options.reaching).client.wire_name(options.group)
         pairs += prepared_properties(group, options.check_after_ms)
-    return system_text(pairs)
+    return join_items(pairs)
 
 
 class _Checks:

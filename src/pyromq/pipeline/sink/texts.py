@@ -15,29 +15,32 @@ import pyarrow.compute as pc
 
 from pyromq.errors import MessageRefusedError
 from pyromq.model import property_names as names
+from pyromq.model.property_names import ITEM_END, NAME_END
 from pyromq.pipeline.arrow.buffers import all_bytes
+from pyromq.wire.property_text import closed, item_key, join_items
 
-_SEPARATORS: Final = "\x01\x02"
+_SEPARATORS: Final = NAME_END + ITEM_END
 _own = re.compile(
-    "(?:(?<=\x02)|^)(?:" + "|".join(map(re.escape, sorted(names.RESERVED))) + ")\x01[^\x02]*(?:\x02|$)"
+    f"(?:(?<={ITEM_END})|^)(?:{'|'.join(map(re.escape, sorted(names.RESERVED)))})"
+    f"{NAME_END}[^{ITEM_END}]*(?:{ITEM_END}|$)"
 ).sub
 
 
 def property_texts(batch: pa.RecordBatch, keys: pa.Array, system: str, first: int) -> pa.Array:
     """One text per row, as bytes; ``keys`` are bytes too. Raises MessageRefusedError."""
-    parts = [b"UNIQ_KEY\x01", keys, f"\x02{system}".encode()]
+    parts = [item_key(names.UNIQUE_KEY).encode(), keys, f"{ITEM_END}{system}".encode()]
     for column, name in (("tags", names.TAGS), ("keys", names.KEYS), ("sharding_key", names.SHARDING_KEY)):
         if (values := _words(batch, column, first)) is not None:
-            parts += _item(name.encode(), values)
+            parts += _item(name, values)
     index = batch.schema.get_field_index("properties")
     if index >= 0:
         parts.append(_others(batch.column(index), first))
     return pc.binary_join_element_wise(*parts, b"")
 
 
-def _item(name: bytes, values: pa.Array) -> list[Any]:
+def _item(name: str, values: pa.Array) -> list[Any]:
     """What is joined to get the item; nothing where there is no value, or an empty one."""
-    parts = [name + b"\x01", values.cast(pa.binary()), b"\x02"]
+    parts = [item_key(name).encode(), values.cast(pa.binary()), ITEM_END.encode()]
     is_there = pc.fill_null(pc.greater(pc.binary_length(values), 0), False)
     if pc.all(is_there).as_py():
         return parts
@@ -76,8 +79,8 @@ def _words(batch: pa.RecordBatch, name: str, first: int) -> pa.Array | None:
 def _from_map(items: list[tuple[str, str]] | None, row: int) -> str:
     if not items:
         return ""
-    text = "".join([f"{name}\x01{value}\x02" for name, value in items if name not in names.RESERVED and name and value])
-    if text.count("\x01") + text.count("\x02") != 2 * text.count("\x02") or text.count("\x02") > len(items):
+    text = join_items((name, value) for name, value in items if name not in names.RESERVED and name and value)
+    if text.count(NAME_END) != text.count(ITEM_END) or text.count(ITEM_END) > len(items):
         raise MessageRefusedError(f"column properties, row {row}: a name or value holds \\x01 or \\x02")
     return text
 
@@ -85,9 +88,7 @@ def _from_map(items: list[tuple[str, str]] | None, row: int) -> str:
 def _from_raw(raw: str | None, row: int) -> str:
     if not raw:
         return ""
-    text = _own("", raw)
-    if text and text[-1] != "\x02":
-        text += "\x02"
-    if text.count("\x01") != text.count("\x02"):
+    text = closed(_own("", raw))
+    if text.count(NAME_END) != text.count(ITEM_END):
         raise MessageRefusedError(f"column properties, row {row}: it is not name \\x01 value \\x02, again and again")
     return text

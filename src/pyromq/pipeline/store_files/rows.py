@@ -10,7 +10,6 @@ import logging
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
 
 import numpy as np
@@ -18,29 +17,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import CorruptRecordError
+from pyromq.model.property_names import TAGS
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.arrow.decode import WantedRows, decode_records
 from pyromq.pipeline.arrow.layout import Ints, Records
 from pyromq.pipeline.arrow.properties import Properties, spans
 from pyromq.pipeline.store_files.log import LogStretch
-from pyromq.wire.record import (
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_OVERHEAD_BYTES,
-    NothingWritten,
-    RecordFound,
-    SegmentEnd,
-    find_record_after,
-    scan_record,
-)
+from pyromq.wire.record import NothingWritten, RecordFound, SegmentEnd, find_record_after, scan_record
+from pyromq.wire.record_layout import MAGIC_V1, MAGIC_V2, PREFIX, RECORD_OVERHEAD_BYTES
 
 logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 8 << 20  # fewer steps a row than with less; more falls out of the caches
-_PREFIX: Final = Struct(">II").unpack_from
-_CRC_MASK: Final = 0x7FFFFFFF
+_size_and_magic: Final = PREFIX.unpack_from
 _ALL: Final = WantedRows(-(1 << 62), 1 << 62)
 
 
@@ -89,7 +80,7 @@ def _rows(records: Records, topics: pa.Array | None, chosen: Chosen) -> npt.NDAr
         rows &= _is_among(topics, chosen.topics)
     if chosen.tags:
         properties = Properties(records.data, records.property_starts, records.ends)
-        rows &= _is_among(properties.values(b"TAGS"), chosen.tags)
+        rows &= _is_among(properties.values(TAGS.encode()), chosen.tags)
     if chosen.begin_ms is not None:
         rows &= records.stored_ms >= chosen.begin_ms
     if chosen.end_ms is not None:
@@ -155,7 +146,7 @@ def run_of(data: memoryview, at: int, limit: int) -> tuple[list[int], int]:
     size_all = len(data)
     found: list[int] = []
     while at < limit and at + RECORD_OVERHEAD_BYTES <= size_all:
-        size, magic = _PREFIX(data, at)
+        size, magic = _size_and_magic(data, at)
         if (magic != MAGIC_V1 and magic != MAGIC_V2) or not RECORD_OVERHEAD_BYTES <= size <= size_all - at:
             break
         found.append(at)
@@ -193,9 +184,9 @@ def _checked(data: memoryview, starts: list[int], end: int, base: int, verify: b
 
 def _bodies_match(records: Records) -> bool:
     """Whether bodies have the checksums that records say."""
-    expected = records.body_crcs & _CRC_MASK
+    expected = records.body_crcs & CRC_MASK
     bodies = map(
         memoryview(records.data).__getitem__, map(slice, records.body_starts.tolist(), records.body_ends.tolist())
     )
-    found = np.fromiter(map(crc32, bodies), np.uint32, len(records)) & _CRC_MASK
+    found = np.fromiter(map(crc32, bodies), np.uint32, len(records)) & CRC_MASK
     return bool(((found == expected) | (expected == 0)).all())

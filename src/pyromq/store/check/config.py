@@ -16,7 +16,7 @@ from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.whole_file import checked
 from pyromq.store.seal import SEAL_NAME, Seal
-from pyromq.wire.java_json import parse
+from pyromq.wire.json.java_json import parse
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyromq.errors import InvalidNameError
 from pyromq.model.names import SCHEDULE_TOPIC, validate_topic
+from pyromq.model.property_names import TAGS
 from pyromq.store.check.files import FileRun
 from pyromq.store.check.index import IndexComparison
 from pyromq.store.check.queues import LogView, QueueComparison, Trust
@@ -55,7 +56,7 @@ class DerivedCheck:
         if is_visible(record.sys_flag):
             self._add_entry(position, record)
         if is_indexed(record.sys_flag):
-            keys, tag = message_keys(record.properties), find_property(record.properties, b"TAGS")
+            keys, tag = message_keys(record.properties), find_property(record.properties, TAGS.encode())
             self._index.add(position, record.topic, keys, tag)
 
     def _add_entry(self, position: int, record: RecordFound) -> None:

@@ -19,7 +19,7 @@ from pyromq.store.check.files import Ranges, SafeView
 from pyromq.store.check.report import Findings, IndexCheck, StoreSeverity
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.index_file import ENTRY, HEADER, IndexFile, IndexSeal
-from pyromq.wire.key_hashes import key_hashes
+from pyromq.wire.fast.key_hashes import key_hashes
 
 _is_index_name = re.compile(r"\d{17}").fullmatch
 _BATCH_KEYS = 4_096

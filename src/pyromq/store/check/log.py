@@ -15,15 +15,14 @@ from pyromq.store.check.files import FileRun, FoundFile, Ranges, SafeView
 from pyromq.store.check.report import Findings, LogCheck, PlannedCut, SegmentCheck, StoreSeverity, count_of
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.segments import segment_name
-from pyromq.wire.record import BLANK_BYTES, NothingWritten, RecordFound, SegmentEnd, find_record_after, scan_record
+from pyromq.wire.record import NothingWritten, RecordFound, SegmentEnd, find_record_after, has_checksum, scan_record
+from pyromq.wire.record_layout import BLANK_BYTES
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes of log looked at and the bytes of log in all."""
 
 RecordSink = Callable[[int, RecordFound], None]
 
-_CHECKSUM_START = b"__CRC32#\x01"
-_CHECKSUM_BYTES = 20
 _PROGRESS_BYTES = 8 << 20
 _BEHIND_END = "it lies behind the end of the log"
 
@@ -123,7 +122,7 @@ class LogScan:
             if isinstance(found, RecordFound):
                 tally.records += 1
                 tally.record_bytes += found.size
-                tally.checksummed += found.properties[-_CHECKSUM_BYTES:].startswith(_CHECKSUM_START)
+                tally.checksummed += has_checksum(found.properties)
                 self._stored_ms_max = max(self._stored_ms_max, found.stored_ms)
                 sink(position, found)
                 position = self._step_over(position, found.size)

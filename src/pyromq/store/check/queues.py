@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pyromq.checksum import crc32
 from pyromq.store.check.files import FileRun, Ranges
 from pyromq.store.consume_queue import ENTRY, ENTRY_BYTES, FILLER_SIZE, QueueSeal
-from pyromq.wire.record import RECORD_OVERHEAD_BYTES
+from pyromq.wire.record_layout import RECORD_OVERHEAD_BYTES
 
 _CHUNK_ENTRIES = 256
 _EMPTY_ENTRY = bytes(ENTRY_BYTES)

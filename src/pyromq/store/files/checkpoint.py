@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from pyromq.checksum import crc32
 from pyromq.store.files.disk import Disk, DiskFile
+from pyromq.whole_text import replace_text
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +68,7 @@ def _mark(fields: bytes) -> bytes:
 
 def save_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint) -> None:
     """Replace the file, whole."""
-    aside = path.with_name(path.name + ".tmp")
-    disk.write(aside, _packed(checkpoint))
-    disk.rename(aside, path)
-    disk.sync_folder(path.parent)
+    replace_text(path, _packed(checkpoint), aside=path.with_name(path.name + ".tmp"), disk=disk)
 
 
 class FlushedNote:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from pyromq.errors import StoreInUseError
+from pyromq.whole_text import sync_folder, write_flushed
 
 # struct flock, as the kernel wants it: type, whence, start, length, process; the BSDs have type and whence at the end.
 _FLOCK = struct.Struct("hhqqi" if sys.platform == "linux" else "qqihh")
@@ -300,10 +301,7 @@ class RealDisk:
 
     def write(self, path: Path, data: bytes) -> None:
         self._make_folder(path.parent)
-        with path.open("wb") as file:  # buffered: an unbuffered write may be short on a full disk, and says nothing
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        write_flushed(path, data)
 
     def rename(self, old: Path, new: Path) -> None:
         old.replace(new)
@@ -315,11 +313,7 @@ class RealDisk:
         path.rmdir()
 
     def sync_folder(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_folder(path)
 
     def usage(self, path: Path) -> DiskUsage:
         stat = os.statvfs(path)

@@ -24,7 +24,7 @@ from pyromq.model.topic import DataVersion
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.whole_file import WholeFile
-from pyromq.wire import java_json
+from pyromq.wire.json import java_json
 
 T = TypeVar("T", bound=msgspec.Struct)
 _FILE_BYTES_MAX: Final = 1 << 30  # our own disk: the bound is against nonsense, not against an enemy

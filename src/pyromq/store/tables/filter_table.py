@@ -14,7 +14,7 @@ import msgspec
 
 from pyromq.store.files.whole_file import WholeFile
 from pyromq.store.tables.config_table import ConfigTable
-from pyromq.wire.heartbeat import SQL_EXPRESSION
+from pyromq.wire.json.heartbeat import SQL_EXPRESSION
 
 
 class FilterData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

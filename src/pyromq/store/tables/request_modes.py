@@ -11,7 +11,7 @@ import msgspec
 
 from pyromq.store.files.whole_file import WholeFile
 from pyromq.store.tables.config_table import ConfigTable
-from pyromq.wire.bodies import RequestMode
+from pyromq.wire.json.bodies import RequestMode
 
 
 class _StoredModes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

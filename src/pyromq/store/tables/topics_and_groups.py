@@ -16,7 +16,7 @@ import msgspec
 from pyromq.model.topic import DataVersion, GroupConfig, TopicConfig
 from pyromq.store.files.whole_file import WholeFile
 from pyromq.store.tables.config_table import ConfigTable
-from pyromq.wire import registration
+from pyromq.wire.json import registration
 
 
 class _StoredGroups(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

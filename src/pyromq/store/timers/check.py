@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from pyromq.checksum import crc32
 from pyromq.store.files.disk import Disk
+from pyromq.whole_text import replace_text
 
 TIMER_CHECK_BYTES: Final = 4096
 _FIELDS: Final = struct.Struct(">7q")
@@ -52,9 +53,7 @@ def load_timer_check(disk: Disk, path: Path) -> tuple[TimerCheck, bool] | None:
 def save_timer_check(disk: Disk, path: Path, check: TimerCheck) -> None:
     """Replace the file, whole; on any thread. Raises OSError."""
     aside, fields = path.with_name(path.name + ".tmp"), check.pack()
-    disk.write(aside, fields.ljust(_MARK_AT, b"\0") + _mark(fields))
-    disk.rename(aside, path)
-    disk.sync_folder(path.parent)
+    replace_text(path, fields.ljust(_MARK_AT, b"\0") + _mark(fields), aside=aside, disk=disk)
 
 
 def _mark(fields: bytes) -> bytes:

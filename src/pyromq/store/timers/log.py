@@ -21,7 +21,7 @@ from enum import IntFlag
 from typing import Final, NamedTuple
 
 from pyromq.store.files.segments import Segment, SegmentList
-from pyromq.wire.record import MAGIC_BLANK
+from pyromq.wire.record_layout import MAGIC_BLANK
 
 UNIT: Final = struct.Struct(">iqiqiqiiq")
 UNIT_BYTES: Final = UNIT.size

@@ -14,7 +14,7 @@ import msgspec
 from pyromq.model.topic import DataVersion
 from pyromq.store.files.whole_file import WholeFile
 from pyromq.store.tables.config_table import ConfigTable
-from pyromq.wire.java_json import Long
+from pyromq.wire.json.java_json import Long
 
 
 class WaitingCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

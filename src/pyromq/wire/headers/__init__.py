@@ -1,6 +1,6 @@
 """Typed ext fields: which struct belongs to which request code.
 
-A code that is in neither table carries no ext fields of its own. Answers are listed under the code of their request.
+A code that is in neither table carries no ext fields of its own. Responses are listed under the code of their request.
 """
 
 from __future__ import annotations

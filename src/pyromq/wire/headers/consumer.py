@@ -28,7 +28,7 @@ class PullHeader(Header, frozen=True, kw_only=True):
 
 
 class PullResponseHeader(Header, frozen=True, kw_only=True):
-    """The four required numbers belong into every answer with code 0, 19, 20 or 21."""
+    """Every response with code 0, 19, 20 or 21 has the four required numbers."""
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64
@@ -73,7 +73,7 @@ class QueryConsumerOffsetHeader(Header, frozen=True, kw_only=True):
 
 
 class OffsetResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 14, 29, 30 and 31."""
+    """Response to 14, 29, 30 and 31."""
 
     offset: Int64
 

@@ -46,7 +46,7 @@ class SendV2Header(SendHeader, frozen=True, kw_only=True):
 
 
 class SendResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to every kind of send that stored something (codes 0, 10, 11, 12)."""
+    """Response to every kind of send that stored something (codes 0, 10, 11, 12)."""
 
     msg_id: str  # of a batch: all of them, separated by commas
     queue_id: Int32
@@ -56,7 +56,7 @@ class SendResponseHeader(Header, frozen=True, kw_only=True):
     recall_handle: str | None = None
     region: str | None = msgspec.field(name="MSG_REGION", default=None)
     trace_on: str | None = msgspec.field(name="TRACE_ON", default=None)
-    on_disk: str | None = msgspec.field(name="ON_DISK", default=None)  # ours: "false" when the answer came before fsync
+    on_disk: str | None = msgspec.field(name="ON_DISK", default=None)  # ours: "false" when it came before fsync
 
 
 class EndTransactionHeader(Header, frozen=True, kw_only=True):

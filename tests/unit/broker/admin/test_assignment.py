@@ -7,7 +7,7 @@ from pyromq.model.queue import QueueId
 from pyromq.model.sharing import share_evenly, share_in_circle
 from pyromq.store.tables.request_modes import RequestModeTable
 from pyromq.testing import FaultyDisk
-from pyromq.wire.bodies import RequestMode
+from pyromq.wire.json.bodies import RequestMode
 from tests.unit.broker.builders import ROOT
 
 QUEUES = [QueueId("orders", "broker-a", number) for number in range(10)]

@@ -24,13 +24,13 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.store.tables.filter_table import FilterTable
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
-from pyromq.wire import bodies
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GroupHeader, QueryConsumeQueueHeader
 from pyromq.wire.headers.consumer import QueryConsumerOffsetHeader, QueryMessageHeader
-from pyromq.wire.heartbeat import ConsumerData, Heartbeat, Subscription
+from pyromq.wire.json import bodies
+from pyromq.wire.json.heartbeat import ConsumerData, Heartbeat, Subscription
+from pyromq.wire.json.route import TopicList, decode_topics
 from pyromq.wire.record import Draft, split_records
-from pyromq.wire.route import TopicList, decode_topics
 from tests.unit.broker.builders import ROOT, Wire, groups, producer_heartbeat, progress, request, topics
 
 SMALL = StoreSettings(segment_bytes=65_536, queue_file_entries=100, index_slots=100, index_entries=400)

@@ -15,9 +15,9 @@ from pyromq.model.queue import QueueId
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
-from pyromq.wire import bodies, java_json
 from pyromq.wire.headers.admin import GetBrokerConsumeStatsHeader, GetConsumeStatsHeader
 from pyromq.wire.headers.shared import TopicGroupHeader
+from pyromq.wire.json import bodies, java_json
 from pyromq.wire.record import Draft
 from tests.unit.broker.builders import ROOT, Wire, groups, progress, request, topics
 

@@ -6,7 +6,7 @@ from pyromq.broker.state import filters as module
 from pyromq.broker.state.filters import KEEP_DEAD_MS, LOOK_MS, Filters
 from pyromq.store.tables.filter_table import FilterTable
 from pyromq.testing import FaultyDisk, ManualClock
-from pyromq.wire.heartbeat import SQL_EXPRESSION, Subscription
+from pyromq.wire.json.heartbeat import SQL_EXPRESSION, Subscription
 from tests.unit.broker.builders import ROOT
 
 FILE = ROOT / "config/consumerFilter.json"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pyromq.broker.state.members import ConsumerGroup, Members
 from pyromq.testing import ManualClock
-from pyromq.wire.heartbeat import Heartbeat
+from pyromq.wire.json.heartbeat import Heartbeat
 from tests.unit.broker.builders import heartbeat, producer_heartbeat
 
 

@@ -17,8 +17,8 @@ from pyromq.broker.state.subscriptions import (
 from pyromq.store.tables.filter_table import FilterTable
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.heartbeat import Subscription
 from pyromq.wire.java_hash import java_hash
+from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.record import Draft, encode_record
 from tests.unit.broker.builders import ROOT

@@ -16,7 +16,7 @@ from pyromq.client.consumer.base.running_info import HeadOfLine, QueueInfo
 from pyromq.client.consumer.rules.buffer_state import Stage
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
-from pyromq.wire.bodies import QueueProgress
+from pyromq.wire.json.bodies import QueueProgress
 from pyromq.wire.trace import ConsumeBegan, ConsumeEnded, Published
 from tests.unit.client.stored import received
 

@@ -8,7 +8,7 @@ from pyromq.client.admin.explain import Explanation, MessageState, explain
 from pyromq.client.admin.group_story import GroupState, GroupStory, mismatch
 from pyromq.client.admin.message_facts import Facts, GroupFacts, StoredCopy
 from pyromq.client.admin.wording import shown_span, shown_time
-from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.trace import ConsumeBegan, ConsumeCode, ConsumeEnded, TraceRecord
 

@@ -32,7 +32,6 @@ from pyromq.net import Address, TlsSettings
 from pyromq.net.nameserver_list import REFRESH_MS, NameServerList
 from pyromq.net.own_ip import own_ip
 from pyromq.testing import ManualClock
-from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.command import Command, decode_command
 from pyromq.wire.frame import FrameDecoder
@@ -45,10 +44,11 @@ from pyromq.wire.headers.shared import (
     ResetOffsetHeader,
     TopicGroupHeader,
 )
-from pyromq.wire.heartbeat import ConsumerData, ProducerData, Subscription, decode_heartbeat, encode_heartbeat
+from pyromq.wire.json import bodies
+from pyromq.wire.json.heartbeat import ConsumerData, ProducerData, Subscription, decode_heartbeat, encode_heartbeat
+from pyromq.wire.json.route import encode_route
 from pyromq.wire.received import Received
 from pyromq.wire.record import Draft, encode_record
-from pyromq.wire.route import encode_route
 from pyromq.wire.signature import verify
 
 Q = QueueId("t", "broker-a", 0)

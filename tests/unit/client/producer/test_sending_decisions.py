@@ -21,17 +21,7 @@ from pyromq.client.core.errors import (
 )
 from pyromq.client.core.settings import Compression, ProducerSettings
 from pyromq.client.producer.attempts import Attempts, SendStep, is_retryable
-from pyromq.client.producer.outgoing import (
-    SEND,
-    SEND_BATCH,
-    OutgoingMessage,
-    check_batch,
-    header_fields,
-    pack_body,
-    properties_text,
-    split_batch,
-    system_text,
-)
+from pyromq.client.producer.outgoing import check_batch, pack_body, split_batch
 from pyromq.client.producer.selectors import at_random, by_sharding_key, hashed_index
 from pyromq.client.producer.topic_queues import TopicQueues, borrowed_queues, queues_to_write
 from pyromq.errors import (
@@ -41,7 +31,6 @@ from pyromq.errors import (
     MessageRefusedError,
     MessageTooLargeError,
     MQError,
-    PropertiesTooLargeError,
     RequestTimeoutError,
 )
 from pyromq.model.message import Message
@@ -51,8 +40,6 @@ from pyromq.net import TooManyRequestsError
 from pyromq.testing import ManualClock
 from pyromq.wire.batch import ITEM_OVERHEAD_BYTES, decode_batch
 from pyromq.wire.compression import decompress
-from pyromq.wire.ext import header_to_ext
-from pyromq.wire.headers.producer import SendV2Header
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.received import Received
 
@@ -249,51 +236,6 @@ def test_errors_follow_from_answer_codes() -> None:
 
 
 # --- letters ---
-
-
-@pytest.mark.parametrize("code", [SEND, SEND_BATCH])
-def test_fields_written_by_hand_are_those_of_the_typed_header(code: int) -> None:
-    letter = OutgoingMessage(code, "t", b"x", "TAGS\x01a\x02", "ID", 1_700_000_000_000, 0, flag=-3, sys_flag=0x301)
-    header = SendV2Header(
-        producer_group="g",
-        topic="t",
-        default_topic="TBW102",
-        default_topic_queue_nums=4,
-        queue_id=3,
-        sys_flag=0x301,
-        born_timestamp=1_700_000_000_000,
-        flag=-3,
-        properties="TAGS\x01a\x02",
-        reconsume_times=0,
-        unit_mode=False,
-        batch=code == SEND_BATCH,
-        broker_name="broker-a",
-    )
-    assert header_fields(letter, QueueId("t", "broker-a", 3), "g", "TBW102", "4") == header_to_ext(header)
-
-
-def test_all_that_a_message_says_is_in_its_properties() -> None:
-    message = Message(
-        "t", b"x", tags="a", keys="k1 k2", properties={"x": "ü"}, sharding_key="s", wait_stored=False, delay_level=3
-    )
-    assert decode_properties(properties_text(message, "ID", system_text([("TTL", "5")])).encode()) == {
-        "UNIQ_KEY": "ID",
-        "TTL": "5",
-        "TAGS": "a",
-        "KEYS": "k1 k2",
-        "x": "ü",
-        "__SHARDINGKEY": "s",
-        "WAIT": "false",
-        "DELAY": "3",
-    }
-    assert "TIMER_DELAY_MS\x0150\x02" in properties_text(Message("t", b"x", delay_ms=50), "ID")
-    assert "TIMER_DELIVER_MS\x0150\x02" in properties_text(Message("t", b"x", deliver_at_ms=50), "ID")
-
-
-def test_properties_are_measured_in_bytes() -> None:
-    properties_text(Message("t", b"x", properties={"x": "a" * 32_000}), "ID")
-    with pytest.raises(PropertiesTooLargeError):
-        properties_text(Message("t", b"x", properties={"x": "ü" * 17_000}), "ID")
 
 
 @pytest.mark.parametrize("compression", Compression)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyromq.store.tables.filter_table import FilterData, FilterTable
 from pyromq.testing import FaultyDisk
-from pyromq.wire import java_json
+from pyromq.wire.json import java_json
 
 ROOT = Path("/data")
 FROM_ROCKETMQ = b"""{

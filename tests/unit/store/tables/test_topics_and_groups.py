@@ -14,7 +14,7 @@ from pyromq.store.tables.config_table import ConfigTable
 from pyromq.store.tables.offsets import DelayOffsets, OffsetTable
 from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
 from pyromq.testing import FaultyDisk
-from pyromq.wire.registration import decode_topic_table, encode_topic_table
+from pyromq.wire.json.registration import decode_topic_table, encode_topic_table
 
 ROOT = Path("/store")
 NOW_MS = 1_700_000_000_000

@@ -18,7 +18,7 @@ from pyromq.client.consumer.rules.subscription import subscribe_retries, subscri
 from pyromq.client.core.client import Client
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
-from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.json.heartbeat import Subscription
 
 logger = logging.getLogger(__name__)
 

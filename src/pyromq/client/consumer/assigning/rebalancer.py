@@ -17,7 +17,7 @@ from pyromq.client.consumer.rules.assign import Assign
 from pyromq.client.consumer.rules.assignment import LOCK_FAILED_MS, REBALANCE_MIN_MS, Assignment, Moves, wanted_queues
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
-from pyromq.wire.heartbeat import MessageModel
+from pyromq.wire.json.heartbeat import MessageModel
 
 logger = logging.getLogger(__name__)
 

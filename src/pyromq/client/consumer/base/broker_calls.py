@@ -19,7 +19,6 @@ from pyromq.errors import ConnectFailedError, MQError, TransportError
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.net import Connection, Link
-from pyromq.wire import bodies
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
 from pyromq.wire.headers.consumer import (
@@ -33,7 +32,8 @@ from pyromq.wire.headers.consumer import (
     UpdateConsumerOffsetHeader,
 )
 from pyromq.wire.headers.shared import ConsumerGroupHeader
-from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.json import bodies
+from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import NoRouteError
 from pyromq.errors import TransportError
-from pyromq.wire import java_json
 from pyromq.wire.codes import RequestCode
-from pyromq.wire.heartbeat import SQL_EXPRESSION, CheckClient, Subscription
+from pyromq.wire.json import java_json
+from pyromq.wire.json.heartbeat import SQL_EXPRESSION, CheckClient, Subscription
 
 logger = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.queue import QueueId
-from pyromq.wire import java_json
-from pyromq.wire.heartbeat import ConsumeType, Subscription
+from pyromq.wire.json import java_json
+from pyromq.wire.json.heartbeat import ConsumeType, Subscription
 
 MIB: Final = 1 << 20
 _HEAD_PREFIX: Final = "pyromq.head."

@@ -17,7 +17,7 @@ from pyromq.client.consumer.rules.queue_buffer import BATCH_MAX
 from pyromq.client.consumer.rules.queue_lock import RENEW_MS
 from pyromq.errors import ConfigError
 from pyromq.model.names import validate_group
-from pyromq.wire.heartbeat import ConsumeFromWhere, MessageModel
+from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 
 PULL_BATCH_MAX: Final = 1024
 THREADS_MAX: Final = 1_000

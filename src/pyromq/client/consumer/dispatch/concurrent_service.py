@@ -25,7 +25,7 @@ from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import TIMED_OUT_LEVEL, BatchResult, ConsumeStatus, Outcome, SendBack, decide
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.wire.heartbeat import MessageModel
+from pyromq.wire.json.heartbeat import MessageModel
 
 logger = logging.getLogger(__name__)
 

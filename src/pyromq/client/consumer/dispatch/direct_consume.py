@@ -8,7 +8,7 @@ from pyromq.client.consumer.base.listeners import Listener
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.wire import java_json
+from pyromq.wire.json import java_json
 
 
 async def consume_directly(listener: Listener, message: ReceivedMessage, *, orderly: bool, auto_commit: bool) -> bytes:

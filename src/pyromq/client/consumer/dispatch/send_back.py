@@ -14,13 +14,15 @@ from pyromq.client.consumer.rules.retry_copy import ATTEMPT, ATTEMPTS_MAX, UNLIM
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.producer.outgoing import SEND, OutgoingMessage, header_fields, system_text
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.errors import MQError
 from pyromq.model.names import DEFAULT_TOPIC, retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.flags import COMPRESSION_MASK, SysFlag
 from pyromq.wire.headers.consumer import SendBackHeader
+from pyromq.wire.property_text import join_items
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -103,7 +105,7 @@ class SendBacks:
                 delay_level=delay_level,
             )
             counts = {"j": properties.pop(ATTEMPT), "l": properties.pop(ATTEMPTS_MAX)}
-            letter = self._letter(topic, message, system_text(properties.items()))
+            letter = self._letter(topic, message, join_items(properties.items()))
             route = await self._client.routes.get(topic, timeout_ms=self._client.settings.request_timeout_ms)
             queues = route.publishable_queues(topic)
         except MQError as error:

@@ -3,28 +3,23 @@
     <home>/.rocketmq_offsets/<client id>/<group>/offsets.json
     {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:42}}        object keys: not standard JSON
 
-    offsets.json   newest table       offsets.json.bak   the one before       offsets.json.tmp   being written
-
-Written aside, flushed, renamed, the folder flushed; the previous table becomes the backup first, if it can be read. So
-a crash leaves one readable copy at least. A torn file is passed over for its backup. When both are torn, reading says
-so rather than giving an empty table, which would let the consumer skip everything since.
+Replaced whole (``whole_text``), so a crash leaves one readable copy at least. A torn file is passed over for its
+backup. When both are torn, reading says so rather than giving an empty table, which would let the consumer skip
+everything since.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pyromq.errors import ConfigError, MQError, ProtocolError
+from pyromq.errors import ConfigError, CorruptFileError, MQError, ProtocolError
 from pyromq.model.names import validate_group
 from pyromq.model.queue import Offset, QueueId
-from pyromq.whole_text import replace_text
-from pyromq.wire import bodies
-from pyromq.wire.bodies import ResetOffsets
-
-logger = logging.getLogger(__name__)
+from pyromq.whole_text import WholeText
+from pyromq.wire.json import bodies
+from pyromq.wire.json.bodies import ResetOffsets
 
 FOLDER: Final = ".rocketmq_offsets"
 NAME: Final = "offsets.json"
@@ -57,41 +52,24 @@ class OffsetsFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._backup = path.with_name(path.name + ".bak")
-        self._aside = path.with_name(path.name + ".tmp")
+        self._text = WholeText(path, _is_readable)
 
     def load(self) -> dict[QueueId, Offset]:
         """The newest readable table, an empty one when there never was a file.
 
         Raises OffsetsUnreadableError when there is one and no copy can be read, OSError as the system does.
         """
-        found = False
-        for path in (self._path, self._backup):
-            if not (text := _read(path)).strip():
-                continue
-            found = True
-            try:
-                return decode_offsets(text)
-            except ProtocolError as error:
-                logger.warning("damaged offsets passed over: path=%s reason=%s", path, error)
-        if found or self._path.exists():
-            raise OffsetsUnreadableError(f"{self._path} and its backup are damaged; restore one, or remove both")
-        return {}
+        try:
+            offsets = self._text.load(decode_offsets)
+        except CorruptFileError as error:
+            raise OffsetsUnreadableError(str(error)) from error
+        if offsets is None and self._path.exists():
+            raise OffsetsUnreadableError(f"{self._path} is empty and has no backup; restore it, or remove it")
+        return offsets or {}
 
     def save(self, text: bytes) -> None:
         """Replace the table by one of ``encode_offsets``; raises OSError, and the old table stays then."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        previous = _read(self._path)
-        if _is_readable(previous):
-            replace_text(self._backup, previous, aside=self._aside)
-        replace_text(self._path, text, aside=self._aside)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
+        self._text.save(text)
 
 
 def _is_readable(text: bytes) -> bool:

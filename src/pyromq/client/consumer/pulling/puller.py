@@ -30,7 +30,7 @@ from pyromq.errors import BrokerError, CorruptRecordError, ProtocolError, Transp
 from pyromq.model.queue import Offset
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.consumer import PullResponseHeader
-from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)

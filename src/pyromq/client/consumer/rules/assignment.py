@@ -18,7 +18,7 @@ from typing import Final
 
 from pyromq.client.consumer.rules.assign import Assign
 from pyromq.model.queue import QueueId
-from pyromq.wire.heartbeat import MessageModel
+from pyromq.wire.json.heartbeat import MessageModel
 
 REBALANCE_MS: Final = 20_000
 REBALANCE_MIN_MS: Final = 1_000

@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Final, Generic
 
 from pyromq.client.consumer.rules.message_protocol import PulledT
-from pyromq.wire.heartbeat import MessageModel
+from pyromq.wire.json.heartbeat import MessageModel
 
 SUSPEND_MS: Final = 1_000
 SUSPEND_MS_MIN: Final = 10

@@ -22,7 +22,7 @@ from typing import Final, Generic
 import msgspec
 
 from pyromq.client.consumer.rules.message_protocol import PulledT
-from pyromq.wire.heartbeat import MessageModel
+from pyromq.wire.json.heartbeat import MessageModel
 
 SEND_BACK_AGAIN_MS: Final = 5_000
 DEAD_LETTER_LEVEL: Final = -1

@@ -12,12 +12,13 @@ from typing import Final
 from pyromq.client.consumer.rules.message_protocol import PulledMessage
 from pyromq.model import property_names as names
 
-ATTEMPT: Final = "RECONSUME_TIME"  # the producer moves this and the next one into the header of the send
-ATTEMPTS_MAX: Final = "MAX_RECONSUME_TIMES"
+ATTEMPT: Final = names.RECONSUME_TIME  # the producer moves this and the next one into the header of the send
+ATTEMPTS_MAX: Final = names.MAX_RECONSUME_TIMES
 FIRST_RETRY_LEVEL: Final = 3
 UNLIMITED: Final = (1 << 31) - 1
 
-_LEFT_OUT: Final = (names.PREPARED, "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME")  # true of the original alone
+# true of the original alone
+_LEFT_OUT: Final = (names.PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME)
 
 
 def resend_properties(

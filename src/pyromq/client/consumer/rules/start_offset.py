@@ -20,7 +20,7 @@ from typing import Final
 from pyromq.errors import ConfigError
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset
-from pyromq.wire.heartbeat import ConsumeFromWhere
+from pyromq.wire.json.heartbeat import ConsumeFromWhere
 
 DEFAULT_AGE_MS: Final = 30 * 60_000
 _TIME_FORMAT: Final = "%Y%m%d%H%M%S"

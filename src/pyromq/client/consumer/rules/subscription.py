@@ -14,8 +14,8 @@ import msgspec
 from pyromq.client.consumer.rules.message_protocol import PulledT
 from pyromq.errors import LocalProtocolError
 from pyromq.model.names import retry_topic
-from pyromq.wire.heartbeat import SQL_EXPRESSION, TAG_EXPRESSION, Subscription
 from pyromq.wire.java_hash import java_hash
+from pyromq.wire.json.heartbeat import SQL_EXPRESSION, TAG_EXPRESSION, Subscription
 
 ALL: Final = "*"
 _SEPARATOR: Final = "||"

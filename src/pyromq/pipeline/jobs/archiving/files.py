@@ -19,7 +19,6 @@ the folder meanwhile may see rows twice for a moment, never too few.
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Final
 
 import msgspec
 
+from pyromq import whole_text
 from pyromq.pipeline.jobs.common.errors import ArchiveError
 
 OWN: Final = "_pyromq"
@@ -121,10 +121,7 @@ class ArchiveFolder:
     def _decide(self, commit: Commit) -> None:
         path = self._file(self.pending, commit.name)
         aside = path.with_suffix(".tmp")
-        with aside.open("wb") as file:
-            file.write(msgspec.json.encode(commit))
-            file.flush()
-            os.fsync(file.fileno())
+        whole_text.write_flushed(aside, msgspec.json.encode(commit))
         aside.rename(path)
         sync_folder(self.pending)
 
@@ -182,11 +179,7 @@ class ArchiveFolder:
 def sync_folder(folder: Path) -> None:
     """So that names in it survive a power cut; some file systems cannot, and need not."""
     with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        whole_text.sync_folder(folder)
 
 
 def total_rows(commits: Iterable[Commit]) -> int:

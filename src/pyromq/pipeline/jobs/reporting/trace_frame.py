@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyromq.wire.trace import FIELD_END, RECORD_END
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -19,8 +21,10 @@ def handled_frame(trace: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    records = trace.select(F.explode(F.split(F.decode("body", "UTF-8"), "\x02")).alias("record"))
-    fields = records.select(F.split("record", "\x01").alias("f"), F.substring_index("record", "\x01", 1).alias("kind"))
+    records = trace.select(F.explode(F.split(F.decode("body", "UTF-8"), RECORD_END)).alias("record"))
+    fields = records.select(
+        F.split("record", FIELD_END).alias("f"), F.substring_index("record", FIELD_END, 1).alias("kind")
+    )
     is_begin = F.col("kind") == "SubBefore"
     told = fields.where("kind IN ('SubBefore', 'SubAfter')").select(
         F.when(is_begin, _text(4)).otherwise(_text(1)).alias("request"),

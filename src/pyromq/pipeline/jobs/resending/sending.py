@@ -15,7 +15,7 @@ import msgspec
 from pyromq.client.admin import Admin
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import NotFoundError, TopicNotFoundError
-from pyromq.client.producer.outgoing import SEND, OutgoingMessage, header_fields, system_text
+from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.selectors import hashed_index
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
@@ -28,7 +28,9 @@ from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
 from pyromq.pipeline.jobs.resending.pacing import CHUNK_MAX, Pacer
 from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.headers.producer import SendResponseHeader
+from pyromq.wire.property_text import join_items
 
 PRODUCER: Final = "PYROMQ_PIPELINE"
 _STORED: Final = (
@@ -133,7 +135,7 @@ class PacedSender:
             return msgspec.structs.replace(message.source, outcome=SendOutcome.SENT_BEFORE)
         queue = await self._queue_for(client, message)
         letter = OutgoingMessage(
-            SEND, queue.topic, message.body, system_text(message.properties), message.message_id,
+            SEND, queue.topic, message.body, join_items(message.properties), message.message_id,
             client.clock.now_ms(), 0, message.flag, 0,
         )  # fmt: skip
         ext = header_fields(letter, queue, PRODUCER, DEFAULT_TOPIC, "4")

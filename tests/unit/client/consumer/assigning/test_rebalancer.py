@@ -6,7 +6,7 @@ from pyromq.client.consumer.assigning.rebalancer import Rebalancer
 from pyromq.client.consumer.rules.assign import assign_evenly
 from pyromq.client.consumer.rules.assignment import LOCK_FAILED_MS, Assignment
 from pyromq.model.queue import QueueId
-from pyromq.wire.heartbeat import MessageModel
+from pyromq.wire.json.heartbeat import MessageModel
 
 QUEUES = [QueueId("orders", "broker-a", number) for number in range(4)]
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.errors import RequestTimeoutError
 from pyromq.model.queue import QueueId
-from pyromq.wire import bodies
+from pyromq.wire.json import bodies
 
 HERE, THERE = QueueId("T", "broker-a", 0), QueueId("T", "broker-b", 0)
 

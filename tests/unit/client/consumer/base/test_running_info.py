@@ -27,8 +27,8 @@ from pyromq.client.core.stack_dump import dump_stacks, task_text, thread_text
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.queue import QueueId
 from pyromq.testing.manual_clock import ManualClock
-from pyromq.wire import java_json
-from pyromq.wire.heartbeat import ConsumeType
+from pyromq.wire.json import java_json
+from pyromq.wire.json.heartbeat import ConsumeType
 from tests.unit.client.messages import FakeMessage
 
 QUEUE = QueueId("orders", "broker-a", 0)

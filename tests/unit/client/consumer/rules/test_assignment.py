@@ -13,7 +13,7 @@ from pyromq.client.consumer.rules.assignment import (
     wanted_queues,
 )
 from pyromq.model.queue import QueueId
-from pyromq.wire.heartbeat import MessageModel
+from pyromq.wire.json.heartbeat import MessageModel
 
 ORDERS = [QueueId("orders", "broker-a", number) for number in range(4)]
 RETRIES = [QueueId("%RETRY%g", "broker-a", 0)]

@@ -13,7 +13,7 @@ from pyromq.client.consumer.rules.orderly_outcome import (
 )
 from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.testing.manual_clock import ManualClock
-from pyromq.wire.heartbeat import MessageModel
+from pyromq.wire.json.heartbeat import MessageModel
 from tests.unit.client.messages import FakeMessage, messages, offsets_of
 
 BATCH = messages(0, 1, 2)

@@ -17,7 +17,7 @@ from pyromq.client.consumer.rules.outcome import (
     rung,
 )
 from pyromq.client.consumer.rules.retry_copy import resend_properties
-from pyromq.wire.heartbeat import MessageModel
+from pyromq.wire.json.heartbeat import MessageModel
 from tests.unit.client.messages import FakeMessage, messages, offsets_of
 
 BATCH = messages(0, 1, 2)

@@ -22,7 +22,7 @@ from pyromq.client.consumer.rules.start_offset import (
 )
 from pyromq.errors import ConfigError
 from pyromq.model.queue import Offset
-from pyromq.wire.heartbeat import ConsumeFromWhere as From
+from pyromq.wire.json.heartbeat import ConsumeFromWhere as From
 
 ZERO = StartAt(Offset(0))
 

@@ -13,7 +13,7 @@ from pyromq.client.consumer.rules.subscription import (
     wanted_messages,
     with_version,
 )
-from pyromq.wire.heartbeat import Subscription
+from pyromq.wire.json.heartbeat import Subscription
 from tests.unit.client.messages import FakeMessage
 
 

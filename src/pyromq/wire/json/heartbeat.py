@@ -1,4 +1,4 @@
-"""What clients say of themselves: the heartbeat, and the connection lists that tools ask for.
+"""Heartbeats of clients, and the connection lists that tools ask for.
 
 Clients differ. Java and ali-ons send ``codeSet`` as numbers, Go as text; ali-ons leaves ``expressionType`` out, others
 send it empty: both mean TAG. Enums come by name or by their place in Java's declaration, which ours repeat. Fields
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pyromq.wire import java_json
-from pyromq.wire.java_json import Long
+from pyromq.wire.json import java_json
+from pyromq.wire.json.java_json import Long
 
 TAG_EXPRESSION: Final = "TAG"
 SQL_EXPRESSION: Final = "SQL92"
@@ -116,7 +116,7 @@ class ConsumerConnections(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
     message_model: MessageModel = MessageModel.CLUSTERING
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    disagreeing_client_ids: tuple[str, ...] | None = None  # ours, Java passes it over: who subscribes to something else
+    disagreeing_client_ids: tuple[str, ...] | None = None  # ours, Java skips it: members whose subscription differs
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:

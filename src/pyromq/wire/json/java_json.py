@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from pyromq.errors import RemoteProtocolError
-from pyromq.wire.java_json_writer import DEPTH_MAX, UnwritableJsonError, dumps, dumps_pretty, dumps_strict
+from pyromq.wire.json.java_json_writer import DEPTH_MAX, UnwritableJsonError, dumps, dumps_pretty, dumps_strict
 
 __all__ = [
     "BYTES_MAX",
@@ -114,7 +114,7 @@ def decode(text: bytes | str, type_: type[T], *, bytes_max: int = BYTES_MAX) -> 
 
 
 def convert(value: Any, type_: type[T]) -> T:
-    """The second half of ``decode``, for values that ``parse`` gave and that needed a correction first."""
+    """The second step of ``decode``, for values that ``parse`` gave and that needed a correction first."""
     try:
         return msgspec.convert(_without_nulls(value), type_, strict=False)
     except (msgspec.MsgspecError, OverflowError) as error:

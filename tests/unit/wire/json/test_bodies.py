@@ -5,8 +5,8 @@ import pytest
 
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.queue import QueueId
-from pyromq.wire import bodies
-from pyromq.wire.bodies import (
+from pyromq.wire.json import bodies
+from pyromq.wire.json.bodies import (
     AssignmentRequest,
     AssignmentResponse,
     ClientOffsets,

@@ -13,9 +13,9 @@ import msgspec
 
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import DataVersion
-from pyromq.wire import java_json
-from pyromq.wire.heartbeat import Subscription
-from pyromq.wire.java_json import Long
+from pyromq.wire.json import java_json
+from pyromq.wire.json.heartbeat import Subscription
+from pyromq.wire.json.java_json import Long
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -30,7 +30,7 @@ class KeyValues(msgspec.Struct, frozen=True):
 
 
 class GroupMemberIds(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who consumes in a group (RocketMQ: GetConsumerListByGroupResponseBody)."""
+    """Members that consume in a group (RocketMQ: GetConsumerListByGroupResponseBody)."""
 
     consumer_id_list: list[str] = []
 
@@ -188,7 +188,7 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ReplicationState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A master and who follows it (RocketMQ: HARuntimeInfo): nobody."""
+    """A master and its replicas (RocketMQ: HARuntimeInfo); there are none here."""
 
     master: bool = True
     master_commit_log_max_offset: Long = 0
@@ -222,7 +222,7 @@ class ResetOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ClientOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A client's answer to where it is (RocketMQ: GetConsumerStatusBody as a client sends it)."""
+    """A client's response to the question how far it is (RocketMQ: GetConsumerStatusBody as a client sends it)."""
 
     message_queue_table: dict[QueueId, Long] = {}
 

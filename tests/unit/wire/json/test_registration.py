@@ -10,7 +10,7 @@ import pytest
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.topic import DataVersion, TopicConfig, TopicFilterType
 from pyromq.wire.compression import DecompressionError, InflatedTooLargeError
-from pyromq.wire.registration import (
+from pyromq.wire.json.registration import (
     BodyChecksumError,
     BrokerRegistration,
     MalformedRegistrationError,

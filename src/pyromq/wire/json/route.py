@@ -1,4 +1,4 @@
-"""Bodies that say who is where: the route of a topic, the brokers of a cluster, lists of topics.
+"""Routes and cluster bodies: the route of a topic, the brokers of a cluster, lists of topics.
 
     lenient   {"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911"},…}],"filterServerTable":{},"queueDatas":[…]}
     strict    {"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911"},…}],"filterServerTable":{},"queueDatas":[…]}
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pyromq.model.route import BrokerData, TopicRoute
-from pyromq.wire import java_json
+from pyromq.wire.json import java_json
 
 STRICT_SINCE_VERSION = 401  # 4.9.4
 
@@ -28,7 +28,7 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TopicList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Names of topics; some answers of brokers tell their address with it."""
+    """Names of topics; some brokers tell their address in the same response."""
 
     topic_list: list[str] = []
     broker_addr: str | None = None

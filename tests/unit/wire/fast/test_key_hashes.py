@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyromq.wire.fast.key_hashes import key_hash, key_hashes
 from pyromq.wire.java_hash import java_hash
-from pyromq.wire.key_hashes import key_hash, key_hashes
 
 
 def by_definition(text: bytes) -> int:

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from pyromq.errors import RemoteProtocolError
-from pyromq.wire import java_json
-from pyromq.wire.heartbeat import (
+from pyromq.wire.json import java_json
+from pyromq.wire.json.heartbeat import (
     CheckClient,
     ClientConnection,
     ConsumeFromWhere,

@@ -23,11 +23,11 @@ from zlib import compress
 
 import msgspec
 
-from pyromq.checksum import crc32
+from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.topic import DataVersion, TopicConfig
-from pyromq.wire import java_json
 from pyromq.wire.compression import INFLATED_BYTES_MAX, inflate_zlib
+from pyromq.wire.json import java_json
 
 _WRAPPED_SINCE_VERSION: Final = 37  # 3.0.11
 _STATIC_TOPICS_SINCE_VERSION: Final = 413  # 5.0.0
@@ -73,7 +73,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True, rename="came
 
 def body_checksum(body: bytes) -> int:
     """The value for ``bodyCrc32``."""
-    return crc32(body) & 0x7FFFFFFF
+    return crc32(body) & CRC_MASK
 
 
 def encode_topic_table(table: TopicTableBody) -> bytes:

@@ -5,7 +5,7 @@ import pytest
 
 from pyromq.errors import RemoteProtocolError
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
-from pyromq.wire.route import (
+from pyromq.wire.json.route import (
     ClusterInfo,
     TopicList,
     decode_cluster,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyromq.errors import LocalProtocolError, RemoteProtocolError
 from pyromq.model.queue import QueueId
-from pyromq.wire.java_json import (
+from pyromq.wire.json.java_json import (
     DEPTH_MAX,
     MalformedJsonError,
     ObjectKey,

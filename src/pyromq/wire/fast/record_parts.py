@@ -1,0 +1,60 @@
+"""A few fields of a record, without decoding the others: for clients, filters and whatever reads many records.
+
+The plain form is ``record.decode_record``. Nothing here verifies a checksum, and but for ``check_lengths`` nothing is
+checked: the other functions are for records that passed it, or that the store gave.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from pyromq.errors import CorruptRecordError
+from pyromq.wire.record_layout import ANY_V6, BODY_AT, FIXED_BYTES, HOST_BITS_AT, MAGIC_LOW_AT, MAGIC_V1, MAGIC_V1_LOW
+
+# Size, magic, queue id, offset, position, sysFlag: at the same place in every record.
+HEAD: Final = Struct(">II4xi4xqqi")
+# One number at a place that ``record_layout`` names; each gives a tuple.
+read_u32: Final = Struct(">I").unpack_from
+read_i32: Final = Struct(">i").unpack_from
+read_i64: Final = Struct(">q").unpack_from
+
+
+def check_lengths(record: bytes, magic: int, sys_flag: int, position: int) -> None:
+    """Raises CorruptRecordError unless body, topic and properties fill the record exactly.
+
+    Then nothing that reads them can leave it.
+    """
+    size, fixed = len(record), BODY_AT if not sys_flag & ANY_V6 else FIXED_BYTES[sys_flag >> 4 & 3]
+    if fixed + 3 <= size:
+        body_end = fixed + int.from_bytes(record[fixed - 4 : fixed], "big")
+        if body_end + 3 <= size:
+            if magic == MAGIC_V1:
+                topic_end = body_end + 1 + record[body_end]
+            else:
+                topic_end = body_end + 2 + (record[body_end] << 8 | record[body_end + 1])
+            if topic_end + 2 <= size and topic_end + 2 + (record[topic_end] << 8 | record[topic_end + 1]) == size:
+                return
+    raise CorruptRecordError(position=position, reason=f"its parts do not add up to its size {size}")
+
+
+def body_range(record: bytes, sys_flag: int) -> tuple[int, int]:
+    """Where the body begins and ends."""
+    start = FIXED_BYTES[sys_flag >> 4 & 3]
+    return start, start + read_u32(record, start - 4)[0]
+
+
+def topic_range(record: bytes, sys_flag: int) -> tuple[int, int]:
+    """The properties begin two bytes behind it, and go on to the end of the record."""
+    start = body_range(record, sys_flag)[1]
+    if record[MAGIC_LOW_AT] == MAGIC_V1_LOW:
+        return start + 1, start + 1 + record[start]
+    return start + 2, start + 2 + (record[start] << 8 | record[start + 1])
+
+
+def stored_properties(record: memoryview) -> bytes:
+    """The properties of a whole record."""
+    body_start = FIXED_BYTES[record[HOST_BITS_AT] >> 4 & 3]
+    at = body_start + int.from_bytes(record[body_start - 4 : body_start], "big")
+    topic_bytes = record[at] + 1 if record[MAGIC_LOW_AT] == MAGIC_V1_LOW else (record[at] << 8 | record[at + 1]) + 2
+    return bytes(record[at + topic_bytes + 2 :])

@@ -1,0 +1,122 @@
+"""Responses that leave a broker for every message, made from templates.
+
+The plain form is ``command.encode_response``; what a template cannot hold goes there. A template is that form with
+places for what differs between responses, so it follows from the typed header.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.command import encode_response
+from pyromq.wire.frame import PREFIX_BYTES, SerializeType, pack_prefix
+from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
+from pyromq.wire.received import CommandFlag, Received
+
+_JSON: Final = SerializeType.JSON
+_ONEWAY: Final = int(CommandFlag.ONEWAY)
+_SUCCESS_CODE: Final = ResponseCode.SUCCESS
+_NUMBER: Final = 123_454_321  # stands in a template where a number will be
+_SUCCESS: Final = encode_response(_SUCCESS_CODE, _NUMBER)[PREFIX_BYTES:].replace(b"%d" % _NUMBER, b"%d")
+
+
+def success(request: Received[Any]) -> bytes:
+    """The frame that says yes and nothing else; empty for a one-way request."""
+    if request.flag & _ONEWAY:
+        return b""
+    if request.serialize_type is _JSON:
+        header = _SUCCESS % request.correlation_id
+        return pack_prefix(len(header) + 4, len(header)) + header
+    return encode_response(_SUCCESS_CODE, request.correlation_id, serialize_type=request.serialize_type)
+
+
+class SendResponses:
+    """Responses to sends of one broker: its host (hexadecimal, as in message ids) and region are in all of them."""
+
+    def __init__(self, host_hex: str, region: str) -> None:
+        self._host_hex = host_hex
+        self._region = region
+        self._template = _send_template(host_hex, region)
+
+    def encode(
+        self,
+        request: Received[SendHeader],
+        queue_id: int,
+        position: int,
+        offset: int,
+        unique_key: str,
+        on_disk: str,
+        recall_handle: str | None,
+    ) -> bytes:
+        """The response to a message that was stored there. ``on_disk`` is "true" or "false"."""
+        plain = recall_handle is None and unique_key.isalnum() and unique_key.isascii()
+        if plain and request.frame.serialize_type is _JSON:
+            facts = (position, queue_id, offset, unique_key, on_disk, request.correlation_id)
+            header = (self._template % facts).encode()
+            size = len(header)
+            return pack_prefix(size + 4, size) + header
+        message_id = f"{self._host_hex}{position:016X}"
+        return self._encode_plain(request, queue_id, offset, message_id, unique_key, on_disk, recall_handle)
+
+    def encode_batch(
+        self,
+        request: Received[SendHeader],
+        queue_id: int,
+        positions: list[int],
+        offset: int,
+        unique_key: str | None,
+        on_disk: str,
+    ) -> bytes:
+        """The response to a batch: an id for each of its messages, the offset of the first."""
+        ids = ",".join([f"{self._host_hex}{position:016X}" for position in positions])
+        return self._encode_plain(request, queue_id, offset, ids, unique_key, on_disk, None)
+
+    def _encode_plain(
+        self,
+        request: Received[SendHeader],
+        queue_id: int,
+        offset: int,
+        message_id: str,
+        unique_key: str | None,
+        on_disk: str,
+        recall_handle: str | None,
+    ) -> bytes:
+        header = SendResponseHeader(
+            msg_id=message_id,
+            queue_id=queue_id,
+            queue_offset=offset,
+            transaction_id=unique_key,
+            recall_handle=recall_handle,
+            region=self._region,
+            trace_on="true",
+            on_disk=on_disk,
+        )
+        return encode_response(_SUCCESS_CODE, request.correlation_id, header, serialize_type=request.serialize_type)
+
+
+def _send_template(host_hex: str, region: str) -> str:
+    """For position, queue id, offset, unique key, ``on_disk`` and correlation id, in this order."""
+    header = SendResponseHeader(
+        msg_id=f"{host_hex}<position>",
+        queue_id=111_111_111,
+        queue_offset=222_222_222,
+        transaction_id="<unique key>",
+        region="<region>",
+        trace_on="true",
+        on_disk="<on disk>",
+    )
+    text = encode_response(_SUCCESS_CODE, _NUMBER, header)[PREFIX_BYTES:].decode()
+    for there, place in (
+        ("<position>", "%016X"),
+        ("111111111", "%d"),
+        ("222222222", "%d"),
+        ("<unique key>", "%s"),
+        ("<on disk>", "%s"),
+        (f"{_NUMBER}", "%d"),
+        ('"<region>"', msgspec.json.encode(region).decode().replace("%", "%%")),  # the last: it may hold anything
+    ):
+        text = text.replace(there, place)
+    return text

@@ -1,0 +1,67 @@
+"""Formats that travel live in ``wire``: other packages pack no struct, and write no separator or name of a property."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pyromq
+from pyromq.model.property_names import ITEM_END, NAME_END, RESERVED
+
+SOURCE = Path(pyromq.__file__).parent
+# Formats of one file or one protocol that RocketMQ's wire does not have; each module begins with its layout.
+OWN_STRUCTS = {
+    "net/preamble.py",  # the PROXY protocol
+    "store/consume_queue.py",
+    "store/files/checkpoint.py",
+    "store/files/disk.py",
+    "store/files/index_file.py",
+    "store/timers/check.py",
+    "store/timers/log.py",
+    "store/timers/wheel.py",
+}
+# Programs of filters read stored properties, and know errors alone; an address has the byte 1 in it.
+OWN_SEPARATORS = {"filters/program.py", "model/property_names.py", "store/message_store.py"}
+# Headers have fields that are called like properties; "TAGS" is also how help texts call an option.
+OWN_NAMES = {"wire/headers/producer.py", "model/property_names.py", "cli/pipeline/options.py"}
+
+
+@cache
+def modules() -> list[tuple[str, list[ast.AST]]]:
+    paths = sorted(SOURCE.rglob("*.py"))
+    return [
+        (path.relative_to(SOURCE).as_posix(), list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+        for path in paths
+    ]
+
+
+def texts_of(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+            yield node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
+
+
+def makes_struct(node: ast.AST) -> bool:
+    """``Struct(…)`` or ``struct.Struct(…)``, and not msgspec's."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("Struct", "struct.Struct")
+
+
+def has_separator(text: str) -> bool:
+    return NAME_END in text or ITEM_END in text
+
+
+def test_what_travels_is_packed_in_wire_alone() -> None:
+    found = {name for name, nodes in modules() if any(map(makes_struct, nodes))}
+    assert {name for name in found if not name.startswith("wire/")} <= OWN_STRUCTS
+
+
+def test_wire_alone_knows_what_separates_properties() -> None:
+    found = {name for name, nodes in modules() if any(map(has_separator, texts_of(nodes)))}
+    assert {name for name in found if not name.startswith("wire/")} <= OWN_SEPARATORS
+
+
+def test_names_of_properties_are_written_once() -> None:
+    found = {name for name, nodes in modules() if any(text in RESERVED for text in texts_of(nodes))}
+    assert found <= OWN_NAMES

@@ -1,0 +1,85 @@
+"""Responses from templates against ``encode_response`` of the typed header, byte for byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.command import encode_request, encode_response
+from pyromq.wire.fast.responses import SendResponses, success
+from pyromq.wire.frame import FrameDecoder, SerializeType
+from pyromq.wire.headers.producer import SendResponseHeader
+from pyromq.wire.received import Received, decode_received
+
+HOST = "7F00000100002A9F"
+I32 = st.integers(min_value=-(1 << 31), max_value=(1 << 31) - 1)
+I64 = st.integers(min_value=0, max_value=(1 << 63) - 1)
+KEYS = st.text("0123456789ABCDEF", min_size=1, max_size=40) | st.text(st.characters(exclude_categories=["Cs"]))
+REGIONS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def asked(correlation_id: int, serialize_type: SerializeType = SerializeType.JSON, *, oneway: bool = False) -> Any:
+    data = encode_request(RequestCode.HEART_BEAT, correlation_id, oneway=oneway, serialize_type=serialize_type)
+    [frame] = FrameDecoder().feed(data)
+    return decode_received(frame)
+
+
+def plain(request: Received[Any], region: str, **fields: Any) -> bytes:
+    header = SendResponseHeader(region=region, trace_on="true", **fields)
+    return encode_response(ResponseCode.SUCCESS, request.correlation_id, header, serialize_type=request.serialize_type)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(I32, st.sampled_from(SerializeType), REGIONS, I32, I64, I64, KEYS, st.booleans(), st.none() | KEYS)
+@example(7, SerializeType.JSON, "Zürich", 0, 0, 0, "A", True, None)
+@example(7, SerializeType.JSON, '100 %d "<on disk>" <position>', 0, 0, 0, "A", True, None)
+@example(123_454_321, SerializeType.JSON, "r", 111_111_111, 222_222_222, 0, "A", True, None)
+def test_a_response_to_a_send_is_that_of_the_typed_header(
+    correlation_id: int,
+    serialize_type: SerializeType,
+    region: str,
+    queue_id: int,
+    position: int,
+    offset: int,
+    key: str,
+    is_on_disk: bool,
+    handle: str | None,
+) -> None:
+    request, on_disk = asked(correlation_id, serialize_type), "true" if is_on_disk else "false"
+    given_back = SendResponses(HOST, region).encode(request, queue_id, position, offset, key, on_disk, handle)
+    assert given_back == plain(
+        request,
+        region,
+        msg_id=f"{HOST}{position:016X}",
+        queue_id=queue_id,
+        queue_offset=offset,
+        transaction_id=key,
+        recall_handle=handle,
+        on_disk=on_disk,
+    )
+
+
+@pytest.mark.parametrize("serialize_type", SerializeType)
+@pytest.mark.parametrize("key", [None, "KEY"])
+def test_a_response_to_a_batch_names_all_messages(serialize_type: SerializeType, key: str | None) -> None:
+    request = asked(5, serialize_type)
+    given_back = SendResponses(HOST, "here").encode_batch(request, 3, [16, 255], 9, key, "true")
+    ids = f"{HOST}0000000000000010,{HOST}00000000000000FF"
+    assert given_back == plain(
+        request, "here", msg_id=ids, queue_id=3, queue_offset=9, transaction_id=key, on_disk="true"
+    )
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(I32, st.sampled_from(SerializeType))
+def test_success_is_an_empty_response(correlation_id: int, serialize_type: SerializeType) -> None:
+    request = asked(correlation_id, serialize_type)
+    assert success(request) == encode_response(ResponseCode.SUCCESS, correlation_id, serialize_type=serialize_type)
+
+
+def test_a_one_way_request_has_no_response() -> None:
+    assert success(asked(5, oneway=True)) == b""
