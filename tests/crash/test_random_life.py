@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from pyromq.errors import StoreError
-from pyromq.store.seal_job import SealJob
+from pyromq.store.sealing.seal_job import SealJob
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import split_records
 from tests.crash.script import draft, open_store

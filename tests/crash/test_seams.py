@@ -15,7 +15,7 @@ import pytest
 
 from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.errors import MQError, StoreError, StoreReadOnlyError, UntrustedDiskError
-from pyromq.store import log_walk
+from pyromq.store.log import log_walk
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings

@@ -14,8 +14,8 @@ from itertools import islice
 
 from pyromq.clock import Clock
 from pyromq.store.files.disk import Disk
+from pyromq.store.log.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.message_store import MessageStore
-from pyromq.store.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.settings import Flush
 
 logger = logging.getLogger(__name__)

@@ -23,21 +23,21 @@ import msgspec
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import LocalProtocolError, StoreClosedError, StoreReadOnlyError
 from pyromq.model.names import validate_topic
-from pyromq.store.commit_log import CommitLog, FlushJob, TopicBytes
-from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
-from pyromq.store.durability import Durability
-from pyromq.store.entry_backlog import EntryBacklog
-from pyromq.store.entry_tag import entry_tag
+from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.entry_backlog import EntryBacklog
+from pyromq.store.derived.entry_tag import entry_tag
+from pyromq.store.derived.indexer import Indexer
+from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk, DiskLock, RealDisk
 from pyromq.store.files.health import Health, cannot_open
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import SegmentList
-from pyromq.store.indexer import Indexer
-from pyromq.store.key_index import KeyIndex
+from pyromq.store.log.commit_log import CommitLog, FlushJob, TopicBytes
 from pyromq.store.queue_reader import QueueReader
 from pyromq.store.recovery import Opened, Recovery
 from pyromq.store.removal import Removal
-from pyromq.store.seal_job import SealJob
+from pyromq.store.sealing.durability import Durability
+from pyromq.store.sealing.seal_job import SealJob
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.wire.batch import BatchItem
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag

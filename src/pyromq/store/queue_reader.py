@@ -11,9 +11,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
-from pyromq.store.commit_log import CommitLog
-from pyromq.store.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
-from pyromq.store.key_index import KeyIndex
+from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
+from pyromq.store.derived.key_index import KeyIndex
+from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.read_result import Boundary, QueueRange, ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.properties import message_keys

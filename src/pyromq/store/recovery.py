@@ -25,16 +25,16 @@ from pathlib import Path
 from pyromq.clock import Clock
 from pyromq.errors import InvalidNameError, LogGapError
 from pyromq.model.names import validate_topic
-from pyromq.store.commit_log import CommitLog
-from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
-from pyromq.store.entry_tag import entry_tag
-from pyromq.store.files.checkpoint import load_checkpoint, load_flushed
+from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.entry_tag import entry_tag
+from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment, SegmentList
-from pyromq.store.key_index import KeyIndex
-from pyromq.store.log_walk import DamagedRange, LogWalk
-from pyromq.store.seal import Seal, load_seal
+from pyromq.store.log.commit_log import CommitLog
+from pyromq.store.log.log_walk import DamagedRange, LogWalk
+from pyromq.store.sealing.checkpoint import load_checkpoint, load_flushed
+from pyromq.store.sealing.seal import Seal, load_seal
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.record import (
     RECORD_OVERHEAD_BYTES,

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from pyromq.errors import StoreError
-from pyromq.store.commit_log import CommitLog
-from pyromq.store.consume_queue import ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue
+from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.segments import Segment
-from pyromq.store.key_index import KeyIndex
+from pyromq.store.log.commit_log import CommitLog
 
 
 class Removal:

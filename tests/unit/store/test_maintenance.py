@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pyromq.errors import DiskFullError
+from pyromq.store.log.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import ReadStatus
-from pyromq.store.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import Draft

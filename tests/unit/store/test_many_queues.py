@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.store.files.checkpoint import load_flushed
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
-from pyromq.store.seal import load_seal
-from pyromq.store.seal_job import SealJob
+from pyromq.store.sealing.checkpoint import load_flushed
+from pyromq.store.sealing.seal import load_seal
+from pyromq.store.sealing.seal_job import SealJob
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import Draft, split_records

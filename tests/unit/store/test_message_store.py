@@ -19,7 +19,7 @@ from pyromq.errors import (
 )
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import Boundary, ReadStatus
-from pyromq.store.seal import load_seal, save_seal
+from pyromq.store.sealing.seal import load_seal, save_seal
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.batch import BatchItem

@@ -24,7 +24,7 @@ from pyromq.broker.base.refusals import refusal_of
 from pyromq.clock import Clock
 from pyromq.errors import MQError, StoreError
 from pyromq.net.connection import Connection
-from pyromq.store.commit_log import FlushJob
+from pyromq.store.log.commit_log import FlushJob
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import ResponseCode

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyromq.errors import StoreReadOnlyError
 from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
-from pyromq.store.seal_job import SealJob
+from pyromq.store.sealing.seal_job import SealJob
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from pyromq.broker.state.topics import Topics
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.model.names import HALF_TOPIC
 from pyromq.model.property_names import REAL_QUEUE, REAL_TOPIC
-from pyromq.store.commit_log import CommitLog
+from pyromq.store.log.commit_log import CommitLog
 from pyromq.wire.properties import find_property
 from pyromq.wire.record import Draft, Record, decode_record
 

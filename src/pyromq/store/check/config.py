@@ -11,11 +11,11 @@ import msgspec
 
 from pyromq.errors import ProtocolError
 from pyromq.store.check.report import Findings, StoreSeverity
-from pyromq.store.files.checkpoint import CHECKPOINT_BYTES, Checkpoint, load_checkpoint
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.whole_file import checked
-from pyromq.store.seal import SEAL_NAME, Seal
+from pyromq.store.sealing.checkpoint import CHECKPOINT_BYTES, Checkpoint, load_checkpoint
+from pyromq.store.sealing.seal import SEAL_NAME, Seal
 from pyromq.wire.java_json import parse
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from pyromq.store.check.files import FileRun
 from pyromq.store.check.index import IndexComparison
 from pyromq.store.check.queues import LogView, QueueComparison, Trust
 from pyromq.store.check.report import Findings, IndexCheck, LogCheck, QueuesCheck, StoreSeverity, count_of
-from pyromq.store.entry_tag import entry_tag
+from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.properties import find_property, message_keys

@@ -17,8 +17,8 @@ from pathlib import Path
 from pyromq.checksum import crc32
 from pyromq.store.check.files import Ranges, SafeView
 from pyromq.store.check.report import Findings, IndexCheck, StoreSeverity
+from pyromq.store.derived.index_file import ENTRY, HEADER, IndexFile, IndexSeal
 from pyromq.store.files.disk import Disk
-from pyromq.store.files.index_file import ENTRY, HEADER, IndexFile, IndexSeal
 from pyromq.wire.key_hashes import key_hashes
 
 _is_index_name = re.compile(r"\d{17}").fullmatch

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from pyromq.checksum import crc32
 from pyromq.store.check.files import FileRun, Ranges
-from pyromq.store.consume_queue import ENTRY, ENTRY_BYTES, FILLER_SIZE, QueueSeal
+from pyromq.store.derived.consume_queue import ENTRY, ENTRY_BYTES, FILLER_SIZE, QueueSeal
 from pyromq.wire.record import RECORD_OVERHEAD_BYTES
 
 _CHUNK_ENTRIES = 256

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple, Self
 
 from pyromq.errors import CorruptRecordError, LogGapError, PositionOutOfRangeError
 from pyromq.model.names import TIMER_TOPIC
-from pyromq.store.commit_log import CommitLog
 from pyromq.store.files.disk import Disk, DiskFile
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import SegmentList
+from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.read_result import QueueRange
 from pyromq.store.settings import StoreSettings
 from pyromq.store.timers.check import TimerCheck, load_timer_check, save_timer_check

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from pyromq.store.consume_queue import ConsumeQueue, QueueSeal
-from pyromq.store.files.checkpoint import Checkpoint, save_checkpoint
+from pyromq.store.derived.consume_queue import ConsumeQueue, QueueSeal
+from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk, DiskFile
 from pyromq.store.files.layout import Layout
-from pyromq.store.key_index import KeyIndex
-from pyromq.store.seal import Seal, save_seal
+from pyromq.store.sealing.checkpoint import Checkpoint, save_checkpoint
+from pyromq.store.sealing.seal import Seal, save_seal
 
 
 class SealFile:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
-from pyromq.store.entry_backlog import EntryBacklog
+from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.files.segments import SegmentList
 from pyromq.testing import FaultyDisk
 

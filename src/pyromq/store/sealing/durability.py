@@ -13,16 +13,16 @@ from pathlib import Path
 import msgspec
 
 from pyromq.errors import StoreError, StoreReadOnlyError
-from pyromq.store.commit_log import CommitLog, FlushJob
-from pyromq.store.consume_queue import ConsumeQueue
-from pyromq.store.files.checkpoint import FlushedNote
+from pyromq.store.derived.consume_queue import ConsumeQueue
+from pyromq.store.derived.indexer import Indexer
+from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.health import Health
 from pyromq.store.files.layout import Layout
-from pyromq.store.indexer import Indexer
-from pyromq.store.key_index import KeyIndex
-from pyromq.store.seal import Seal
-from pyromq.store.seal_job import SealFile, SealJob
+from pyromq.store.log.commit_log import CommitLog, FlushJob
+from pyromq.store.sealing.checkpoint import FlushedNote
+from pyromq.store.sealing.seal import Seal
+from pyromq.store.sealing.seal_job import SealFile, SealJob
 
 
 class Durability:

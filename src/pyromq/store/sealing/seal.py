@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 
 from pyromq.errors import CorruptFileError
-from pyromq.store.consume_queue import QueueSeal
+from pyromq.store.derived.consume_queue import QueueSeal
+from pyromq.store.derived.index_file import IndexSeal
 from pyromq.store.files.disk import Disk
-from pyromq.store.files.index_file import IndexSeal
 from pyromq.store.files.whole_file import WholeFile
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyromq.store.derived.index_file import ENTRY, HEADER
+from pyromq.store.derived.key_index import KeyIndex, Unindexed
 from pyromq.store.files.disk import Disk, RealDisk
-from pyromq.store.files.index_file import ENTRY, HEADER
-from pyromq.store.key_index import KeyIndex, Unindexed
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.java_hash import java_hash

@@ -6,9 +6,9 @@ appended since waits in memory, and must not become much.
 
 from __future__ import annotations
 
-from pyromq.store.commit_log import CommitLog
-from pyromq.store.key_index import KeyIndex, Unindexed
-from pyromq.store.log_walk import LogWalk
+from pyromq.store.derived.key_index import KeyIndex, Unindexed
+from pyromq.store.log.commit_log import CommitLog
+from pyromq.store.log.log_walk import LogWalk
 from pyromq.wire.record import is_indexed
 
 _AT_ONCE = 4_096

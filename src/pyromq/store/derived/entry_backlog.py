@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from pyromq.store.consume_queue import ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue
 
 
 class EntryBacklog:

@@ -429,7 +429,7 @@ def test_tags_in_the_index_are_fine_where_rocketmq_put_them(monkeypatch: pytest.
         tag = find_property(raw, b"TAGS")
         return [*message_keys(raw), *([b"T#" + tag] if tag else [])]
 
-    monkeypatch.setattr("pyromq.store.key_index.message_keys", keys_and_tag)  # as RocketMQ 5.4 and later
+    monkeypatch.setattr("pyromq.store.derived.key_index.message_keys", keys_and_tag)  # as RocketMQ 5.4 and later
     report = check(foreign_disk())
     assert report.verdict is StoreVerdict.SOUND, report.findings
     assert report.index.entries > 120 and not report.index.missing and not report.index.extra

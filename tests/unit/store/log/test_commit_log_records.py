@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pyromq.store.commit_log import CommitLog, TopicBytes
 from pyromq.store.files.segments import SegmentList
+from pyromq.store.log.commit_log import CommitLog, TopicBytes
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk
 from pyromq.wire.batch import BatchItem

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.store.message_store import MessageStore
-from pyromq.store.seal import load_seal
+from pyromq.store.sealing.seal import load_seal
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import Draft

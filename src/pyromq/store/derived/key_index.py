@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from pyromq.clock import Clock
+from pyromq.store.derived.index_file import IndexFile, IndexSeal
 from pyromq.store.files.disk import Disk
-from pyromq.store.files.index_file import IndexFile, IndexSeal
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.key_hashes import key_hash, key_hashes
 from pyromq.wire.properties import message_keys
