@@ -109,7 +109,7 @@ def log_records(store: MessageStore) -> list[Record]:
     records = []
     for segment in store.log.segments:
         at = 0
-        while segment.base + at < store.log.end:
+        while segment.base + at < store.end_position:
             found = scan_record(segment.file.view, at, segment.base + at)
             if isinstance(found, SegmentEnd):
                 break
@@ -144,7 +144,7 @@ def check_agreement(store: MessageStore) -> None:
         assert not data[len(wanted) :].strip(b"\0"), f"queue {key} has something behind its end"
         assert (queue.first, queue.end, queue.next_offset) == (0, len(entries), len(entries))
     assert not expected_queues, "queues are missing"
-    store.index_keys()
+    store.indexer.index_all()
     indexed = [(entry[0], entry[1]) for file in store.index.files for entry in file.entries()]
     assert indexed == expected_index
     for record in log_records(store):

@@ -64,7 +64,7 @@ def test_a_flipped_bit_is_never_served(
     probe = pristine.after_crash(CrashMode.KEEP)
     with open_store(probe, clock) as store:
         originals = records_by_address(store)
-        sealed = store.log.end if make is clean_store else store.recovered.scanned_from
+        sealed = store.end_position if make is clean_store else store.recovered.scanned_from
     rng, lost, rebuilt = Random(part), 0, 0
     for number in range(FLIPS // PARTS // 2):
         disk = pristine.after_crash(CrashMode.KEEP)

@@ -86,21 +86,21 @@ class Life:
 
     def seal_some(self) -> None:
         """A step of a seal that goes on while other things happen."""
-        job = self.sealing = self.sealing or self.store.begin_seal()
+        job = self.sealing = self.sealing or self.store.seals.begin()
         if job is None:
             return
         try:
             if job.seal is None:
-                self.store.gather_seal(job, self.rng.randint(1, 2))
+                self.store.seals.gather(job, self.rng.randint(1, 2))
             elif not job.is_synced:
                 job.sync()
-            elif self.store.log.flushed >= job.seal.durable_end:
+            elif self.store.flushed_position >= job.seal.durable_end:
                 self.sealing = None
                 if job.save():
-                    self.store.seal_done(job, None)
+                    self.store.seals.finish(job, None)
         except OSError as error:
             self.sealing = None
-            self.store.seal_done(job, error)
+            self.store.seals.finish(job, error)
         except StoreError:
             self.sealing = None
             raise
@@ -171,7 +171,7 @@ class Life:
 
     def check(self) -> None:
         for (topic, queue_id, offset), (body, position) in self.acknowledged.items():
-            if position >= self.store.log.first:
+            if position >= self.store.first_position:
                 result = self.store.reader.read(topic, queue_id, offset, count_max=1)
                 bodies = [record.body for record in split_records(result.to_bytes())]
                 assert bodies == [body], f"{topic}/{queue_id}@{offset}: {result.status} after {self.steps}"

@@ -213,14 +213,14 @@ def test_a_seal_shows_readers_nothing_that_a_flush_beside_it_failed_to_write(
     """The other way round: the worker got the error, its callback has not run yet, and the seal's fsync succeeds."""
     store = open_store(disk, clock)
     store.append([message(b"a")])
-    job = store.flush_job()
+    job = store.flushes.start()
     assert job is not None
     disk.fail_at(disk.operations + 1, errno.EIO)
     with pytest.raises(OSError, match="simulated"):
         job.run()
     store.seal()
     assert body_at(store, 0) is None
-    assert store.sealed_position == 0
+    assert store.seals.position == 0
 
 
 # --- retention ---
@@ -244,7 +244,7 @@ def test_a_log_file_that_could_not_be_deleted_makes_no_gap(disk: FaultyDisk, clo
 def test_retention_during_a_flush_leaves_the_store_trusted(tmp_path: Path, clock: ManualClock) -> None:
     with MessageStore.open(tmp_path / "store", SMALL, clock=clock) as store:
         store.append([message(b"%d" % number * 1400) for number in range(4)])
-        job = store.flush_job()
+        job = store.flushes.start()
         assert job is not None and len(job.files) == 2
         retain(store, 1)  # the disk is nearly full
         job.run()  # on a worker, at the same time: not on a closed descriptor, or one that is another file by now
@@ -405,7 +405,7 @@ def test_a_message_behind_a_filler_survives_the_loss_of_its_queue_file(disk: Fau
     with open_store(disk, clock) as store:
         for number in range(10):
             put(store, b"message-%d" % number)
-        lost = store.queues["orders", 0].entry(7).position
+        lost = next(store.reader.entries("orders", 0, 7, 1))[0]
     disk.flip_bit(ROOT / "commitlog" / f"{0:020d}", (lost + 90) * 8)
     for path in queue_files():
         disk.remove(path)
@@ -497,15 +497,15 @@ def test_a_seal_covers_only_index_entries_that_it_synced(disk: FaultyDisk, clock
     store = open_store(disk, clock)
     store.append([draft(number) for number in range(1, 5)])
     store.flush()
-    store.index_keys()
+    store.indexer.index_all()
     store.seal()
     store.append([draft(6)])
     store.flush()
     header_write = disk.operations + 3  # entries, one slot, header
     disk.fail_at(header_write, errno.ENOSPC)
-    store.index_keys()
+    store.indexer.index_all()
     store.health.space_returned()
-    store.index_keys()
+    store.indexer.index_all()
     assert store.seal()
     with open_store(disk.after_crash(CrashMode.FORGET), clock) as store:
         assert not store.recovered.rebuilt
@@ -549,10 +549,10 @@ def test_after_a_crash_no_message_waits_until_the_whole_index_is_made_anew(
         store.append([message(b"x" * 300, properties=b"KEYS\x01K%d\x02" % number)])
     store.flush()
     store = open_store(disk.after_crash(CrashMode.KEEP), clock, dataclasses.replace(SMALL, index_backlog_max=1))
-    behind = [store.log.end - store._indexer.position]
+    behind = [store.end_position - store.indexer.position]
     while behind[-1]:
         store.append([message(b"new", properties=b"KEYS\x01later\x02")])
-        behind.append(store.log.end - store._indexer.position)
+        behind.append(store.end_position - store.indexer.position)
     assert len(behind) > 5
     store.flush()
     assert store.find("orders", "K0") and store.find("orders", "later")

@@ -279,11 +279,11 @@ class Broker(Handler):
     def _build_releases(self, writes: InternalWrites) -> DelayRunner:
         """What lets delayed messages go."""
         store, clock, disk, counters = self.store, self._clock, self._disk, self.stats.counters
-        root, due = store.layout.root, DueMessages(store.log, self.topics)
+        root, due = store.layout.root, DueMessages(store.records, self.topics)
         now_ms = clock.now_ms()
         offsets, metrics = DelayOffsets.load(disk, root, now_ms), TimerMetrics.load(disk, root, now_ms)
         waiting = store.reader.range_of(TIMER_TOPIC, 0) or QueueRange(0, 0)
-        files = TimerFiles.open(disk, root, store.settings, store.log, waiting, now_ms)
+        files = TimerFiles.open(disk, root, store.settings, store.records, waiting, now_ms)
         return DelayRunner(
             store,
             Schedule(store, offsets, due, writes.put, counters, clock),

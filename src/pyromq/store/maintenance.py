@@ -48,7 +48,7 @@ class Maintenance:
         self._flush = flush or store.flush
         self._seal = seal or store.seal
         self._elsewhere = elsewhere or _here
-        self._needed_from = needed_from or (lambda: store.log.end)
+        self._needed_from = needed_from or (lambda: store.end_position)
         self._needed_file = -1  # the last that was kept for that reason
         self._at_any_hour = False  # somebody asked for a deletion, and it waits for a seal
         now = clock.monotonic_ms()
@@ -70,7 +70,7 @@ class Maintenance:
             self._flush_if_due(now)
         if self._store.health.writable:
             self._store.write_entries(_QUEUES_PER_TICK)
-            self._store.index_keys(everything=False)
+            self._store.indexer.index_some()
             self._seal_if_due(now)
         if now - self._retained_at >= _RETENTION_MS:
             self._retained_at = now
@@ -95,10 +95,10 @@ class Maintenance:
             self._flushed_at = now
 
     def _seal_if_due(self, now: int) -> None:
-        settings, new_bytes = self._store.settings, self._store.log.end - self._store.sealed_position
+        settings, new_bytes = self._store.settings, self._store.end_position - self._store.seals.position
         due = now - self._sealed_at >= settings.seal_interval_ms
         if not due and new_bytes >= settings.seal_bytes:  # thousands of files are not synced every few seconds
-            due = new_bytes >= settings.seal_bytes * self._store.dirty_files / _FILES_PER_SEAL
+            due = new_bytes >= settings.seal_bytes * self._store.seals.count_dirty_files() / _FILES_PER_SEAL
         if new_bytes and due:
             self._seal()
             self._sealed_at = now
@@ -146,7 +146,7 @@ class Maintenance:
     def _delete(self, count: int) -> int:
         """What is not sealed yet goes next time."""
         segments = self._store.log.segments
-        if count and len(segments) > 1 and segments.first.end > self._store.sealed_position:
+        if count and len(segments) > 1 and segments.first.end > self._store.seals.position:
             self._seal()
         deleted = self._store.delete_oldest(count)
         self._store.removal.start(self._elsewhere)

@@ -142,7 +142,8 @@ class Recovery:
             if segment.end > start:
                 segment.file.sync()  # a killed process leaves records in the page cache that were never flushed
         damaged_end = max((each.end for each in self._report.damaged), default=0)  # sealed queues may list these
-        self._log.open_at(end, trusted_from=max(start, min(end, damaged_end)))
+        trusted_from = max(start, min(end, damaged_end))
+        self._log.open_at(end, trusted_from=trusted_from, last_stored_ms=self._report.last_stored_ms)
         for (topic, queue_id), queue in self._queues.items():
             queue.forget_before(self._log.first)
             self._keep_offsets(queue, f"{topic}/{queue_id}", end)
@@ -198,7 +199,7 @@ class Recovery:
             alive_from = max(seal.position, seal.deleted.get(topic, 0)) if seals is None else 0
             if not queue.open_sealed(seals or [], self._log.first, self._durable, alive_from=alive_from):
                 self._report.rebuilt.append(f"consumequeue {topic}/{queue_id}")
-                self._rescan_from.append(max(0, queue.covered_end - 1))
+                self._rescan_from.append(max(0, queue.find_covered_end() - 1))
         if removed := self._index.open_sealed(seal.index, self._log.first):
             sealed = {sealed.name for sealed in seal.index}
             self._report.rebuilt += [f"index {name}" for name in removed if name in sealed]
@@ -223,7 +224,7 @@ class Recovery:
         for (topic, queue_id), queue in self._queues.items():
             if not queue.open_unsealed(start):
                 self._report.rebuilt.append(f"consumequeue {topic}/{queue_id}")
-                self._rescan_from.append(max(0, queue.covered_end - 1))
+                self._rescan_from.append(max(0, queue.find_covered_end() - 1))
         self._index.open_unsealed(self._segments.last.end if len(self._segments) else 0)
         if not self._report.clean:
             self._index.cut_from(start, self._log_time)
@@ -321,7 +322,7 @@ class Recovery:
                 logger.error("record without queue: topic=%r reason=%s", topic, error)
                 target = self._targets[record.topic, record.queue_id] = _Target(topic, queue, _NOWHERE)
                 return target
-        target = _Target(topic, queue, queue.covered_end)
+        target = _Target(topic, queue, queue.find_covered_end())
         self._targets[record.topic, record.queue_id] = target
         return target
 

@@ -166,7 +166,7 @@ class Timers:
             return True
         count = min(_FOLLOWED_MAX, end - files.queue_offset)
         try:
-            for position, size, _ in queue.raw_entries(files.queue_offset, count):
+            for position, size, _ in self._store.reader.entries(*QUEUE, files.queue_offset, count):
                 if size != FILLER_SIZE:
                     self._take(files.queue_offset, position, size)
                 files.queue_offset += 1
@@ -177,7 +177,7 @@ class Timers:
 
     def _take(self, offset: int, position: int, size: int) -> None:
         try:
-            record = self._store.log.verify(position)
+            record = self._store.records.verify(position)
         except (CorruptRecordError, PositionOutOfRangeError) as error:
             self._due.lost += 1
             logger.error("waiting message lost: position=%d reason=%s", position, error)

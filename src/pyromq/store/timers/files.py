@@ -19,7 +19,7 @@ from pyromq.model.names import TIMER_TOPIC
 from pyromq.store.files.disk import Disk, DiskFile
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import SegmentList
-from pyromq.store.log.commit_log import CommitLog
+from pyromq.store.log.log_reader import LogReader
 from pyromq.store.read_result import QueueRange
 from pyromq.store.settings import StoreSettings
 from pyromq.store.timers.check import TimerCheck, load_timer_check, save_timer_check
@@ -83,7 +83,7 @@ class TimerFiles:
 
     @classmethod
     def open(
-        cls, disk: Disk, root: Path, settings: StoreSettings, log: CommitLog, queue: QueueRange, now_ms: int
+        cls, disk: Disk, root: Path, settings: StoreSettings, records: LogReader, queue: QueueRange, now_ms: int
     ) -> Self:
         """What is on disk, mended; raises OSError."""
         wheel = TimerWheel(disk, root / "timerwheel", settings.timer_wheel_slots)
@@ -97,10 +97,10 @@ class TimerFiles:
             segments = SegmentList(disk, folder, file_bytes, [])
         # a record must go through the topic again before retention takes it
         files = cls(disk, root, TimerLog(segments), wheel, min(settings.timer_roll_ms, settings.keep_ms * 2 // 3))
-        files._recover(log, queue, now_ms)
+        files._recover(records, queue, now_ms)
         return files
 
-    def _recover(self, log: CommitLog, queue: QueueRange, now_ms: int) -> None:
+    def _recover(self, records: LogReader, queue: QueueRange, now_ms: int) -> None:
         found, now_second = load_timer_check(self._disk, self._check_path), now_ms // SECOND_MS
         if found is None:
             self._make_anew(queue, now_second)
@@ -109,7 +109,7 @@ class TimerFiles:
         self.read_second = self._noted.read_ms // SECOND_MS
         offset = None
         if self._end_second(now_second) - self.read_second <= self._wheel.slots:  # else seconds would share slots
-            offset = self._cut_to_note() if is_ours else self._follow_rocketmq(log)
+            offset = self._cut_to_note() if is_ours else self._follow_rocketmq(records)
         if offset is None:
             logger.warning("timer files are made anew from the topic: offset=%d", queue.first)
             self._done_before = (self._noted.queue_offset, self.read_second)
@@ -144,14 +144,14 @@ class TimerFiles:
         self._synced_to = end
         return self._noted.queue_offset
 
-    def _follow_rocketmq(self, log: CommitLog) -> int | None:
+    def _follow_rocketmq(self, records: LogReader) -> int | None:
         """RocketMQ's rule: units behind its note count too, and the topic goes on behind the last of them."""
         if not self._wheel.is_usable:
             return None
         start = max(self._log.first, self._noted.log_end - self._log.file_bytes)
         end, newest = start - start % self._log.file_bytes, None
         for position, unit in self._log.scan(end):
-            if unit.position + unit.size > log.end:
+            if unit.position + unit.size > records.end:
                 break
             end, newest = position + UNIT_BYTES, unit
             slot = self._wheel.get(unit.second)
@@ -162,7 +162,7 @@ class TimerFiles:
         if newest is None:
             return self._noted.queue_offset
         try:
-            record = log.verify(newest.position)
+            record = records.verify(newest.position)
         except (CorruptRecordError, PositionOutOfRangeError):
             return self._noted.queue_offset
         return record.offset + 1 if record.topic == _TOPIC else None

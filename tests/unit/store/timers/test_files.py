@@ -131,7 +131,7 @@ class Files:
         self.store = MessageStore.open(ROOT, SETTINGS, disk=self.disk)
 
     def open(self, now_ms: int = NOW_MS, end: int = 100) -> TimerFiles:
-        return TimerFiles.open(self.disk, ROOT, SETTINGS, self.store.log, QueueRange(0, end), now_ms)
+        return TimerFiles.open(self.disk, ROOT, SETTINGS, self.store.records, QueueRange(0, end), now_ms)
 
 
 def add(files: TimerFiles, count: int, due_ms: int = NOW_MS + 5_000) -> None:
