@@ -110,14 +110,14 @@ def log_records(store: MessageStore) -> list[Record]:
     for segment in store.log.segments:
         at = 0
         while segment.base + at < store.end_position:
-            found = scan_record(segment.file.view, at, segment.base + at)
+            found = scan_record(segment.open_once().map_once(), at, segment.base + at)
             if isinstance(found, SegmentEnd):
                 break
             assert isinstance(found, RecordFound), (segment.base + at, found)
-            records.append(decode_record(segment.file.view, at))
+            records.append(decode_record(segment.open_once().map_once(), at))
             at += found.size
         else:
-            assert isinstance(scan_record(segment.file.view, at, segment.base + at), NothingWritten)
+            assert isinstance(scan_record(segment.open_once().map_once(), at, segment.base + at), NothingWritten)
     return records
 
 
@@ -138,7 +138,7 @@ def check_agreement(store: MessageStore) -> None:
             ]
     for key, queue in store.queues.items():
         entries = expected_queues.pop(key, [])
-        data = b"".join(bytes(segment.file.view) for segment in queue.segments)
+        data = b"".join(bytes(segment.open_once().map_once()) for segment in queue.segments)
         wanted = b"".join(entries)
         assert data[: len(wanted)] == wanted, f"queue {key}"
         assert not data[len(wanted) :].strip(b"\0"), f"queue {key} has something behind its end"

@@ -140,7 +140,7 @@ class Recovery:
         end = self._scan(start)
         for segment in self._segments:
             if segment.end > start:
-                segment.file.sync()  # a killed process leaves records in the page cache that were never flushed
+                segment.open_once().sync()  # a killed process leaves records in the page cache that were never flushed
         damaged_end = max((each.end for each in self._report.damaged), default=0)  # sealed queues may list these
         trusted_from = max(start, min(end, damaged_end))
         self._log.open_at(end, trusted_from=trusted_from, last_stored_ms=self._report.last_stored_ms)
@@ -213,7 +213,7 @@ class Recovery:
         queues_end = self._newest_queued_end()
         start = self._log.first
         for segment in self._segments:
-            first = scan_record(segment.file.view, 0, segment.base)
+            first = scan_record(segment.open_once().map_once(), 0, segment.base)
             if not isinstance(first, RecordFound):
                 break
             durable = segment.base <= queues_end if self._report.clean else 0 < first.stored_ms <= checkpoint.safe_ms
@@ -235,7 +235,7 @@ class Recovery:
         newest = 0
         for queue in self._queues.values():
             for segment in reversed(list(queue.segments)):
-                used = -(-segment.file.data_end(0) // ENTRY_BYTES) * ENTRY_BYTES  # a tag hash may end in zeros
+                used = -(-segment.open_once().data_end(0) // ENTRY_BYTES) * ENTRY_BYTES  # a tag hash may end in zeros
                 if used:
                     newest = max(newest, self._record_end(_last_position(segment, used)))
                     break
@@ -244,7 +244,7 @@ class Recovery:
     def _record_end(self, position: int) -> int:
         """End of the record at a position; 0 when there is none, whatever a queue says."""
         segment = self._segments.holding(position)
-        found = scan_record(segment.file.view, position - segment.base, position) if segment else None
+        found = scan_record(segment.open_once().map_once(), position - segment.base, position) if segment else None
         return position + found.size if isinstance(found, RecordFound) else 0
 
     # --- the scan ---
@@ -339,11 +339,11 @@ class Recovery:
             at = max(0, position - segment.base)
             if at >= segment.size:
                 continue
-            end = segment.file.data_end(at)
+            end = segment.open_once().data_end(at)
             if end > at:
                 self._report.cuts.append(self._keep_copy(segment, at, end, reason))
-                segment.file.zero_from(at)
-                segment.file.sync()
+                segment.open_once().zero_from(at)
+                segment.open_once().sync()
         self._segments.remove_from(max(position, self._log.first + 1))  # the first file stays: it keeps the log's place
 
     def _keep_copy(self, segment: Segment, at: int, end: int, reason: str) -> Cut:
@@ -351,7 +351,7 @@ class Recovery:
         path = self._layout.cut / f"{position:020d}-{self._clock.now_ms()}"
         copy = self._disk.create(path, end - at)
         for start in range(at, end, _COPY_BYTES):
-            copy.write_at(start - at, segment.file.read_at(start, min(_COPY_BYTES, end - start)))
+            copy.write_at(start - at, segment.open_once().read_at(start, min(_COPY_BYTES, end - start)))
         copy.sync()
         copy.close()
         self._disk.sync_folder(self._layout.cut)
@@ -359,7 +359,7 @@ class Recovery:
 
     def _log_time(self, position: int) -> int:
         segment = self._segments.holding(position)
-        found = scan_record(segment.file.view, position - segment.base, position) if segment else None
+        found = scan_record(segment.open_once().map_once(), position - segment.base, position) if segment else None
         return found.stored_ms if isinstance(found, RecordFound) else 0
 
     def _log_report(self) -> None:
@@ -395,12 +395,12 @@ def seal_fits(segments: SegmentList, position: int) -> bool:
     if segment is None:
         return True
     at = position - segment.base
-    found = scan_record(segment.file.view, at, position)
-    if isinstance(found, RecordFound | SegmentEnd) or segment.file.data_end(at) == at:
+    found = scan_record(segment.open_once().map_once(), at, position)
+    if isinstance(found, RecordFound | SegmentEnd) or segment.open_once().data_end(at) == at:
         return True  # the log goes on there, or ends there
     walk = LogWalk(segments, segment.base, position)
     return all(start + record.size <= position or start >= position for records in walk for start, record in records)
 
 
 def _last_position(segment: Segment, used_bytes: int) -> int:
-    return int.from_bytes(segment.file.read_at(used_bytes - ENTRY_BYTES, 8), "big", signed=True)
+    return int.from_bytes(segment.open_once().read_at(used_bytes - ENTRY_BYTES, 8), "big", signed=True)

@@ -128,7 +128,7 @@ class SafeView:
         if self.unreadable or self._file.size < size:
             self.data = memoryview(self._copy(size)).toreadonly()
         else:
-            self.data = self._file.view[:size]
+            self.data = self._file.map_once()[:size]
 
     def _try_reading(self, size: int) -> int:
         """Read everything once; the pages are then in memory when the mapping is used."""

@@ -99,7 +99,7 @@ class ConsumeQueue:
         starts_whole = min(by_base, default=0) in bases  # else its start is lost: nothing of it can be kept
         for segment in self._segments if starts_whole else ():
             seal = by_base.get(segment.base)
-            if seal is None or crc32(segment.file.read_at(0, seal.used_bytes)) != seal.crc:
+            if seal is None or crc32(segment.open_once().read_at(0, seal.used_bytes)) != seal.crc:
                 break
             self._accept(segment, seal)
             if seal.used_bytes < segment.size:
@@ -113,7 +113,7 @@ class ConsumeQueue:
         count, before = 0, max(self.find_covered_end(), alive_from)
         while (segment := self._segments.holding((self.end + count) * ENTRY_BYTES)) is not None:
             at = (self.end + count) * ENTRY_BYTES - segment.base
-            for position, size, _ in ENTRY.iter_unpack(segment.file.read_at(at, segment.size - at)):
+            for position, size, _ in ENTRY.iter_unpack(segment.open_once().read_at(at, segment.size - at)):
                 if not (before <= position < durable_end and 0 < size < FILLER_SIZE):
                     return count
                 count, before = count + 1, position + size
@@ -123,7 +123,7 @@ class ConsumeQueue:
         """Trust entries that make sense and lie before a position; False when one does not make sense."""
         intact = True
         for segment in self._segments:
-            data = segment.file.read_at(0, segment.size)
+            data = segment.open_once().read_at(0, segment.size)
             used, before = 0, 0
             for position, size, tag_hash in ENTRY.iter_unpack(data):
                 if not (before <= position < before_position and size > 0):
@@ -148,8 +148,8 @@ class ConsumeQueue:
         at = self.end * ENTRY_BYTES
         segment = self._segments.holding(at) if self._seals else None
         self._segments.remove_from(at + 1 if segment else at)
-        if segment and segment.file.data_end(at - segment.base) > at - segment.base:
-            segment.file.zero_from(at - segment.base)
+        if segment and segment.open_once().data_end(at - segment.base) > at - segment.base:
+            segment.open_once().zero_from(at - segment.base)
             self.dirty.add(segment.base)
 
     def restart_at(self, offset: int) -> None:
@@ -213,7 +213,7 @@ class ConsumeQueue:
             segment = self._segments.get_or_create(self.end * ENTRY_BYTES)
             at = self.end * ENTRY_BYTES - segment.base
             data = bytes(self._staged[: min(self.owed_bytes, segment.size - at)])
-            segment.file.write_at(at, data)
+            segment.open_once().write_at(at, data)
             seal = self._seals.get(segment.base)
             crc, last_position = crc32(data, seal.crc if seal else 0), _position_of(data[-ENTRY_BYTES:])
             self._seals[segment.base] = QueueSeal(segment.base, at + len(data), crc, last_position)
@@ -264,7 +264,7 @@ class ConsumeQueue:
             return iter(())
         at = offset * ENTRY_BYTES - segment.base
         size = min(count, end - offset) * ENTRY_BYTES
-        return ENTRY.iter_unpack(segment.file.read_at(at, min(size, segment.size - at)))
+        return ENTRY.iter_unpack(segment.open_once().read_at(at, min(size, segment.size - at)))
 
     def first_at_or_after(self, position: int) -> int:
         """The first offset whose record starts at ``position`` or later; ``end`` when there is none."""

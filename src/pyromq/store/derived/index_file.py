@@ -110,7 +110,7 @@ class IndexFile:
 
     def _heads_of(self, slots: Sequence[int]) -> array[int]:
         """Newest entries of the chains of these slots; 0 where there is none, or nonsense."""
-        table, newest = self.file.view[HEADER.size : self._entries_at].cast("I"), self.next_entry - 1
+        table, newest = self.file.map_once()[HEADER.size : self._entries_at].cast("I"), self.next_entry - 1
         # The processor's cache has none of them. One call for all lets it wait for several at a time; a loop does not.
         heads = array("I", itemgetter(*slots, 0)(table)[:-1])  # one more, because of one alone it makes no tuple
         if sys.byteorder == "little":
@@ -125,7 +125,7 @@ class IndexFile:
 
     def positions(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Records that may have the key, newest first; times are as coarse as the file's (seconds)."""
-        view, last = self.file.view, self.next_entry
+        view, last = self.file.map_once(), self.next_entry
         number = self._heads_of([key_hash % self._slots])[0]
         while 0 < number < last:
             entry_hash, position, seconds, previous = ENTRY.unpack_from(view, self._entries_at + ENTRY.size * number)
@@ -137,7 +137,7 @@ class IndexFile:
     def entries(self, first: int = 1, end: int | None = None) -> Iterator[tuple[int, int, int, int]]:
         start = self._entries_at + ENTRY.size * first
         stop = self._entries_at + ENTRY.size * (self.next_entry if end is None else end)
-        return ENTRY.iter_unpack(self.file.view[start:stop])
+        return ENTRY.iter_unpack(self.file.map_once()[start:stop])
 
     # --- sealing and recovery ---
 
@@ -209,13 +209,13 @@ class IndexFile:
 
     def _position_of(self, number: int) -> int:
         at = self._entries_at + ENTRY.size * number + 4
-        return int.from_bytes(self.file.view[at : at + 8], "big", signed=True)
+        return int.from_bytes(self.file.map_once()[at : at + 8], "big", signed=True)
 
     def _entry_bytes(self, end: int) -> memoryview:
-        return self.file.view[self._entries_at + ENTRY.size : self._entries_at + ENTRY.size * end]
+        return self.file.map_once()[self._entries_at + ENTRY.size : self._entries_at + ENTRY.size * end]
 
     def _slots_crc(self) -> int:
-        return crc32(self.file.view[HEADER.size : self._entries_at])
+        return crc32(self.file.map_once()[HEADER.size : self._entries_at])
 
     def close(self) -> None:
         self.file.close()

@@ -45,9 +45,8 @@ class DiskFile(Protocol):
 
     size: int
 
-    @property
-    def view(self) -> memoryview:
-        """The whole file, read-only, always showing what was written last."""
+    def map_once(self) -> memoryview:
+        """The whole file, read-only, always showing what was written last; the first call maps it. Raises OSError."""
 
     def read_at(self, at: int, size: int) -> bytes: ...
 
@@ -121,11 +120,10 @@ class RealFile:
     def __init__(self, path: Path, *, writable: bool = True) -> None:
         self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
-        self._view: memoryview | None = None
-        self._map: mmap.mmap | None = None
+        self._view: memoryview | None = None  # of a mapping for reading, or of ``_map``
+        self._map: mmap.mmap | None = None  # for ``scatter``, which writes words here and there
 
-    @property
-    def view(self) -> memoryview:
+    def map_once(self) -> memoryview:
         if self._view is None:
             self._view = (
                 memoryview(mmap.mmap(self._fd, self.size, prot=mmap.PROT_READ)) if self.size else memoryview(b"")

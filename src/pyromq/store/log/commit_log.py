@@ -262,9 +262,9 @@ class CommitLog:
                 if parts:
                     assert segment is not None
                     if self._has_large:
-                        segment.file.write_parts(at - segment.base, parts)
+                        segment.open_once().write_parts(at - segment.base, parts)
                     else:
-                        segment.file.write_at(at - segment.base, b"".join(parts))
+                        segment.open_once().write_at(at - segment.base, b"".join(parts))
         except OSError:
             self._forget_staged()
             self._unwiped = [(segment, at) for segment, at, _ in writes if segment is not None]
@@ -283,7 +283,7 @@ class CommitLog:
         """Zero what a failed write may have left, so that it can never be taken for records. Raises OSError."""
         while self._unwiped:
             segment, at = self._unwiped[-1]
-            segment.file.zero_from(at - segment.base)
+            segment.open_once().zero_from(at - segment.base)
             self._unwiped.pop()
 
     def _stored_properties(self, properties: bytes) -> bytes:
@@ -321,5 +321,5 @@ class CommitLog:
     def unflushed_files(self) -> tuple[DiskFile, ...]:
         """The files to sync so that everything written up to now is durable."""
         return tuple(
-            segment.file for segment in self._segments if self.flushed < segment.end and segment.base < self.end
+            segment.open_once() for segment in self._segments if self.flushed < segment.end and segment.base < self.end
         )

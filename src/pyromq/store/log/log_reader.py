@@ -33,7 +33,7 @@ class LogReader:
         if segment is None or position + size > min(self._log.end, segment.end) or position < 0:
             raise PositionOutOfRangeError(requested=position, first=self._log.first, end=self._log.end)
         start = position - segment.base
-        return segment.file.view[start : start + size]
+        return segment.open_once().map_once()[start : start + size]
 
     def trusted_bytes(self, position: int, size: int) -> memoryview:
         """``bytes_at`` of a record, verified first unless recovery did that. Raises CorruptRecordError too."""
@@ -46,7 +46,7 @@ class LogReader:
         segment = self._segments.holding(position)
         if segment is None or position + BLANK_BYTES > min(self._log.end, segment.end) or position < 0:
             raise PositionOutOfRangeError(requested=position, first=self._log.first, end=self._log.end)
-        view, start = segment.file.view, position - segment.base
+        view, start = segment.open_once().map_once(), position - segment.base
         end = start + int.from_bytes(view[start : start + 4], "big")
         if segment.base + end > min(self._log.end, segment.end):
             raise PositionOutOfRangeError(requested=segment.base + end, first=self._log.first, end=self._log.end)
@@ -61,7 +61,7 @@ class LogReader:
                 self.bytes_at(start, end - start)
                 segment = self._segments.holding(start)
                 assert segment is not None
-                view, base, segment_end = segment.file.view, segment.base, segment.end
+                view, base, segment_end = segment.open_once().map_once(), segment.base, segment.end
             found.append(view[start - base : end - base])
         return tuple(found)
 
@@ -76,7 +76,7 @@ class LogReader:
         self.bytes_at(position, BLANK_BYTES)
         segment = self._segments.holding(position)
         assert segment is not None
-        found = scan_record(segment.file.view, position - segment.base, position)
+        found = scan_record(segment.open_once().map_once(), position - segment.base, position)
         if isinstance(found, RecordFound) and position + found.size <= self._log.end:
             return found
         reason = found.reason if isinstance(found, Damage) else "no record starts there"

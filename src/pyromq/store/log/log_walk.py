@@ -46,7 +46,8 @@ class LogWalk:
 
     def __iter__(self) -> Iterator[list[Found]]:
         while (segment := self._segments.holding(self.position)) is not None:
-            records, size = scan_run(segment.file.read_at(self.position - segment.base, _SCAN_BYTES), self.position)
+            data = segment.open_once().read_at(self.position - segment.base, _SCAN_BYTES)
+            records, size = scan_run(data, self.position)
             self.position += size
             if records:
                 yield records
@@ -71,7 +72,7 @@ class LogWalk:
 
     def _look(self, segment: Segment) -> Scanned:
         at, torn = self.position - segment.base, self.position >= self._durable_end
-        return scan_record(segment.file.view, at, self.position, may_be_torn=torn)
+        return scan_record(segment.open_once().map_once(), at, self.position, may_be_torn=torn)
 
     def _other_records(self, segment: Segment) -> list[Found]:
         """Whole records that are not plain (of RocketMQ, IPv6, long topics), as many as one read would bring."""
@@ -87,7 +88,7 @@ class LogWalk:
 
     def _pass_damage(self, segment: Segment, reason: str) -> None:
         """Go on at the next record, or where the log was durable."""
-        found = find_record_after(segment.file.view, self.position + 1 - segment.base, self.position + 1)
+        found = find_record_after(segment.open_once().map_once(), self.position + 1 - segment.base, self.position + 1)
         end = min(segment.base + found if found is not None else segment.end, self._durable_end)
         self.damaged.append(DamagedRange(self.position, end, reason))
         self.position = end

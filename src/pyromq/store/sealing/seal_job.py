@@ -89,8 +89,8 @@ class SealJob:
         for _ in range(waiting if queues_max is None else min(queues_max, waiting)):
             queue = self._to_gather[0]
             queue.write_owed()
-            self._files += [segment.file for segment in queue.dirty_segments()]
-            self._folders.update(queue.segments.unsynced_folders())
+            self._files += [segment.open_once() for segment in queue.dirty_segments()]
+            self._folders.update(queue.segments.take_unsynced_folders())
             self._queues[f"{queue.topic}/{queue.queue_id}"] = queue.seals()
             queue.dirty.clear()
             self._to_gather.popleft()

@@ -124,7 +124,7 @@ class TimerFiles:
 
     def _make_anew(self, queue: QueueRange, read_second: int) -> None:
         self._log.restart(self._noted.log_end)
-        if self._wheel.exists:
+        if self._wheel.has_file():
             self._wheel.clear()
         self.queue_offset, self.read_second, self._synced_to = queue.first, read_second, self._log.end
 
@@ -135,10 +135,10 @@ class TimerFiles:
     def _cut_to_note(self) -> int | None:
         """Where to follow the topic from; None when the files are not what the note says."""
         end = self._noted.log_end
-        if end == 0 and not self._wheel.exists:
+        if end == 0 and not self._wheel.has_file():
             self._log.cut(0)
             return self._noted.queue_offset
-        if not self._wheel.is_usable or self._log.read(end - UNIT_BYTES) is None:
+        if not self._wheel.has_usable_file() or self._log.read(end - UNIT_BYTES) is None:
             return None
         self._log.cut(end)
         self._synced_to = end
@@ -146,7 +146,7 @@ class TimerFiles:
 
     def _follow_rocketmq(self, records: LogReader) -> int | None:
         """RocketMQ's rule: units behind its note count too, and the topic goes on behind the last of them."""
-        if not self._wheel.is_usable:
+        if not self._wheel.has_usable_file():
             return None
         start = max(self._log.first, self._noted.log_end - self._log.file_bytes)
         end, newest = start - start % self._log.file_bytes, None
@@ -233,8 +233,8 @@ class TimerFiles:
             changed_ms=now_ms,
             counter=self._noted.counter + 1,
         )
-        files = [segment.file for segment in self._log.dirty_files(self._synced_to)]
-        if (wheel := self._wheel.file) is not None:
+        files = [segment.open_once() for segment in self._log.dirty_files(self._synced_to)]
+        if (wheel := self._wheel.open_once()) is not None:
             files.append(wheel)
         return TimerFlush(self._disk, self._check_path, check, files)
 

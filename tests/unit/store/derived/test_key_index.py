@@ -63,7 +63,7 @@ def plain_files(messages: list[Unindexed], slots: int, capacity: int) -> list[by
 
 
 def contents(index: KeyIndex) -> list[bytes]:
-    return [bytes(file.file.view) for file in index.files]
+    return [bytes(file.file.map_once()) for file in index.files]
 
 
 def index_on(disk: Disk, slots: int, capacity: int, folder: Path = FOLDER) -> KeyIndex:
