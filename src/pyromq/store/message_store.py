@@ -35,7 +35,7 @@ import msgspec
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import LocalProtocolError, StoreClosedError
 from pyromq.model.names import validate_topic
-from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.derived.indexer import Indexer
@@ -43,7 +43,6 @@ from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk, DiskLock, RealDisk
 from pyromq.store.files.health import Health, cannot_open
 from pyromq.store.files.layout import Layout
-from pyromq.store.files.segments import SegmentList
 from pyromq.store.log.commit_log import CommitLog, TopicBytes
 from pyromq.store.log.flushes import LogFlushes
 from pyromq.store.log.log_reader import LogReader
@@ -309,8 +308,7 @@ class MessageStore:
         validate_topic(topic)
         if not 0 <= queue_id <= QUEUE_ID_MAX:
             raise LocalProtocolError(f"queue id {queue_id} of topic {topic} is outside [0, {QUEUE_ID_MAX}]")
-        folder, bytes_per_file = self.layout.queue(topic, queue_id), self.settings.queue_file_entries * ENTRY_BYTES
-        return ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, [], derived=True))
+        return ConsumeQueue.without_files(self._disk, self.layout, self.settings, topic, queue_id)
 
     # --- durability ---
 

@@ -180,13 +180,14 @@ class Recovery:
             folder = self._layout.queue(topic, queue_id)
             try:
                 segments = SegmentList.load(self._disk, folder, bytes_per_file, derived=True)
+                queue = ConsumeQueue(topic, queue_id, segments)
             except LogGapError as error:
                 self._report.rebuilt.append(f"{topic}/{queue_id}: {error}")
                 for name in self._disk.names(folder):
                     self._disk.remove(folder / name)
-                segments = SegmentList(self._disk, folder, bytes_per_file, [], derived=True)
                 self._rescan_from.append(0)
-            self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, segments)
+                queue = self._new_queue(topic, queue_id)
+            self._queues[topic, queue_id] = queue
 
     def _trust_seal(self, seal: Seal) -> None:
         self._durable = max(seal.durable_end, self._noted)
@@ -243,9 +244,13 @@ class Recovery:
 
     def _record_end(self, position: int) -> int:
         """End of the record at a position; 0 when there is none, whatever a queue says."""
+        record = self._record_at(position)
+        return position + record.size if record is not None else 0
+
+    def _record_at(self, position: int) -> RecordFound | None:
         segment = self._segments.holding(position)
         found = scan_record(segment.open_once().map_once(), position - segment.base, position) if segment else None
-        return position + found.size if isinstance(found, RecordFound) else 0
+        return found if isinstance(found, RecordFound) else None
 
     # --- the scan ---
 
@@ -327,9 +332,7 @@ class Recovery:
         return target
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        bytes_per_file = self._settings.queue_file_entries * ENTRY_BYTES
-        folder = self._layout.queue(topic, queue_id)
-        return ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, [], derived=True))
+        return ConsumeQueue.without_files(self._disk, self._layout, self._settings, topic, queue_id)
 
     # --- the cut ---
 
@@ -358,9 +361,8 @@ class Recovery:
         return Cut(position, end - at, reason, path)
 
     def _log_time(self, position: int) -> int:
-        segment = self._segments.holding(position)
-        found = scan_record(segment.open_once().map_once(), position - segment.base, position) if segment else None
-        return found.stored_ms if isinstance(found, RecordFound) else 0
+        record = self._record_at(position)
+        return record.stored_ms if record is not None else 0
 
     def _log_report(self) -> None:
         for cut in self._report.cuts:

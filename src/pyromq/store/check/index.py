@@ -7,7 +7,6 @@ one walk through both is enough.
 
 from __future__ import annotations
 
-import re
 import sys
 from array import array
 from collections.abc import Iterator
@@ -18,10 +17,10 @@ from pyromq.checksum import crc32
 from pyromq.store.check.files import Ranges, SafeView
 from pyromq.store.check.report import Findings, IndexCheck, StoreSeverity
 from pyromq.store.derived.index_file import ENTRY, HEADER, IndexFile, IndexSeal
+from pyromq.store.derived.key_index import is_index_name
 from pyromq.store.files.disk import Disk
 from pyromq.wire.key_hashes import key_hashes
 
-_is_index_name = re.compile(r"\d{17}").fullmatch
 _BATCH_KEYS = 4_096
 
 
@@ -43,7 +42,7 @@ class IndexShape:
         self.folder = folder
         self.slots = slots
         self.entries_at = HEADER.size + 4 * slots
-        self.names = [name for name in disk.names(folder) if _is_index_name(name)]
+        self.names = [name for name in disk.names(folder) if is_index_name(name)]
 
     def capacity_of(self, name: str) -> int:
         return IndexFile.shape_of(self.disk.size_of(self.folder / name), self.slots)

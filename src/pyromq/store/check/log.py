@@ -15,17 +15,23 @@ from pyromq.store.check.files import FileRun, FoundFile, Ranges, SafeView
 from pyromq.store.check.report import Findings, LogCheck, PlannedCut, SegmentCheck, StoreSeverity, count_of
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.segments import segment_name
-from pyromq.wire.record import BLANK_BYTES, NothingWritten, RecordFound, SegmentEnd, find_record_after, scan_record
+from pyromq.store.log.log_walk import BEHIND_END
+from pyromq.wire.record import (
+    BLANK_BYTES,
+    NothingWritten,
+    RecordFound,
+    SegmentEnd,
+    find_record_after,
+    has_checksum,
+    scan_record,
+)
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes of log looked at and the bytes of log in all."""
 
 RecordSink = Callable[[int, RecordFound], None]
 
-_CHECKSUM_START = b"__CRC32#\x01"
-_CHECKSUM_BYTES = 20
 _PROGRESS_BYTES = 8 << 20
-_BEHIND_END = "it lies behind the end of the log"
 
 
 @dataclass(slots=True)
@@ -123,7 +129,7 @@ class LogScan:
             if isinstance(found, RecordFound):
                 tally.records += 1
                 tally.record_bytes += found.size
-                tally.checksummed += found.properties[-_CHECKSUM_BYTES:].startswith(_CHECKSUM_START)
+                tally.checksummed += has_checksum(found.properties)
                 self._stored_ms_max = max(self._stored_ms_max, found.stored_ms)
                 sink(position, found)
                 position = self._step_over(position, found.size)
@@ -134,7 +140,7 @@ class LogScan:
                 reason = "nothing is written there" if isinstance(found, NothingWritten) else found.reason
                 if position >= self._durable:
                     self._end = position
-                    self._reason = _BEHIND_END if isinstance(found, NothingWritten) else reason
+                    self._reason = BEHIND_END if isinstance(found, NothingWritten) else reason
                     return
                 after = find_record_after(data, position + 1 - base, position + 1)
                 lost_end = min(end if after is None else base + after, self._durable)
@@ -179,7 +185,7 @@ class LogScan:
         at = max(0, self._end - base)
         if view.data_end <= at:
             return
-        reason = self._reason if self._end >= base else _BEHIND_END
+        reason = self._reason if self._end >= base else BEHIND_END
         whole = self._count_whole(view.data, at, view.data_end, base)
         cut = PlannedCut(base + at, view.data_end - at, reason, whole)
         self._cuts.append(cut)

@@ -20,10 +20,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pyromq.checksum import crc32
+from pyromq.store.files.disk import Disk
+from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment, SegmentList
+from pyromq.store.settings import StoreSettings
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size
@@ -69,6 +72,12 @@ class ConsumeQueue:
         self.owed_bytes = 0  # so many of them, from the first on, are owed; the others are only staged
         self._seals: dict[int, QueueSeal] = {}  # by base; of the file being written, the CRC runs along
         self.dirty: set[int] = set()  # bases of files with unsynced entries
+
+    @classmethod
+    def without_files(cls, disk: Disk, layout: Layout, settings: StoreSettings, topic: str, queue_id: int) -> Self:
+        """A queue that has no messages; its first file is made when there is an entry to write."""
+        folder, file_bytes = layout.queue(topic, queue_id), settings.queue_file_entries * ENTRY_BYTES
+        return cls(topic, queue_id, SegmentList(disk, folder, file_bytes, [], derived=True))
 
     @property
     def committed_end(self) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyromq.errors import LogGapError
 from pyromq.store.files.disk import Disk, DiskFile
 
-_is_segment_name = re.compile(r"\d{20}").fullmatch
+is_segment_name = re.compile(r"\d{20}").fullmatch
 
 
 def segment_name(base: int) -> str:
@@ -66,7 +66,7 @@ class SegmentList:
     @classmethod
     def load(cls, disk: Disk, folder: Path, segment_bytes: int, *, derived: bool = False) -> SegmentList:
         """What is in the folder. A last file that a crash left empty or short is made whole (with zeros)."""
-        names = [name for name in disk.names(folder) if _is_segment_name(name)]
+        names = [name for name in disk.names(folder) if is_segment_name(name)]
         while names and disk.size_of(folder / names[-1]) == 0:
             disk.remove(folder / names.pop())
         segments: list[Segment] = []

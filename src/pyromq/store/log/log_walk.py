@@ -1,4 +1,8 @@
-"""Walking through a commit log record by record, past blank marks and damage, without believing anything."""
+"""Log walk: through a commit log record by record, past blank marks and damage, without believing anything.
+
+Up to its *durable end* the log was flushed once: what is damaged there is the disk's fault, and the walk goes on at the
+next whole record. Behind it damage is what a crash leaves, and the walk ends: the log ends there.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from pyromq.wire.record import (
     scan_run,
 )
 
+BEHIND_END = "it lies behind the end of the log"
 _SCAN_BYTES = 4 << 20
 
 Found = tuple[int, RecordFound]
@@ -41,7 +46,7 @@ class LogWalk:
         self._segments = segments
         self._durable_end = durable_end
         self.position = start
-        self.reason = "it lies behind the end of the log"
+        self.reason = BEHIND_END
         self.damaged: list[DamagedRange] = []
 
     def __iter__(self) -> Iterator[list[Found]]:
