@@ -78,9 +78,10 @@ from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import QueueRange
 from pyromq.store.tables.filter_table import FilterTable
+from pyromq.store.tables.groups import GroupTable
 from pyromq.store.tables.offsets import DelayOffsets, OffsetTable
 from pyromq.store.tables.request_modes import RequestModeTable
-from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
+from pyromq.store.tables.topics import TopicTable
 from pyromq.store.timers.files import TimerFiles
 from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.wire.codes import RequestCode, ResponseCode

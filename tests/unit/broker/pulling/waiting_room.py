@@ -21,7 +21,7 @@ from pyromq.store.message_store import MessageStore, Placed
 from pyromq.store.read_result import QueueRange
 from pyromq.store.settings import StoreSettings
 from pyromq.store.tables.offsets import DelayOffsets
-from pyromq.store.tables.topics_and_groups import TopicTable
+from pyromq.store.tables.topics import TopicTable
 from pyromq.store.timers.files import TimerFiles
 from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.testing import FaultyDisk, ManualClock

@@ -11,8 +11,9 @@ from pyromq.model.topic import DataVersion, GroupConfig, Perm, TopicConfig, Topi
 from pyromq.store.files.disk import RealDisk
 from pyromq.store.files.whole_file import WholeFile
 from pyromq.store.tables.config_table import ConfigTable
+from pyromq.store.tables.groups import GroupTable
 from pyromq.store.tables.offsets import DelayOffsets, OffsetTable
-from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
+from pyromq.store.tables.topics import TopicTable
 from pyromq.testing import FaultyDisk
 from pyromq.wire.registration import decode_topic_table, encode_topic_table
 
