@@ -61,16 +61,16 @@ class Witness:
     acknowledged: int = 0  # so many of them were reported as durable
 
 
-def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, turns: int = 12) -> None:
+def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, groups: int = 12) -> None:
     """Turns of one to six messages each, a flush and an acknowledgement after each, now and then a batch and a seal."""
     number = len(witness.sent)
-    for turn in range(turns):
-        count = 1 + turn * 5 % 6
+    for group in range(groups):
+        count = 1 + group * 5 % 6
         drafts = [draft(number + n) for n in range(count)]
-        if turn % 4 == 3:
+        if group % 4 == 3:
             drafts = [msgspec.structs.replace(each, topic="orders", queue_id=1) for each in drafts]
         witness.sent += drafts
-        if turn % 4 == 3:
+        if group % 4 == 3:
             store.stage_batch(drafts[0], [BatchItem(each.body, each.properties, each.flag) for each in drafts])
             store.commit()
         else:
@@ -79,9 +79,9 @@ def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, tur
         clock.advance_ms(10)
         store.flush()
         witness.acknowledged = number
-        if turn % 3 == 0:
+        if group % 3 == 0:
             note(store)
-        if turn % 5 == 4:
+        if group % 5 == 4:
             store.seal()
 
 
@@ -92,7 +92,7 @@ def note(store: MessageStore) -> None:
 
 
 def retain(store: MessageStore, count: int) -> int:
-    """Delete the oldest files of the log, as upkeep does, in one go."""
+    """Delete the oldest files of the log, as maintenance does, in one go."""
     store.seal()
     deleted = store.delete_oldest(count)
     store.removal.run()

@@ -126,7 +126,7 @@ def test_appending_goes_on_behind_a_lost_record() -> None:
     disk.flip_bit(ROOT / "commitlog/00000000000000000000", 8 * 120)
     with open_store(disk, clock) as store:
         witness = Witness()
-        run_script(store, clock, witness, turns=4)
+        run_script(store, clock, witness, groups=4)
         bodies = [record.body for records in read_everything(store).values() for record in records]
         for sent in witness.sent:
             assert sent.body in bodies

@@ -112,7 +112,7 @@ class Life:
         topic = self.rng.choice(TOPICS)
         for ledger in (self.acknowledged, self.unflushed):
             for address in [address for address in ledger if address[0] == topic]:
-                del ledger[address]  # whether or not it succeeds: nobody relies on them any more
+                del ledger[address]  # whether or not it succeeds, they are no longer promised
         self.store.delete_topic(topic)
 
     def retain(self) -> None:
@@ -138,7 +138,7 @@ class Life:
             self.disk.crash_at(self.disk.operations + self.rng.randint(1, 20), torn=self.rng.random() < 0.5)
 
     def heal(self) -> None:
-        """What upkeep and operators do about a store that takes nothing."""
+        """What maintenance and operators do about a store that takes nothing."""
         if self.store.health.writable:
             return
         if not self.store.health.trusted:

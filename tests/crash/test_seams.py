@@ -134,17 +134,17 @@ class HandDriven(Executor):
 
 
 class Sender:
-    """Stages as the broker does and keeps the answers."""
+    """Stages as the broker does and keeps the responses."""
 
     def __init__(self, store: MessageStore, clock: ManualClock) -> None:
         self.store, self.executor, self.seen = store, HandDriven(), set[tuple[str, int]]()
         self.group_commit = GroupCommit(store, self.executor, clock, self.seen.update)
-        self.answers: list[bytes] = []
+        self.responses: list[bytes] = []
 
     def send(self, body: bytes, *, wait: bool = True) -> None:
         self.store.stage(message(body))
         request = SimpleNamespace(is_oneway=False, correlation_id=1, serialize_type=SerializeType.JSON)
-        connection = SimpleNamespace(send=self.answers.append)
+        connection = SimpleNamespace(send=self.responses.append)
         self.group_commit.staged((connection, request, b"ok " + body), ("orders", 0), wait=wait)  # type: ignore[arg-type]
 
     async def settle(self) -> None:
@@ -165,13 +165,13 @@ def test_a_seal_during_a_flush_does_not_leave_senders_and_readers_waiting(disk: 
         sender = await flush_under_way(disk, clock)
         sender.send(b"b")  # committed while the flush for "a" runs
         await sender.settle()
-        assert not sender.store.seal(), "while a flush is under way nobody else syncs the log"
+        assert not sender.store.seal(), "while a flush is under way no other component syncs the log"
         sender.executor.run_next()
         await sender.settle()
-        assert sender.answers == [b"ok a"]
+        assert sender.responses == [b"ok a"]
         sender.executor.run_next()
         await sender.settle()
-        assert sender.answers == [b"ok a", b"ok b"]
+        assert sender.responses == [b"ok a", b"ok b"]
         await asyncio.wait_for(sender.group_commit.drain(), 1)
 
     asyncio.run(scenario())
@@ -187,8 +187,8 @@ def test_a_send_staged_when_a_flush_fails_is_refused_and_does_not_keep_the_broke
         sender.send(b"b")  # … when these arrive
         sender.send(b"c", wait=False)
         await sender.settle()
-        assert len(sender.answers) == 3
-        assert not any(answer.startswith(b"ok") for answer in sender.answers)
+        assert len(sender.responses) == 3
+        assert not any(response.startswith(b"ok") for response in sender.responses)
         await asyncio.wait_for(sender.group_commit.drain(), 1)
 
     asyncio.run(scenario())
@@ -202,7 +202,7 @@ def test_a_flush_that_succeeds_after_the_store_became_untrusted_acknowledges_not
         sender.store.health.untrust("queue files could not be synced")
         sender.executor.run_next()
         await sender.settle()
-        assert sender.answers and not any(answer.startswith(b"ok") for answer in sender.answers)
+        assert sender.responses and not any(response.startswith(b"ok") for response in sender.responses)
 
     asyncio.run(scenario())
 

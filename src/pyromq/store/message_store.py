@@ -190,7 +190,7 @@ class MessageStore:
     def append(self, drafts: Iterable[Draft]) -> list[Placed]:
         """Stage and commit some messages; all are stored or none. They are durable after ``flush``."""
         if self._backlog.staged or self.indexer.staged:
-            raise LocalProtocolError("messages are staged that are not yet committed: commit them first")
+            raise LocalProtocolError("staged messages of others are not committed yet: commit them first")
         try:
             placed = [self.stage(draft) for draft in drafts]
         except BaseException:  # all are stored or none; raised again
@@ -232,7 +232,7 @@ class MessageStore:
         if not self.health.writable:
             raise self.health.error()
         if shared.sys_flag & TRANSACTION_MASK or not items:
-            raise LocalProtocolError("a batch has messages, and is not part of a transaction")
+            raise LocalProtocolError("a batch needs at least one message, and cannot be part of a transaction")
         topic, queue_id = shared.topic, shared.queue_id
         queue = self._queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         topic_bytes = self._topics.get(topic) or self._topic_bytes(topic)
@@ -337,7 +337,7 @@ class MessageStore:
         gone need not be durable before the next seal: until then an opening knows from the record what to drop.
         """
         if self._backlog.staged:
-            raise LocalProtocolError("messages are staged that are not yet committed: commit them first")
+            raise LocalProtocolError("staged messages of others are not committed yet: commit them first")
         self.seals.record_deletion(topic)
         self._topics.pop(topic, None)
         queues = [self._queues.pop(key) for key in [key for key in self._queues if key[0] == topic]]
@@ -346,10 +346,10 @@ class MessageStore:
         self.seals.sync_later(self.removal.remove_topic(self.layout.queues / topic, queues))
 
     def delete_oldest(self, count: int) -> int:
-        """Take the oldest files out of the log; returns how many. ``removal.run`` frees their space, on any thread.
+        """Take the oldest segments out of the log; returns how many. ``removal.run`` frees their space, on any thread.
 
-        Only files that are sealed go: recovery could not tell how far their queues had come. The file being written
-        always stays.
+        Only sealed ones go: without the seal, recovery could not tell how far their queues had come. The segment that
+        is being written always stays.
         """
         segments, taken = self.log.segments, 0
         while taken < count and len(segments) > 1 and segments.first.end <= self.seals.position:
@@ -373,7 +373,11 @@ class MessageStore:
                 self.health.failed_write("the end of the clean stop", error)
                 clean = False
         if not clean:
-            logger.error("store closed as after a crash: path=%s reason=%s", self.layout.root, self.health.error())
+            logger.error(
+                "store not closed cleanly, the next opening recovers it: path=%s reason=%s",
+                self.layout.root,
+                self.health.error(),
+            )
         self._release()
 
     def _release(self) -> None:

@@ -1,9 +1,12 @@
-"""Opening a store: find the end of the log, and make queues and index agree with it.
+"""Recovery: opening a store means to find the end of the log, and to make queues and index agree with it.
 
-    1  derived files are checked against the seal; what lies behind it, or is damaged, is dropped
+    1  derived files (queues, index) are checked against the seal; what lies behind it, or is damaged, is dropped
     2  the log is scanned from the seal (or from where the oldest dropped entry was) to its end
-    3  every whole record found is dispatched again to the queues that do not have it yet
+    3  every whole record found is entered again into its queue, if that does not have it yet
     4  what lies behind the last whole record is copied to cut/, then wiped
+
+A *seal* says up to which position log, queues and index were durable (``sealing/seal.py``). *Behind* a position means
+from there on, towards the end of the log.
 
 The key index is not needed to serve, so it does not hold up opening: it only says from where it has to be built again.
 
@@ -67,15 +70,15 @@ class Cut:
 class RecoveryReport:
     """What opening the store found and did."""
 
-    clean: bool
-    sealed: bool
-    scanned_from: int = 0
-    end: int = 0
-    records: int = 0
-    last_stored_ms: int = 0
+    clean: bool  # the store was closed
+    sealed: bool  # there was a seal that fits the log
+    scanned_from: int = 0  # position from which the log was walked
+    end: int = 0  # position at which the log ends
+    records: int = 0  # found in the walk
+    last_stored_ms: int = 0  # store time of the newest record
     cuts: list[Cut] = field(default_factory=list)
     damaged: list[DamagedRange] = field(default_factory=list)
-    rebuilt: list[str] = field(default_factory=list)
+    rebuilt: list[str] = field(default_factory=list)  # names of derived files
 
     @property
     def intact(self) -> bool:
@@ -119,16 +122,16 @@ class Recovery:
         self._note_short_end()
         self._segments = SegmentList.load(disk, self._layout.commit_log, settings.segment_bytes)
         if self._seal is not None and not seal_fits(self._segments, self._seal.position):
-            logger.error("seal does not fit the log, it is not used: position=%d", self._seal.position)
+            logger.error("seal does not fit the log and is not used: position=%d", self._seal.position)
             self._seal, self._report.sealed = None, False
         self._restore_missing_end()
         self._log = CommitLog(self._segments, settings, store_host)
         self._queues: Queues = {}
         self._index = KeyIndex(disk, self._layout.index, settings, clock)
         self._rescan_from: list[int] = []  # where the scan has to start so that what was dropped is derived again
-        self._index_from = 0
-        self._durable = 0  # everything before was durable once
-        self._targets: dict[tuple[bytes, int], _Target] = {}
+        self._index_from = 0  # keys of records from here on have to be indexed again
+        self._durable = 0  # the log was durable up to here once
+        self._targets: dict[tuple[bytes, int], _Target] = {}  # by topic and queue id, as records have them
 
     def run(self) -> Opened:
         self._load_queues()
@@ -255,15 +258,15 @@ class Recovery:
     # --- the scan ---
 
     def _scan(self, start: int) -> int:
-        """Dispatch every record from ``start`` on; returns the end of the log, behind which everything is wiped."""
+        """Enter records from ``start`` on into their queues; returns the end of the log, and wipes what lies behind."""
         walk = LogWalk(self._segments, start, self._durable)
         for records in walk:
-            self._dispatch(records)
+            self._enter(records)
         self._report.damaged += walk.damaged
         self._cut_from(walk.position, walk.reason)
         return walk.position
 
-    def _dispatch(self, records: list[tuple[int, RecordFound]]) -> None:
+    def _enter(self, records: list[tuple[int, RecordFound]]) -> None:
         self._report.records += len(records)
         self._report.last_stored_ms = records[-1][1].stored_ms
         ladder_ms, targets = self._settings.delay_ladder_ms, self._targets
@@ -324,7 +327,7 @@ class Recovery:
             try:
                 self._queues[validate_topic(topic), record.queue_id] = queue
             except InvalidNameError as error:
-                logger.error("record without queue: topic=%r reason=%s", topic, error)
+                logger.error("record belongs to no queue: topic=%r reason=%s", topic, error)
                 target = self._targets[record.topic, record.queue_id] = _Target(topic, queue, _NOWHERE)
                 return target
         target = _Target(topic, queue, queue.find_covered_end())

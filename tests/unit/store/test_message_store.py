@@ -173,7 +173,7 @@ def test_a_batch_with_an_illegal_message_is_refused_whole(bench: Bench) -> None:
     with pytest.raises(PropertiesTooLargeError):
         bench.store.stage_batch(message(0), [BatchItem(b"x"), BatchItem(b"x", b"a\x01" + b"b" * 32_760 + b"\x02")])
     for shared, items in ((message(0), []), (message(0, sys_flag=4), [BatchItem(b"x")])):
-        with pytest.raises(LocalProtocolError, match="a batch has messages, and is not part of a transaction"):
+        with pytest.raises(LocalProtocolError, match="a batch needs at least one message"):
             bench.store.stage_batch(shared, items)
     with pytest.raises(LocalProtocolError, match="does not fit in a record"):
         bench.store.stage_batch(msgspec.structs.replace(message(0), born_ms=1 << 64), [BatchItem(b"x")])
@@ -182,10 +182,10 @@ def test_a_batch_with_an_illegal_message_is_refused_whole(bench: Bench) -> None:
 
 
 def test_prepared_and_rolled_back_messages_take_no_place_in_their_queue(bench: Bench) -> None:
-    bench.send(message(0, sys_flag=SysFlag.PREPARED, UNIQ_KEY="half"), message(1, sys_flag=SysFlag.COMMIT))
+    bench.send(message(0, sys_flag=SysFlag.PREPARED, UNIQ_KEY="prepared"), message(1, sys_flag=SysFlag.COMMIT))
     bench.send(message(2, sys_flag=SysFlag.ROLLBACK, UNIQ_KEY="back"), message(3))
     assert bench.bodies() == [b"body 1", b"body 3"]
-    assert len(bench.store.find("orders", "half")) == 1
+    assert len(bench.store.find("orders", "prepared")) == 1
     assert bench.store.find("orders", "back") == []
 
 

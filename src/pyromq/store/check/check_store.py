@@ -1,11 +1,11 @@
-"""Check of a store folder: what is in it, what is damaged, and what opening it would do. Strictly read-only.
+"""Store check: what is in a store folder, what is damaged, and what opening it would do. Strictly read-only.
 
     seal, checkpoint ─▶ what recovery would trust ─▶ one pass over the log ─┬▶ queues, entry by entry
                                                                            └▶ key index, key by key
 
-Works on any folder in RocketMQ's format, whoever wrote it: file sizes are taken from the files. Takes no lock; a store
-that a process has open may change meanwhile, and the report says so. Memory is bounded by the number of queues and one
-slot table, not by the number of records.
+Works on any folder in RocketMQ's format, written by PyroMQ or RocketMQ: file sizes are taken from the files. Takes no
+lock; a store that a process has open may change meanwhile, and the report says so. Memory is bounded by the number of
+queues and one slot table, not by the number of records.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Plan:
     """What recovery would start from."""
 
     durable: int  # damage before is a loss, damage behind ends the log
-    rescan_from: int  # records from here on are dispatched again
+    rescan_from: int  # records from here on are entered into their queues again
     queues: dict[QueueKey, Trust]
     index: IndexTrust
     index_from: int  # keys of records from here on are added again
@@ -234,7 +234,7 @@ class _Check:
         log = self._log_run
         faults = log.faults()
         for file, text in faults:
-            text = f"{text}; the store does not open until that is restored"
+            text = f"{text}; the store does not open until it is restored"
             self._findings.add(StoreSeverity.ERROR, "log-file", f"commitlog/{file.path.name}", text, position=file.base)
         if log.files and log.files[-1].size < log.file_bytes and not faults:
             text = f"it has {log.files[-1].size} bytes; opening the store makes it {log.file_bytes}, filled with zeros"

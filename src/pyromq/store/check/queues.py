@@ -5,7 +5,7 @@ from the part of the log that it scans. So a wrong entry is one of three things:
 
     behind what is trusted, record behind the seal      ordinary after a crash: recovery would add it
     behind what is trusted, record before the seal      recovery rebuilds it
-    trusted, or not in the part that is scanned         stays wrong: somebody has to look
+    trusted, or not in the part that is scanned         stays wrong: an operator has to look
 
 Expected entries wait per queue until there is a chunk of them, so memory depends on the number of queues alone.
 """

@@ -1,7 +1,9 @@
-"""What a check of a store found: plain values, and the words for them.
+"""Report of a store check: plain values, and the words for them.
 
-Three verdicts: ``sound``; ``sound after recovery`` (derived data that opening the store builds again, an unfinished
-tail that it cuts); ``damaged`` (messages or configuration are lost, or opening would not repair what is wrong).
+A *finding* (``StoreFinding``) is one thing to know, with a *severity* (``StoreSeverity``). The report as a whole has a
+*verdict* (``StoreVerdict``): ``sound``; ``sound after recovery`` (derived data that opening the store builds again, an
+unfinished tail that it cuts); ``damaged`` (messages or configuration are lost, or opening would not repair what is
+wrong).
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ class StoreSeverity(Enum):
 
 
 class StoreVerdict(Enum):
+    """What the worst finding makes of the store."""
+
     SOUND = "sound"
     RECOVERABLE = "sound after recovery"
     DAMAGED = "damaged"
@@ -118,7 +122,7 @@ class CheckReport:
     clean: bool
     in_use: bool
     sealed_position: int | None
-    opens: bool  # False: recovery refuses until somebody restores a file
+    opens: bool  # False: recovery refuses until a file is restored
     log: LogCheck
     queues: QueuesCheck
     index: IndexCheck

@@ -179,7 +179,7 @@ class ConsumeQueue:
             self.write_staged()
 
     def forget_all(self) -> None:
-        """Be as new, and owed nothing; files are the caller's affair."""
+        """Be as new, with nothing staged or owed; removing the files is up to the caller."""
         self._seals, self._staged, self.owed_bytes = {}, bytearray(), 0
         self.dirty.clear()
         self.first = self.end = self.next_offset = 0
@@ -201,7 +201,7 @@ class ConsumeQueue:
         self.next_offset = self.committed_end
 
     def commit_staged(self) -> int:
-        """The log has the records: their entries are owed; how many that makes more."""
+        """The log has the records, so their entries are owed from now on; returns how many."""
         before, self.owed_bytes = self.owed_bytes, len(self._staged)
         return (self.owed_bytes - before) // ENTRY_BYTES
 
@@ -216,7 +216,7 @@ class ConsumeQueue:
         self.write_owed()
 
     def write_owed(self) -> int:
-        """Write entries whose records the log has; how many. On OSError those that were not written go on waiting."""
+        """Write owed entries; returns how many. On OSError those that were not written go on waiting."""
         count = self.owed_entries
         while self.owed_bytes:
             segment = self._segments.get_or_create(self.end * ENTRY_BYTES)

@@ -59,9 +59,9 @@ class IndexFile:
         header = HEADER.unpack(file.read_at(0, HEADER.size))
         self.begin_ms, self.end_ms, self.begin_position, self.end_position, self._used_slots, count = header
         self.next_entry: int = max(1, count)
-        self._entries_crc = 0
-        self._final_slots_crc: int | None = None
-        self.dirty = False
+        self._entries_crc = 0  # runs along with the entries
+        self._final_slots_crc: int | None = None  # known once the file is full
+        self.dirty = False  # has writes that are not synced
 
     @classmethod
     def create(cls, disk: Disk, path: Path, slots: int, capacity: int, seed: IndexFile | None) -> IndexFile:
@@ -142,7 +142,7 @@ class IndexFile:
     # --- sealing and recovery ---
 
     def seal(self, *, full: bool) -> IndexSeal:
-        """``full`` when nobody will write to the file again, so that its slots can be sealed too."""
+        """``full``: the file will not be written again, so its slots can be sealed too."""
         return IndexSeal(
             self.path.name,
             self.next_entry,
@@ -232,7 +232,7 @@ def _link(previous: array[int], slots: Sequence[int], first: int) -> None:
 
 def _seconds(times_ms: Sequence[int], begin_ms: int) -> array[int]:
     """Since the begin of the file; 0 when an entry has no room for it."""
-    seconds = {ms: (ms - begin_ms) // 1000 for ms in set(times_ms)}  # one turn of the broker has one store time
+    seconds = {ms: (ms - begin_ms) // 1000 for ms in set(times_ms)}  # what is committed together has one store time
     fitting = {ms: each if 0 <= each <= _SECONDS_MAX else 0 for ms, each in seconds.items()}
     if len(fitting) == 1:
         return array("I", fitting.values()) * len(times_ms)

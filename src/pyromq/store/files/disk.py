@@ -111,7 +111,7 @@ class Disk(Protocol):
         """An exclusive lock that ends with the process; raises StoreInUseError."""
 
     def is_locked(self, path: Path) -> bool:
-        """Whether anybody holds that lock; takes nothing and changes nothing."""
+        """Whether a process holds that lock; takes nothing and changes nothing."""
 
 
 class RealFile:
@@ -135,7 +135,7 @@ class RealFile:
 
     def write_at(self, at: int, data: bytes) -> None:
         written = os.pwrite(self._fd, data, at)
-        while written < len(data):  # a short write: the next one goes on or says why it cannot
+        while written < len(data):  # a short write: the next one goes on, or raises the reason
             written += os.pwrite(self._fd, data[written:], at + written)
 
     def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
@@ -191,14 +191,14 @@ class RealFile:
 
     def close(self) -> None:
         """Views handed out before stay valid; the mapping goes when the last of them does."""
-        self._view = self._map = None  # first: closing a file that nobody else has may take long, without the GIL then
+        self._view = self._map = None  # first: the last close of a removed file may take long, without the GIL then
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def _asked_flock() -> tuple[int, ...]:
-    """Who keeps byte 0 from being locked for writing?"""
+    """The question to the kernel: which lock would keep byte 0 from being locked for writing?"""
     kind, where = (fcntl.F_WRLCK, os.SEEK_SET), (0, 1, 0)
     return kind + where if sys.platform == "linux" else where + kind
 
@@ -340,6 +340,6 @@ class RealDisk:
         if sync:
             try:
                 self.sync_folder(folder.parent)
-            except OSError:  # whoever tries again must not take it for durable
+            except OSError:  # the next attempt must not take it for durable
                 folder.rmdir()
                 raise

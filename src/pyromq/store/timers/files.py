@@ -1,4 +1,4 @@
-"""The three files of timers as one: timer log, wheel, and the note of how far they have come.
+"""Timer files: timer log, timer wheel, and the note of how far they have come, as one.
 
     timer topic ──▶ timer log (units) ──▶ wheel (a chain for each second)        flushed together, then noted
     (the truth)
@@ -73,8 +73,8 @@ class TimerFiles:
         self._wheel = wheel
         self._roll_ms = roll_ms
         self._check_path = Layout(root).config / "timercheck"
-        self._noted = TimerCheck()
-        self._synced_to = 0
+        self._noted = TimerCheck()  # what the file says
+        self._synced_to = 0  # the timer log is durable up to this position
         self.queue_offset = 0  # of the timer topic: what is to be followed next
         self.read_second = 0  # everything due before it is done
         self._done_before = (0, 0)  # offsets and seconds before these are done, if the files are made anew
@@ -91,7 +91,7 @@ class TimerFiles:
         try:
             segments = SegmentList.load(disk, folder, file_bytes)
         except LogGapError as error:
-            logger.warning("timer log is made anew: reason=%s", error)
+            logger.warning("timer log rebuilt from the topic: reason=%s", error)
             for name in disk.names(folder):
                 disk.remove(folder / name)
             segments = SegmentList(disk, folder, file_bytes, [])
@@ -111,7 +111,7 @@ class TimerFiles:
         if self._end_second(now_second) - self.read_second <= self._wheel.slots:  # else seconds would share slots
             offset = self._cut_to_note() if is_ours else self._follow_rocketmq(records)
         if offset is None:
-            logger.warning("timer files are made anew from the topic: offset=%d", queue.first)
+            logger.warning("timer files rebuilt from the topic: offset=%d", queue.first)
             self._done_before = (self._noted.queue_offset, self.read_second)
             self._make_anew(queue, now_second)
             return

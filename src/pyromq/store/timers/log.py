@@ -69,8 +69,8 @@ class TimerLog:
     def __init__(self, segments: SegmentList) -> None:
         self._segments = segments
         self.end = segments.last.end if len(segments) else 0  # ``cut`` says where it really ends
-        self._parts: list[bytes] = []
-        self._written = self.end
+        self._parts: list[bytes] = []  # units that are not written yet
+        self._written = self.end  # where these begin
 
     @property
     def first(self) -> int:
@@ -152,7 +152,7 @@ class TimerLog:
         self.end = self._written = end
 
     def restart(self, behind: int) -> None:
-        """Drop everything and go on in a new file behind all positions that anybody may remember."""
+        """Drop everything and go on in a new file behind all positions that may be noted elsewhere."""
         behind = max(behind, self.end)
         self._segments.remove_from(0)
         self._parts = []

@@ -334,5 +334,5 @@ def test_a_folder_whose_name_could_not_be_synced_is_not_left_behind(
         patched.setattr(disk, "sync_folder", refuse)
         with pytest.raises(OSError, match="simulated"):
             disk.create(tmp_path / "commitlog" / "0", 10)
-    assert not (tmp_path / "commitlog").exists(), "whoever tries again must not take it for durable"
+    assert not (tmp_path / "commitlog").exists(), "the next attempt must not take it for durable"
     disk.create(tmp_path / "commitlog" / "0", 10).close()

@@ -181,7 +181,7 @@ def test_what_rocketmq_wrote_is_the_same_after_load_save_load(table: type[Config
     assert again.text() == loaded.text()
 
 
-def test_a_key_that_names_nobody_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_without_topic_or_group_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         table = OffsetTable.load(
             disk_with(OffsetTable, '{"offsetTable":{"x":{0:1},"@g":{0:1},"t@":{},"t@g":{0:7}}}'), ROOT

@@ -124,7 +124,7 @@ def test_metrics_are_kept_by_topic() -> None:
 
 
 class Files:
-    """Timer files beside a store that has no messages; units point nowhere, and nobody follows them."""
+    """Timer files beside a store that has no messages; units point nowhere, and are not followed."""
 
     def __init__(self, disk: FaultyDisk | None = None) -> None:
         self.disk = disk or FaultyDisk()
