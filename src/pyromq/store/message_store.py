@@ -64,7 +64,7 @@ _COMMIT, _ROLLBACK = int(SysFlag.COMMIT), int(SysFlag.ROLLBACK)  # plain ints: I
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """Where a message lies: log address, ordinal in its queue, bytes. Acknowledge it after the flush."""
+    """Where a message lies: position in the log, offset in its queue, bytes. Acknowledge it after the flush."""
 
     position: int
     offset: int

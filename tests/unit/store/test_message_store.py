@@ -403,6 +403,20 @@ def test_entries_that_a_full_disk_refused_are_written_later_and_nothing_is_lost(
     assert bench.send(message(2)) == [2]
 
 
+def test_what_recovery_has_verified_is_served_without_a_second_look(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.send(message(0))
+    assert bench.store.seal()
+    bench.send(message(1), message(2))
+    bench.disk = bench.disk.after_crash(CrashMode.KEEP)
+    bench.store, verified = bench.open(), []
+    verify = bench.store.records.verify
+    monkeypatch.setattr(bench.store.records, "verify", lambda position: verified.append(position) or verify(position))
+    assert bench.bodies() == [b"body 0", b"body 1", b"body 2"]
+    assert verified == [0], "what lies before the seal was not looked at"
+
+
 def test_a_read_that_cannot_write_owed_entries_says_so_at_once(bench: Bench) -> None:
     bench.send(message(0))
     bench.disk.fail_at(bench.disk.operations + 1, errno.ENOSPC)

@@ -80,7 +80,7 @@ class TopicBytes:
 
 
 class CommitLog:
-    """Owns the segments, the end of the log and what is staged behind it; one thread."""
+    """Owns the segments, the end of the log and what is staged behind it; one thread. ``LogReader`` reads it."""
 
     def __init__(self, segments: SegmentList, settings: StoreSettings, store_host: bytes) -> None:
         self._segments = segments
@@ -90,15 +90,16 @@ class CommitLog:
         self._checksum_bytes = CHECKSUM_BYTES if settings.checksums else 0
         self._body_bytes_max = settings.body_bytes_max
         self._size_max = min(settings.record_bytes_max, segments.segment_bytes - BLANK_BYTES)
-        self.end = self.first
-        self.flushed = self.end  # moved by ``LogFlushes``
+        self.end = self.first  # behind the last record that is written
+        self.flushed = self.end  # behind the last one that is durable; moved by ``LogFlushes``
         self.trusted_from = self.end  # from here on records were verified by recovery, or written since
         self.last_stored_ms = 0  # store time of the newest record
         self._segment: Segment | None = None  # where the next record goes, with ``_room`` bytes left
         self._room = 0
         self._parts: list[bytes] = []  # staged for this segment, to be written at ``_write_start``
         self._full_writes: list[_Write] = []  # staged for segments before it
-        self._staged_end = self._write_start = self.end
+        self._staged_end = self.end  # behind the last record that is staged
+        self._write_start = self.end
         self._unwiped: list[tuple[Segment, int]] = []  # where failed writes may have left something
         self._has_large = False  # some body is better written from where it is than copied first
         self._forget_staged()
@@ -117,7 +118,7 @@ class CommitLog:
     def open_at(self, end: int, *, trusted_from: int, last_stored_ms: int) -> None:
         """Recovery's verdict: the log ends at ``end``, is durable, and was verified from ``trusted_from`` on."""
         self.end = self.flushed = end
-        self.trusted_from = self.end  # from here on records were verified by recovery, or written since
+        self.trusted_from = trusted_from
         self.last_stored_ms = last_stored_ms
         self._forget_staged()
 
@@ -268,7 +269,7 @@ class CommitLog:
         except OSError:
             self._forget_staged()
             self._unwiped = [(segment, at) for segment, at, _ in writes if segment is not None]
-            with contextlib.suppress(OSError):  # then it is tried again before the next write; until then nothing is
+            with contextlib.suppress(OSError):  # then it is tried again before the store becomes writable
                 self.wipe_remains()
             raise
         self.end, self._has_large = self._staged_end, False
