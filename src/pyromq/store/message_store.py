@@ -331,7 +331,7 @@ class MessageStore:
     # --- deleting and closing ---
 
     def delete_topic(self, topic: str) -> None:
-        """Remove the queues of a topic; a topic made anew under this name starts at offset 0.
+        """Remove the queues of a topic; a topic created again under this name starts at offset 0.
 
         Raises StoreReadOnlyError when the deletion cannot be recorded, and then nothing was deleted. That the files are
         gone need not be durable before the next seal: until then an opening knows from the record what to drop.

@@ -226,7 +226,7 @@ class _Check:
             text = "the store is open" if self._in_use else "the store was not closed: opening it recovers it"
             self._findings.add(severity, "unclean-stop", "abort", text)
         elif self._seal is not None and not self._seal.clean:
-            text = "it is not one of a clean stop, yet the store counts as closed: another program closed it"
+            text = "it is not the seal of a clean stop, yet the store counts as closed: another program closed it"
             self._findings.add(StoreSeverity.NOTE, "seal-unclean", SEAL_NAME, text)
 
     def _report_files(self) -> bool:
@@ -265,7 +265,7 @@ class _Check:
             self._findings.add(StoreSeverity.NOTE, "queues-behind", "consumequeue", text)
         if queues.to_drop:
             severity = StoreSeverity.WARNING if self._clean else StoreSeverity.NOTE
-            text = f"opening the store drops {entries(queues.to_drop)} without record"
+            text = f"opening the store drops {entries(queues.to_drop)} without a record"
             self._findings.add(severity, "queues-ahead", "consumequeue", text)
         if index.to_add:
             text = f"opening the store adds {count_of(index.to_add, 'key')} not written yet"

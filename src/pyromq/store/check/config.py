@@ -141,7 +141,7 @@ def check_in_use(disk: Disk, layout: Layout, findings: Findings) -> bool:
         findings.add(StoreSeverity.NOTE, "lock", "lock", text)
         return False
     if in_use:
-        text = "a process has the store open: it may change while it is looked at, so check again what is found below"
+        text = "a process has the store open, so it may change during the check: check again what is found below"
         findings.add(StoreSeverity.NOTE, "in-use", "lock", text)
     return in_use
 

@@ -191,7 +191,7 @@ class IndexComparison:
             self._pass_over(self._current)
         if self._missing or self._extra:
             text = f"{self._missing} keys of the log are not in it, {self._extra} entries belong to no record"
-            advice = "opening does not repair this unless the folder is removed before"
+            advice = "opening the store does not repair this unless the folder is removed first"
             self._findings.add(StoreSeverity.WARNING, "index-wrong", "index", f"{text}; {advice}")
         return IndexCheck(len(self._shape.names), self._entry_count, self._missing, self._extra, self._to_add)
 

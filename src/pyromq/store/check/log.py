@@ -160,7 +160,7 @@ class LogScan:
             StoreSeverity.ERROR,
             "seal-mismatch",
             "pyromq-seal.json",
-            f"it ends at {self._rescan_from}, inside the record at {position}: seal and log are not of the same time; "
+            f"it ends at {self._rescan_from}, inside the record at {position}: seal and log do not belong together; "
             "opening the store would cut the log there",
             position=position,
             size=size,

@@ -98,7 +98,7 @@ class QueuesCheck:
     fillers: int = 0
     rebuilt: int = 0  # entries before the seal that recovery builds again
     to_add: int = 0  # entries behind the seal that recovery writes
-    to_drop: int = 0  # entries without record that recovery removes
+    to_drop: int = 0  # entries without a record, which recovery removes
     wrong: int = 0
     lost_messages: int = 0  # offsets whose record is damaged or missing
 
@@ -166,9 +166,8 @@ class CheckReport:
         else:
             parts.append(f"0 records lost of {self.log.records}")
         if self.queues.wrong:
-            parts.append(
-                f"{count_of(self.queues.wrong, 'queue entry', 'queue entries')} wrong and not rebuilt by itself"
-            )
+            wrong = count_of(self.queues.wrong, "queue entry", "queue entries")
+            parts.append(f"{wrong} wrong, and opening does not rebuild them")
         configs = sum(f.kind == "config-damaged" and f.severity is StoreSeverity.ERROR for f in self.findings)
         if configs:
             parts.append(f"{count_of(configs, 'configuration file')} unusable")

@@ -4,7 +4,7 @@
     (the truth)
 
 They are derived from the timer topic, whose queue is followed from ``queue_offset``. Opening drops what is behind the
-last note, and mends chains that point there. Files that are missing or make no sense are made anew from the topic:
+last note, and mends chains that point there. Files that are missing or make no sense are rebuilt from the topic:
 what the note says was done, by its place and time, is passed over.
 """
 
@@ -77,7 +77,7 @@ class TimerFiles:
         self._synced_to = 0  # the timer log is durable up to this position
         self.queue_offset = 0  # of the timer topic: what is to be followed next
         self.read_second = 0  # everything due before it is done
-        self._done_before = (0, 0)  # offsets and seconds before these are done, if the files are made anew
+        self._done_before = (0, 0)  # offsets and seconds before these are done, if the files are rebuilt
 
     # --- opening ---
 
@@ -103,7 +103,7 @@ class TimerFiles:
     def _recover(self, records: LogReader, queue: QueueRange, now_ms: int) -> None:
         found, now_second = load_timer_check(self._disk, self._check_path), now_ms // SECOND_MS
         if found is None:
-            self._make_anew(queue, now_second)
+            self._rebuild(queue, now_second)
             return
         self._noted, is_ours = found
         self.read_second = self._noted.read_ms // SECOND_MS
@@ -113,7 +113,7 @@ class TimerFiles:
         if offset is None:
             logger.warning("timer files rebuilt from the topic: offset=%d", queue.first)
             self._done_before = (self._noted.queue_offset, self.read_second)
-            self._make_anew(queue, now_second)
+            self._rebuild(queue, now_second)
             return
         self._mend(now_second)
         self.queue_offset = max(queue.first, min(offset, queue.end))
@@ -122,7 +122,7 @@ class TimerFiles:
                 self._wheel.put(Slot(slot.second))
             self.read_second = now_second
 
-    def _make_anew(self, queue: QueueRange, read_second: int) -> None:
+    def _rebuild(self, queue: QueueRange, read_second: int) -> None:
         self._log.restart(self._noted.log_end)
         if self._wheel.has_file():
             self._wheel.clear()

@@ -10,7 +10,7 @@ knows whole seconds only, so both are multiples of 1000 in its units, and what i
 is over; units of PyroMQ are due to the millisecond, which ``written`` shows by never being a multiple of 1000.
 
 Derived data: everything is in the timer topic too. What a crash leaves behind the position noted in ``check`` is
-dropped and made anew.
+dropped and rebuilt.
 """
 
 from __future__ import annotations

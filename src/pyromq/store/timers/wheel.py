@@ -115,7 +115,7 @@ class TimerWheel:
         self._changed = {}
 
     def clear(self) -> None:
-        """Forget everything; the file is made anew with the next message."""
+        """Forget everything; the next message creates the file again."""
         self.close()
         self._changed = {}
         self._disk.remove(self._path)
