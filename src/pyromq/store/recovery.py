@@ -22,68 +22,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyromq.clock import Clock
 from pyromq.errors import InvalidNameError, LogGapError
 from pyromq.model.names import validate_topic
 from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
-from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.log_walk import DamagedRange, LogWalk
+from pyromq.store.queue_rebuild import QueueRebuild, Queues
+from pyromq.store.recovery_report import Cut, RecoveryReport
 from pyromq.store.sealing.checkpoint import load_checkpoint, load_flushed
 from pyromq.store.sealing.seal import Seal, load_seal
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.record import (
-    RECORD_OVERHEAD_BYTES,
     RecordFound,
     SegmentEnd,
-    has_checksum,
-    is_visible,
     scan_record,
 )
 
 logger = logging.getLogger(__name__)
 
-Queues = dict[tuple[str, int], ConsumeQueue]
-_UNCHECKED_GAP_MAX = 4_096
-_NOWHERE = 1 << 63  # as if a queue had everything: records with an impossible topic have none
 _COPY_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Bytes taken out of the log because they are no record; ``copy`` holds them."""
-
-    position: int
-    size: int
-    reason: str
-    copy: Path
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What opening the store found and did."""
-
-    clean: bool  # the store was closed
-    sealed: bool  # there was a seal that fits the log
-    scanned_from: int = 0  # position from which the log was walked
-    end: int = 0  # position at which the log ends
-    records: int = 0  # found in the walk
-    last_stored_ms: int = 0  # store time of the newest record
-    cuts: list[Cut] = field(default_factory=list)
-    damaged: list[DamagedRange] = field(default_factory=list)
-    rebuilt: list[str] = field(default_factory=list)  # names of derived files
-
-    @property
-    def intact(self) -> bool:
-        """True when nothing was cut, damaged or rebuilt."""
-        return not (self.cuts or self.damaged or self.rebuilt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +60,6 @@ class Opened:
     index: KeyIndex
     index_from: int
     report: RecoveryReport
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where records of one queue go; those before ``covered`` are there already."""
-
-    topic: str
-    queue: ConsumeQueue
-    covered: int
 
 
 class Recovery:
@@ -131,7 +87,6 @@ class Recovery:
         self._rescan_from: list[int] = []  # where the scan has to start so that what was dropped is derived again
         self._index_from = 0  # keys of records from here on have to be indexed again
         self._durable = 0  # the log was durable up to here once
-        self._targets: dict[tuple[bytes, int], _Target] = {}  # by topic and queue id, as records have them
 
     def run(self) -> Opened:
         self._load_queues()
@@ -140,20 +95,22 @@ class Recovery:
         else:
             self._trust_checkpoint()
         start = max(min(self._rescan_from), self._log.first)
-        end = self._scan(start)
+        ladder_ms = self._settings.delay_ladder_ms
+        rebuild = QueueRebuild(self._queues, self._seal, self._new_queue, ladder_ms, self._report)
+        end = self._scan(start, rebuild)
         for segment in self._segments:
             if segment.end > start:
                 segment.open_once().sync()  # a killed process leaves records in the page cache that were never flushed
         damaged_end = max((each.end for each in self._report.damaged), default=0)  # sealed queues may list these
         trusted_from = max(start, min(end, damaged_end))
         self._log.open_at(end, trusted_from=trusted_from, last_stored_ms=self._report.last_stored_ms)
-        for (topic, queue_id), queue in self._queues.items():
+        for queue in self._queues.values():
             queue.forget_before(self._log.first)
-            self._keep_offsets(queue, f"{topic}/{queue_id}", end)
+            rebuild.keep_offsets(queue, end)
         for key in [key for key, queue in self._queues.items() if not queue.next_offset and not len(queue.segments)]:
             del self._queues[key]  # its topic was deleted, and this folder is what is left of it
         self._report.scanned_from, self._report.end = start, end
-        self._log_report()
+        self._report.log()
         return Opened(self._log, self._queues, self._index, min(self._index_from, end), self._report)
 
     # --- what is there ---
@@ -257,82 +214,14 @@ class Recovery:
 
     # --- the scan ---
 
-    def _scan(self, start: int) -> int:
+    def _scan(self, start: int, rebuild: QueueRebuild) -> int:
         """Enter records from ``start`` on into their queues; returns the end of the log, and wipes what lies behind."""
         walk = LogWalk(self._segments, start, self._durable)
         for records in walk:
-            self._enter(records)
+            rebuild.enter(records)
         self._report.damaged += walk.damaged
         self._cut_from(walk.position, walk.reason)
         return walk.position
-
-    def _enter(self, records: list[tuple[int, RecordFound]]) -> None:
-        self._report.records += len(records)
-        self._report.last_stored_ms = records[-1][1].stored_ms
-        ladder_ms, targets = self._settings.delay_ladder_ms, self._targets
-        for position, record in records:
-            target = targets.get((record.topic, record.queue_id)) or self._target(position, record)
-            if position >= target.covered and (not record.sys_flag or is_visible(record.sys_flag)):
-                queue = target.queue
-                if record.offset != queue.next_offset and not self._bridge_gap(queue, position, record):
-                    continue
-                tag = entry_tag(target.topic, record.properties, record.stored_ms, ladder_ms)
-                queue.stage(position, record.size, tag)
-        for target in targets.values():
-            target.queue.write_staged()
-
-    def _bridge_gap(self, queue: ConsumeQueue, position: int, record: RecordFound) -> bool:
-        """Make the record's offset the next one of a queue; False when that offset cannot be right.
-
-        What lies between was lost, or belongs to an earlier life of the topic. A record without checksum may have a
-        wrong offset, so not everything is believed of it.
-        """
-        queue.write_staged()
-        offset, checked = record.offset, has_checksum(record.properties)
-        gap = offset - queue.next_offset
-        gap_max = position // RECORD_OVERHEAD_BYTES if checked else _UNCHECKED_GAP_MAX
-        goes_back = gap < 0 and not (checked or offset == 0)
-        if offset < 0 or goes_back or (gap > gap_max and queue.next_offset):
-            reason = f"it claims offset {offset} of {queue.topic}/{queue.queue_id}"
-            self._report.damaged.append(DamagedRange(position, position + record.size, reason))
-            return False
-        if gap < 0 or queue.next_offset == 0:
-            queue.restart_at(offset)  # the topic was deleted and made again, or its older files are gone
-        else:
-            queue.fill_up_to(offset, position)
-        return True
-
-    def _keep_offsets(self, queue: ConsumeQueue, name: str, log_end: int) -> None:
-        """A queue that once had so many messages never gives their offsets again, even if nothing is left of them."""
-        seals = self._seal.queues.get(name) if self._seal else None
-        once = max(((seal.base + seal.used_bytes) // ENTRY_BYTES for seal in seals or ()), default=0)
-        once = max(once, queue.claimed_end)
-        if queue.next_offset >= once:
-            return
-        if queue.end > queue.first:
-            queue.fill_up_to(once, log_end)
-        else:
-            queue.restart_at(once)
-
-    def _target(self, position: int, record: RecordFound) -> _Target:
-        topic = record.topic.decode("utf-8", "replace")
-        queue = self._queues.get((topic, record.queue_id))
-        seal = self._seal
-        unsealed = seal is not None and f"{topic}/{record.queue_id}" not in seal.queues
-        if seal is not None and (position < seal.deleted.get(topic, 0) or (unsealed and position < seal.position)):
-            # The topic was deleted; behind that, or behind the seal, it may have been made again.
-            return _Target(topic, self._new_queue(topic, record.queue_id), _NOWHERE)
-        if queue is None:
-            queue = self._new_queue(topic, record.queue_id)
-            try:
-                self._queues[validate_topic(topic), record.queue_id] = queue
-            except InvalidNameError as error:
-                logger.error("record belongs to no queue: topic=%r reason=%s", topic, error)
-                target = self._targets[record.topic, record.queue_id] = _Target(topic, queue, _NOWHERE)
-                return target
-        target = _Target(topic, queue, queue.find_covered_end())
-        self._targets[record.topic, record.queue_id] = target
-        return target
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         return ConsumeQueue.without_files(self._disk, self._layout, self._settings, topic, queue_id)
@@ -366,20 +255,6 @@ class Recovery:
     def _log_time(self, position: int) -> int:
         record = self._record_at(position)
         return record.stored_ms if record is not None else 0
-
-    def _log_report(self) -> None:
-        for cut in self._report.cuts:
-            logger.warning(
-                "torn log cut: position=%d lost_bytes=%d reason=%s copy=%s",
-                cut.position,
-                cut.size,
-                cut.reason,
-                cut.copy,
-            )
-        for damaged in self._report.damaged:
-            logger.error("record lost: position=%d end=%d reason=%s", damaged.position, damaged.end, damaged.reason)
-        for what in self._report.rebuilt:
-            logger.warning("rebuilt from the log: what=%s", what)
 
 
 def queue_folders(disk: Disk, layout: Layout) -> Iterator[tuple[str, int]]:
