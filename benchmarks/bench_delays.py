@@ -103,12 +103,12 @@ def lateness_ms(folder: str, topic: str) -> list[int]:
             if name == "SCHEDULE_TOPIC_XXXX":
                 for offset in range(queue.end):
                     entry = queue.entry(offset)
-                    waiting = store.log.verify(entry.position)
+                    waiting = store.records.verify(entry.position)
                     waited[find_property(waiting.properties, b"UNIQ_KEY") or b""] = entry.tag_hash
         for (name, _), queue in store.queues.items():
             for offset in range(queue.end if name == topic else 0):
                 entry = queue.entry(offset)
-                record = decode_record(store.log.bytes_at(entry.position, entry.size))
+                record = decode_record(store.records.bytes_at(entry.position, entry.size))
                 due = find_property(record.properties, b"TIMER_OUT_MS")
                 key = find_property(record.properties, b"UNIQ_KEY") or b""
                 if due or key in waited:  # else it was sent too late to wait

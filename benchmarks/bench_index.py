@@ -42,10 +42,10 @@ def _added(name: str, unique_key: str, second: str) -> Row:
         store = MessageStore.open(folder, StoreSettings(flush=Flush.ASYNC, index_backlog_max=1 << 40))
         messages = _messages(unique_key, second)
         store.append(messages)
-        store.index_keys()  # the file is there, its pages were touched
+        store.indexer.index_all()  # the file is there, its pages were touched
 
         def index() -> int:
-            store.index_keys()
+            store.indexer.index_all()
             return MESSAGES
 
         taken = []
@@ -63,7 +63,7 @@ def _lookups() -> Row:
     try:
         store = MessageStore.open(folder, StoreSettings(flush=Flush.ASYNC, index_backlog_max=1 << 40))
         store.append(_messages("{1:032X}", "KEYS\x01order-{0}\x02"))
-        store.index_keys()
+        store.indexer.index_all()
         rng = Random(1)
         wanted = [f"order-{rng.randrange(MESSAGES)}" for _ in range(20_000)]
 

@@ -35,9 +35,9 @@ def filled_store(log_bytes: int) -> Iterator[Path]:
     try:
         store = MessageStore.open(folder, SETTINGS)
         messages = drafts(1024, 256)
-        while store.log.end < log_bytes:
+        while store.end_position < log_bytes:
             store.append(messages)
-        store.index_keys()
+        store.indexer.index_all()
         store.flush()
         store._release()  # as the kernel does with a killed process
         yield folder
@@ -58,7 +58,7 @@ def _open_times(name: str, folder: Path, *, forget_derived: bool) -> Row:
             wall, cpu = time.perf_counter(), time.process_time()
             store = MessageStore.open(work, SETTINGS)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            scanned = max(1, store.log.end - store.recovered.scanned_from)
+            scanned = max(1, store.end_position - store.recovered.scanned_from)
             records = max(1, store.recovered.records)
             store._release()
             row = Row(name, cpu / records * 1e6, records / wall, scanned / wall / 1e6 if scanned > 1 else None)

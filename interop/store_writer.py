@@ -12,8 +12,9 @@ from interop.traffic import QUEUES, TOPICS, write_all
 from pyromq.model.topic import GroupConfig, TopicConfig
 from pyromq.store.files.disk import RealDisk
 from pyromq.store.message_store import MessageStore
+from pyromq.store.tables.groups import GroupTable
 from pyromq.store.tables.offsets import OffsetTable
-from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
+from pyromq.store.tables.topics import TopicTable
 
 
 def fill(folder: Path, count: int, prefix: str, *, checksums: bool) -> MessageStore:

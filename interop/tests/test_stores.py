@@ -33,8 +33,9 @@ from pyromq.store.check import check_store
 from pyromq.store.check.report import CheckReport, StoreVerdict
 from pyromq.store.files.disk import RealDisk
 from pyromq.store.message_store import MessageStore
+from pyromq.store.tables.groups import GroupTable
 from pyromq.store.tables.offsets import OffsetTable
-from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
+from pyromq.store.tables.topics import TopicTable
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from pyromq.store.consume_queue import ENTRY
-from pyromq.store.entry_tag import entry_tag
+from pyromq.store.derived.consume_queue import ENTRY
+from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
@@ -61,16 +61,16 @@ class Witness:
     acknowledged: int = 0  # so many of them were reported as durable
 
 
-def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, turns: int = 12) -> None:
+def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, groups: int = 12) -> None:
     """Turns of one to six messages each, a flush and an acknowledgement after each, now and then a batch and a seal."""
     number = len(witness.sent)
-    for turn in range(turns):
-        count = 1 + turn * 5 % 6
+    for group in range(groups):
+        count = 1 + group * 5 % 6
         drafts = [draft(number + n) for n in range(count)]
-        if turn % 4 == 3:
+        if group % 4 == 3:
             drafts = [msgspec.structs.replace(each, topic="orders", queue_id=1) for each in drafts]
         witness.sent += drafts
-        if turn % 4 == 3:
+        if group % 4 == 3:
             store.stage_batch(drafts[0], [BatchItem(each.body, each.properties, each.flag) for each in drafts])
             store.commit()
         else:
@@ -79,9 +79,9 @@ def run_script(store: MessageStore, clock: ManualClock, witness: Witness, *, tur
         clock.advance_ms(10)
         store.flush()
         witness.acknowledged = number
-        if turn % 3 == 0:
+        if group % 3 == 0:
             note(store)
-        if turn % 5 == 4:
+        if group % 5 == 4:
             store.seal()
 
 
@@ -92,7 +92,7 @@ def note(store: MessageStore) -> None:
 
 
 def retain(store: MessageStore, count: int) -> int:
-    """Delete the oldest files of the log, as upkeep does, in one go."""
+    """Delete the oldest files of the log, as maintenance does, in one go."""
     store.seal()
     deleted = store.delete_oldest(count)
     store.removal.run()
@@ -109,15 +109,15 @@ def log_records(store: MessageStore) -> list[Record]:
     records = []
     for segment in store.log.segments:
         at = 0
-        while segment.base + at < store.log.end:
-            found = scan_record(segment.file.view, at, segment.base + at)
+        while segment.base + at < store.end_position:
+            found = scan_record(segment.open_once().map_once(), at, segment.base + at)
             if isinstance(found, SegmentEnd):
                 break
             assert isinstance(found, RecordFound), (segment.base + at, found)
-            records.append(decode_record(segment.file.view, at))
+            records.append(decode_record(segment.open_once().map_once(), at))
             at += found.size
         else:
-            assert isinstance(scan_record(segment.file.view, at, segment.base + at), NothingWritten)
+            assert isinstance(scan_record(segment.open_once().map_once(), at, segment.base + at), NothingWritten)
     return records
 
 
@@ -138,13 +138,13 @@ def check_agreement(store: MessageStore) -> None:
             ]
     for key, queue in store.queues.items():
         entries = expected_queues.pop(key, [])
-        data = b"".join(bytes(segment.file.view) for segment in queue.segments)
+        data = b"".join(bytes(segment.open_once().map_once()) for segment in queue.segments)
         wanted = b"".join(entries)
         assert data[: len(wanted)] == wanted, f"queue {key}"
         assert not data[len(wanted) :].strip(b"\0"), f"queue {key} has something behind its end"
         assert (queue.first, queue.end, queue.next_offset) == (0, len(entries), len(entries))
     assert not expected_queues, "queues are missing"
-    store.index_keys()
+    store.indexer.index_all()
     indexed = [(entry[0], entry[1]) for file in store.index.files for entry in file.entries()]
     assert indexed == expected_index
     for record in log_records(store):

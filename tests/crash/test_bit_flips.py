@@ -64,7 +64,7 @@ def test_a_flipped_bit_is_never_served(
     probe = pristine.after_crash(CrashMode.KEEP)
     with open_store(probe, clock) as store:
         originals = records_by_address(store)
-        sealed = store.log.end if make is clean_store else store.recovered.scanned_from
+        sealed = store.end_position if make is clean_store else store.recovered.scanned_from
     rng, lost, rebuilt = Random(part), 0, 0
     for number in range(FLIPS // PARTS // 2):
         disk = pristine.after_crash(CrashMode.KEEP)
@@ -126,7 +126,7 @@ def test_appending_goes_on_behind_a_lost_record() -> None:
     disk.flip_bit(ROOT / "commitlog/00000000000000000000", 8 * 120)
     with open_store(disk, clock) as store:
         witness = Witness()
-        run_script(store, clock, witness, turns=4)
+        run_script(store, clock, witness, groups=4)
         bodies = [record.body for records in read_everything(store).values() for record in records]
         for sent in witness.sent:
             assert sent.body in bodies

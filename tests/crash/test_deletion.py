@@ -158,7 +158,7 @@ def test_the_seal_after_the_next_one_has_nothing_to_do_with_a_deletion(clock: Ma
 def test_an_abandoned_seal_hands_on_what_it_had_to_sync(clock: ManualClock) -> None:
     disk, store = filled(clock, sealed=True)
     store.delete_topic("orders")
-    assert store.begin_seal() is not None
+    assert store.seals.begin() is not None
     assert store.seal()
     assert disk.after_crash(CrashMode.FORGET).names(ROOT / "consumequeue") == ["other"]
 
@@ -166,10 +166,10 @@ def test_an_abandoned_seal_hands_on_what_it_had_to_sync(clock: ManualClock) -> N
 def test_a_seal_that_comes_to_a_queue_after_its_deletion_does_not_bring_its_files_back(clock: ManualClock) -> None:
     disk, store = filled(clock, sealed=False)
     put(store, b"owed")
-    job = store.begin_seal()
+    job = store.seals.begin()
     assert job is not None
     store.delete_topic("orders")
-    store.gather_seal(job)
+    store.seals.gather(job)
     assert disk.names(ROOT / "consumequeue") == ["other"]
     job.sync()
     assert not job.save()

@@ -87,8 +87,8 @@ def test_with_async_flush_a_stop_leaves_a_gap_free_prefix(mode: CrashMode) -> No
 
 
 def run_script_without_flush(store: MessageStore, clock: ManualClock, witness: Witness) -> None:
-    for turn in range(12):
-        drafts = [draft(len(witness.sent) + n) for n in range(1 + turn * 5 % 6)]
+    for group in range(12):
+        drafts = [draft(len(witness.sent) + n) for n in range(1 + group * 5 % 6)]
         witness.sent += drafts
         store.append(drafts)
         clock.advance_ms(10)
@@ -144,6 +144,6 @@ def test_an_error_at_any_operation_is_refused_clearly_and_loses_nothing(
 
 
 def check_acknowledged_are_there(store: MessageStore, witness: Witness) -> None:
-    """After a refused turn the script stops, so what is there begins with everything acknowledged."""
+    """After a refused commit the script stops, so what is there begins with everything acknowledged."""
     bodies = [record.body for record in log_records(store)]
     assert bodies[: witness.acknowledged] == [sent.body for sent in witness.sent[: witness.acknowledged]]

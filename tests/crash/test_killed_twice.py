@@ -1,4 +1,4 @@
-"""A process that is killed leaves records in the page cache; whoever opens the store next makes them durable first."""
+"""A process that is killed leaves records in the page cache; the next opening of the store makes them durable first."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from pyromq.errors import StoreError
-from pyromq.store.seal_job import SealJob
+from pyromq.store.sealing.seal_job import SealJob
 from pyromq.testing import Crashed, CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import split_records
 from tests.crash.script import draft, open_store
@@ -86,21 +86,21 @@ class Life:
 
     def seal_some(self) -> None:
         """A step of a seal that goes on while other things happen."""
-        job = self.sealing = self.sealing or self.store.begin_seal()
+        job = self.sealing = self.sealing or self.store.seals.begin()
         if job is None:
             return
         try:
             if job.seal is None:
-                self.store.gather_seal(job, self.rng.randint(1, 2))
+                self.store.seals.gather(job, self.rng.randint(1, 2))
             elif not job.is_synced:
                 job.sync()
-            elif self.store.log.flushed >= job.seal.durable_end:
+            elif self.store.flushed_position >= job.seal.durable_end:
                 self.sealing = None
                 if job.save():
-                    self.store.seal_done(job, None)
+                    self.store.seals.finish(job, None)
         except OSError as error:
             self.sealing = None
-            self.store.seal_done(job, error)
+            self.store.seals.finish(job, error)
         except StoreError:
             self.sealing = None
             raise
@@ -112,7 +112,7 @@ class Life:
         topic = self.rng.choice(TOPICS)
         for ledger in (self.acknowledged, self.unflushed):
             for address in [address for address in ledger if address[0] == topic]:
-                del ledger[address]  # whether or not it succeeds: nobody relies on them any more
+                del ledger[address]  # whether or not it succeeds, they are no longer promised
         self.store.delete_topic(topic)
 
     def retain(self) -> None:
@@ -138,7 +138,7 @@ class Life:
             self.disk.crash_at(self.disk.operations + self.rng.randint(1, 20), torn=self.rng.random() < 0.5)
 
     def heal(self) -> None:
-        """What upkeep and operators do about a store that takes nothing."""
+        """What maintenance and operators do about a store that takes nothing."""
         if self.store.health.writable:
             return
         if not self.store.health.trusted:
@@ -171,7 +171,7 @@ class Life:
 
     def check(self) -> None:
         for (topic, queue_id, offset), (body, position) in self.acknowledged.items():
-            if position >= self.store.log.first:
+            if position >= self.store.first_position:
                 result = self.store.reader.read(topic, queue_id, offset, count_max=1)
                 bodies = [record.body for record in split_records(result.to_bytes())]
                 assert bodies == [body], f"{topic}/{queue_id}@{offset}: {result.status} after {self.steps}"

@@ -15,7 +15,7 @@ import pytest
 
 from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.errors import MQError, StoreError, StoreReadOnlyError, UntrustedDiskError
-from pyromq.store import log_walk
+from pyromq.store.log import log_walk
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
@@ -134,17 +134,17 @@ class HandDriven(Executor):
 
 
 class Sender:
-    """Stages as the broker does and keeps the answers."""
+    """Stages as the broker does and keeps the responses."""
 
     def __init__(self, store: MessageStore, clock: ManualClock) -> None:
         self.store, self.executor, self.seen = store, HandDriven(), set[tuple[str, int]]()
         self.group_commit = GroupCommit(store, self.executor, clock, self.seen.update)
-        self.answers: list[bytes] = []
+        self.responses: list[bytes] = []
 
     def send(self, body: bytes, *, wait: bool = True) -> None:
         self.store.stage(message(body))
         request = SimpleNamespace(is_oneway=False, correlation_id=1, serialize_type=SerializeType.JSON)
-        connection = SimpleNamespace(send=self.answers.append)
+        connection = SimpleNamespace(send=self.responses.append)
         self.group_commit.staged((connection, request, b"ok " + body), ("orders", 0), wait=wait)  # type: ignore[arg-type]
 
     async def settle(self) -> None:
@@ -165,13 +165,13 @@ def test_a_seal_during_a_flush_does_not_leave_senders_and_readers_waiting(disk: 
         sender = await flush_under_way(disk, clock)
         sender.send(b"b")  # committed while the flush for "a" runs
         await sender.settle()
-        assert not sender.store.seal(), "while a flush is under way nobody else syncs the log"
+        assert not sender.store.seal(), "while a flush is under way no other component syncs the log"
         sender.executor.run_next()
         await sender.settle()
-        assert sender.answers == [b"ok a"]
+        assert sender.responses == [b"ok a"]
         sender.executor.run_next()
         await sender.settle()
-        assert sender.answers == [b"ok a", b"ok b"]
+        assert sender.responses == [b"ok a", b"ok b"]
         await asyncio.wait_for(sender.group_commit.drain(), 1)
 
     asyncio.run(scenario())
@@ -187,8 +187,8 @@ def test_a_send_staged_when_a_flush_fails_is_refused_and_does_not_keep_the_broke
         sender.send(b"b")  # … when these arrive
         sender.send(b"c", wait=False)
         await sender.settle()
-        assert len(sender.answers) == 3
-        assert not any(answer.startswith(b"ok") for answer in sender.answers)
+        assert len(sender.responses) == 3
+        assert not any(response.startswith(b"ok") for response in sender.responses)
         await asyncio.wait_for(sender.group_commit.drain(), 1)
 
     asyncio.run(scenario())
@@ -202,7 +202,7 @@ def test_a_flush_that_succeeds_after_the_store_became_untrusted_acknowledges_not
         sender.store.health.untrust("queue files could not be synced")
         sender.executor.run_next()
         await sender.settle()
-        assert sender.answers and not any(answer.startswith(b"ok") for answer in sender.answers)
+        assert sender.responses and not any(response.startswith(b"ok") for response in sender.responses)
 
     asyncio.run(scenario())
 
@@ -213,14 +213,14 @@ def test_a_seal_shows_readers_nothing_that_a_flush_beside_it_failed_to_write(
     """The other way round: the worker got the error, its callback has not run yet, and the seal's fsync succeeds."""
     store = open_store(disk, clock)
     store.append([message(b"a")])
-    job = store.flush_job()
+    job = store.flushes.start()
     assert job is not None
     disk.fail_at(disk.operations + 1, errno.EIO)
     with pytest.raises(OSError, match="simulated"):
         job.run()
     store.seal()
     assert body_at(store, 0) is None
-    assert store.sealed_position == 0
+    assert store.seals.position == 0
 
 
 # --- retention ---
@@ -244,7 +244,7 @@ def test_a_log_file_that_could_not_be_deleted_makes_no_gap(disk: FaultyDisk, clo
 def test_retention_during_a_flush_leaves_the_store_trusted(tmp_path: Path, clock: ManualClock) -> None:
     with MessageStore.open(tmp_path / "store", SMALL, clock=clock) as store:
         store.append([message(b"%d" % number * 1400) for number in range(4)])
-        job = store.flush_job()
+        job = store.flushes.start()
         assert job is not None and len(job.files) == 2
         retain(store, 1)  # the disk is nearly full
         job.run()  # on a worker, at the same time: not on a closed descriptor, or one that is another file by now
@@ -405,7 +405,7 @@ def test_a_message_behind_a_filler_survives_the_loss_of_its_queue_file(disk: Fau
     with open_store(disk, clock) as store:
         for number in range(10):
             put(store, b"message-%d" % number)
-        lost = store.queues["orders", 0].entry(7).position
+        lost = next(store.reader.entries("orders", 0, 7, 1))[0]
     disk.flip_bit(ROOT / "commitlog" / f"{0:020d}", (lost + 90) * 8)
     for path in queue_files():
         disk.remove(path)
@@ -497,15 +497,15 @@ def test_a_seal_covers_only_index_entries_that_it_synced(disk: FaultyDisk, clock
     store = open_store(disk, clock)
     store.append([draft(number) for number in range(1, 5)])
     store.flush()
-    store.index_keys()
+    store.indexer.index_all()
     store.seal()
     store.append([draft(6)])
     store.flush()
     header_write = disk.operations + 3  # entries, one slot, header
     disk.fail_at(header_write, errno.ENOSPC)
-    store.index_keys()
+    store.indexer.index_all()
     store.health.space_returned()
-    store.index_keys()
+    store.indexer.index_all()
     assert store.seal()
     with open_store(disk.after_crash(CrashMode.FORGET), clock) as store:
         assert not store.recovered.rebuilt
@@ -549,10 +549,10 @@ def test_after_a_crash_no_message_waits_until_the_whole_index_is_made_anew(
         store.append([message(b"x" * 300, properties=b"KEYS\x01K%d\x02" % number)])
     store.flush()
     store = open_store(disk.after_crash(CrashMode.KEEP), clock, dataclasses.replace(SMALL, index_backlog_max=1))
-    behind = [store.log.end - store._indexer.position]
+    behind = [store.end_position - store.indexer.position]
     while behind[-1]:
         store.append([message(b"new", properties=b"KEYS\x01later\x02")])
-        behind.append(store.log.end - store._indexer.position)
+        behind.append(store.end_position - store.indexer.position)
     assert len(behind) > 5
     store.flush()
     assert store.find("orders", "K0") and store.find("orders", "later")

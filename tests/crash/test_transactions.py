@@ -38,7 +38,7 @@ class Ledger:
 
 
 async def live(rig: Rig, ledger: Ledger) -> None:
-    """Transactions that end at once, late, in one turn with others, or not at all, with checks in between."""
+    """Transactions that end at once, late, in one commit group with others, or not at all, with checks in between."""
     producer, open_ones = rig.connect("p1"), list[tuple[str, Placed]]()
     for step in range(STEPS):
         key = f"U{step}"
@@ -47,8 +47,8 @@ async def live(rig: Rig, ledger: Ledger) -> None:
         placed = rig.stage_half(key, wire=sent)
         ending = [] if step % 4 == 0 else [open_ones.pop() for _ in range(min(len(open_ones), step % 3))]
         wires = [(key, Wire()) for key, _ in ending]
-        for (name, half), (_, wire) in zip(ending, wires, strict=True):
-            rig.stage_end(half, ledger.decision(name), wire)
+        for (name, prepared), (_, wire) in zip(ending, wires, strict=True):
+            rig.stage_end(prepared, ledger.decision(name), wire)
         await rig.settled()
         if sent.codes == [0]:
             ledger.prepared.add(key)
@@ -74,10 +74,10 @@ async def check(rig: Rig, ledger: Ledger) -> tuple[int, int]:
     for _ in range(3):
         await rig.round()
         for header, _ in producer.questions:
-            half = Placed(header.commit_log_offset, header.tran_state_table_offset, 0)
+            prepared = Placed(header.commit_log_offset, header.tran_state_table_offset, 0)
             key = header.msg_id or ""
             assert key not in ledger.ended, "asked about what is decided"
-            assert await rig.end(half, ledger.begun[key], from_transaction_check=True) == 0
+            assert await rig.end(prepared, ledger.begun[key], from_transaction_check=True) == 0
         producer.questions.clear()
     assert rig.log.table.waiting == 0
     stored = {decode_properties(each.properties)["UNIQ_KEY"] for each in rig.records(HALF_TOPIC)}
@@ -133,7 +133,7 @@ async def test_with_async_flush_what_is_left_is_consistent(mode: CrashMode, seed
         disk.crash_at(number, torn=True)
         clock, ledger = await run(disk, Flush.ASYNC)
         ledger.prepared.clear()
-        ledger.ended.clear()  # what was answered may be forgotten, but not by halves
+        ledger.ended.clear()  # what was answered may be forgotten, but not in part
         rig = await open_after(disk.after_crash(mode, Random(1_000 * seed + number)), clock, Flush.ASYNC)
         await check(rig, ledger)
         await rig.close()

@@ -141,10 +141,10 @@ async def test_expired_files_are_deleted_when_a_tool_says_so(tmp_path: Path) -> 
     async with running(tmp_path, store=store) as (broker, client):
         for _ in range(6):
             await send(client, b"x" * 20_000)
-        first = broker.store.log.first
+        first = broker.store.first_position
         for code in (RequestCode.DELETE_EXPIRED_COMMITLOG, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE):
             assert (await client.ask(code)).code == 0
-        await until(lambda: broker.store.log.first > first)
+        await until(lambda: broker.store.first_position > first)
         await until(lambda: broker.store.queues["orders", 0].first > 0)
 
 
@@ -160,7 +160,7 @@ async def test_a_broker_is_a_master_that_nobody_follows(tmp_path: Path) -> None:
         await send(client, b"x")
         told = java_json.parse((await client.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
         assert (told["master"], told["inSyncSlaveNums"], told["haConnectionInfo"]) == (True, 0, [])
-        assert told["masterCommitLogMaxOffset"] == broker.store.log.end > 0
+        assert told["masterCommitLogMaxOffset"] == broker.store.end_position > 0
 
 
 async def test_offsets_are_told_with_what_groups_have_pulled(tmp_path: Path) -> None:

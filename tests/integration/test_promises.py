@@ -40,9 +40,9 @@ async def send_batch(client: Client, properties: str = "", **changes: Any) -> Se
 async def test_a_receipt_says_on_disk_when_the_answer_waited_for_it(tmp_path: Path) -> None:
     async with running(tmp_path) as (broker, client):
         assert (await send(client, b"waits")).on_disk == "true"
-        assert broker.store.log.flushed == broker.store.log.end
+        assert broker.store.flushed_position == broker.store.end_position
         assert (await send_batch(client)).on_disk == "true"
-        assert broker.store.log.flushed == broker.store.log.end
+        assert broker.store.flushed_position == broker.store.end_position
 
 
 async def test_a_sender_who_does_not_wait_for_the_disk_is_told_so(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ async def test_a_batch_is_never_part_of_a_transaction(tmp_path: Path) -> None:
         header = send_header(batch=True, sys_flag=int(SysFlag.PREPARED))
         answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, header, ITEMS)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-        assert broker.store.log.end == 0
+        assert broker.store.end_position == 0
 
 
 # --- bounds ---

@@ -112,9 +112,9 @@ async def test_a_group_without_retries_is_answered_and_nothing_is_stored(tmp_pat
     async with running(tmp_path) as (broker, client):
         with_group(broker, retry_queue_nums=0)
         position = await sent_position(client)
-        end = broker.store.log.end
+        end = broker.store.end_position
         assert (await send_back(client, position)).code == ResponseCode.SUCCESS
-        assert broker.store.log.end == end
+        assert broker.store.end_position == end
 
 
 async def test_who_wants_no_answer_gets_none(tmp_path: Path) -> None:

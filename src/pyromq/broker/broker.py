@@ -78,9 +78,10 @@ from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import QueueRange
 from pyromq.store.tables.filter_table import FilterTable
+from pyromq.store.tables.groups import GroupTable
 from pyromq.store.tables.offsets import DelayOffsets, OffsetTable
 from pyromq.store.tables.request_modes import RequestModeTable
-from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
+from pyromq.store.tables.topics import TopicTable
 from pyromq.store.timers.files import TimerFiles
 from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -279,11 +280,11 @@ class Broker(Handler):
     def _build_releases(self, writes: InternalWrites) -> DelayRunner:
         """What lets delayed messages go."""
         store, clock, disk, counters = self.store, self._clock, self._disk, self.stats.counters
-        root, due = store.layout.root, DueMessages(store.log, self.topics)
+        root, due = store.layout.root, DueMessages(store.records, self.topics)
         now_ms = clock.now_ms()
         offsets, metrics = DelayOffsets.load(disk, root, now_ms), TimerMetrics.load(disk, root, now_ms)
         waiting = store.reader.range_of(TIMER_TOPIC, 0) or QueueRange(0, 0)
-        files = TimerFiles.open(disk, root, store.settings, store.log, waiting, now_ms)
+        files = TimerFiles.open(disk, root, store.settings, store.records, waiting, now_ms)
         return DelayRunner(
             store,
             Schedule(store, offsets, due, writes.put, counters, clock),

@@ -1,8 +1,8 @@
-"""What a store needs from time to time: flush pacing, index, seals, retention, a look at the disk.
+"""Maintenance of an open store: asynchronous flushes, indexing, seals, retention, watching the disk.
 
 The owner calls ``tick`` every few hundred milliseconds; each duty knows when it is due. An owner with worker threads
-hands in ``flush``, ``seal`` and ``elsewhere``, which start the store's jobs there; otherwise they run where ``tick``
-does. What there may be thousands of is done some at a time.
+hands in ``flush``, ``seal`` and ``elsewhere``, which start the store's jobs there; otherwise they run in ``tick``
+itself. Where there may be thousands of queues, some are served in each tick.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from itertools import islice
 
 from pyromq.clock import Clock
 from pyromq.store.files.disk import Disk
+from pyromq.store.log.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.message_store import MessageStore
-from pyromq.store.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.settings import Flush
 
 logger = logging.getLogger(__name__)
@@ -41,19 +41,21 @@ class Maintenance:
         elsewhere: Callable[[Callable[[], None]], object] | None = None,
         needed_from: Callable[[], int] | None = None,
     ) -> None:
-        """``needed_from`` tells from which position on somebody still needs the log, however old it is."""
+        """``needed_from`` gives the position of the oldest record that is still needed, however old it is."""
         self._store = store
         self._disk = disk
         self._clock = clock
         self._flush = flush or store.flush
         self._seal = seal or store.seal
         self._elsewhere = elsewhere or _here
-        self._needed_from = needed_from or (lambda: store.log.end)
-        self._needed_file = -1  # the last that was kept for that reason
-        self._at_any_hour = False  # somebody asked for a deletion, and it waits for a seal
+        self._needed_from = needed_from or (lambda: store.end_position)
+        self._needed_file = -1  # base of the last file that was kept for that reason
+        self._at_any_hour = False  # an operator asked for a deletion, and it waits for a seal
         now = clock.monotonic_ms()
-        self._flushed_at = self._sealed_at = self._retained_at = now
-        self._looked_at = now - _DISK_LOOK_MS
+        self._flushed_at = now
+        self._sealed_at = now
+        self._retained_at = now  # when expired files were looked for
+        self._looked_at = now - _DISK_LOOK_MS  # when the disk was looked at
         self.disk_state = DiskState.FINE
 
     def tick(self) -> None:
@@ -70,7 +72,7 @@ class Maintenance:
             self._flush_if_due(now)
         if self._store.health.writable:
             self._store.write_entries(_QUEUES_PER_TICK)
-            self._store.index_keys(everything=False)
+            self._store.indexer.index_some()
             self._seal_if_due(now)
         if now - self._retained_at >= _RETENTION_MS:
             self._retained_at = now
@@ -95,10 +97,10 @@ class Maintenance:
             self._flushed_at = now
 
     def _seal_if_due(self, now: int) -> None:
-        settings, new_bytes = self._store.settings, self._store.log.end - self._store.sealed_position
+        settings, new_bytes = self._store.settings, self._store.end_position - self._store.seals.position
         due = now - self._sealed_at >= settings.seal_interval_ms
         if not due and new_bytes >= settings.seal_bytes:  # thousands of files are not synced every few seconds
-            due = new_bytes >= settings.seal_bytes * self._store.dirty_files / _FILES_PER_SEAL
+            due = new_bytes >= settings.seal_bytes * self._store.seals.count_dirty_files() / _FILES_PER_SEAL
         if new_bytes and due:
             self._seal()
             self._sealed_at = now
@@ -115,15 +117,15 @@ class Maintenance:
             if not self._delete(1):
                 return
             if oldest.end > needed_from:
-                logger.error("disk too full, delayed messages go with the file they wait in: file=%s", oldest.path.name)
+                logger.error("disk too full, a file is deleted with delayed messages in it: file=%s", oldest.path.name)
             self._look_at_disk()
 
     def delete_expired(self, *, at_any_hour: bool = False) -> int:
-        """Delete commit log files by age and hour; returns how many. Those that are not sealed yet go a bit later."""
+        """Delete commit log files by age and hour; returns how many. Those not sealed yet go at a later tick."""
         store, now_ms, state = self._store, self._clock.now_ms(), self.disk_state
         self._at_any_hour |= at_any_hour
         if self._at_any_hour or state is not DiskState.FINE:
-            state = DiskState.CLEAN  # what goes by force went when the disk was looked at
+            state = DiskState.CLEAN  # files that have not expired were deleted when the disk was looked at
         files = [KeptFile(segment.path, self._disk.modified_ms(segment.path)) for segment in store.log.segments]
         hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour
         count = count_to_delete(files, now_ms=now_ms, local_hour=hour, state=state, settings=store.settings)
@@ -133,20 +135,20 @@ class Maintenance:
         return deleted
 
     def _without_needed(self, count: int) -> int:
-        """Of so many files that expired, those in which nothing waits that somebody was promised."""
+        """How many of so many expired files can go, because no delayed message waits in them."""
         needed_from = self._needed_from()
         for number, segment in enumerate(islice(self._store.log.segments, count)):
             if segment.end > needed_from:
                 if segment.base != self._needed_file:
                     self._needed_file = segment.base
-                    logger.warning("expired file is kept, delayed messages wait in it: file=%s", segment.path.name)
+                    logger.warning("expired file kept, delayed messages wait in it: file=%s", segment.path.name)
                 return number
         return count
 
     def _delete(self, count: int) -> int:
-        """What is not sealed yet goes next time."""
+        """Delete the oldest files; returns how many. What is not sealed yet is sealed now and goes next time."""
         segments = self._store.log.segments
-        if count and len(segments) > 1 and segments.first.end > self._store.sealed_position:
+        if count and len(segments) > 1 and segments.first.end > self._store.seals.position:
             self._seal()
         deleted = self._store.delete_oldest(count)
         self._store.removal.start(self._elsewhere)

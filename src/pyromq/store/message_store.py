@@ -1,12 +1,24 @@
 """The message store: one folder, one owner thread, synchronous.
 
     stage ─▶ stage ─▶ … ─▶ commit ──▶ commit log (one write per segment)
-                             ├──────▶ queue entries, which are owed to their files for a while
-                             └──────▶ keys wait to be indexed in bulk, when there is time
-    flush ─▶ everything committed is durable: now, and not before, a sync-flush store shows it to readers
+                             ├──────▶ queue entries, owed to their files for a while
+                             └──────▶ keys, which wait to be indexed in bulk
+    flush ─▶ everything committed is durable: now, and not before, a sync-flush store shows it to consumers
 
-A reader never sees a record that a crash could take back (unless the store was opened with ``Flush.ASYNC``): otherwise
-a consumer could commit an offset that another message gets after the crash, and never read that one.
+The words:
+
+- The *commit log* has every message as a *record*. It is one long run of bytes in files of one size, its *segments*.
+  The *position* of a record is the number of its first byte in that run.
+- A *queue* is a part of a topic; the *offset* of a message is its number in its queue. A *queue entry* says at which
+  position the message of an offset lies. Entries and keys are *derived*: what is lost of them is computed again from
+  the log.
+- *Staged* is in memory only, with position and offset. *Committed* is written to the log; a crash may take it back.
+  *Flushed* is durable. A queue entry is *owed* from the commit of its record until it is written to its file.
+- The *visible end* is the position up to which consumers see records. A consumer never sees a record that a crash could
+  take back (unless the store was opened with ``Flush.ASYNC``): otherwise it could commit an offset that another message
+  gets after the crash, and never read that one.
+- A *seal* says up to which position log, queues and index are durable, so that recovery need not look at what lies
+  before it. A *note* between two seals says up to which position the log alone is.
 """
 
 from __future__ import annotations
@@ -21,23 +33,23 @@ from typing import Self
 import msgspec
 
 from pyromq.clock import Clock, SystemClock
-from pyromq.errors import LocalProtocolError, StoreClosedError, StoreReadOnlyError
+from pyromq.errors import LocalProtocolError, StoreClosedError
 from pyromq.model.names import validate_topic
-from pyromq.store.commit_log import CommitLog, FlushJob, TopicBytes
-from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
-from pyromq.store.durability import Durability
-from pyromq.store.entry_backlog import EntryBacklog
-from pyromq.store.entry_tag import entry_tag
+from pyromq.store.derived.consume_queue import ConsumeQueue
+from pyromq.store.derived.entry_backlog import EntryBacklog
+from pyromq.store.derived.entry_tag import entry_tag
+from pyromq.store.derived.indexer import Indexer
+from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk, DiskLock, RealDisk
 from pyromq.store.files.health import Health, cannot_open
 from pyromq.store.files.layout import Layout
-from pyromq.store.files.segments import SegmentList
-from pyromq.store.indexer import Indexer
-from pyromq.store.key_index import KeyIndex
+from pyromq.store.log.commit_log import CommitLog, TopicBytes
+from pyromq.store.log.flushes import LogFlushes
+from pyromq.store.log.log_reader import LogReader
 from pyromq.store.queue_reader import QueueReader
 from pyromq.store.recovery import Opened, Recovery
 from pyromq.store.removal import Removal
-from pyromq.store.seal_job import SealJob
+from pyromq.store.sealing.seals import Seals
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.wire.batch import BatchItem
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
@@ -52,7 +64,7 @@ _COMMIT, _ROLLBACK = int(SysFlag.COMMIT), int(SysFlag.ROLLBACK)  # plain ints: I
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """Where a message lies: log address, ordinal in its queue, bytes. Acknowledge it after the flush."""
+    """Where a message lies: position in the log, offset in its queue, bytes. Acknowledge it after the flush."""
 
     position: int
     offset: int
@@ -60,7 +72,21 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class MessageStore:
-    """Owns everything in its folder while open. Use as a context manager, or ``open`` and ``close``."""
+    """Owns everything in its folder while open. Use as a context manager, or ``open`` and ``close``.
+
+    The store itself takes messages and deletes topics. Its public parts do the rest, each on the owner's thread:
+
+    - ``reader`` shows queues to consumers, up to the visible end; ``records`` reads the log by position, flushed or
+      not;
+    - ``flushes`` and ``seals`` make things durable with the help of worker threads (``flush`` and ``seal`` of the store
+      need none);
+    - ``indexer`` brings waiting keys into the index; ``removal`` frees the space of deleted files;
+    - ``health`` says whether the store can be written, and why not;
+    - ``queues`` lists the queues there are; ``recovered`` is the report of recovery; ``settings`` and ``layout`` say
+      how and where.
+
+    ``log`` and ``index`` are for modules of this package and their tests.
+    """
 
     def __init__(
         self, layout: Layout, settings: StoreSettings, disk: Disk, clock: Clock, lock: DiskLock, opened: Opened
@@ -75,15 +101,18 @@ class MessageStore:
         self.index: KeyIndex = opened.index
         self.recovered = opened.report
         self.health = Health()
-        self.reader = QueueReader(self.log, self._queues, self.index, settings, lambda: self.visible_end)
-        self._topics: dict[str, TopicBytes] = {}
-        self._indexer = Indexer(self.index, self.log, opened.index_from, settings.index_backlog_max)
-        self._ladder_ms = settings.delay_ladder_ms
-        self._commit_ms = 0  # one store time for everything staged together
-        self.last_stored_ms = opened.report.last_stored_ms
+        self.records = LogReader(self.log)
+        self.reader = QueueReader(
+            self.log, self.records, self._queues, self.index, settings, self.health, lambda: self.visible_end
+        )
+        self.indexer = Indexer(self.index, self.log, self.health, opened.index_from, settings.index_backlog_max)
+        self.flushes = LogFlushes(self.log, self.health)
+        self.seals = Seals(self.log, self._queues, self.indexer, self.flushes, self.health, disk, layout)
         self.removal = Removal(disk, self.log, self._queues, self.index)
-        self._durability = Durability(self.log, self._queues, self.index, self._indexer, self.health, disk, layout)
-        self._backlog = EntryBacklog(settings.entry_backlog_max, self._durability.note_flushed)
+        self._backlog = EntryBacklog(settings.entry_backlog_max, self.seals.note_flushed)
+        self._topics: dict[str, TopicBytes] = {}  # encoded once for all records of a topic
+        self._ladder_ms = settings.delay_ladder_ms
+        self._commit_ms = 0  # the store time of everything staged together; 0 when nothing is
 
     @classmethod
     def open(
@@ -128,18 +157,40 @@ class MessageStore:
     def queues(self) -> Mapping[tuple[str, int], ConsumeQueue]:
         return self._queues
 
+    # --- positions ---
+
+    @property
+    def first_position(self) -> int:
+        """Where the oldest record starts that the log still has."""
+        return self.log.first
+
+    @property
+    def end_position(self) -> int:
+        """Where the last committed record ends, and the next one will start."""
+        return self.log.end
+
+    @property
+    def flushed_position(self) -> int:
+        """Records that end here or before are durable."""
+        return self.log.flushed
+
     @property
     def visible_end(self) -> int:
-        """Readers see records that end here or before."""
+        """Consumers see records that end here or before."""
         asynchronous = self.settings.flush is Flush.ASYNC and self.health.trusted
         return self.log.end if asynchronous else self.log.flushed
+
+    @property
+    def last_stored_ms(self) -> int:
+        """Store time of the newest record."""
+        return self.log.last_stored_ms
 
     # --- appending ---
 
     def append(self, drafts: Iterable[Draft]) -> list[Placed]:
         """Stage and commit some messages; all are stored or none. They are durable after ``flush``."""
-        if self._backlog.staged or self._indexer.staged:
-            raise LocalProtocolError("others have staged messages: commit them first")
+        if self._backlog.staged or self.indexer.staged:
+            raise LocalProtocolError("staged messages of others are not committed yet: commit them first")
         try:
             placed = [self.stage(draft) for draft in drafts]
         except BaseException:  # all are stored or none; raised again
@@ -170,7 +221,7 @@ class MessageStore:
             queue.stage(position, size, entry_tag(topic, properties, stored_ms, self._ladder_ms))
             self._backlog.staged.add(queue)
         if transaction != _ROLLBACK:
-            self._indexer.staged.append((topic_bytes.key_prefix, properties, position, stored_ms))
+            self.indexer.staged.append((topic_bytes.key_prefix, properties, position, stored_ms))
         return Placed(position, offset, size)
 
     def stage_batch(self, shared: Draft, items: Sequence[BatchItem]) -> list[Placed]:
@@ -181,7 +232,7 @@ class MessageStore:
         if not self.health.writable:
             raise self.health.error()
         if shared.sys_flag & TRANSACTION_MASK or not items:
-            raise LocalProtocolError("a batch has messages, and is not part of a transaction")
+            raise LocalProtocolError("a batch needs at least one message, and cannot be part of a transaction")
         topic, queue_id = shared.topic, shared.queue_id
         queue = self._queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         topic_bytes = self._topics.get(topic) or self._topic_bytes(topic)
@@ -194,7 +245,7 @@ class MessageStore:
         ladder_ms, prefix, keys, stage_entry = (
             self._ladder_ms,
             topic_bytes.key_prefix,
-            self._indexer.staged,
+            self.indexer.staged,
             queue.stage,
         )
         placed = []
@@ -210,25 +261,25 @@ class MessageStore:
 
     def commit(self) -> None:
         """Write what is staged. Raises DiskFullError or UntrustedDiskError, and then nothing of it is stored."""
-        self._durability.notice_failure()
+        self.flushes.notice_failure()
         if not self.health.trusted:
             self._drop_staged()
             raise self.health.error()
         try:
-            self.log.write_staged()
+            self.log.write_staged(self._commit_ms)
         except OSError as error:
             self._drop_staged()
             raise self.health.failed_write("the commit log", error) from error
         if self._backlog.commit():
             self.write_entries(QUEUES_AT_ONCE)  # if that fails, messages still count as stored
-        self.last_stored_ms, self._commit_ms = self._commit_ms or self.last_stored_ms, 0
-        if self._indexer.commit():
-            self.index_keys(everything=False)  # after a crash there may be seconds of work
+        self._commit_ms = 0
+        if self.indexer.commit():
+            self.indexer.index_some()  # not all: after a crash there may be seconds of work
 
     def write_entries(self, queues_max: int | None = None) -> bool:
-        """Write queue entries of committed messages; False when the disk refuses (they go on waiting).
+        """Write the entries that queues are owed; False when the disk refuses (they go on waiting).
 
-        Of all queues, or of those whose turn it is: thousands at once would make everybody else wait.
+        Of all queues, or of those that have waited longest: thousands at once would hold up everything else.
         """
         try:
             self.log.wipe_remains()
@@ -238,32 +289,15 @@ class MessageStore:
             return False
         return True
 
-    def index_keys(self, *, everything: bool = True) -> bool:
-        """Index the keys of committed messages, all or a part; False when the disk refuses (they go on waiting)."""
-        try:
-            if everything:
-                self._indexer.finish()
-            else:
-                self._indexer.work()
-        except OSError as error:
-            self.health.failed_write("the key index", error)
-            return False
-        return True
-
-    @property
-    def index_gap_bytes(self) -> int:
-        """How much of the log ``find`` would have to index first, because a crash or a bad disk took that away."""
-        return self._indexer.gap_bytes
-
     def find(self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = 1 << 62) -> list[int]:
         """Positions of messages with a key stored in [begin_ms, end_ms], newest first, the latest included."""
-        self.index_keys()
+        self.indexer.index_all()
         return self.reader.find(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms)
 
     def _drop_staged(self) -> None:
         self.log.drop_staged()
         self._backlog.drop_staged()
-        self._indexer.drop_staged()
+        self.indexer.drop_staged()
         self._commit_ms = 0
 
     def _topic_bytes(self, topic: str) -> TopicBytes:
@@ -274,35 +308,17 @@ class MessageStore:
         validate_topic(topic)
         if not 0 <= queue_id <= QUEUE_ID_MAX:
             raise LocalProtocolError(f"queue id {queue_id} of topic {topic} is outside [0, {QUEUE_ID_MAX}]")
-        folder, bytes_per_file = self.layout.queue(topic, queue_id), self.settings.queue_file_entries * ENTRY_BYTES
-        return ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, [], derived=True))
+        return ConsumeQueue.without_files(self._disk, self.layout, self.settings, topic, queue_id)
 
     # --- durability ---
 
-    @property
-    def dirty_files(self) -> int:
-        """Queue files that the next seal has to sync."""
-        return sum([len(queue.dirty) for queue in self._queues.values()])
-
-    @property
-    def sealed_position(self) -> int:
-        return self._durability.sealed_position
-
     def flush(self) -> None:
         """Make everything committed durable, on this thread. Raises UntrustedDiskError."""
-        self._durability.flush()
+        self.flushes.flush()
 
-    def flush_job(self) -> FlushJob | None:
-        """What a worker thread has to sync for all who wait now; hand it to ``flush_done`` or ``flush_failed``."""
-        return self._durability.flush_job()
-
-    def flush_done(self, job: FlushJob) -> bool:
-        """True when it counts; False when the store became untrusted in the meantime."""
-        return self._durability.flush_done(job)
-
-    def flush_failed(self, error: Exception) -> StoreReadOnlyError:
-        """The error for everybody who waited; the store is read-only from now on."""
-        return self._durability.flush_failed(error)
+    def seal(self) -> bool:
+        """Seal everything committed, on this thread; False when the disk refuses, or while a flush runs on another."""
+        return self.seals.seal()
 
     def note_flushed(self) -> None:
         """Let recovery know up to where the log is durable, between two seals; call it every second or so.
@@ -310,90 +326,33 @@ class MessageStore:
         Queue entries come first: should the log lose something up to there, they tell which offsets were given. So it
         is noted when ``write_entries`` has written all queues that are behind now.
         """
-        self._backlog.note_behind(self.log.flushed)
+        self._backlog.note_when_written(self.log.flushed)
 
-    def begin_seal(self) -> SealJob | None:
-        """A seal of everything committed, for a worker, once ``gather_seal`` says that it is complete.
-
-        ``sync``, then ``save`` once the log is flushed as far as the seal says. None when the disk is not trusted.
-        """
-        return self._durability.begin_seal(self.last_stored_ms) if self.health.trusted else None
-
-    def gather_seal(self, job: SealJob, queues_max: int | None = None, *, clean: bool = False) -> bool:
-        """Let some queues become part of a seal: thousands at once would make everybody wait; True when all are.
-
-        Raises StoreReadOnlyError when the disk does not take what has to be written first: this seal comes to nothing.
-        """
-        try:
-            self.log.wipe_remains()
-            return self._durability.gather(job, queues_max, clean=clean)
-        except OSError as error:
-            raise self.health.failed_write("consume queues", error) from error
-
-    def seal_job(self, *, clean: bool = False) -> SealJob | None:
-        """A whole seal at once; None when the disk refuses. After a clean stop the index is complete."""
-        if (clean and not self.index_keys()) or (job := self.begin_seal()) is None:
-            return None
-        try:
-            self.gather_seal(job, clean=clean)
-        except StoreReadOnlyError:
-            return None
-        return job
-
-    def seal_done(self, job: SealJob, error: OSError | None) -> None:
-        """A worker saved a seal, or failed to sync or save it."""
-        if error is None:
-            self._durability.seal_saved(job)
-        else:
-            self._durability.seal_failed(job, error)
-
-    def seal(self, *, clean: bool = False) -> bool:
-        """Seal on this thread, so that recovery need not look at anything committed up to now.
-
-        False when the disk refuses, or while a flush is under way on another thread.
-        """
-        if self._durability.is_flushing:  # first: a job that is made but not done would leave files unsynced
-            return False
-        job = self.seal_job(clean=clean)
-        return job is not None and self._durability.seal_now(job)
-
-    # --- the end ---
+    # --- deleting and closing ---
 
     def delete_topic(self, topic: str) -> None:
-        """Remove the queues of a topic; a topic made anew under this name starts at offset 0.
+        """Remove the queues of a topic; a topic created again under this name starts at offset 0.
 
         Raises StoreReadOnlyError when the deletion cannot be recorded, and then nothing was deleted. That the files are
         gone need not be durable before the next seal: until then an opening knows from the record what to drop.
         """
         if self._backlog.staged:
-            raise LocalProtocolError("others have staged messages: commit them first")
-        self._durability.record_deletion(topic)
+            raise LocalProtocolError("staged messages of others are not committed yet: commit them first")
+        self.seals.record_deletion(topic)
         self._topics.pop(topic, None)
-        for key in [key for key in self._queues if key[0] == topic]:
-            queue = self._queues.pop(key)
+        queues = [self._queues.pop(key) for key in [key for key in self._queues if key[0] == topic]]
+        for queue in queues:
             queue.forget_all()  # it may stand in line for a write or a seal
-            self._remove_files(queue.segments.folder, queue.segments)
-        self._remove_files(self.layout.queues / topic)
-
-    def _remove_files(self, folder: Path, files: SegmentList | None = None) -> None:
-        """Remove files of a deleted topic, and their folder if nothing else is in it. What the disk refuses is left."""
-        try:
-            if files is not None:
-                files.remove_all()
-            if self._disk.exists(folder) and not self._disk.names(folder):
-                self._disk.remove_folder(folder)
-        except OSError as error:
-            logger.warning("files of a deleted topic are left: folder=%s reason=%s", folder, error)
-        self._durability.sync_with_seal([folder, folder.parent])
+        self.seals.sync_later(self.removal.remove_topic(self.layout.queues / topic, queues))
 
     def delete_oldest(self, count: int) -> int:
-        """Take the oldest files out of the log; returns how many. ``removal.run`` frees their space, on any thread.
+        """Take the oldest segments out of the log; returns how many. ``removal.run`` frees their space, on any thread.
 
-        Only files that are sealed go: recovery could not tell how far their queues had come. The file being written
-        always stays.
+        Only sealed ones go: without the seal, recovery could not tell how far their queues had come. The segment that
+        is being written always stays.
         """
         segments, taken = self.log.segments, 0
-        while taken < count and len(segments) > 1 and segments.first.end <= self.sealed_position:
+        while taken < count and len(segments) > 1 and segments.first.end <= self.seals.position:
             segment = segments.take_first()
             logger.info("commit log file deleted: path=%s", segment.path)
             self.removal.add(segment)
@@ -405,7 +364,7 @@ class MessageStore:
         if isinstance(self.health.error(), StoreClosedError):
             return
         self._drop_staged()
-        clean = self.seal(clean=True)
+        clean = self.seals.seal(clean=True)
         if clean:
             try:
                 self._disk.remove(self.layout.abort)
@@ -414,12 +373,16 @@ class MessageStore:
                 self.health.failed_write("the end of the clean stop", error)
                 clean = False
         if not clean:
-            logger.error("store closed as after a crash: path=%s reason=%s", self.layout.root, self.health.error())
+            logger.error(
+                "store not closed cleanly, the next opening recovers it: path=%s reason=%s",
+                self.layout.root,
+                self.health.error(),
+            )
         self._release()
 
     def _release(self) -> None:
         self.health.close()
-        self._durability.close()
+        self.seals.close()
         self.removal.close()
         self.log.segments.close()
         self.index.close()

@@ -1,19 +1,23 @@
-"""Reading queues: messages from an offset, the offset of a time, messages by key.
+"""Reads of queues: messages from an offset, the offset of a time, messages by key.
 
-Answers are slices of the log as it lies; nothing is decoded that a filter does not ask for. Records that recovery did
-not look at (they are older than the seal) are verified before they are served.
+What is read is shown as slices of the log as it lies; nothing is decoded that a filter does not ask for. Records that
+recovery did not look at (they are older than the seal) are verified before they are served.
+
+Consumers see records before the *visible end*: the flushed position or, with asynchronous flush, the end of the log.
 """
 
 from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
-from pyromq.store.commit_log import CommitLog
-from pyromq.store.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
-from pyromq.store.key_index import KeyIndex
+from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
+from pyromq.store.derived.key_index import KeyIndex
+from pyromq.store.files.health import Health
+from pyromq.store.log.commit_log import CommitLog
+from pyromq.store.log.log_reader import LogReader
 from pyromq.store.read_result import Boundary, QueueRange, ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.properties import message_keys
@@ -23,28 +27,32 @@ from pyromq.wire.record_layout import RECORD_OVERHEAD_BYTES
 logger = logging.getLogger(__name__)
 
 _NEWEST_ENTRIES = 64
-_FILTER_BYTES_MAX = 16 << 20  # of records that a filter looks into for one answer: others wait meanwhile
+_FILTER_BYTES_MAX = 16 << 20  # of records that a filter looks into for one read: other requests wait meanwhile
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
 
 
 class QueueReader:
-    """Reads what ``visible_end`` allows: records that end at or before that position."""
+    """Shows consumers the records that end at or before ``visible_end``."""
 
     def __init__(
         self,
         log: CommitLog,
+        records: LogReader,
         queues: Mapping[tuple[str, int], ConsumeQueue],
         index: KeyIndex,
         settings: StoreSettings,
+        health: Health,
         visible_end: Callable[[], int],
     ) -> None:
         self._log = log
+        self._records = records
         self._queues = queues
         self._index = index
         self._settings = settings
+        self._health = health
         self._visible_end = visible_end
-        self.damaged_reads = 0
+        self.damaged_reads = 0  # records that were passed over since the store was opened
 
     # --- offsets ---
 
@@ -54,6 +62,8 @@ class QueueReader:
         return QueueRange(queue.first, self._end_of(queue)) if queue else None
 
     def _end_of(self, queue: ConsumeQueue) -> int:
+        if queue.owed_bytes:
+            self._write_owed(queue)
         visible = self._visible_end()
         if visible >= self._log.end:
             return queue.end
@@ -63,16 +73,28 @@ class QueueReader:
             return newest + bisect_right(entries, visible, key=lambda entry: entry.position + _real_size(entry))
         return queue.search(lambda entry: entry.position + _real_size(entry) > visible)
 
+    def _write_owed(self, queue: ConsumeQueue) -> None:
+        """Bring the entries of committed messages into the files, from which they are read.
+
+        Those that the disk refuses cannot be read yet; the store is told, and writes them when it can.
+        """
+        try:
+            queue.write_owed()
+        except OSError as error:
+            if self._health.trusted:  # else it is known
+                self._health.failed_write("consume queues", error)
+
     def offset_by_time(self, topic: str, queue_id: int, stored_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
         """The offset at a store time; 0 for an unknown queue."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return 0
+        end = self._end_of(queue)
         if boundary is Boundary.LOWER:
             found = queue.search(lambda entry: self._stored_ms(entry) >= stored_ms)
         else:
             found = queue.search(lambda entry: self._stored_ms(entry) > stored_ms) - 1
-        return max(queue.first, min(found, self._end_of(queue)))
+        return max(queue.first, min(found, end))
 
     def earliest_ms(self, topic: str, queue_id: int) -> int | None:
         """Store time of the oldest message of a queue."""
@@ -81,13 +103,24 @@ class QueueReader:
 
     def stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Store time of one message."""
+        position = next((entry[0] for entry in self.entries(topic, queue_id, offset, 1)), None)
+        return self._stored_ms_at(position) if position is not None else None
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> Iterator[tuple[int, int, int]]:
+        """Position, size and tag hash of up to ``count`` messages, flushed or not, as far as one queue file goes."""
         queue = self._queues.get((topic, queue_id))
-        entries = queue.entries(offset, 1) if queue else []
-        return self._stored_ms(entries[0]) if entries else None
+        if queue is None:
+            return iter(())
+        if queue.owed_bytes:
+            self._write_owed(queue)
+        return queue.raw_entries(offset, count)
 
     def _stored_ms(self, entry: QueueEntry) -> int:
+        return self._stored_ms_at(entry.position)
+
+    def _stored_ms_at(self, position: int) -> int:
         try:
-            return self._log.stored_ms(entry.position)
+            return self._records.stored_ms(position)
         except PositionOutOfRangeError:
             return 0  # older than the log: before every time that is asked for
 
@@ -133,8 +166,8 @@ class QueueReader:
         accept_tag: TagFilter | None,
         accept_record: RecordFilter | None,
     ) -> ReadResult:
-        log, trusted_from, log_first = self._log, self._log.trusted_from, self._log.first
-        hot_from = log.end - self._settings.hot_bytes
+        records, trusted_from, log_first = self._records, self._log.trusted_from, self._log.first
+        hot_from = self._log.end - self._settings.hot_bytes
         scan_count = self._settings.scan_entries_max if accept_tag or accept_record else limits.count
         runs: list[tuple[int, int]] = []  # positions [start, end) that follow each other in the log
         run_start = run_end = -1
@@ -157,7 +190,7 @@ class QueueReader:
                 continue
             if accept_record is not None:
                 looked_bytes += size
-                if not accept_record(log.bytes_at(position, size)):
+                if not accept_record(records.bytes_at(position, size)):
                     continue
             if position != run_end:
                 if count:
@@ -169,11 +202,13 @@ class QueueReader:
             status = ReadStatus.MESSAGE_WAS_REMOVING if removed else ReadStatus.NO_MATCHED_MESSAGE
             return ReadResult(status, next_offset, queue.first, end)
         runs.append((run_start, run_end))
-        return ReadResult(ReadStatus.FOUND, next_offset, queue.first, end, log.slices(runs), count, size_bytes, run_end)
+        return ReadResult(
+            ReadStatus.FOUND, next_offset, queue.first, end, records.slices(runs), count, size_bytes, run_end
+        )
 
     def _verified(self, position: int) -> bool:
         try:
-            self._log.verify(position)
+            self._records.verify(position)
         except CorruptRecordError as error:
             self.damaged_reads += 1
             logger.error("record passed over: position=%d reason=%s", position, error.reason)
@@ -184,7 +219,7 @@ class QueueReader:
 
     def record_at(self, position: int) -> Record:
         """The message at a log position; raises PositionOutOfRangeError or CorruptRecordError."""
-        stored = self._log.record_bytes(position)
+        stored = self._records.record_bytes(position)
         if position + len(stored) > self._visible_end():
             raise PositionOutOfRangeError(requested=position, first=self._log.first, end=self._visible_end())
         record = decode_record(stored)
@@ -194,10 +229,10 @@ class QueueReader:
 
     def bytes_of(self, position: int) -> memoryview:
         """Its stored bytes, verified: a position may come from anywhere."""
-        found = self._log.verify(position)
+        found = self._records.verify(position)
         if position + found.size > self._visible_end():
             raise PositionOutOfRangeError(requested=position, first=self._log.first, end=self._visible_end())
-        return self._log.bytes_at(position, found.size)
+        return self._records.bytes_at(position, found.size)
 
     def find(self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = 1 << 62) -> list[int]:
         """Positions of messages with a key (or unique key) stored in [begin_ms, end_ms], newest first."""
@@ -209,7 +244,7 @@ class QueueReader:
             if position >= visible or (found and position == found[-1]):
                 continue
             try:
-                record = self._log.verify(position)
+                record = self._records.verify(position)
             except (CorruptRecordError, PositionOutOfRangeError):
                 continue
             in_time = begin_ms <= record.stored_ms <= end_ms
@@ -219,9 +254,9 @@ class QueueReader:
 
 
 class _Limits:
-    """When an answer is full: fewer and smaller messages when they have to come from disk.
+    """When a read is full: fewer and smaller messages when they have to come from disk.
 
-    Who says how many bytes it takes is not limited in number: bytes alone say what an answer costs.
+    A read with a limit in bytes is not limited in number: bytes alone say what it costs.
     """
 
     __slots__ = ("_bytes", "_cold_bytes", "_cold_count", "count")

@@ -1,4 +1,4 @@
-"""What a read of a queue may answer; the names are RocketMQ's, as they travel in remarks of pull answers."""
+"""Results of reads. The names of the statuses are RocketMQ's: they travel in the remarks of pull responses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class QueueRange(NamedTuple):
 
 
 class Boundary(Enum):
-    """Which neighbour answers when no message has the time asked for."""
+    """Which neighbour is taken when no message has the time asked for."""
 
     LOWER = "LOWER"  # the first message stored at that time or later
     UPPER = "UPPER"  # the last message stored at that time or earlier

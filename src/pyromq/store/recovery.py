@@ -1,9 +1,12 @@
-"""Opening a store: find the end of the log, and make queues and index agree with it.
+"""Recovery: opening a store means to find the end of the log, and to make queues and index agree with it.
 
-    1  derived files are checked against the seal; what lies behind it, or is damaged, is dropped
+    1  derived files (queues, index) are checked against the seal; what lies behind it, or is damaged, is dropped
     2  the log is scanned from the seal (or from where the oldest dropped entry was) to its end
-    3  every whole record found is dispatched again to the queues that do not have it yet
+    3  every whole record found is entered again into its queue, if that does not have it yet
     4  what lies behind the last whole record is copied to cut/, then wiped
+
+A *seal* says up to which position log, queues and index were durable (``sealing/seal.py``). *Behind* a position means
+from there on, towards the end of the log.
 
 The key index is not needed to serve, so it does not hold up opening: it only says from where it has to be built again.
 
@@ -19,62 +22,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyromq.clock import Clock
 from pyromq.errors import InvalidNameError, LogGapError
 from pyromq.model.names import validate_topic
-from pyromq.store.commit_log import CommitLog
-from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
-from pyromq.store.entry_tag import entry_tag
-from pyromq.store.files.checkpoint import load_checkpoint, load_flushed
+from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment, SegmentList
-from pyromq.store.key_index import KeyIndex
-from pyromq.store.log_walk import DamagedRange, LogWalk
-from pyromq.store.seal import Seal, load_seal
+from pyromq.store.log.commit_log import CommitLog
+from pyromq.store.log.log_walk import DamagedRange, LogWalk
+from pyromq.store.queue_rebuild import QueueRebuild, Queues
+from pyromq.store.recovery_report import Cut, RecoveryReport
+from pyromq.store.sealing.checkpoint import load_checkpoint, load_flushed
+from pyromq.store.sealing.seal import Seal, load_seal
 from pyromq.store.settings import StoreSettings
-from pyromq.wire.record import RecordFound, SegmentEnd, has_checksum, is_visible, scan_record
-from pyromq.wire.record_layout import RECORD_OVERHEAD_BYTES
+from pyromq.wire.record import (
+    RecordFound,
+    SegmentEnd,
+    scan_record,
+)
 
 logger = logging.getLogger(__name__)
 
-Queues = dict[tuple[str, int], ConsumeQueue]
-_UNCHECKED_GAP_MAX = 4_096
-_NOWHERE = 1 << 63  # as if a queue had everything: records with an impossible topic have none
 _COPY_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Bytes taken out of the log because they are no record; ``copy`` holds them."""
-
-    position: int
-    size: int
-    reason: str
-    copy: Path
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What opening the store found and did."""
-
-    clean: bool
-    sealed: bool
-    scanned_from: int = 0
-    end: int = 0
-    records: int = 0
-    last_stored_ms: int = 0
-    cuts: list[Cut] = field(default_factory=list)
-    damaged: list[DamagedRange] = field(default_factory=list)
-    rebuilt: list[str] = field(default_factory=list)
-
-    @property
-    def intact(self) -> bool:
-        """True when nothing was cut, damaged or rebuilt."""
-        return not (self.cuts or self.damaged or self.rebuilt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +60,6 @@ class Opened:
     index: KeyIndex
     index_from: int
     report: RecoveryReport
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where records of one queue go; those before ``covered`` are there already."""
-
-    topic: str
-    queue: ConsumeQueue
-    covered: int
 
 
 class Recovery:
@@ -113,16 +78,15 @@ class Recovery:
         self._note_short_end()
         self._segments = SegmentList.load(disk, self._layout.commit_log, settings.segment_bytes)
         if self._seal is not None and not seal_fits(self._segments, self._seal.position):
-            logger.error("seal does not fit the log, it is not used: position=%d", self._seal.position)
+            logger.error("seal does not fit the log and is not used: position=%d", self._seal.position)
             self._seal, self._report.sealed = None, False
         self._restore_missing_end()
         self._log = CommitLog(self._segments, settings, store_host)
         self._queues: Queues = {}
         self._index = KeyIndex(disk, self._layout.index, settings, clock)
         self._rescan_from: list[int] = []  # where the scan has to start so that what was dropped is derived again
-        self._index_from = 0
-        self._durable = 0  # everything before was durable once
-        self._targets: dict[tuple[bytes, int], _Target] = {}
+        self._index_from = 0  # keys of records from here on have to be indexed again
+        self._durable = 0  # the log was durable up to here once
 
     def run(self) -> Opened:
         self._load_queues()
@@ -131,19 +95,22 @@ class Recovery:
         else:
             self._trust_checkpoint()
         start = max(min(self._rescan_from), self._log.first)
-        end = self._scan(start)
+        ladder_ms = self._settings.delay_ladder_ms
+        rebuild = QueueRebuild(self._queues, self._seal, self._new_queue, ladder_ms, self._report)
+        end = self._scan(start, rebuild)
         for segment in self._segments:
             if segment.end > start:
-                segment.file.sync()  # a killed process leaves records in the page cache that were never flushed
+                segment.open_once().sync()  # a killed process leaves records in the page cache that were never flushed
         damaged_end = max((each.end for each in self._report.damaged), default=0)  # sealed queues may list these
-        self._log.open_at(end, trusted_from=max(start, min(end, damaged_end)))
-        for (topic, queue_id), queue in self._queues.items():
+        trusted_from = max(start, min(end, damaged_end))
+        self._log.open_at(end, trusted_from=trusted_from, last_stored_ms=self._report.last_stored_ms)
+        for queue in self._queues.values():
             queue.forget_before(self._log.first)
-            self._keep_offsets(queue, f"{topic}/{queue_id}", end)
+            rebuild.keep_offsets(queue, end)
         for key in [key for key, queue in self._queues.items() if not queue.next_offset and not len(queue.segments)]:
             del self._queues[key]  # its topic was deleted, and this folder is what is left of it
         self._report.scanned_from, self._report.end = start, end
-        self._log_report()
+        self._report.log()
         return Opened(self._log, self._queues, self._index, min(self._index_from, end), self._report)
 
     # --- what is there ---
@@ -173,13 +140,14 @@ class Recovery:
             folder = self._layout.queue(topic, queue_id)
             try:
                 segments = SegmentList.load(self._disk, folder, bytes_per_file, derived=True)
+                queue = ConsumeQueue(topic, queue_id, segments)
             except LogGapError as error:
                 self._report.rebuilt.append(f"{topic}/{queue_id}: {error}")
                 for name in self._disk.names(folder):
                     self._disk.remove(folder / name)
-                segments = SegmentList(self._disk, folder, bytes_per_file, [], derived=True)
                 self._rescan_from.append(0)
-            self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, segments)
+                queue = self._new_queue(topic, queue_id)
+            self._queues[topic, queue_id] = queue
 
     def _trust_seal(self, seal: Seal) -> None:
         self._durable = max(seal.durable_end, self._noted)
@@ -192,7 +160,7 @@ class Recovery:
             alive_from = max(seal.position, seal.deleted.get(topic, 0)) if seals is None else 0
             if not queue.open_sealed(seals or [], self._log.first, self._durable, alive_from=alive_from):
                 self._report.rebuilt.append(f"consumequeue {topic}/{queue_id}")
-                self._rescan_from.append(max(0, queue.covered_end - 1))
+                self._rescan_from.append(max(0, queue.find_covered_end() - 1))
         if removed := self._index.open_sealed(seal.index, self._log.first):
             sealed = {sealed.name for sealed in seal.index}
             self._report.rebuilt += [f"index {name}" for name in removed if name in sealed]
@@ -206,7 +174,7 @@ class Recovery:
         queues_end = self._newest_queued_end()
         start = self._log.first
         for segment in self._segments:
-            first = scan_record(segment.file.view, 0, segment.base)
+            first = scan_record(segment.open_once().map_once(), 0, segment.base)
             if not isinstance(first, RecordFound):
                 break
             durable = segment.base <= queues_end if self._report.clean else 0 < first.stored_ms <= checkpoint.safe_ms
@@ -217,7 +185,7 @@ class Recovery:
         for (topic, queue_id), queue in self._queues.items():
             if not queue.open_unsealed(start):
                 self._report.rebuilt.append(f"consumequeue {topic}/{queue_id}")
-                self._rescan_from.append(max(0, queue.covered_end - 1))
+                self._rescan_from.append(max(0, queue.find_covered_end() - 1))
         self._index.open_unsealed(self._segments.last.end if len(self._segments) else 0)
         if not self._report.clean:
             self._index.cut_from(start, self._log_time)
@@ -228,7 +196,7 @@ class Recovery:
         newest = 0
         for queue in self._queues.values():
             for segment in reversed(list(queue.segments)):
-                used = -(-segment.file.data_end(0) // ENTRY_BYTES) * ENTRY_BYTES  # a tag hash may end in zeros
+                used = -(-segment.open_once().data_end(0) // ENTRY_BYTES) * ENTRY_BYTES  # a tag hash may end in zeros
                 if used:
                     newest = max(newest, self._record_end(_last_position(segment, used)))
                     break
@@ -236,93 +204,27 @@ class Recovery:
 
     def _record_end(self, position: int) -> int:
         """End of the record at a position; 0 when there is none, whatever a queue says."""
+        record = self._record_at(position)
+        return position + record.size if record is not None else 0
+
+    def _record_at(self, position: int) -> RecordFound | None:
         segment = self._segments.holding(position)
-        found = scan_record(segment.file.view, position - segment.base, position) if segment else None
-        return position + found.size if isinstance(found, RecordFound) else 0
+        found = scan_record(segment.open_once().map_once(), position - segment.base, position) if segment else None
+        return found if isinstance(found, RecordFound) else None
 
     # --- the scan ---
 
-    def _scan(self, start: int) -> int:
-        """Dispatch every record from ``start`` on; returns the end of the log, behind which everything is wiped."""
+    def _scan(self, start: int, rebuild: QueueRebuild) -> int:
+        """Enter records from ``start`` on into their queues; returns the end of the log, and wipes what lies behind."""
         walk = LogWalk(self._segments, start, self._durable)
         for records in walk:
-            self._dispatch(records)
+            rebuild.enter(records)
         self._report.damaged += walk.damaged
         self._cut_from(walk.position, walk.reason)
         return walk.position
 
-    def _dispatch(self, records: list[tuple[int, RecordFound]]) -> None:
-        self._report.records += len(records)
-        self._report.last_stored_ms = records[-1][1].stored_ms
-        ladder_ms, targets = self._settings.delay_ladder_ms, self._targets
-        for position, record in records:
-            target = targets.get((record.topic, record.queue_id)) or self._target(position, record)
-            if position >= target.covered and (not record.sys_flag or is_visible(record.sys_flag)):
-                queue = target.queue
-                if record.offset != queue.next_offset and not self._bridge_gap(queue, position, record):
-                    continue
-                tag = entry_tag(target.topic, record.properties, record.stored_ms, ladder_ms)
-                queue.stage(position, record.size, tag)
-        for target in targets.values():
-            target.queue.write_staged()
-
-    def _bridge_gap(self, queue: ConsumeQueue, position: int, record: RecordFound) -> bool:
-        """Make the record's offset the next one of a queue; False when that offset cannot be right.
-
-        What lies between was lost, or belongs to an earlier life of the topic. A record without checksum may have a
-        wrong offset, so not everything is believed of it.
-        """
-        queue.write_staged()
-        offset, checked = record.offset, has_checksum(record.properties)
-        gap = offset - queue.next_offset
-        gap_max = position // RECORD_OVERHEAD_BYTES if checked else _UNCHECKED_GAP_MAX
-        goes_back = gap < 0 and not (checked or offset == 0)
-        if offset < 0 or goes_back or (gap > gap_max and queue.next_offset):
-            reason = f"it claims offset {offset} of {queue.topic}/{queue.queue_id}"
-            self._report.damaged.append(DamagedRange(position, position + record.size, reason))
-            return False
-        if gap < 0 or queue.next_offset == 0:
-            queue.restart_at(offset)  # the topic was deleted and made again, or its older files are gone
-        else:
-            queue.fill_up_to(offset, position)
-        return True
-
-    def _keep_offsets(self, queue: ConsumeQueue, name: str, log_end: int) -> None:
-        """A queue that once had so many messages never gives their offsets again, even if nothing is left of them."""
-        seals = self._seal.queues.get(name) if self._seal else None
-        once = max(((seal.base + seal.used_bytes) // ENTRY_BYTES for seal in seals or ()), default=0)
-        once = max(once, queue.claimed_end)
-        if queue.next_offset >= once:
-            return
-        if queue.end > queue.first:
-            queue.fill_up_to(once, log_end)
-        else:
-            queue.restart_at(once)
-
-    def _target(self, position: int, record: RecordFound) -> _Target:
-        topic = record.topic.decode("utf-8", "replace")
-        queue = self._queues.get((topic, record.queue_id))
-        seal = self._seal
-        unsealed = seal is not None and f"{topic}/{record.queue_id}" not in seal.queues
-        if seal is not None and (position < seal.deleted.get(topic, 0) or (unsealed and position < seal.position)):
-            # The topic was deleted; behind that, or behind the seal, it may have been made again.
-            return _Target(topic, self._new_queue(topic, record.queue_id), _NOWHERE)
-        if queue is None:
-            queue = self._new_queue(topic, record.queue_id)
-            try:
-                self._queues[validate_topic(topic), record.queue_id] = queue
-            except InvalidNameError as error:
-                logger.error("record without queue: topic=%r reason=%s", topic, error)
-                target = self._targets[record.topic, record.queue_id] = _Target(topic, queue, _NOWHERE)
-                return target
-        target = _Target(topic, queue, queue.covered_end)
-        self._targets[record.topic, record.queue_id] = target
-        return target
-
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        bytes_per_file = self._settings.queue_file_entries * ENTRY_BYTES
-        folder = self._layout.queue(topic, queue_id)
-        return ConsumeQueue(topic, queue_id, SegmentList(self._disk, folder, bytes_per_file, [], derived=True))
+        return ConsumeQueue.without_files(self._disk, self._layout, self._settings, topic, queue_id)
 
     # --- the cut ---
 
@@ -332,11 +234,11 @@ class Recovery:
             at = max(0, position - segment.base)
             if at >= segment.size:
                 continue
-            end = segment.file.data_end(at)
+            end = segment.open_once().data_end(at)
             if end > at:
                 self._report.cuts.append(self._keep_copy(segment, at, end, reason))
-                segment.file.zero_from(at)
-                segment.file.sync()
+                segment.open_once().zero_from(at)
+                segment.open_once().sync()
         self._segments.remove_from(max(position, self._log.first + 1))  # the first file stays: it keeps the log's place
 
     def _keep_copy(self, segment: Segment, at: int, end: int, reason: str) -> Cut:
@@ -344,30 +246,15 @@ class Recovery:
         path = self._layout.cut / f"{position:020d}-{self._clock.now_ms()}"
         copy = self._disk.create(path, end - at)
         for start in range(at, end, _COPY_BYTES):
-            copy.write_at(start - at, segment.file.read_at(start, min(_COPY_BYTES, end - start)))
+            copy.write_at(start - at, segment.open_once().read_at(start, min(_COPY_BYTES, end - start)))
         copy.sync()
         copy.close()
         self._disk.sync_folder(self._layout.cut)
         return Cut(position, end - at, reason, path)
 
     def _log_time(self, position: int) -> int:
-        segment = self._segments.holding(position)
-        found = scan_record(segment.file.view, position - segment.base, position) if segment else None
-        return found.stored_ms if isinstance(found, RecordFound) else 0
-
-    def _log_report(self) -> None:
-        for cut in self._report.cuts:
-            logger.warning(
-                "torn log cut: position=%d lost_bytes=%d reason=%s copy=%s",
-                cut.position,
-                cut.size,
-                cut.reason,
-                cut.copy,
-            )
-        for damaged in self._report.damaged:
-            logger.error("record lost: position=%d end=%d reason=%s", damaged.position, damaged.end, damaged.reason)
-        for what in self._report.rebuilt:
-            logger.warning("rebuilt from the log: what=%s", what)
+        record = self._record_at(position)
+        return record.stored_ms if record is not None else 0
 
 
 def queue_folders(disk: Disk, layout: Layout) -> Iterator[tuple[str, int]]:
@@ -388,12 +275,12 @@ def seal_fits(segments: SegmentList, position: int) -> bool:
     if segment is None:
         return True
     at = position - segment.base
-    found = scan_record(segment.file.view, at, position)
-    if isinstance(found, RecordFound | SegmentEnd) or segment.file.data_end(at) == at:
+    found = scan_record(segment.open_once().map_once(), at, position)
+    if isinstance(found, RecordFound | SegmentEnd) or segment.open_once().data_end(at) == at:
         return True  # the log goes on there, or ends there
     walk = LogWalk(segments, segment.base, position)
     return all(start + record.size <= position or start >= position for records in walk for start, record in records)
 
 
 def _last_position(segment: Segment, used_bytes: int) -> int:
-    return int.from_bytes(segment.file.read_at(used_bytes - ENTRY_BYTES, 8), "big", signed=True)
+    return int.from_bytes(segment.open_once().read_at(used_bytes - ENTRY_BYTES, 8), "big", signed=True)

@@ -1,4 +1,4 @@
-"""Settings of a store; names of RocketMQ's keys where they mean the same are in docs/storage-format.md."""
+"""Settings of a store. docs/storage-format.md has the keys of RocketMQ that mean the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEP = re.compile(r"([0-9]+)(ms|[smhd])")
 class Flush(Enum):
     """When an append counts as stored."""
 
-    SYNC = "sync"  # after fsync; everybody who waits shares one
+    SYNC = "sync"  # after fsync; all waiting senders share one
     ASYNC = "async"  # after write; fsync follows within flush_interval_ms, or flush_thorough_ms if there is little
 
 
@@ -26,7 +26,7 @@ def parse_ladder(text: str) -> tuple[int, ...]:
     """Delays in milliseconds of levels 1, 2, … from a text such as ``1s 5s 1m``."""
     steps = [_STEP.fullmatch(word) for word in text.split()]
     if not all(steps):
-        raise ConfigError(f"delay ladder {text!r}: each step is a number with s, m, h or d behind it (or ms)")
+        raise ConfigError(f"delay ladder {text!r}: each step is a number followed by ms, s, m, h or d")
     return tuple(int(step[1]) * _UNIT_MS[step[2]] for step in steps if step)
 
 
@@ -84,6 +84,6 @@ class StoreSettings:
         if self.timer_log_bytes < _TIMER_LOG_BYTES_MIN:
             raise ConfigError(f"timer_log_bytes must be at least {_TIMER_LOG_BYTES_MIN}")
         if not 2_000 <= self.timer_roll_ms <= (self.timer_wheel_slots - 120) * 1_000:
-            raise ConfigError("timer_roll_ms must be at least 2000, and the wheel have 120 slots more than its seconds")
+            raise ConfigError("timer_roll_ms must be at least 2000 and at most (timer_wheel_slots - 120) * 1000")
         if not 0 < self.clean_percent <= self.force_clean_percent <= self.full_percent <= 100:
             raise ConfigError("clean_percent ≤ force_clean_percent ≤ full_percent ≤ 100 must hold")

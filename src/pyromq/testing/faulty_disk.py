@@ -91,8 +91,7 @@ class FaultyFile:
         self.size = len(contents.seen)
         self._view: memoryview | None = None
 
-    @property
-    def view(self) -> memoryview:
+    def map_once(self) -> memoryview:
         if self._view is None:
             self._view = memoryview(self._contents.seen).toreadonly()
         return self._view

@@ -10,8 +10,9 @@ from pyromq.broker.state.groups import Groups
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.topics import Topics
 from pyromq.net import Connection
+from pyromq.store.tables.groups import GroupTable
 from pyromq.store.tables.offsets import OffsetTable
-from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
+from pyromq.store.tables.topics import TopicTable
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.command import Command, decode_command
 from pyromq.wire.frame import FrameDecoder

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pyromq.errors import DiskFullError
+from pyromq.store.log.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import ReadStatus
-from pyromq.store.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import Draft
@@ -84,7 +84,7 @@ class Bench:
 def test_retention_moves_the_start_of_log_queues_and_index_together() -> None:
     bench = Bench(keep_ms=HOUR_MS, delete_hours=tuple(range(24)))
     bench.send(60)
-    bench.store.index_keys()
+    bench.store.indexer.index_all()
     bench.clock.advance_ms(HOUR_MS)
     files = len(bench.store.log.segments)
     bench.tick(10_000)
@@ -165,9 +165,9 @@ def test_a_seal_is_made_after_some_time_and_after_some_bytes() -> None:
     bench = Bench(seal_interval_ms=60_000, seal_bytes=8_000)
     bench.send(2)
     bench.tick(10)
-    assert bench.store.sealed_position == 0
+    assert bench.store.seals.position == 0
     bench.tick(60_000)
-    assert bench.store.sealed_position == bench.store.log.end
+    assert bench.store.seals.position == bench.store.end_position
     bench.send(12)
     bench.tick(10)
-    assert bench.store.sealed_position == bench.store.log.end
+    assert bench.store.seals.position == bench.store.end_position

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.store.files.checkpoint import load_flushed
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
-from pyromq.store.seal import load_seal
-from pyromq.store.seal_job import SealJob
+from pyromq.store.sealing.checkpoint import load_flushed
+from pyromq.store.sealing.seal import load_seal
+from pyromq.store.sealing.seal_job import SealJob
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import Draft, split_records
@@ -53,7 +53,7 @@ class Bench:
     @property
     def written(self) -> int:
         """Queues that are owed nothing."""
-        return sum(queue.owed == 0 for queue in self.store.queues.values())
+        return sum(queue.owed_entries == 0 for queue in self.store.queues.values())
 
 
 # --- notes ---
@@ -70,21 +70,21 @@ def test_a_tick_writes_the_entries_of_some_queues_only() -> None:
 def test_the_flushed_position_is_noted_when_all_queues_that_were_behind_are_written() -> None:
     bench = Bench()
     bench.send(*range(MANY))
-    noted, flushed = load_flushed(bench.disk, ROOT / "checkpoint"), bench.store.log.flushed
+    noted, flushed = load_flushed(bench.disk, ROOT / "checkpoint"), bench.store.flushed_position
     bench.store.note_flushed()
     bench.send(0, MANY)  # more comes meanwhile: it is not part of this note
     for _ in range(2):
         bench.store.write_entries(QUEUES_AT_ONCE)
         assert load_flushed(bench.disk, ROOT / "checkpoint") == noted
     bench.store.write_entries(QUEUES_AT_ONCE)
-    assert load_flushed(bench.disk, ROOT / "checkpoint") == flushed < bench.store.log.flushed
+    assert load_flushed(bench.disk, ROOT / "checkpoint") == flushed < bench.store.flushed_position
 
 
 def test_a_note_does_not_wait_for_queues_of_a_topic_that_was_deleted() -> None:
     bench = Bench()
     bench.send(0, 1)
     bench.store.note_flushed()
-    flushed = bench.store.log.flushed
+    flushed = bench.store.flushed_position
     bench.store.delete_topic("orders")
     bench.store.write_entries()
     assert load_flushed(bench.disk, ROOT / "checkpoint") == flushed
@@ -93,16 +93,16 @@ def test_a_note_does_not_wait_for_queues_of_a_topic_that_was_deleted() -> None:
 def test_a_note_that_a_seal_swept_away_is_made_again() -> None:
     bench = Bench()
     bench.send(0)
-    job = bench.store.seal_job()
+    job = bench.store.seals.job()
     assert job is not None
     job.sync()
     bench.send(0)
     bench.store.write_entries()
     bench.store.note_flushed()
     assert job.save()  # with a checkpoint of its own, which is older
-    bench.store.seal_done(job, None)
+    bench.store.seals.finish(job, None)
     bench.store.note_flushed()
-    assert load_flushed(bench.disk, ROOT / "checkpoint") == bench.store.log.flushed
+    assert load_flushed(bench.disk, ROOT / "checkpoint") == bench.store.flushed_position
 
 
 def test_entries_that_readers_had_written_do_not_count_as_backlog() -> None:
@@ -110,8 +110,8 @@ def test_entries_that_readers_had_written_do_not_count_as_backlog() -> None:
     bench.send(1)
     for _ in range(120):
         bench.send(0)
-        assert bench.store.queues["orders", 0].end  # a consumer reads it at once
-    assert bench.store.queues["orders", 1].owed == 1, "nobody but the readers had a reason to write"
+        assert bench.store.reader.range_of("orders", 0)  # a consumer reads it at once
+    assert bench.store.queues["orders", 1].owed_entries == 1, "only readers had a reason to write"
 
 
 # --- seals ---
@@ -119,7 +119,7 @@ def test_entries_that_readers_had_written_do_not_count_as_backlog() -> None:
 
 def gathered(bench: Bench, job: SealJob | None) -> SealJob:
     assert job is not None
-    while not bench.store.gather_seal(job, 1):
+    while not bench.store.seals.gather(job, 1):
         pass
     return job
 
@@ -127,18 +127,18 @@ def gathered(bench: Bench, job: SealJob | None) -> SealJob:
 def test_a_seal_gathers_some_queues_at_a_time() -> None:
     bench = Bench()
     bench.send(*range(MANY))
-    job = bench.store.begin_seal()
+    job = bench.store.seals.begin()
     assert job is not None
-    assert not bench.store.gather_seal(job, QUEUES_AT_ONCE)
+    assert not bench.store.seals.gather(job, QUEUES_AT_ONCE)
     assert bench.written == QUEUES_AT_ONCE
 
 
 def test_messages_that_come_while_a_seal_is_gathered_are_neither_lost_nor_doubled() -> None:
     bench = Bench()
     bench.send(0, 1, 2, body=b"before")
-    job = bench.store.begin_seal()
+    job = bench.store.seals.begin()
     assert job is not None
-    bench.store.gather_seal(job, 1)
+    bench.store.seals.gather(job, 1)
     bench.send(0, 1, 2, 3, body=b"meanwhile")
     gathered(bench, job)
     job.sync()
@@ -152,10 +152,10 @@ def test_messages_that_come_while_a_seal_is_gathered_are_neither_lost_nor_double
 def test_a_seal_holds_for_the_log_as_far_as_its_queues_go() -> None:
     bench = Bench()
     bench.send(0, 1, body=b"before")
-    job = bench.store.begin_seal()
+    job = bench.store.seals.begin()
     assert job is not None
-    bench.store.gather_seal(job, 1)
-    victim = bench.store.log.end
+    bench.store.seals.gather(job, 1)
+    victim = bench.store.end_position
     bench.send(1, body=b"meanwhile")
     bench.send(1, body=b"behind it")
     gathered(bench, job)
@@ -172,7 +172,7 @@ def test_a_seal_holds_for_the_log_as_far_as_its_queues_go() -> None:
 def test_a_damaged_record_is_not_served_because_a_scan_for_the_sake_of_another_queue_went_past_it() -> None:
     bench = Bench()
     bench.send(0, 1, body=b"good")
-    victim = bench.store.log.end
+    victim = bench.store.end_position
     bench.send(1, body=b"damaged")
     bench.store.close()
     bench.disk.flip_bit(ROOT / "commitlog" / f"{0:020d}", 8 * (victim + 60))
@@ -184,9 +184,9 @@ def test_a_damaged_record_is_not_served_because_a_scan_for_the_sake_of_another_q
 def test_what_an_abandoned_seal_gathered_is_synced_by_the_next_one() -> None:
     bench = Bench()
     bench.send(0, 1)
-    abandoned = bench.store.begin_seal()
+    abandoned = bench.store.seals.begin()
     assert abandoned is not None
-    bench.store.gather_seal(abandoned, 1)
+    bench.store.seals.gather(abandoned, 1)
     assert bench.store.seal()
     again = bench.crashed()
     assert again.store.recovered.rebuilt == []
@@ -206,11 +206,11 @@ def expired(count: int = 3, queues: int = 1, delete_hours: tuple[int, ...] = ALW
     return bench
 
 
-def test_files_that_are_not_sealed_wait_for_a_seal_that_somebody_else_makes() -> None:
+def test_files_that_are_not_sealed_wait_for_a_seal_made_elsewhere() -> None:
     bench, asked = expired(), list[int]()
     maintenance = Maintenance(bench.store, bench.disk, bench.clock, seal=lambda: asked.append(1))
     assert maintenance.delete_expired() == 0
-    assert asked and bench.store.sealed_position == 0
+    assert asked and bench.store.seals.position == 0
     bench.store.seal()
     assert maintenance.delete_expired() == 3
 
@@ -243,7 +243,7 @@ def test_files_are_removed_elsewhere_and_until_then_queues_keep_what_they_say() 
     paths = [segment.path for segment in bench.store.log.segments]
     maintenance = Maintenance(bench.store, bench.disk, bench.clock, elsewhere=jobs.append)
     assert bench.operations(maintenance.delete_expired) == 0
-    assert bench.store.log.first == int(paths[3].name)
+    assert bench.store.first_position == int(paths[3].name)
     bench.store.removal.trim_queues()
     assert bench.store.queues["orders", 0].first == 0
     (job,) = jobs
@@ -262,7 +262,7 @@ def test_a_removal_that_failed_is_tried_again_before_any_other_file_goes(caplog:
     maintenance.delete_expired()
     assert bench.disk.exists(first) and "could not be removed" in caplog.text
     again = bench.crashed(CrashMode.KEEP)
-    assert again.store.log.first == 0, "no gap"
+    assert again.store.first_position == 0, "no gap"
     bench.clock.advance_ms(1_000)
     maintenance.tick()
     assert not bench.disk.exists(first)
@@ -278,7 +278,7 @@ def test_queues_are_trimmed_some_at_a_time() -> None:
         assert sum(queue.first > 0 for queue in bench.store.queues.values()) == trimmed
 
 
-def test_an_expired_file_stays_while_somebody_needs_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_expired_file_stays_while_it_is_needed(caplog: pytest.LogCaptureFixture) -> None:
     bench = expired()
     bench.store.seal()
     second = bench.store.log.segments.first.end
@@ -286,9 +286,9 @@ def test_an_expired_file_stays_while_somebody_needs_it(caplog: pytest.LogCapture
     maintenance = Maintenance(bench.store, bench.disk, bench.clock, needed_from=lambda: needed[0])
     assert maintenance.delete_expired() == 1
     assert maintenance.delete_expired() == maintenance.delete_expired() == 0
-    assert bench.store.log.first == second
-    assert caplog.text.count("expired file is kept") == 1
-    needed[0] = bench.store.log.end
+    assert bench.store.first_position == second
+    assert caplog.text.count("expired file kept") == 1
+    needed[0] = bench.store.end_position
     assert maintenance.delete_expired() == 2
 
 
@@ -300,7 +300,7 @@ def test_by_force_even_needed_files_go_and_that_is_said_aloud(caplog: pytest.Log
     maintenance.tick()
     assert len(bench.store.log.segments) == 1
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert any("delayed messages go" in record.getMessage() for record in errors)
+    assert any("delayed messages in it" in record.getMessage() for record in errors)
 
 
 def test_older_seals_say_nothing_of_a_flushed_position() -> None:
@@ -308,4 +308,4 @@ def test_older_seals_say_nothing_of_a_flushed_position() -> None:
     bench.send(0)
     bench.store.seal()
     seal = load_seal(bench.disk, ROOT)
-    assert seal is not None and seal.durable_end == seal.position == bench.store.log.end
+    assert seal is not None and seal.durable_end == seal.position == bench.store.end_position

@@ -19,7 +19,7 @@ from pyromq.errors import (
 )
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import Boundary, ReadStatus
-from pyromq.store.seal import load_seal, save_seal
+from pyromq.store.sealing.seal import load_seal, save_seal
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.batch import BatchItem
@@ -173,7 +173,7 @@ def test_a_batch_with_an_illegal_message_is_refused_whole(bench: Bench) -> None:
     with pytest.raises(PropertiesTooLargeError):
         bench.store.stage_batch(message(0), [BatchItem(b"x"), BatchItem(b"x", b"a\x01" + b"b" * 32_760 + b"\x02")])
     for shared, items in ((message(0), []), (message(0, sys_flag=4), [BatchItem(b"x")])):
-        with pytest.raises(LocalProtocolError, match="a batch has messages, and is not part of a transaction"):
+        with pytest.raises(LocalProtocolError, match="a batch needs at least one message"):
             bench.store.stage_batch(shared, items)
     with pytest.raises(LocalProtocolError, match="does not fit in a record"):
         bench.store.stage_batch(msgspec.structs.replace(message(0), born_ms=1 << 64), [BatchItem(b"x")])
@@ -182,10 +182,10 @@ def test_a_batch_with_an_illegal_message_is_refused_whole(bench: Bench) -> None:
 
 
 def test_prepared_and_rolled_back_messages_take_no_place_in_their_queue(bench: Bench) -> None:
-    bench.send(message(0, sys_flag=SysFlag.PREPARED, UNIQ_KEY="half"), message(1, sys_flag=SysFlag.COMMIT))
+    bench.send(message(0, sys_flag=SysFlag.PREPARED, UNIQ_KEY="prepared"), message(1, sys_flag=SysFlag.COMMIT))
     bench.send(message(2, sys_flag=SysFlag.ROLLBACK, UNIQ_KEY="back"), message(3))
     assert bench.bodies() == [b"body 1", b"body 3"]
-    assert len(bench.store.find("orders", "half")) == 1
+    assert len(bench.store.find("orders", "prepared")) == 1
     assert bench.store.find("orders", "back") == []
 
 
@@ -196,8 +196,8 @@ def test_the_queue_of_delay_levels_holds_times_of_delivery(bench: Bench) -> None
         message(1, topic="SCHEDULE_TOPIC_XXXX", DELAY="99"),
         message(2, topic="SCHEDULE_TOPIC_XXXX", DELAY="0"),
     )
-    queue = bench.store.queues["SCHEDULE_TOPIC_XXXX", 0]
-    assert [entry.tag_hash - now for entry in queue.entries(0, 3)] == [10_000, 7_200_000, 1_000]
+    entries = bench.store.reader.entries("SCHEDULE_TOPIC_XXXX", 0, 0, 3)
+    assert [due_ms - now for _, _, due_ms in entries] == [10_000, 7_200_000, 1_000]
 
 
 # --- reading ---
@@ -303,7 +303,7 @@ def test_keys_are_found_within_a_time_range_and_over_many_index_files(bench: Ben
     for number in range(200):
         bench.send(message(number, KEYS="same"))
         bench.clock.advance_ms(1000)
-    bench.store.index_keys()
+    bench.store.indexer.index_all()
     assert len(bench.store.index.files) >= 3
     found = bench.store.find("orders", "same", count_max=1000, begin_ms=start + 50_000, end_ms=start + 53_000)
     assert [bench.store.reader.record_at(p).body for p in found] == [b"body %d" % n for n in (53, 52, 51, 50)]
@@ -377,7 +377,7 @@ def test_a_full_disk_makes_the_store_read_only_until_space_returns() -> None:
     with pytest.raises(DiskFullError):
         bench.send(message(number))
     assert len(bench.bodies()) > 0, "reading goes on"
-    end = bench.store.log.end
+    end = bench.store.end_position
     bench.disk.capacity_bytes = 1 << 41
     assert bench.store.write_entries()
     bench.store.health.space_returned()
@@ -403,7 +403,50 @@ def test_entries_that_a_full_disk_refused_are_written_later_and_nothing_is_lost(
     assert bench.send(message(2)) == [2]
 
 
-def test_entries_wait_in_memory_until_somebody_reads_them_or_there_are_many(tmp_path: Path) -> None:
+def test_what_recovery_has_verified_is_served_without_a_second_look(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.send(message(0))
+    assert bench.store.seal()
+    bench.send(message(1), message(2))
+    bench.disk = bench.disk.after_crash(CrashMode.KEEP)
+    bench.store, verified = bench.open(), []
+    verify = bench.store.records.verify
+    monkeypatch.setattr(bench.store.records, "verify", lambda position: verified.append(position) or verify(position))
+    assert bench.bodies() == [b"body 0", b"body 1", b"body 2"]
+    assert verified == [0], "what lies before the seal was not looked at"
+
+
+def test_a_read_that_cannot_write_owed_entries_says_so_at_once(bench: Bench) -> None:
+    bench.send(message(0))
+    bench.disk.fail_at(bench.disk.operations + 1, errno.ENOSPC)
+    assert bench.bodies() == [] and bench.store.health.full
+    bench.store.health.space_returned()
+    assert bench.bodies() == [b"body 0"]
+
+
+def test_on_a_disk_that_is_not_trusted_reads_do_not_repeat_the_bad_news(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.send(message(0))
+    for _ in range(3):
+        bench.disk.fail_at(bench.disk.operations + 1, errno.EIO)
+        assert bench.bodies() == [] and not bench.store.health.trusted
+    assert caplog.text.count("disk untrusted") == 1
+    assert bench.bodies() == [b"body 0"], "what is flushed can be read when its entry could be written"
+
+
+def test_knowing_how_far_a_queue_goes_writes_nothing(bench: Bench) -> None:
+    bench.send(message(0), message(1))
+    queue, operations = bench.store.queues["orders", 0], bench.disk.operations
+    assert (queue.end, queue.committed_end, queue.next_offset) == (0, 2, 2)
+    assert list(queue.raw_entries(0, 2)) == [] and queue.first_at_or_after(0) == 0
+    assert bench.disk.operations == operations
+    bench.bodies()
+    assert (queue.end, queue.committed_end) == (2, 2)
+
+
+def test_entries_wait_in_memory_until_they_are_read_or_there_are_many(tmp_path: Path) -> None:
     disk = FaultyDisk()
     small = StoreSettings(
         entry_backlog_max=4, segment_bytes=4096, queue_file_entries=10, index_slots=10, index_entries=50
@@ -425,7 +468,7 @@ def test_entries_wait_in_memory_until_somebody_reads_them_or_there_are_many(tmp_
     append(0)
     assert [in_files(queue_id) for queue_id in range(3)] == [1, 1, 1]
     store.stage(Draft(topic="t", queue_id=2, body=b"not committed"))
-    assert store.reader.read("t", 2, 0).end == 1, "what is only staged is nobody's business"
+    assert store.reader.read("t", 2, 0).end == 1, "what is only staged is not there"
     store.close()
 
 
@@ -435,7 +478,7 @@ def test_a_failed_flush_is_never_taken_back(bench: Bench) -> None:
     bench.disk.fail_at(bench.disk.operations + 1, errno.EIO)
     with pytest.raises(UntrustedDiskError, match="check the disk, then reopen"):
         bench.store.flush()
-    assert bench.store.flush_job() is None
+    assert bench.store.flushes.start() is None
     with pytest.raises(UntrustedDiskError):
         bench.store.append([message(2)])
     assert bench.bodies() == [b"body 0"], "what may not be on disk is not shown"
@@ -459,20 +502,20 @@ def test_a_failed_write_leaves_nothing_that_a_later_crash_could_revive(bench: Be
     assert bench.bodies() == [drafts[4].body]
 
 
-def test_group_commit_serves_everybody_with_one_flush(bench: Bench) -> None:
+def test_group_commit_serves_all_waiting_senders_with_one_flush(bench: Bench) -> None:
     for number in range(5):
         bench.store.append([message(number)])
     before = bench.disk.log.count("sync")
-    job = bench.store.flush_job()
+    job = bench.store.flushes.start()
     assert job is not None
     bench.store.append([message(5)])  # arrives while the flush runs
     job.run()
-    bench.store.flush_done(job)
+    bench.store.flushes.finish(job)
     assert bench.disk.log.count("sync") == before + 1
     assert len(bench.bodies()) == 5
     bench.store.flush()
     assert len(bench.bodies()) == 6
-    assert bench.store.flush_job() is None
+    assert bench.store.flushes.start() is None
 
 
 # --- stores without a seal, as Apache RocketMQ leaves them ---
@@ -503,17 +546,17 @@ def test_queue_files_of_another_size_are_derived_again(bench: Bench) -> None:
 def test_a_filler_at_the_end_of_a_queue_does_not_move_the_end_of_the_log(bench: Bench) -> None:
     bench.send(*[message(n) for n in range(5)])
     queue = bench.store.queues["orders", 0]
-    queue.stage_filler(1, bench.store.log.end)
+    queue.stage_filler(1, bench.store.end_position)
     queue.write_staged()
-    end = bench.store.log.end
+    end = bench.store.end_position
     without_seal(bench)
     bench.store = bench.open()
-    assert bench.store.log.end == end and bench.store.recovered.intact
+    assert bench.store.end_position == end and bench.store.recovered.intact
 
 
 def test_an_index_file_that_is_still_empty_does_not_make_keys_appear_twice(bench: Bench) -> None:
     bench.send(*[message(n, KEYS="same") for n in range(63)])
-    bench.store.index_keys()
+    bench.store.indexer.index_all()
     bench.store.index._roll()
     without_seal(bench)
     bench.store = bench.open()

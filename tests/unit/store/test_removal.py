@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pyromq.errors import StoreError
-from pyromq.store.commit_log import CommitLog
-from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.segments import SegmentList
-from pyromq.store.key_index import KeyIndex
+from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.removal import Removal
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock

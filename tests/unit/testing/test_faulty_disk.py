@@ -76,7 +76,7 @@ def test_the_same_seed_leaves_the_same() -> None:
 def test_a_view_shows_what_is_written_later_and_cannot_be_written() -> None:
     disk = durable_file(4)
     file = disk.open(FILE)
-    view = file.view
+    view = file.map_once()
     file.write_at(1, b"ab")
     assert bytes(view) == b"\0ab\0"
     assert file.read_at(1, 2) == b"ab"
@@ -263,7 +263,7 @@ def test_every_change_is_counted_and_reading_is_not() -> None:
     disk.sync_folder(FOLDER)
     expected = ["make_folder", "sync_folder", "create", "write", "sync", "sync_folder"]
     assert disk.log == expected
-    assert disk.read(FILE)[:1] == bytes(file.view[:1]) == file.read_at(0, 1) == b"a"
+    assert disk.read(FILE)[:1] == bytes(file.map_once()[:1]) == file.read_at(0, 1) == b"a"
     assert (disk.names(FOLDER), disk.size_of(FILE), disk.modified_ms(FILE)) == (["file"], 4, 0)
     assert disk.operations == len(expected)
 

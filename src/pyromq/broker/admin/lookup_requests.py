@@ -38,7 +38,7 @@ class LookupHandler:
         self, connection: Connection, request: Received[QueryMessageHeader]
     ) -> tuple[QueryMessageResponseHeader, bytes]:
         """Messages with a key, oldest first, as stored bytes."""
-        header, gap_bytes = request.header, self._store.index_gap_bytes
+        header, gap_bytes = request.header, self._store.indexer.gap_bytes
         if gap_bytes > _GAP_BYTES_MAX and self._store.health.writable:  # else nobody works on it
             left = f"{gap_bytes >> 20} MiB of the log are left"
             text = f"the key index is not complete yet, {left}: ask again in some seconds"
@@ -56,7 +56,7 @@ class LookupHandler:
             raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text, _NOTHING)
         body = b"".join([self._store.reader.bytes_of(position) for position in sorted(positions)])
         response = QueryMessageResponseHeader(
-            index_last_update_timestamp=self._store.last_stored_ms, index_last_update_phyoffset=self._store.log.end
+            index_last_update_timestamp=self._store.last_stored_ms, index_last_update_phyoffset=self._store.end_position
         )
         return response, body
 
@@ -71,10 +71,8 @@ class LookupHandler:
         """A stretch of a queue, and what the filter of a group would take of it."""
         header, reader = request.header, self._store.reader
         self._topics.require(header.topic)
-        queue, known = self._store.queues.get((header.topic, header.queue_id)), None
-        if queue is not None:
-            known = reader.range_of(header.topic, header.queue_id)
-        if queue is None or known is None:
+        known = reader.range_of(header.topic, header.queue_id)
+        if known is None:
             text = f"queue {header.queue_id} of topic {header.topic} was never written"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         group = header.consumer_group
@@ -83,12 +81,12 @@ class LookupHandler:
         count = max(0, min(header.count, _ENTRIES_MAX, known.end - header.index))
         data = [
             bodies.QueueEntryView(
-                physic_offset=entry.position,
-                physic_size=entry.size,
-                tags_code=entry.tag_hash,
-                eval=takes(entry.tag_hash),
+                physic_offset=position,
+                physic_size=size,
+                tags_code=tag_hash,
+                eval=takes(tag_hash),
             )
-            for entry in queue.entries(header.index, count)
+            for position, size, tag_hash in reader.entries(header.topic, header.queue_id, header.index, count)
         ]
         return bodies.encode(
             bodies.QueueView(

@@ -45,8 +45,8 @@ class OffsetHandler:
         raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text)
 
     def _is_hot(self, topic: str, queue_id: int) -> bool:
-        entries = self._store.queues[topic, queue_id].entries(0, 1)
-        return bool(entries) and entries[0].position >= self._store.log.end - self._store.settings.hot_bytes
+        position = next((entry[0] for entry in self._store.reader.entries(topic, queue_id, 0, 1)), None)
+        return position is not None and position >= self._store.end_position - self._store.settings.hot_bytes
 
     def update(self, connection: Connection, request: Received[UpdateConsumerOffsetHeader]) -> None:
         """Queues that a topic does not have, or not any more, may have offsets too, but no topic has that many."""

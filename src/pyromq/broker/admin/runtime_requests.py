@@ -54,12 +54,12 @@ class RuntimeHandler:
             "brokerActive": "true",
             "bootTimestamp": self._started_ms,
             "runtime": f"{(self._clock.now_ms() - self._started_ms) // 1000} seconds",
-            "commitLogMinOffset": store.log.first,
-            "commitLogMaxOffset": store.log.end,
+            "commitLogMinOffset": store.first_position,
+            "commitLogMaxOffset": store.end_position,
             "commitLogDiskRatio": usage.used_percent / 100,
             "consumeQueueDiskRatio": usage.used_percent / 100,
             "commitLogDirCapacity": f"Total : {usage.total_bytes}, Free : {usage.free_bytes}.",
-            "remainHowManyDataToFlush": store.log.unflushed_bytes,
+            "remainHowManyDataToFlush": store.end_position - store.flushed_position,
             "earliestMessageTimeStamp": self._earliest_ms(),
             "pageCacheLockTimeMills": self._group_commit.stuck_ms(),
             "sendThreadPoolQueueSize": self._group_commit.waiting,
@@ -103,14 +103,15 @@ class RuntimeHandler:
         }
 
     def _earliest_ms(self) -> int:
-        return self._store.log.stored_ms(self._store.log.first) if self._store.log.end > self._store.log.first else -1
+        store = self._store
+        return store.records.stored_ms(store.first_position) if store.end_position > store.first_position else -1
 
     def all_offsets(self, connection: Connection, request: Received[None]) -> bytes:
         return bodies.encode(self._progress.everything())
 
     def replication(self, connection: Connection, request: Received[None]) -> bytes:
         """A master that nobody follows."""
-        return bodies.encode(bodies.ReplicationState(master_commit_log_max_offset=self._store.log.end))
+        return bodies.encode(bodies.ReplicationState(master_commit_log_max_offset=self._store.end_position))
 
     def stats_data(self, connection: Connection, request: Received[ViewBrokerStatsHeader]) -> bytes:
         """What one topic or group did in the last minute, hour and day."""

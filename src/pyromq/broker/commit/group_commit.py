@@ -24,7 +24,7 @@ from pyromq.broker.base.refusals import refusal_of
 from pyromq.clock import Clock
 from pyromq.errors import MQError, StoreError
 from pyromq.net.connection import Connection
-from pyromq.store.commit_log import FlushJob
+from pyromq.store.log.flushes import FlushJob
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import ResponseCode
@@ -177,9 +177,9 @@ class GroupCommit:
             return
         self._unseen |= touched
         if own:
-            self._own_waiting.append((self._store.log.end, own))
+            self._own_waiting.append((self._store.end_position, own))
         if patient:
-            self._waiting.append(WaitingCommit(self._store.log.end, self._clock.monotonic_ms(), patient))
+            self._waiting.append(WaitingCommit(self._store.end_position, self._clock.monotonic_ms(), patient))
             self._waiting_sends += len(patient)
             self.look()
         self._flush()
@@ -198,7 +198,7 @@ class GroupCommit:
     def _flush(self) -> None:
         if self._running is not None:
             return
-        job = self._store.flush_job()
+        job = self._store.flushes.start()
         if job is None:
             self._nothing_to_flush()
             return
@@ -212,8 +212,8 @@ class GroupCommit:
         self._running = None
         error = future.exception()
         if error is not None:
-            self._store.flush_failed(error if isinstance(error, Exception) else RuntimeError(str(error)))
-        elif not self._store.flush_done(job):
+            self._store.flushes.fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+        elif not self._store.flushes.finish(job):
             error = self._store.health.error()
         if error is not None:
             self._nothing_to_flush()
@@ -245,11 +245,11 @@ class GroupCommit:
                 self._refuse(self._next_waiting(), refusal)
             self._tell_own(0, refusal)
             return
-        while self._waiting and self._waiting[0].end <= self._store.log.flushed:
+        while self._waiting and self._waiting[0].end <= self._store.flushed_position:
             _respond(self._next_waiting())
         seen, self._unseen = self._unseen, set()
         self._show(seen)
-        self._tell_own(self._store.log.flushed, None)
+        self._tell_own(self._store.flushed_position, None)
 
     def flush_soon(self) -> None:
         """Bring what is written to disk, although nobody waits for it."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyromq.errors import StoreReadOnlyError
 from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
-from pyromq.store.seal_job import SealJob
+from pyromq.store.sealing.seal_job import SealJob
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +36,12 @@ class Sealer:
 
     def start(self) -> None:
         if self._job is None:
-            self._job, self._is_gathered = self._store.begin_seal(), False
+            self._job, self._is_gathered = self._store.seals.begin(), False
             self.advance()
 
     def _gather(self, job: SealJob) -> None:
         try:
-            self._is_gathered = self._store.gather_seal(job, QUEUES_AT_ONCE)
+            self._is_gathered = self._store.seals.gather(job, QUEUES_AT_ONCE)
         except StoreReadOnlyError as error:
             logger.error("seal failed: reason=%s", error)
             self._end()
@@ -66,7 +66,7 @@ class Sealer:
             return
         elif not self._store.health.trusted:
             self._end()
-        elif job.seal is not None and self._store.log.flushed >= job.seal.durable_end:
+        elif job.seal is not None and self._store.flushed_position >= job.seal.durable_end:
             self._waits_for_log = False
             self._loop.run_in_executor(self._worker, job.save).add_done_callback(self._saved)
 
@@ -74,7 +74,7 @@ class Sealer:
         if not self._failed(future):
             assert self._job is not None
             if future.result():  # else a topic was deleted meanwhile: the next seal knows of it
-                self._store.seal_done(self._job, None)
+                self._store.seals.finish(self._job, None)
             self._end()
 
     def _failed(self, future: asyncio.Future[Any]) -> bool:
@@ -84,7 +84,7 @@ class Sealer:
         assert self._job is not None
         logger.error("seal failed: reason=%s", error)
         cause = error if isinstance(error, OSError) else OSError(str(error))
-        self._store.seal_done(self._job, cause)
+        self._store.seals.finish(self._job, cause)
         self._end()
         return True
 

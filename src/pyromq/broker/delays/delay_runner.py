@@ -138,7 +138,7 @@ class DelayRunner:
         now = self._clock.monotonic_ms()
         if self._waiting is None:
             self._waiting = self._progress_if_due(now)
-        if self._waiting is not None and self._store.log.flushed >= self._waiting.log_end:
+        if self._waiting is not None and self._store.flushed_position >= self._waiting.log_end:
             progress, self._waiting = self._waiting, None
             self._saving = self._loop.run_in_executor(self._worker, progress.save)
             self._saving.add_done_callback(partial(self._saved, progress))
@@ -146,7 +146,7 @@ class DelayRunner:
             self._flush_soon()
         elif now - self._forgot_ms >= _FORGET_MS:
             self._forgot_ms = now
-            self.files.forget_before(self._store.log.first)
+            self.files.forget_before(self._store.first_position)
 
     def _progress_if_due(self, now: int) -> _Progress | None:
         offsets = timers = metrics = None
@@ -159,7 +159,7 @@ class DelayRunner:
             timers = self.files.flush(self._clock.now_ms())
             self.timers.changed = False
         anything = offsets is not None or timers is not None or metrics is not None
-        return _Progress(offsets, timers, metrics, self._store.log.end) if anything else None
+        return _Progress(offsets, timers, metrics, self._store.end_position) if anything else None
 
     def _changed_offsets(self) -> DelayOffsets | None:
         """Also those that changed before, and could not be saved."""
@@ -198,12 +198,12 @@ class DelayRunner:
         if self._saving is not None:
             await asyncio.wait([self._saving])
         try:
-            if self._store.log.flushed < self._store.log.end:
+            if self._store.flushed_position < self._store.end_position:
                 self._store.flush()
             offsets = self._changed_offsets()
             timers = self.files.flush(self._clock.now_ms()) if QUEUE in self._store.queues else None
             if self._store.health.trusted:
-                _Progress(offsets, timers, self._changed_metrics(), self._store.log.end).save()
+                _Progress(offsets, timers, self._changed_metrics(), self._store.end_position).save()
         except (OSError, StoreError) as error:
             logger.error("progress of delayed messages not saved: reason=%s", error)
         self.files.close()

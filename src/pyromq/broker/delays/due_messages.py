@@ -9,7 +9,7 @@ from pyromq.broker.state.topics import Topics
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.model.names import HALF_TOPIC
 from pyromq.model.property_names import REAL_QUEUE, REAL_TOPIC
-from pyromq.store.commit_log import CommitLog
+from pyromq.store.log.log_reader import LogReader
 from pyromq.wire.properties import find_property
 from pyromq.wire.record import Draft, Record, decode_record
 
@@ -21,15 +21,15 @@ _REAL_TOPIC, _REAL_QUEUE = REAL_TOPIC.encode(), REAL_QUEUE.encode()
 class DueMessages:
     """Reads records that waited and addresses them; the text of their properties stays as RocketMQ keeps it."""
 
-    def __init__(self, log: CommitLog, topics: Topics) -> None:
-        self._log = log
+    def __init__(self, records: LogReader, topics: Topics) -> None:
+        self._records = records
         self._topics = topics
         self.lost = 0  # records that were damaged or deleted while they waited
 
     def read(self, position: int, size: int) -> Record | None:
         """The record; None, counted and logged, when it is there no longer."""
         try:
-            record = decode_record(self._log.bytes_at(position, size))
+            record = decode_record(self._records.bytes_at(position, size))
             if record.position == position:
                 return record
             reason = f"it says it belongs to position {record.position}"

@@ -114,7 +114,7 @@ class RecallHandler:
         """Raises RefusedError when it does not wait, or was cancelled before."""
         due_ms = 0
         for position in self._store.find(TIMER_TOPIC, handle.key):
-            properties = self._store.log.verify(position).properties
+            properties = self._store.records.verify(position).properties
             if find_property(properties, CANCEL.encode()) and cancelled_key(properties) == key.encode():
                 raise _refused(f"message {handle.key} was cancelled already")
             if find_property(properties, REAL_TOPIC.encode()) == handle.topic.encode():

@@ -23,7 +23,7 @@ from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.clock import Clock
 from pyromq.errors import LocalProtocolError, MQError, StoreError
 from pyromq.model.names import SCHEDULE_TOPIC
-from pyromq.store.consume_queue import FILLER_SIZE
+from pyromq.store.derived.consume_queue import FILLER_SIZE
 from pyromq.store.message_store import MessageStore, Placed
 from pyromq.store.tables.offsets import DelayOffsets
 from pyromq.wire.record import Draft
@@ -100,7 +100,7 @@ class Schedule:
 
     def _run_level(self, level: _Level, now_ms: int) -> int:
         queue = self._store.queues.get((SCHEDULE_TOPIC, level.number - 1))
-        if queue is None or level.cursor >= queue.end:
+        if queue is None or level.cursor >= queue.committed_end:
             return _NEVER_MS
         if now_ms < level.wake_ms:
             return level.wake_ms
@@ -110,7 +110,8 @@ class Schedule:
         if level.cursor >= found.end:
             return _NEVER_MS
         level.failed_at, level.wake_ms = None, 0
-        for position, size, due_ms in queue.raw_entries(level.cursor, min(BATCH_MAX, found.end - level.cursor)):
+        count = min(BATCH_MAX, found.end - level.cursor)
+        for position, size, due_ms in self._store.reader.entries(SCHEDULE_TOPIC, level.number - 1, level.cursor, count):
             offset = level.batch_end
             if due_ms > now_ms and (due_ms := self._due_ms(level, offset, position, due_ms)) > now_ms:
                 level.wake_ms = due_ms
@@ -138,7 +139,7 @@ class Schedule:
         if offset >= level.old_end:
             return due_ms
         try:
-            stored_ms = self._store.log.stored_ms(position)
+            stored_ms = self._store.records.stored_ms(position)
         except StoreError:
             return due_ms
         return due_ms if stored_ms <= self._started_ms else self._started_ms + due_ms - stored_ms
@@ -181,11 +182,10 @@ class Schedule:
 
     def waiting_from(self) -> int:
         """Position of the oldest message that waits; the end of the log when none does."""
-        found = self._store.log.end
+        found = self._store.end_position
         for level in self._levels:
-            queue = self._store.queues.get((SCHEDULE_TOPIC, level.number - 1))
-            for entry in queue.entries(level.cursor, 1) if queue is not None else ():
-                found = min(found, entry.position)
+            for position, _, _ in self._store.reader.entries(SCHEDULE_TOPIC, level.number - 1, level.cursor, 1):
+                found = min(found, position)
         return found
 
     def progress(self) -> dict[int, tuple[int, int]]:
@@ -194,7 +194,7 @@ class Schedule:
         for level in self._levels:
             queue = self._store.queues.get((SCHEDULE_TOPIC, level.number - 1))
             if queue is not None:
-                found[level.number] = level.cursor, queue.end
+                found[level.number] = level.cursor, queue.committed_end
         return found
 
     @property

@@ -27,7 +27,7 @@ from pyromq.clock import Clock
 from pyromq.errors import CorruptRecordError, LocalProtocolError, MQError, PositionOutOfRangeError, StoreError
 from pyromq.model.names import TIMER_TOPIC
 from pyromq.model.property_names import ITEM_END, REAL_TOPIC, TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS, UNIQUE_KEY
-from pyromq.store.consume_queue import FILLER_SIZE
+from pyromq.store.derived.consume_queue import FILLER_SIZE
 from pyromq.store.message_store import MessageStore
 from pyromq.store.timers.files import TimerFiles
 from pyromq.store.timers.log import SECOND_MS, Kind, TimerUnit
@@ -170,7 +170,7 @@ class Timers:
             return True
         count = min(_FOLLOWED_MAX, end - files.queue_offset)
         try:
-            for position, size, _ in queue.raw_entries(files.queue_offset, count):
+            for position, size, _ in self._store.reader.entries(*QUEUE, files.queue_offset, count):
                 if size != FILLER_SIZE:
                     self._take(files.queue_offset, position, size)
                 files.queue_offset += 1
@@ -181,7 +181,7 @@ class Timers:
 
     def _take(self, offset: int, position: int, size: int) -> None:
         try:
-            record = self._store.log.verify(position)
+            record = self._store.records.verify(position)
         except (CorruptRecordError, PositionOutOfRangeError) as error:
             self._due.lost += 1
             logger.error("waiting message lost: position=%d reason=%s", position, error)

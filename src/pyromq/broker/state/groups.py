@@ -10,7 +10,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.clock import Clock
 from pyromq.model.names import validate_group
 from pyromq.model.topic import GroupConfig, Perm
-from pyromq.store.tables.topics_and_groups import GroupTable
+from pyromq.store.tables.groups import GroupTable
 from pyromq.wire.codes import ResponseCode
 
 PRESET_GROUPS = (

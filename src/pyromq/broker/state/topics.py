@@ -19,7 +19,7 @@ from pyromq.model.names import (
     validate_topic,
 )
 from pyromq.model.topic import Perm, TopicConfig
-from pyromq.store.tables.topics_and_groups import TopicTable
+from pyromq.store.tables.topics import TopicTable
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.flags import TopicSysFlag
 

@@ -27,7 +27,7 @@ class PreparedReader:
         It may be one that is not flushed yet: whatever is written from it lies behind it. Raises CorruptRecordError,
         and PositionOutOfRangeError when its file is gone.
         """
-        index, log = offset - self._first, self._store.log
+        index = offset - self._first
         if not 0 <= index < len(self._entries):
             self._load(offset)
             index = offset - self._first
@@ -36,15 +36,13 @@ class PreparedReader:
         found, size, _ = self._entries[index]
         if found != position:
             return None
-        if position < log.trusted_from:
-            log.verify(position)
-        return read_stored(log.bytes_at(position, size))
+        return read_stored(self._store.records.trusted_bytes(position, size))
 
     def _load(self, offset: int) -> None:
         queue = self._store.queues.get(HALF_QUEUE)
         if queue is None:
             return
         for first in (max(queue.first, offset - _ENTRIES_BEFORE), offset):
-            self._first, self._entries = first, list(queue.raw_entries(first, _ENTRIES))
+            self._first, self._entries = first, list(self._store.reader.entries(*HALF_QUEUE, first, _ENTRIES))
             if offset < first + len(self._entries):  # else they end with a file, and the offset lies in the next one
                 return

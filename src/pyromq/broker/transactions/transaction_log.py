@@ -152,12 +152,12 @@ class TransactionLog:
         while self._ops and self._ops[0][1] < self.table.first:
             self._op_first = self._ops.popleft()[0] + 1
         if self._mark is not self._committed:
-            if self._store.log.flushed < self._mark.log_end:
+            if self._store.flushed_position < self._mark.log_end:
                 return
             self._committed = self._mark
             self._commit()
         if (self.table.first, self._op_first) != self._committed[1:]:
-            self._mark = _Mark(self._store.log.end, self.table.first, self._op_first)
+            self._mark = _Mark(self._store.end_position, self.table.first, self._op_first)
 
     def _commit(self) -> None:
         self._progress.commit(PROGRESS_GROUP, HALF_TOPIC, 0, self._committed.prepared)

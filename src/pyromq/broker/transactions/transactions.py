@@ -262,8 +262,7 @@ class TransactionHandler:
         self._group_commit.staged((connection, request, success(request)), HALF_QUEUE)
 
     def _is_listed(self, record: Record) -> bool:
-        queue = self._store.queues.get((record.topic.decode(), 0))
-        entry = next(queue.raw_entries(record.offset, 1), None) if queue else None
+        entry = next(self._store.reader.entries(record.topic.decode(), 0, record.offset, 1), None)
         return entry is not None and entry[0] == record.position
 
     def _put_back(self, record: Record, text: str, unique_key: str) -> None:

@@ -1,11 +1,11 @@
-"""Check of a store folder: what is in it, what is damaged, and what opening it would do. Strictly read-only.
+"""Store check: what is in a store folder, what is damaged, and what opening it would do. Strictly read-only.
 
     seal, checkpoint ─▶ what recovery would trust ─▶ one pass over the log ─┬▶ queues, entry by entry
                                                                            └▶ key index, key by key
 
-Works on any folder in RocketMQ's format, whoever wrote it: file sizes are taken from the files. Takes no lock; a store
-that a process has open may change meanwhile, and the report says so. Memory is bounded by the number of queues and one
-slot table, not by the number of records.
+Works on any folder in RocketMQ's format, written by PyroMQ or RocketMQ: file sizes are taken from the files. Takes no
+lock; a store that a process has open may change meanwhile, and the report says so. Memory is bounded by the number of
+queues and one slot table, not by the number of records.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from pyromq.store.check.index import IndexComparison, IndexShape, IndexTrust
 from pyromq.store.check.log import LogScan, Progress
 from pyromq.store.check.queues import LogView, Trust, newest_position, trust_sealed, trust_unsealed
 from pyromq.store.check.report import CheckReport, Findings, IndexCheck, LogCheck, QueuesCheck, StoreSeverity, count_of
-from pyromq.store.consume_queue import ENTRY_BYTES
-from pyromq.store.files.checkpoint import load_flushed
+from pyromq.store.derived.consume_queue import ENTRY_BYTES
 from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.files.layout import Layout
 from pyromq.store.recovery import queue_folders
-from pyromq.store.seal import SEAL_NAME, Seal
+from pyromq.store.sealing.checkpoint import load_flushed
+from pyromq.store.sealing.seal import SEAL_NAME, Seal
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.record import RecordFound, scan_record
 
@@ -78,7 +78,7 @@ class _Plan:
     """What recovery would start from."""
 
     durable: int  # damage before is a loss, damage behind ends the log
-    rescan_from: int  # records from here on are dispatched again
+    rescan_from: int  # records from here on are entered into their queues again
     queues: dict[QueueKey, Trust]
     index: IndexTrust
     index_from: int  # keys of records from here on are added again
@@ -226,7 +226,7 @@ class _Check:
             text = "the store is open" if self._in_use else "the store was not closed: opening it recovers it"
             self._findings.add(severity, "unclean-stop", "abort", text)
         elif self._seal is not None and not self._seal.clean:
-            text = "it is not one of a clean stop, yet the store counts as closed: another program closed it"
+            text = "it is not the seal of a clean stop, yet the store counts as closed: another program closed it"
             self._findings.add(StoreSeverity.NOTE, "seal-unclean", SEAL_NAME, text)
 
     def _report_files(self) -> bool:
@@ -234,7 +234,7 @@ class _Check:
         log = self._log_run
         faults = log.faults()
         for file, text in faults:
-            text = f"{text}; the store does not open until that is restored"
+            text = f"{text}; the store does not open until it is restored"
             self._findings.add(StoreSeverity.ERROR, "log-file", f"commitlog/{file.path.name}", text, position=file.base)
         if log.files and log.files[-1].size < log.file_bytes and not faults:
             text = f"it has {log.files[-1].size} bytes; opening the store makes it {log.file_bytes}, filled with zeros"
@@ -265,7 +265,7 @@ class _Check:
             self._findings.add(StoreSeverity.NOTE, "queues-behind", "consumequeue", text)
         if queues.to_drop:
             severity = StoreSeverity.WARNING if self._clean else StoreSeverity.NOTE
-            text = f"opening the store drops {entries(queues.to_drop)} without record"
+            text = f"opening the store drops {entries(queues.to_drop)} without a record"
             self._findings.add(severity, "queues-ahead", "consumequeue", text)
         if index.to_add:
             text = f"opening the store adds {count_of(index.to_add, 'key')} not written yet"

@@ -11,11 +11,11 @@ import msgspec
 
 from pyromq.errors import ProtocolError
 from pyromq.store.check.report import Findings, StoreSeverity
-from pyromq.store.files.checkpoint import CHECKPOINT_BYTES, Checkpoint, load_checkpoint
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.whole_file import checked
-from pyromq.store.seal import SEAL_NAME, Seal
+from pyromq.store.sealing.checkpoint import CHECKPOINT_BYTES, Checkpoint, load_checkpoint
+from pyromq.store.sealing.seal import SEAL_NAME, Seal
 from pyromq.wire.json.java_json import parse
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ def check_in_use(disk: Disk, layout: Layout, findings: Findings) -> bool:
         findings.add(StoreSeverity.NOTE, "lock", "lock", text)
         return False
     if in_use:
-        text = "a process has the store open: it may change while it is looked at, so check again what is found below"
+        text = "a process has the store open, so it may change during the check: check again what is found below"
         findings.add(StoreSeverity.NOTE, "in-use", "lock", text)
     return in_use
 

@@ -13,7 +13,7 @@ from pyromq.store.check.files import FileRun
 from pyromq.store.check.index import IndexComparison
 from pyromq.store.check.queues import LogView, QueueComparison, Trust
 from pyromq.store.check.report import Findings, IndexCheck, LogCheck, QueuesCheck, StoreSeverity, count_of
-from pyromq.store.entry_tag import entry_tag
+from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.properties import find_property, message_keys
@@ -150,7 +150,8 @@ def report_queue(queue: QueueComparison, findings: Findings, *, sealed: bool, de
     elif queue.wrong:
         _report_wrong(queue, findings, where, sealed=sealed)
     if queue.other_tags:
-        text = f"{queue.other_tags} third fields are others: other delay levels, or extended queue entries"
+        entries = count_of(queue.other_tags, "entry", "entries")
+        text = f"{entries} with another third field: other delay levels, or extended queue entries"
         findings.add(StoreSeverity.NOTE, "queue-tags", where, text)
     if queue.older_life:
         text = f"{count_of(queue.older_life, 'record')} from before the topic was deleted and made again"
@@ -161,13 +162,13 @@ def _report_wrong(queue: QueueComparison, findings: Findings, where: str, *, sea
     counts = {
         "missing": queue.missing,
         "different from the log": queue.different,
-        "without record": queue.dangling,
+        "without a record": queue.dangling,
         "good ones that opening would drop": queue.dropped,
     }
     parts = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if sealed:
-        advice = "opening does not repair this unless the folder is removed before"
+        advice = "opening the store does not repair this unless the folder is removed first"
     else:
-        advice = "to repair this open and close the store once, remove the folder and open it again"
+        advice = "to repair this, open and close the store once, remove the folder and open it again"
     text = f"entries wrong from offset {queue.first_wrong} on: {parts}; {advice}"
     findings.add(StoreSeverity.ERROR, "queue-wrong", where, text)

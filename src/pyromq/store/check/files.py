@@ -7,7 +7,6 @@ part of a file that the disk cannot read: by ``pread`` that is an error, through
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -17,9 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from pyromq.store.files.disk import Disk, DiskFile
-from pyromq.store.files.segments import segment_name
+from pyromq.store.files.segments import is_segment_name, segment_name
 
-_is_segment_name = re.compile(r"\d{20}").fullmatch
 _PIECE_BYTES = 1 << 20
 _BLOCK_BYTES = 4096
 
@@ -105,7 +103,7 @@ class FileRun:
 
 def find_files(disk: Disk, folder: Path) -> list[FoundFile]:
     """Files of a folder with the name of a segment, oldest first."""
-    paths = [folder / name for name in disk.names(folder) if _is_segment_name(name)]
+    paths = [folder / name for name in disk.names(folder) if is_segment_name(name)]
     return [FoundFile(path, int(path.name), disk.size_of(path)) for path in paths]
 
 
@@ -128,7 +126,7 @@ class SafeView:
         if self.unreadable or self._file.size < size:
             self.data = memoryview(self._copy(size)).toreadonly()
         else:
-            self.data = self._file.view[:size]
+            self.data = self._file.map_once()[:size]
 
     def _try_reading(self, size: int) -> int:
         """Read everything once; the pages are then in memory when the mapping is used."""

@@ -7,7 +7,6 @@ one walk through both is enough.
 
 from __future__ import annotations
 
-import re
 import sys
 from array import array
 from collections.abc import Iterator
@@ -17,11 +16,11 @@ from pathlib import Path
 from pyromq.checksum import crc32
 from pyromq.store.check.files import Ranges, SafeView
 from pyromq.store.check.report import Findings, IndexCheck, StoreSeverity
+from pyromq.store.derived.index_file import ENTRY, HEADER, IndexFile, IndexSeal
+from pyromq.store.derived.key_index import is_index_name
 from pyromq.store.files.disk import Disk
-from pyromq.store.files.index_file import ENTRY, HEADER, IndexFile, IndexSeal
 from pyromq.wire.fast.key_hashes import key_hashes
 
-_is_index_name = re.compile(r"\d{17}").fullmatch
 _BATCH_KEYS = 4_096
 
 
@@ -43,7 +42,7 @@ class IndexShape:
         self.folder = folder
         self.slots = slots
         self.entries_at = HEADER.size + 4 * slots
-        self.names = [name for name in disk.names(folder) if _is_index_name(name)]
+        self.names = [name for name in disk.names(folder) if is_index_name(name)]
 
     def capacity_of(self, name: str) -> int:
         return IndexFile.shape_of(self.disk.size_of(self.folder / name), self.slots)
@@ -192,7 +191,7 @@ class IndexComparison:
             self._pass_over(self._current)
         if self._missing or self._extra:
             text = f"{self._missing} keys of the log are not in it, {self._extra} entries belong to no record"
-            advice = "opening does not repair this unless the folder is removed before"
+            advice = "opening the store does not repair this unless the folder is removed first"
             self._findings.add(StoreSeverity.WARNING, "index-wrong", "index", f"{text}; {advice}")
         return IndexCheck(len(self._shape.names), self._entry_count, self._missing, self._extra, self._to_add)
 

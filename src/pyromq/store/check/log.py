@@ -15,7 +15,15 @@ from pyromq.store.check.files import FileRun, FoundFile, Ranges, SafeView
 from pyromq.store.check.report import Findings, LogCheck, PlannedCut, SegmentCheck, StoreSeverity, count_of
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.segments import segment_name
-from pyromq.wire.record import NothingWritten, RecordFound, SegmentEnd, find_record_after, has_checksum, scan_record
+from pyromq.store.log.log_walk import BEHIND_END
+from pyromq.wire.record import (
+    NothingWritten,
+    RecordFound,
+    SegmentEnd,
+    find_record_after,
+    has_checksum,
+    scan_record,
+)
 from pyromq.wire.record_layout import BLANK_BYTES
 
 Progress = Callable[[int, int], None]
@@ -24,7 +32,6 @@ Progress = Callable[[int, int], None]
 RecordSink = Callable[[int, RecordFound], None]
 
 _PROGRESS_BYTES = 8 << 20
-_BEHIND_END = "it lies behind the end of the log"
 
 
 @dataclass(slots=True)
@@ -133,7 +140,7 @@ class LogScan:
                 reason = "nothing is written there" if isinstance(found, NothingWritten) else found.reason
                 if position >= self._durable:
                     self._end = position
-                    self._reason = _BEHIND_END if isinstance(found, NothingWritten) else reason
+                    self._reason = BEHIND_END if isinstance(found, NothingWritten) else reason
                     return
                 after = find_record_after(data, position + 1 - base, position + 1)
                 lost_end = min(end if after is None else base + after, self._durable)
@@ -153,7 +160,7 @@ class LogScan:
             StoreSeverity.ERROR,
             "seal-mismatch",
             "pyromq-seal.json",
-            f"it ends at {self._rescan_from}, inside the record at {position}: seal and log are not of the same time; "
+            f"it ends at {self._rescan_from}, inside the record at {position}: seal and log do not belong together; "
             "opening the store would cut the log there",
             position=position,
             size=size,
@@ -178,7 +185,7 @@ class LogScan:
         at = max(0, self._end - base)
         if view.data_end <= at:
             return
-        reason = self._reason if self._end >= base else _BEHIND_END
+        reason = self._reason if self._end >= base else BEHIND_END
         whole = self._count_whole(view.data, at, view.data_end, base)
         cut = PlannedCut(base + at, view.data_end - at, reason, whole)
         self._cuts.append(cut)

@@ -5,7 +5,7 @@ from the part of the log that it scans. So a wrong entry is one of three things:
 
     behind what is trusted, record behind the seal      ordinary after a crash: recovery would add it
     behind what is trusted, record before the seal      recovery rebuilds it
-    trusted, or not in the part that is scanned         stays wrong: somebody has to look
+    trusted, or not in the part that is scanned         stays wrong: an operator has to look
 
 Expected entries wait per queue until there is a chunk of them, so memory depends on the number of queues alone.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from pyromq.checksum import crc32
 from pyromq.store.check.files import FileRun, Ranges
-from pyromq.store.consume_queue import ENTRY, ENTRY_BYTES, FILLER_SIZE, QueueSeal
+from pyromq.store.derived.consume_queue import ENTRY, ENTRY_BYTES, FILLER_SIZE, QueueSeal
 from pyromq.wire.record_layout import RECORD_OVERHEAD_BYTES
 
 _CHUNK_ENTRIES = 256

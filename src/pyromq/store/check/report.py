@@ -1,7 +1,9 @@
-"""What a check of a store found: plain values, and the words for them.
+"""Report of a store check: plain values, and the words for them.
 
-Three verdicts: ``sound``; ``sound after recovery`` (derived data that opening the store builds again, an unfinished
-tail that it cuts); ``damaged`` (messages or configuration are lost, or opening would not repair what is wrong).
+A *finding* (``StoreFinding``) is one thing to know, with a *severity* (``StoreSeverity``). The report as a whole has a
+*verdict* (``StoreVerdict``): ``sound``; ``sound after recovery`` (derived data that opening the store builds again, an
+unfinished tail that it cuts); ``damaged`` (messages or configuration are lost, or opening would not repair what is
+wrong).
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ class StoreSeverity(Enum):
 
 
 class StoreVerdict(Enum):
+    """What the worst finding makes of the store."""
+
     SOUND = "sound"
     RECOVERABLE = "sound after recovery"
     DAMAGED = "damaged"
@@ -94,7 +98,7 @@ class QueuesCheck:
     fillers: int = 0
     rebuilt: int = 0  # entries before the seal that recovery builds again
     to_add: int = 0  # entries behind the seal that recovery writes
-    to_drop: int = 0  # entries without record that recovery removes
+    to_drop: int = 0  # entries without a record, which recovery removes
     wrong: int = 0
     lost_messages: int = 0  # offsets whose record is damaged or missing
 
@@ -118,7 +122,7 @@ class CheckReport:
     clean: bool
     in_use: bool
     sealed_position: int | None
-    opens: bool  # False: recovery refuses until somebody restores a file
+    opens: bool  # False: recovery refuses until a file is restored
     log: LogCheck
     queues: QueuesCheck
     index: IndexCheck
@@ -162,9 +166,8 @@ class CheckReport:
         else:
             parts.append(f"0 records lost of {self.log.records}")
         if self.queues.wrong:
-            parts.append(
-                f"{count_of(self.queues.wrong, 'queue entry', 'queue entries')} wrong and not rebuilt by itself"
-            )
+            wrong = count_of(self.queues.wrong, "queue entry", "queue entries")
+            parts.append(f"{wrong} wrong, and opening does not rebuild them")
         configs = sum(f.kind == "config-damaged" and f.severity is StoreSeverity.ERROR for f in self.findings)
         if configs:
             parts.append(f"{count_of(configs, 'configuration file')} unusable")

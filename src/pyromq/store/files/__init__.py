@@ -1,5 +1,4 @@
-"""Files: disk access that tests can make fail, segments, index files, checkpoint, folder layout, disk health.
+"""Access to the disk: files, segments, small files that appear whole, and whether the disk can be trusted.
 
-Owns: bytes of single files. The rooms above say what the bytes mean.
-Callers: all of ``store``. Imports: no other room.
+For every room of the store. Imports nothing else of the store.
 """

@@ -46,9 +46,8 @@ class DiskFile(Protocol):
 
     size: int
 
-    @property
-    def view(self) -> memoryview:
-        """The whole file, read-only, always showing what was written last."""
+    def map_once(self) -> memoryview:
+        """The whole file, read-only, always showing what was written last; the first call maps it. Raises OSError."""
 
     def read_at(self, at: int, size: int) -> bytes: ...
 
@@ -113,7 +112,7 @@ class Disk(Protocol):
         """An exclusive lock that ends with the process; raises StoreInUseError."""
 
     def is_locked(self, path: Path) -> bool:
-        """Whether anybody holds that lock; takes nothing and changes nothing."""
+        """Whether a process holds that lock; takes nothing and changes nothing."""
 
 
 class RealFile:
@@ -122,11 +121,10 @@ class RealFile:
     def __init__(self, path: Path, *, writable: bool = True) -> None:
         self._fd = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
-        self._view: memoryview | None = None
-        self._map: mmap.mmap | None = None
+        self._view: memoryview | None = None  # of a mapping for reading, or of ``_map``
+        self._map: mmap.mmap | None = None  # for ``scatter``, which writes words here and there
 
-    @property
-    def view(self) -> memoryview:
+    def map_once(self) -> memoryview:
         if self._view is None:
             self._view = (
                 memoryview(mmap.mmap(self._fd, self.size, prot=mmap.PROT_READ)) if self.size else memoryview(b"")
@@ -138,7 +136,7 @@ class RealFile:
 
     def write_at(self, at: int, data: bytes) -> None:
         written = os.pwrite(self._fd, data, at)
-        while written < len(data):  # a short write: the next one goes on or says why it cannot
+        while written < len(data):  # a short write: the next one goes on, or raises the reason
             written += os.pwrite(self._fd, data[written:], at + written)
 
     def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
@@ -194,14 +192,14 @@ class RealFile:
 
     def close(self) -> None:
         """Views handed out before stay valid; the mapping goes when the last of them does."""
-        self._view = self._map = None  # first: closing a file that nobody else has may take long, without the GIL then
+        self._view = self._map = None  # first: the last close of a removed file may take long, without the GIL then
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def _asked_flock() -> tuple[int, ...]:
-    """Who keeps byte 0 from being locked for writing?"""
+    """The question to the kernel: which lock would keep byte 0 from being locked for writing?"""
     kind, where = (fcntl.F_WRLCK, os.SEEK_SET), (0, 1, 0)
     return kind + where if sys.platform == "linux" else where + kind
 
@@ -336,6 +334,6 @@ class RealDisk:
         if sync:
             try:
                 self.sync_folder(folder.parent)
-            except OSError:  # whoever tries again must not take it for durable
+            except OSError:  # the next attempt must not take it for durable
                 folder.rmdir()
                 raise

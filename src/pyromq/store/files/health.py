@@ -1,4 +1,4 @@
-"""May the store be written? One place that knows why not, and what would change that."""
+"""Health of a store: whether it can be written, and if not, why and what would change that."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHORTAGE_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of this machine
 def cannot_open(root: Path, error: OSError) -> StoreReadOnlyError:
     """Why a store cannot be opened for writing, with what to do about it."""
     if error.errno in _FULL_ERRNOS:
-        return DiskFullError(f"{root} cannot be opened, the disk is full: free some space and try again")
+        return DiskFullError(f"{root} cannot be opened: the disk is full; free some space and try again")
     if error.errno in _FORBIDDEN_ERRNOS:
         return StoreReadOnlyError(f"{root} cannot be written: {error}; check its owner and permissions")
     return UntrustedDiskError(f"{root} cannot be opened: {error}; check the disk")
@@ -28,10 +28,11 @@ class Health:
     """Writable, full for now, untrusted until reopened, or closed; the worst that happened counts."""
 
     def __init__(self) -> None:
-        self._full = ""
-        self._untrusted = ""
+        self._full = ""  # why nothing can be written for now
+        self._untrusted = ""  # why no write or flush is believed until the store is opened again
         self._closed = False
-        self.writable = self.trusted = True  # plain attributes: every append looks at them
+        self.writable = True  # plain attributes, these two: every append looks at them
+        self.trusted = True
 
     @property
     def full(self) -> bool:

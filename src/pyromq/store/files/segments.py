@@ -1,8 +1,8 @@
-"""A folder of equally long files that together hold one long run of bytes.
+"""Segments: a folder of equally long files that together hold one long run of bytes.
 
-A file is named by the run's byte at which it starts, as 20 decimal digits. Files are created at their full size and
-read as zeros where nothing was written. The first file may start anywhere (older ones were deleted); after it there is
-no gap.
+Each file is a *segment*. It is named by its *base*, the number of its first byte in the run, as 20 decimal digits.
+Files are created at their full size and read as zeros where nothing was written. The first file may start anywhere
+(older ones were deleted); after it there is no gap.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from pyromq.errors import LogGapError
 from pyromq.store.files.disk import Disk, DiskFile
 
-_is_segment_name = re.compile(r"\d{20}").fullmatch
+is_segment_name = re.compile(r"\d{20}").fullmatch
 
 
 def segment_name(base: int) -> str:
@@ -22,7 +22,7 @@ def segment_name(base: int) -> str:
 
 
 class Segment:
-    """One file, opened when first used."""
+    """One file of the run: bytes [base, end)."""
 
     __slots__ = ("_disk", "_file", "base", "end", "path", "size")
 
@@ -32,10 +32,10 @@ class Segment:
         self.base = base
         self.size = size
         self.end = base + size
-        self._file = file
+        self._file = file  # None until it is used
 
-    @property
-    def file(self) -> DiskFile:
+    def open_once(self) -> DiskFile:
+        """The file; the first call opens it. Raises OSError."""
         if self._file is None:
             self._file = self._disk.open(self.path)
         return self._file
@@ -49,8 +49,8 @@ class Segment:
 class SegmentList:
     """The files of one folder, oldest first; owned by the log or queue that writes it.
 
-    Names of new files are durable before these are used or, of files that can be made again, when the owner syncs
-    ``unsynced_folders``.
+    The names of new files are durable before the files are used. Of *derived* files, which can be made again, they are
+    durable when the owner has synced what ``take_unsynced_folders`` gave it.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class SegmentList:
         self.segment_bytes = segment_bytes
         self._segments = segments
         self._derived = derived
-        self._is_synced = True
+        self._is_synced = True  # False: names of derived files may not be durable
 
     @classmethod
     def load(cls, disk: Disk, folder: Path, segment_bytes: int, *, derived: bool = False) -> SegmentList:
         """What is in the folder. A last file that a crash left empty or short is made whole (with zeros)."""
-        names = [name for name in disk.names(folder) if _is_segment_name(name)]
+        names = [name for name in disk.names(folder) if is_segment_name(name)]
         while names and disk.size_of(folder / names[-1]) == 0:
             disk.remove(folder / names.pop())
         segments: list[Segment] = []
@@ -96,14 +96,14 @@ class SegmentList:
         return self._segments[-1]
 
     def holding(self, at: int) -> Segment | None:
-        """The file with byte ``at`` of the run."""
+        """The segment with byte ``at`` of the run."""
         if not self._segments:
             return None
         index = (at - self._segments[0].base) // self.segment_bytes
         return self._segments[index] if 0 <= index < len(self._segments) else None
 
     def get_or_create(self, at: int) -> Segment:
-        """The file with byte ``at``, which may be the one after the last."""
+        """The segment with byte ``at``, which may be the one after the last. Raises OSError."""
         if segment := self.holding(at):
             return segment
         base = self._segments[-1].end if self._segments else at - at % self.segment_bytes
@@ -118,13 +118,16 @@ class SegmentList:
         self._segments.append(segment)
         return segment
 
-    def unsynced_folders(self) -> list[Path]:
-        """Of a queue: its folder, its topic's and the one of all topics, if files were made since the last call."""
+    def take_unsynced_folders(self) -> list[Path]:
+        """Of a queue: its folder, its topic's and the one of all topics, if files were made since the last call.
+
+        The caller has to sync them: the next call does not name them again.
+        """
         is_synced, self._is_synced = self._is_synced, True
         return [] if is_synced else [self.folder, *self.folder.parents[:2]]
 
     def take_first(self) -> Segment:
-        """It belongs to the caller from now on, file and all."""
+        """Take the oldest segment out of the list; it belongs to the caller from now on, file and all."""
         return self._segments.pop(0)
 
     def remove_first(self) -> None:

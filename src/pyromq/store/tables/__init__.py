@@ -1,5 +1,4 @@
-"""Tables in the ``config`` folder: topics, groups, offsets, filters, request modes, as RocketMQ writes them.
+"""Configuration tables: topics, groups, progress of consumers, filters, as JSON files in RocketMQ's dialect.
 
-Owns: the JSON files and their backup copies.
-Callers: ``broker.state``, ``timers``. Imports: ``files``.
+For the broker, which owns one object for each table. Imports ``files`` only.
 """

@@ -1,4 +1,4 @@
-"""What the JSON tables in the config folder share; the others in this room are such tables.
+"""Configuration table: what the JSON tables in the config folder share; the others in this room are such tables.
 
 Each is one file of RocketMQ's, read and written whole (``whole_file``): in its dialect (tabs, fields sorted, integer
 keys bare) plus the checksum that ``WholeFile`` adds; read in that form and in ordinary JSON. Fields that PyroMQ does
@@ -27,7 +27,7 @@ from pyromq.store.files.whole_file import WholeFile
 from pyromq.wire.json import java_json
 
 T = TypeVar("T", bound=msgspec.Struct)
-_FILE_BYTES_MAX: Final = 1 << 30  # our own disk: the bound is against nonsense, not against an enemy
+_FILE_BYTES_MAX: Final = 1 << 30  # our own disk: the bound is against damage, not against an attack
 
 
 class ConfigTable(ABC):
@@ -38,8 +38,9 @@ class ConfigTable(ABC):
     def __init__(self, file: WholeFile) -> None:
         self._file = file
         self.version = DataVersion()
-        self.unsaved = False
-        self._saves = self._written = 0
+        self.unsaved = False  # something changed since the last save
+        self._saves = 0  # number of the newest save that was asked for
+        self._written = 0  # number of the save that is on disk
         self._writing = Lock()
 
     @classmethod
@@ -72,10 +73,10 @@ class ConfigTable(ABC):
     def _save(self, number: int, stored: msgspec.Struct) -> None:
         try:
             with self._writing:
-                if number > self._written:  # else a later one was faster
+                if number > self._written:  # else a later save was faster
                     self._file.save(java_json.dumps_pretty(stored))
                     self._written = number
-        except BaseException:  # whatever kept it from being written, it is unsaved; raised again
+        except BaseException:  # whatever the reason, the change is unsaved; raised again
             self.unsaved = True
             raise
 
@@ -92,7 +93,7 @@ class ConfigTable(ABC):
         return java_json.dumps_pretty(self._stored())
 
     def bump(self, now_ms: int) -> None:
-        """Tell everybody who compares versions that something changed."""
+        """Move the version: the components that compare it see that something changed."""
         self.version = self.version.next(now_ms)
         self.unsaved = True
 

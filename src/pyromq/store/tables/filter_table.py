@@ -1,4 +1,4 @@
-"""What groups filter by, as the config folder keeps it.
+"""Filter table: the SQL92 expressions by which groups filter, as the config folder keeps them.
 
     consumerFilter.json   {"filterDataByTopic":{"orders":{"groupFilterData":{"g1":{"expression":"a > 5",…}},…}}}
 

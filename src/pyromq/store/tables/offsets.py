@@ -1,4 +1,4 @@
-"""How far consumers and delay levels have come, as the config folder keeps it.
+"""Offset tables: how far consumers and delay levels have come, as the config folder keeps it.
 
     consumerOffset.json      {"dataVersion":…,"offsetTable":{"orders@g1":{0:120,1:98}}}
     delayOffset.json         {"dataVersion":…,"offsetTable":{1:10,3:44}}
@@ -73,7 +73,7 @@ class OffsetTable(ConfigTable):
             if topic and separator and group:
                 self._offsets[topic, group] = dict(queues)
             else:
-                logger.warning("offsets of nobody dropped: file=%s key=%r", self._file.path, key)
+                logger.warning("offsets without a topic or group dropped: file=%s key=%r", self._file.path, key)
 
     def _stored(self) -> _StoredOffsets:
         table = {f"{topic}{_SEPARATOR}{group}": dict(queues) for (topic, group), queues in self._offsets.items()}

@@ -1,4 +1,4 @@
-"""How groups fetch topics, pulling or popping, as the config folder keeps it.
+"""Request modes: how groups fetch topics, pulling or popping, as the config folder keeps it.
 
     messageRequestMode.json  {"messageRequestModeMap":{"orders":{"g1":{"consumerGroup":"g1","mode":"POP",…}}}}
 
@@ -19,7 +19,7 @@ class _StoredModes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RequestModeTable(ConfigTable):
-    """The modes that somebody set; all others pull."""
+    """The modes that an administrator set; all other groups pull."""
 
     file_name = "messageRequestMode.json"
 

@@ -1,5 +1,4 @@
-"""Timers on disk: the timer log, the wheel over it, how far both have come.
+"""Timer files: messages that wait for a time, in RocketMQ's timer log and timer wheel, derived from the timer topic.
 
-Owns: RocketMQ's three timer files; all derived from the timer topic, so a crash loses none of it.
-Callers: ``broker.delays``. Imports: ``files``, ``tables``, the commit log.
+For the broker's timers, which own them. Imports ``files``, ``tables`` and the reader of the log.
 """

@@ -6,9 +6,9 @@
 
 Big-endian; 4096 bytes, the rest 0.
 
-Everything before the read time was delivered. The file is replaced whole, after timer log and wheel are durable; the
-last 8 bytes, ``PYRO`` and a CRC-32 of the fields, tell that it was PyroMQ who wrote it: then nothing behind the durable
-position of the timer log is needed, whereas RocketMQ notes a position that is a little too low.
+Everything before the read time was delivered. The file is replaced whole, after timer log and wheel are durable. With
+the mark of ``marked_page`` nothing behind the durable position of the timer log is needed; without it RocketMQ wrote
+the file, and the position it notes is a little too low.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyromq.checksum import crc32
 from pyromq.store.files.disk import Disk
-from pyromq.whole_text import replace_text
+from pyromq.store.files.marked_page import PAGE_BYTES, has_mark, replace_page
 
-TIMER_CHECK_BYTES: Final = 4096
+TIMER_CHECK_BYTES: Final = PAGE_BYTES
 _FIELDS: Final = struct.Struct(">7q")
-_MARK: Final = struct.Struct(">4sI")
-_MARK_AT: Final = TIMER_CHECK_BYTES - _MARK.size
 
 
 class TimerCheck(NamedTuple):
@@ -47,14 +44,9 @@ def load_timer_check(disk: Disk, path: Path) -> tuple[TimerCheck, bool] | None:
     fields = data[: _FIELDS.size]
     if len(fields) < _FIELDS.size or not any(fields):
         return None
-    return TimerCheck(*_FIELDS.unpack(fields)), data[_MARK_AT:] == _mark(fields)
+    return TimerCheck(*_FIELDS.unpack(fields)), has_mark(data, _FIELDS.size)
 
 
 def save_timer_check(disk: Disk, path: Path, check: TimerCheck) -> None:
     """Replace the file, whole; on any thread. Raises OSError."""
-    aside, fields = path.with_name(path.name + ".tmp"), check.pack()
-    replace_text(path, fields.ljust(_MARK_AT, b"\0") + _mark(fields), aside=aside, disk=disk)
-
-
-def _mark(fields: bytes) -> bytes:
-    return _MARK.pack(b"PYRO", crc32(fields))
+    replace_page(disk, path, check.pack())

@@ -1,10 +1,10 @@
-"""The three files of timers as one: timer log, wheel, and the note of how far they have come.
+"""Timer files: timer log, timer wheel, and the note of how far they have come, as one.
 
     timer topic ──▶ timer log (units) ──▶ wheel (a chain for each second)        flushed together, then noted
     (the truth)
 
 They are derived from the timer topic, whose queue is followed from ``queue_offset``. Opening drops what is behind the
-last note, and mends chains that point there. Files that are missing or make no sense are made anew from the topic:
+last note, and mends chains that point there. Files that are missing or make no sense are rebuilt from the topic:
 what the note says was done, by its place and time, is passed over.
 """
 
@@ -16,10 +16,10 @@ from typing import Final, NamedTuple, Self
 
 from pyromq.errors import CorruptRecordError, LogGapError, PositionOutOfRangeError
 from pyromq.model.names import TIMER_TOPIC
-from pyromq.store.commit_log import CommitLog
 from pyromq.store.files.disk import Disk, DiskFile
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import SegmentList
+from pyromq.store.log.log_reader import LogReader
 from pyromq.store.read_result import QueueRange
 from pyromq.store.settings import StoreSettings
 from pyromq.store.timers.check import TimerCheck, load_timer_check, save_timer_check
@@ -73,17 +73,17 @@ class TimerFiles:
         self._wheel = wheel
         self._roll_ms = roll_ms
         self._check_path = Layout(root).config / "timercheck"
-        self._noted = TimerCheck()
-        self._synced_to = 0
+        self._noted = TimerCheck()  # what the file says
+        self._synced_to = 0  # the timer log is durable up to this position
         self.queue_offset = 0  # of the timer topic: what is to be followed next
         self.read_second = 0  # everything due before it is done
-        self._done_before = (0, 0)  # offsets and seconds before these are done, if the files are made anew
+        self._done_before = (0, 0)  # offsets and seconds before these are done, if the files are rebuilt
 
     # --- opening ---
 
     @classmethod
     def open(
-        cls, disk: Disk, root: Path, settings: StoreSettings, log: CommitLog, queue: QueueRange, now_ms: int
+        cls, disk: Disk, root: Path, settings: StoreSettings, records: LogReader, queue: QueueRange, now_ms: int
     ) -> Self:
         """What is on disk, mended; raises OSError."""
         wheel = TimerWheel(disk, root / "timerwheel", settings.timer_wheel_slots)
@@ -91,29 +91,29 @@ class TimerFiles:
         try:
             segments = SegmentList.load(disk, folder, file_bytes)
         except LogGapError as error:
-            logger.warning("timer log is made anew: reason=%s", error)
+            logger.warning("timer log rebuilt from the topic: reason=%s", error)
             for name in disk.names(folder):
                 disk.remove(folder / name)
             segments = SegmentList(disk, folder, file_bytes, [])
         # a record must go through the topic again before retention takes it
         files = cls(disk, root, TimerLog(segments), wheel, min(settings.timer_roll_ms, settings.keep_ms * 2 // 3))
-        files._recover(log, queue, now_ms)
+        files._recover(records, queue, now_ms)
         return files
 
-    def _recover(self, log: CommitLog, queue: QueueRange, now_ms: int) -> None:
+    def _recover(self, records: LogReader, queue: QueueRange, now_ms: int) -> None:
         found, now_second = load_timer_check(self._disk, self._check_path), now_ms // SECOND_MS
         if found is None:
-            self._make_anew(queue, now_second)
+            self._rebuild(queue, now_second)
             return
         self._noted, is_ours = found
         self.read_second = self._noted.read_ms // SECOND_MS
         offset = None
         if self._end_second(now_second) - self.read_second <= self._wheel.slots:  # else seconds would share slots
-            offset = self._cut_to_note() if is_ours else self._follow_rocketmq(log)
+            offset = self._cut_to_note() if is_ours else self._follow_rocketmq(records)
         if offset is None:
-            logger.warning("timer files are made anew from the topic: offset=%d", queue.first)
+            logger.warning("timer files rebuilt from the topic: offset=%d", queue.first)
             self._done_before = (self._noted.queue_offset, self.read_second)
-            self._make_anew(queue, now_second)
+            self._rebuild(queue, now_second)
             return
         self._mend(now_second)
         self.queue_offset = max(queue.first, min(offset, queue.end))
@@ -122,9 +122,9 @@ class TimerFiles:
                 self._wheel.put(Slot(slot.second))
             self.read_second = now_second
 
-    def _make_anew(self, queue: QueueRange, read_second: int) -> None:
+    def _rebuild(self, queue: QueueRange, read_second: int) -> None:
         self._log.restart(self._noted.log_end)
-        if self._wheel.exists:
+        if self._wheel.has_file():
             self._wheel.clear()
         self.queue_offset, self.read_second, self._synced_to = queue.first, read_second, self._log.end
 
@@ -135,23 +135,23 @@ class TimerFiles:
     def _cut_to_note(self) -> int | None:
         """Where to follow the topic from; None when the files are not what the note says."""
         end = self._noted.log_end
-        if end == 0 and not self._wheel.exists:
+        if end == 0 and not self._wheel.has_file():
             self._log.cut(0)
             return self._noted.queue_offset
-        if not self._wheel.is_usable or self._log.read(end - UNIT_BYTES) is None:
+        if not self._wheel.has_usable_file() or self._log.read(end - UNIT_BYTES) is None:
             return None
         self._log.cut(end)
         self._synced_to = end
         return self._noted.queue_offset
 
-    def _follow_rocketmq(self, log: CommitLog) -> int | None:
+    def _follow_rocketmq(self, records: LogReader) -> int | None:
         """RocketMQ's rule: units behind its note count too, and the topic goes on behind the last of them."""
-        if not self._wheel.is_usable:
+        if not self._wheel.has_usable_file():
             return None
         start = max(self._log.first, self._noted.log_end - self._log.file_bytes)
         end, newest = start - start % self._log.file_bytes, None
         for position, unit in self._log.scan(end):
-            if unit.position + unit.size > log.end:
+            if unit.position + unit.size > records.end:
                 break
             end, newest = position + UNIT_BYTES, unit
             slot = self._wheel.get(unit.second)
@@ -162,7 +162,7 @@ class TimerFiles:
         if newest is None:
             return self._noted.queue_offset
         try:
-            record = log.verify(newest.position)
+            record = records.verify(newest.position)
         except (CorruptRecordError, PositionOutOfRangeError):
             return self._noted.queue_offset
         return record.offset + 1 if record.topic == _TOPIC else None
@@ -233,8 +233,8 @@ class TimerFiles:
             changed_ms=now_ms,
             counter=self._noted.counter + 1,
         )
-        files = [segment.file for segment in self._log.dirty_files(self._synced_to)]
-        if (wheel := self._wheel.file) is not None:
+        files = [segment.open_once() for segment in self._log.dirty_files(self._synced_to)]
+        if (wheel := self._wheel.open_once()) is not None:
             files.append(wheel)
         return TimerFlush(self._disk, self._check_path, check, files)
 

@@ -10,7 +10,7 @@ knows whole seconds only, so both are multiples of 1000 in its units, and what i
 is over; units of PyroMQ are due to the millisecond, which ``written`` shows by never being a multiple of 1000.
 
 Derived data: everything is in the timer topic too. What a crash leaves behind the position noted in ``check`` is
-dropped and made anew.
+dropped and rebuilt.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class TimerLog:
     def __init__(self, segments: SegmentList) -> None:
         self._segments = segments
         self.end = segments.last.end if len(segments) else 0  # ``cut`` says where it really ends
-        self._parts: list[bytes] = []
-        self._written = self.end
+        self._parts: list[bytes] = []  # units that are not written yet
+        self._written = self.end  # where these begin
 
     @property
     def first(self) -> int:
@@ -92,7 +92,7 @@ class TimerLog:
         if segment.end - self.end < UNIT_BYTES + _END_MARK.size:
             self.write()
             rest = segment.end - self.end
-            segment.file.write_at(self.end - segment.base, _END_MARK.pack(rest, 0, MAGIC_BLANK))
+            segment.open_once().write_at(self.end - segment.base, _END_MARK.pack(rest, 0, MAGIC_BLANK))
             segment = self._segments.get_or_create(segment.end)
             self.end = self._written = segment.base
         position = self.end
@@ -104,7 +104,7 @@ class TimerLog:
         """Raises OSError, and then the units go on waiting."""
         if self._parts:
             segment = self._segments.get_or_create(self._written)
-            segment.file.write_at(self._written - segment.base, b"".join(self._parts))
+            segment.open_once().write_at(self._written - segment.base, b"".join(self._parts))
             self._parts, self._written = [], self.end
 
     # --- reading ---
@@ -114,7 +114,7 @@ class TimerLog:
         segment = self._segments.holding(position) if 0 <= position < self._written else None
         if segment is None or segment.end - position < UNIT_BYTES:
             return None
-        size, *fields, _ = UNIT.unpack_from(segment.file.view, position - segment.base)
+        size, *fields, _ = UNIT.unpack_from(segment.open_once().map_once(), position - segment.base)
         return TimerUnit(*fields) if size == UNIT_BYTES and 0 < fields[1] <= _KIND_MAX else None
 
     def chain(self, last: int) -> list[tuple[int, TimerUnit]]:
@@ -147,12 +147,12 @@ class TimerLog:
         self._parts = []
         segment = self._segments.holding(end)
         self._segments.remove_from(end + 1 if segment else end)
-        if segment is not None and segment.file.data_end(end - segment.base) > end - segment.base:
-            segment.file.zero_from(end - segment.base)
+        if segment is not None and segment.open_once().data_end(end - segment.base) > end - segment.base:
+            segment.open_once().zero_from(end - segment.base)
         self.end = self._written = end
 
     def restart(self, behind: int) -> None:
-        """Drop everything and go on in a new file behind all positions that anybody may remember."""
+        """Drop everything and go on in a new file behind all positions that may be noted elsewhere."""
         behind = max(behind, self.end)
         self._segments.remove_from(0)
         self._parts = []

@@ -40,31 +40,29 @@ class TimerWheel:
         self._disk = disk
         self._path = path
         self.slots = slots
-        self._file: DiskFile | None = None
+        self._file: DiskFile | None = None  # None until it is used
         self._changed: dict[int, Slot] = {}  # by second, not written yet
 
-    @property
-    def exists(self) -> bool:
+    def has_file(self) -> bool:
+        """Asks the disk, and so does ``has_usable_file``."""
         return self._disk.exists(self._path)
 
-    @property
-    def is_usable(self) -> bool:
+    def has_usable_file(self) -> bool:
         """A file of the right size is there."""
-        return self.exists and self._disk.size_of(self._path) == self.slots * SLOT_BYTES
+        return self.has_file() and self._disk.size_of(self._path) == self.slots * SLOT_BYTES
 
-    @property
-    def file(self) -> DiskFile | None:
-        """None as long as nothing waited."""
-        if self._file is None and self.is_usable:
+    def open_once(self) -> DiskFile | None:
+        """The file, opened by the first call that finds it; None as long as nothing waited. Raises OSError."""
+        if self._file is None and self.has_usable_file():
             self._file = self._disk.open(self._path)
         return self._file
 
     def get(self, second: int) -> Slot:
         if found := self._changed.get(second):
             return found
-        if self.file is None:
+        if (file := self.open_once()) is None:
             return Slot(second)
-        found = Slot._make(SLOT.unpack(self.file.read_at(second % self.slots * SLOT_BYTES, SLOT_BYTES)))
+        found = Slot._make(SLOT.unpack(file.read_at(second % self.slots * SLOT_BYTES, SLOT_BYTES)))
         return found if found.second == second else Slot(second)
 
     def put(self, slot: Slot) -> None:
@@ -79,7 +77,8 @@ class TimerWheel:
     def occupied(self, first: int, end: int) -> Iterator[Slot]:
         """Slots of seconds in [first, end) that have a chain, in order."""
         end = min(end, first + self.slots)
-        if self.file is None:
+        file = self.open_once()
+        if file is None:
             yield from (
                 slot for _, slot in sorted(self._changed.items()) if first <= slot.second < end and slot.last >= 0
             )
@@ -87,7 +86,7 @@ class TimerWheel:
         while first < end:
             at = first % self.slots
             count = min(_SLOTS_AT_ONCE, end - first, self.slots - at)
-            found = SLOT.iter_unpack(self.file.read_at(at * SLOT_BYTES, count * SLOT_BYTES))
+            found = SLOT.iter_unpack(file.read_at(at * SLOT_BYTES, count * SLOT_BYTES))
             for second, slot in enumerate(found, first):
                 if second in self._changed:
                     slot = self._changed[second]
@@ -99,11 +98,10 @@ class TimerWheel:
         """Neighbours are written together. Raises OSError, and then changes go on waiting."""
         if not self._changed:
             return
-        if self.file is None:
-            self._file = self._disk.create(self._path, self.slots * SLOT_BYTES)
+        file = self.open_once()
+        if file is None:
+            file = self._file = self._disk.create(self._path, self.slots * SLOT_BYTES)
             self._disk.sync_folder(self._path.parent)
-        file = self.file
-        assert file is not None
         run: list[bytes] = []
         start = behind = NOWHERE
         for index, slot in sorted((second % self.slots, slot) for second, slot in self._changed.items()):
@@ -117,7 +115,7 @@ class TimerWheel:
         self._changed = {}
 
     def clear(self) -> None:
-        """Forget everything; the file is made anew with the next message."""
+        """Forget everything; the next message creates the file again."""
         self.close()
         self._changed = {}
         self._disk.remove(self._path)

@@ -130,15 +130,15 @@ def test_a_key_is_not_looked_up_while_much_of_the_log_is_not_in_the_index(monkey
     store = MessageStore.open(ROOT, SMALL, disk=disk, clock=clock)
     query = lookups(store, Members(clock)).query
     asked = QueryMessageHeader(topic="orders", key="k9", max_num=32, begin_timestamp=0, end_timestamp=1 << 60)
-    gap_bytes = store.index_gap_bytes
+    gap_bytes = store.indexer.gap_bytes
     error = refused(query, asked)
     assert error.code == ResponseCode.SYSTEM_BUSY and "ask again" in error.remark
-    assert store.index_gap_bytes == gap_bytes == store.log.end, "nothing was done for it"
+    assert store.indexer.gap_bytes == gap_bytes == store.end_position, "nothing was done for it"
     maintenance = Maintenance(store, disk, clock)
-    while store.index_gap_bytes > 100_000:
+    while store.indexer.gap_bytes > 100_000:
         maintenance.tick()
     _, body = query(Wire().as_connection, request(header=asked))
-    assert len(split_records(body)) == 1 and store.index_gap_bytes == 0
+    assert len(split_records(body)) == 1 and store.indexer.gap_bytes == 0
 
 
 # --- topics --------------------------------------------------------------------------------------------------------

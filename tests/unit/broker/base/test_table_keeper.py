@@ -6,7 +6,7 @@ import errno
 
 from pyromq.broker.base.table_keeper import TableKeeper
 from pyromq.model.topic import GroupConfig
-from pyromq.store.tables.topics_and_groups import GroupTable
+from pyromq.store.tables.groups import GroupTable
 from pyromq.testing import FaultyDisk, ManualClock
 from tests.unit.broker.builders import ROOT
 from tests.unit.broker.commit.test_group_commit import Worker

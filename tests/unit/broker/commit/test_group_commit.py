@@ -183,7 +183,7 @@ async def test_a_message_that_was_staged_when_the_flush_failed_is_refused_too() 
     await turn()
     rig.send(second)
     rig.failing = "sync"
-    rig.store.flush_failed(OSError(errno.EIO, "simulated"))
+    rig.store.flushes.fail(OSError(errno.EIO, "simulated"))
     await turn()
     assert second.codes == [ResponseCode.SERVICE_NOT_AVAILABLE]
 
@@ -286,7 +286,7 @@ async def test_an_own_message_counts_once_it_is_on_disk() -> None:
     rig = Rig()
     told: list[MQError | None] = []
     put(rig, told)
-    assert rig.store.log.end == 0
+    assert rig.store.end_position == 0
     await turn()
     assert (told, rig.visible()) == ([], 0)
     await rig.worker.run()
@@ -404,7 +404,7 @@ async def test_after_a_defect_of_the_store_everybody_hears_of_it_and_the_next_tu
     rig, wire = Rig(Flush.ASYNC), Wire()
     told: list[MQError | None] = []
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store._indexer, "commit", lambda: 1 // 0)
+        patch.setattr(rig.store.indexer, "commit", lambda: 1 // 0)
         rig.send(wire)
         InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"own"), told.append)
         await turn()

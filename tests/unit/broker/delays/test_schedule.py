@@ -173,11 +173,11 @@ def test_an_offset_outside_of_its_queue_is_brought_back() -> None:
 
 def test_retention_is_told_where_the_oldest_message_waits() -> None:
     room = WaitingRoom()
-    assert room.schedule.waiting_from() == room.store.log.end == 0
+    assert room.schedule.waiting_from() == room.store.end_position == 0
     room.send("before")
-    first = room.store.log.end
+    first = room.store.end_position
     room.send_at_level("a", 3)
-    second = room.store.log.end
+    second = room.store.end_position
     room.send_at_level("b", 3)
     assert room.schedule.waiting_from() == first
     room.pass_time(9_000)
@@ -196,11 +196,11 @@ def test_messages_that_wait_longer_than_files_are_kept_are_delivered_all_the_sam
         room.send("x" * 1_000)
     room.wall.advance_ms(9_000)
     room.maintenance.delete_expired()
-    assert room.store.log.first == 0
+    assert room.store.first_position == 0
     room.pass_time(1_000)
     assert "waits" in room.delivered()
     room.maintenance.delete_expired()
-    assert room.store.log.first > 0
+    assert room.store.first_position > 0
 
 
 def test_messages_that_were_deleted_while_they_waited_are_counted_and_reported(

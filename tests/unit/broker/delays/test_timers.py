@@ -112,13 +112,13 @@ def test_retention_does_not_take_a_message_that_waits_for_a_month() -> None:
     room = WaitingRoom(settings=settings)
     due_ms = room.clock.now_ms() + 30 * DAY_MS + 777
     room.send("a", f"TIMER_DELIVER_MS\x01{due_ms}")
-    first = room.store.log.first
+    first = room.store.first_position
     for _ in range(30 * 2):
         for _ in range(15):
             room.send("filler" * 30, topic="noise")
         room.pass_time(12 * HOUR_MS, step_ms=12 * HOUR_MS)
         room.maintenance.delete_expired()
-    assert room.store.log.first > first and room.delivered() == []
+    assert room.store.first_position > first and room.delivered() == []
     room.pass_time(776, step_ms=776)
     assert room.delivered() == []
     room.pass_time(1, step_ms=1)
@@ -141,7 +141,7 @@ def test_timer_log_files_about_deleted_records_go() -> None:
     room.pass_time(2_000)
     files = len(room.disk.names(room.store.layout.root / "timerlog"))
     retain(room.store, 2)
-    room.files.forget_before(room.store.log.first)
+    room.files.forget_before(room.store.first_position)
     assert 1 <= len(room.disk.names(room.store.layout.root / "timerlog")) < files
     room.send_in("later", 1_500)
     room.pass_time(3_000)

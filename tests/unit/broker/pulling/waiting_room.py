@@ -21,7 +21,7 @@ from pyromq.store.message_store import MessageStore, Placed
 from pyromq.store.read_result import QueueRange
 from pyromq.store.settings import StoreSettings
 from pyromq.store.tables.offsets import DelayOffsets
-from pyromq.store.tables.topics_and_groups import TopicTable
+from pyromq.store.tables.topics import TopicTable
 from pyromq.store.timers.files import TimerFiles
 from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.testing import FaultyDisk, ManualClock
@@ -58,11 +58,11 @@ class WaitingRoom:
         self.delays = Delays(broker, self.clock)
         self.topics = Topics(TopicTable.load(self.disk, ROOT), broker, self.clock, lambda: None)
         self.counters = Counters()
-        due = DueMessages(self.store.log, self.topics)
+        due = DueMessages(self.store.records, self.topics)
         self.offsets = DelayOffsets.load(self.disk, ROOT)
         queue = self.store.reader.range_of(TIMER_TOPIC, 0) or QueueRange(0, 0)
         now_ms = self.clock.now_ms()
-        self.files = TimerFiles.open(self.disk, ROOT, settings, self.store.log, queue, now_ms)
+        self.files = TimerFiles.open(self.disk, ROOT, settings, self.store.records, queue, now_ms)
         self.schedule = Schedule(self.store, self.offsets, due, self.put, self.counters, self.clock)
         metrics = TimerMetrics.load(self.disk, ROOT)
         self.timers = Timers(self.store, self.files, due, self.put, self.counters, self.clock, metrics)

@@ -263,16 +263,16 @@ async def test_many_that_wait_are_not_written_again_and_again() -> None:
     rig = Rig(span_max=20)
     for number in range(60):
         await rig.prepared(f"U{number}")
-    end = rig.store.log.end
+    end = rig.store.end_position
     for _ in range(3):
         await rig.round()
-    assert rig.store.log.end == end
+    assert rig.store.end_position == end
 
 
 async def test_a_half_message_whose_file_is_gone_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     await rig.prepared("U0")
-    while rig.store.log.end < 3 << 14:
+    while rig.store.end_position < 3 << 14:
         await rig.prepared("U" * 1000)
     retain(rig.store, 1)
     await rig.round()

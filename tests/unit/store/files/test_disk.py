@@ -66,7 +66,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_a_new_file_reads_as_zeros_and_takes_no_space(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.create(tmp_path / "a" / "b" / "file", 64 * MEGABYTE)
     assert (file.size, disk.size_of(tmp_path / "a" / "b" / "file")) == (64 * MEGABYTE, 64 * MEGABYTE)
-    assert bytes(file.view[:100]) == file.read_at(63 * MEGABYTE, 100) == bytes(100)
+    assert bytes(file.map_once()[:100]) == file.read_at(63 * MEGABYTE, 100) == bytes(100)
     assert (tmp_path / "a" / "b" / "file").stat().st_blocks == 0
     file.close()
 
@@ -79,7 +79,7 @@ def test_only_the_reserved_part_takes_space_at_once(disk: RealDisk, tmp_path: Pa
 def test_creating_over_a_file_begins_with_zeros(disk: RealDisk, tmp_path: Path) -> None:
     disk.write(tmp_path / "file", b"old content")
     file = disk.create(tmp_path / "file", 4)
-    assert (file.size, bytes(file.view)) == (4, bytes(4))
+    assert (file.size, bytes(file.map_once())) == (4, bytes(4))
     file.close()
 
 
@@ -91,7 +91,7 @@ def test_a_file_that_could_not_be_created_is_not_left_behind(disk: RealDisk, tmp
 
 def test_views_show_what_is_written_later_and_outlive_the_file(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.create(tmp_path / "file", 8192)
-    view = file.view
+    view = file.map_once()
     file.write_at(4094, b"abcd")
     assert bytes(view[4094:4098]) == file.read_at(4094, 4) == b"abcd"
     assert view.readonly
@@ -104,7 +104,7 @@ def test_views_show_what_is_written_later_and_outlive_the_file(disk: RealDisk, t
 def test_scattered_words_are_seen_by_every_way_of_reading(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.create(tmp_path / "file", 8192, reserve_bytes=8192)
     file.scatter(40, {0: 1, 1000: 0x01020304})
-    assert bytes(file.view[40:44]) == file.read_at(40, 4) == b"\0\0\0\1"
+    assert bytes(file.map_once()[40:44]) == file.read_at(40, 4) == b"\0\0\0\1"
     assert file.read_at(4040, 4) == b"\1\2\3\4"
     file.sync()
     file.close()
@@ -113,7 +113,7 @@ def test_scattered_words_are_seen_by_every_way_of_reading(disk: RealDisk, tmp_pa
 def test_a_file_opened_for_reading_cannot_be_written(disk: RealDisk, tmp_path: Path) -> None:
     disk.write(tmp_path / "file", b"text")
     file = disk.open(tmp_path / "file", writable=False)
-    assert bytes(file.view) == b"text"
+    assert bytes(file.map_once()) == b"text"
     with pytest.raises(OSError, match="descriptor"):
         file.write_at(0, b"x")
     file.close()
@@ -122,7 +122,7 @@ def test_a_file_opened_for_reading_cannot_be_written(disk: RealDisk, tmp_path: P
 def test_an_empty_file_has_an_empty_view(disk: RealDisk, tmp_path: Path) -> None:
     disk.write(tmp_path / "file", b"")
     file = disk.open(tmp_path / "file")
-    assert (file.size, len(file.view), file.data_end(0), file.read_at(0, 10)) == (0, 0, 0, b"")
+    assert (file.size, len(file.map_once()), file.data_end(0), file.read_at(0, 10)) == (0, 0, 0, b"")
     file.close()
 
 
@@ -130,7 +130,7 @@ def test_a_short_file_is_made_longer_with_zeros(disk: RealDisk, tmp_path: Path) 
     disk.write(tmp_path / "file", b"abc")
     disk.resize(tmp_path / "file", 10)
     file = disk.open(tmp_path / "file")
-    assert (file.size, bytes(file.view), file.read_at(8, 100)) == (10, b"abc" + bytes(7), b"\0\0")
+    assert (file.size, bytes(file.map_once()), file.read_at(8, 100)) == (10, b"abc" + bytes(7), b"\0\0")
     file.close()
 
 
@@ -201,7 +201,7 @@ def test_a_file_system_that_knows_no_holes_is_read_to_the_end(
 def test_everything_from_a_point_on_becomes_zeros_without_space(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.create(tmp_path / "file", 2 * MEGABYTE)
     file.write_at(0, b"x" * MEGABYTE)
-    view = file.view
+    view = file.map_once()
     file.zero_from(5000)
     assert (disk.size_of(tmp_path / "file"), file.data_end(0)) == (2 * MEGABYTE, 5000)
     assert bytes(view[4998:5002]) == b"xx\0\0"
@@ -334,5 +334,5 @@ def test_a_folder_whose_name_could_not_be_synced_is_not_left_behind(
         patched.setattr(disk, "sync_folder", refuse)
         with pytest.raises(OSError, match="simulated"):
             disk.create(tmp_path / "commitlog" / "0", 10)
-    assert not (tmp_path / "commitlog").exists(), "whoever tries again must not take it for durable"
+    assert not (tmp_path / "commitlog").exists(), "the next attempt must not take it for durable"
     disk.create(tmp_path / "commitlog" / "0", 10).close()

@@ -124,14 +124,14 @@ def test_metrics_are_kept_by_topic() -> None:
 
 
 class Files:
-    """Timer files beside a store that has no messages; units point nowhere, and nobody follows them."""
+    """Timer files beside a store that has no messages; units point nowhere, and are not followed."""
 
     def __init__(self, disk: FaultyDisk | None = None) -> None:
         self.disk = disk or FaultyDisk()
         self.store = MessageStore.open(ROOT, SETTINGS, disk=self.disk)
 
     def open(self, now_ms: int = NOW_MS, end: int = 100) -> TimerFiles:
-        return TimerFiles.open(self.disk, ROOT, SETTINGS, self.store.log, QueueRange(0, end), now_ms)
+        return TimerFiles.open(self.disk, ROOT, SETTINGS, self.store.records, QueueRange(0, end), now_ms)
 
 
 def add(files: TimerFiles, count: int, due_ms: int = NOW_MS + 5_000) -> None:

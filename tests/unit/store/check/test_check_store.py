@@ -197,7 +197,7 @@ def test_what_recovery_would_cut_is_what_it_cuts(mode: CrashMode) -> None:
         store = open_store(disk, clock)
         planned = [(cut.position, cut.size) for cut in report.log.cuts]
         assert planned == [(cut.position, cut.size) for cut in store.recovered.cuts], operation
-        assert report.log.end == store.log.end, operation
+        assert report.log.end == store.end_position, operation
         cuts += len(planned)
         store.close()
         after = check(disk)
@@ -218,7 +218,7 @@ def test_flipped_bits_in_the_log_end_as_recovery_ends_them(seed: int) -> None:
     assert [(cut.position, cut.size) for cut in report.log.cuts] == [
         (cut.position, cut.size) for cut in store.recovered.cuts
     ]
-    assert report.log.end == store.log.end
+    assert report.log.end == store.end_position
     lost = {(damaged.position, damaged.end) for damaged in store.recovered.damaged}
     seen = {
         (f.position, f.position + f.size)
@@ -297,7 +297,7 @@ def test_a_missing_last_log_file_is_lost_data() -> None:
     report = check(disk)
     store = open_store(disk, ManualClock())
     assert report.verdict is StoreVerdict.DAMAGED and report.lost_messages > 1
-    assert report.log.end == store.log.end
+    assert report.log.end == store.end_position
 
 
 def test_a_short_last_log_file_is_read_as_recovery_makes_it() -> None:
@@ -307,7 +307,7 @@ def test_a_short_last_log_file_is_read_as_recovery_makes_it() -> None:
     report = check(disk)
     store = open_store(disk, ManualClock())
     assert report.verdict is StoreVerdict.DAMAGED
-    assert report.log.end == store.log.end
+    assert report.log.end == store.end_position
 
 
 def test_a_log_that_is_gone_is_lost_data() -> None:
@@ -412,7 +412,7 @@ def test_a_queue_that_points_far_behind_the_log_does_not_move_its_end() -> None:
     disk.flip_bit(queue, len(disk.read(queue).rstrip(bytes(1))) // 20 * 20 * 8 - 20 * 8 + 20)
     report = check(disk)
     store = open_store(disk, ManualClock())
-    assert report.log.end == store.log.end
+    assert report.log.end == store.end_position
 
 
 def test_garbage_behind_a_queue_is_dropped() -> None:
@@ -429,7 +429,7 @@ def test_tags_in_the_index_are_fine_where_rocketmq_put_them(monkeypatch: pytest.
         tag = find_property(raw, b"TAGS")
         return [*message_keys(raw), *([b"T#" + tag] if tag else [])]
 
-    monkeypatch.setattr("pyromq.store.key_index.message_keys", keys_and_tag)  # as RocketMQ 5.4 and later
+    monkeypatch.setattr("pyromq.store.derived.key_index.message_keys", keys_and_tag)  # as RocketMQ 5.4 and later
     report = check(foreign_disk())
     assert report.verdict is StoreVerdict.SOUND, report.findings
     assert report.index.entries > 120 and not report.index.missing and not report.index.extra

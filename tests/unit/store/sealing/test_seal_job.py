@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.store.message_store import MessageStore
-from pyromq.store.seal import load_seal
+from pyromq.store.sealing.seal import load_seal
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.record import Draft
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 def test_a_topic_that_is_deleted_under_a_seal_does_no_harm(store: MessageStore) -> None:
     put(store, "orders", "bills")
-    job = store.seal_job()
+    job = store.seals.job()
     assert job is not None
     store.delete_topic("orders")
     job.sync()
@@ -43,12 +43,12 @@ def test_a_deletion_between_save_and_its_news_is_not_forgotten() -> None:
     disk, clock = FaultyDisk(), ManualClock()
     store = MessageStore.open(ROOT, SETTINGS, disk=disk, clock=clock)
     put(store, "orders", "bills", "letters")
-    job = store.seal_job()
+    job = store.seals.job()
     assert job is not None
     job.sync()
     assert job.save()
     store.delete_topic("orders")
-    store.seal_done(job, None)
+    store.seals.finish(job, None)
     store.delete_topic("bills")
     disk = disk.after_crash(CrashMode.FORGET)
     with MessageStore.open(ROOT, SETTINGS, disk=disk, clock=clock) as reopened:
@@ -59,7 +59,7 @@ def test_a_seal_speaks_only_of_what_is_synced_though_another_is_under_way() -> N
     disk, clock = FaultyDisk(), ManualClock()
     store = MessageStore.open(ROOT, SETTINGS, disk=disk, clock=clock)
     put(store, "orders")
-    under_way = store.seal_job()
+    under_way = store.seals.job()
     assert under_way is not None and store.seal()
     disk = disk.after_crash(CrashMode.FORGET)
     with MessageStore.open(ROOT, SETTINGS, disk=disk, clock=clock) as reopened:
@@ -70,11 +70,11 @@ def test_an_older_seal_does_not_replace_a_newer_one() -> None:
     disk = FaultyDisk()
     store = MessageStore.open(ROOT, SETTINGS, disk=disk, clock=ManualClock())
     put(store, "orders")
-    older = store.seal_job()
+    older = store.seals.job()
     assert older is not None
     older.sync()
     put(store, "orders")
     assert store.seal()
     assert not older.save()
     seal = load_seal(disk, ROOT)
-    assert seal is not None and seal.position == store.sealed_position == store.log.end
+    assert seal is not None and seal.position == store.seals.position == store.end_position

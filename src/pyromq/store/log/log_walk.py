@@ -1,4 +1,8 @@
-"""Walking through a commit log record by record, past blank marks and damage, without believing anything."""
+"""Log walk: through a commit log record by record, past blank marks and damage, without believing anything.
+
+Up to its *durable end* the log was flushed once: what is damaged there is the disk's fault, and the walk goes on at the
+next whole record. Behind it damage is what a crash leaves, and the walk ends: the log ends there.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.wire.fast.record_run import scan_run
 from pyromq.wire.record import Damage, NothingWritten, RecordFound, Scanned, SegmentEnd, find_record_after, scan_record
 
+BEHIND_END = "it lies behind the end of the log"
 _SCAN_BYTES = 4 << 20
 
 Found = tuple[int, RecordFound]
@@ -33,12 +38,13 @@ class LogWalk:
         self._segments = segments
         self._durable_end = durable_end
         self.position = start
-        self.reason = "it lies behind the end of the log"
+        self.reason = BEHIND_END
         self.damaged: list[DamagedRange] = []
 
     def __iter__(self) -> Iterator[list[Found]]:
         while (segment := self._segments.holding(self.position)) is not None:
-            records, size = scan_run(segment.file.read_at(self.position - segment.base, _SCAN_BYTES), self.position)
+            data = segment.open_once().read_at(self.position - segment.base, _SCAN_BYTES)
+            records, size = scan_run(data, self.position)
             self.position += size
             if records:
                 yield records
@@ -63,7 +69,7 @@ class LogWalk:
 
     def _look(self, segment: Segment) -> Scanned:
         at, torn = self.position - segment.base, self.position >= self._durable_end
-        return scan_record(segment.file.view, at, self.position, may_be_torn=torn)
+        return scan_record(segment.open_once().map_once(), at, self.position, may_be_torn=torn)
 
     def _other_records(self, segment: Segment) -> list[Found]:
         """Whole records that are not plain (of RocketMQ, IPv6, long topics), as many as one read would bring."""
@@ -79,7 +85,7 @@ class LogWalk:
 
     def _pass_damage(self, segment: Segment, reason: str) -> None:
         """Go on at the next record, or where the log was durable."""
-        found = find_record_after(segment.file.view, self.position + 1 - segment.base, self.position + 1)
+        found = find_record_after(segment.open_once().map_once(), self.position + 1 - segment.base, self.position + 1)
         end = min(segment.base + found if found is not None else segment.end, self._durable_end)
         self.damaged.append(DamagedRange(self.position, end, reason))
         self.position = end

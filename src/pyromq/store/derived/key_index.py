@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from pyromq.clock import Clock
+from pyromq.store.derived.index_file import IndexFile, IndexSeal
 from pyromq.store.files.disk import Disk
-from pyromq.store.files.index_file import IndexFile, IndexSeal
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.fast.key_hashes import key_hash, key_hashes
 from pyromq.wire.properties import message_keys
 
-_is_index_name = re.compile(r"\d{17}").fullmatch
+is_index_name = re.compile(r"\d{17}").fullmatch
 _Value = TypeVar("_Value")
 
 
@@ -125,7 +125,7 @@ class KeyIndex:
     def _open(self, accept: Callable[[IndexFile], bool]) -> list[str]:
         removed: list[str] = []
         for name in self._disk.names(self._folder):
-            if not _is_index_name(name):
+            if not is_index_name(name):
                 continue
             path = self._folder / name
             capacity = IndexFile.shape_of(self._disk.size_of(path), self._slots)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyromq.store.derived.index_file import ENTRY, HEADER
+from pyromq.store.derived.key_index import KeyIndex, Unindexed
 from pyromq.store.files.disk import Disk, RealDisk
-from pyromq.store.files.index_file import ENTRY, HEADER
-from pyromq.store.key_index import KeyIndex, Unindexed
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.wire.java_hash import java_hash
@@ -63,7 +63,7 @@ def plain_files(messages: list[Unindexed], slots: int, capacity: int) -> list[by
 
 
 def contents(index: KeyIndex) -> list[bytes]:
-    return [bytes(file.file.view) for file in index.files]
+    return [bytes(file.file.map_once()) for file in index.files]
 
 
 def index_on(disk: Disk, slots: int, capacity: int, folder: Path = FOLDER) -> KeyIndex:

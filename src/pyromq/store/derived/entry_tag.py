@@ -1,4 +1,4 @@
-"""From a record to what is derived from it: its queue entry and its keys."""
+"""Entry tag: the third field of a queue entry, by which tag filters and delay levels work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ITEM_END = names.ITEM_END.encode()
 
 
 def entry_tag(topic: str, properties: bytes, stored_ms: int, ladder_ms: tuple[int, ...]) -> int:
-    """Third field of a queue entry: hash of the tag or, in the topic of delay levels, the time of delivery."""
+    """The hash of the message's tag (0 without one) or, in the topic of delay levels, its time of delivery."""
     if topic == SCHEDULE_TOPIC and (level := find_property(properties, _DELAY)):
         return stored_ms + _delay_ms(level, ladder_ms)
     start = properties.rfind(_TAGS_KEY)

@@ -1,4 +1,4 @@
-"""Which commit log files may go: a pure decision, taken from ages, the hour and how full the disk is."""
+"""Retention: which commit log files may be deleted; a pure decision by their age, the hour and how full the disk is."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.store.consume_queue import ENTRY_BYTES, ConsumeQueue
-from pyromq.store.entry_backlog import EntryBacklog
+from pyromq.store.derived.consume_queue import ENTRY_BYTES, ConsumeQueue
+from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.files.segments import SegmentList
 from pyromq.testing import FaultyDisk
 
@@ -41,7 +41,7 @@ class Bench:
 
     @property
     def owed(self) -> list[int]:
-        return [queue.owed for queue in self.queues]
+        return [queue.owed_entries for queue in self.queues]
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_what_readers_had_written_does_not_count(bench: Bench) -> None:
     bench.commit(1)
     for _ in range(3 * ENTRIES_MAX):
         assert not bench.commit(0)
-        assert bench.queues[0].end, "reads, and so writes"
+        bench.queues[0].write_owed()
 
 
 def test_what_was_dropped_does_not_count(bench: Bench) -> None:
@@ -112,7 +112,7 @@ def test_what_was_dropped_does_not_count(bench: Bench) -> None:
     assert bench.commit(0)
 
 
-def test_it_stays_too_much_until_somebody_writes(bench: Bench) -> None:
+def test_it_stays_too_much_until_entries_are_written(bench: Bench) -> None:
     bench.commit(*[0] * ENTRIES_MAX)
     assert bench.commit(0) and bench.commit(0)
 
@@ -120,15 +120,15 @@ def test_it_stays_too_much_until_somebody_writes(bench: Bench) -> None:
 # --- the note ---
 
 
-def test_with_nobody_in_line_a_position_is_noted_at_once(bench: Bench) -> None:
-    bench.backlog.note_behind(100)
+def test_with_no_queue_in_line_a_position_is_noted_at_once(bench: Bench) -> None:
+    bench.backlog.note_when_written(100)
     assert bench.noted == [100]
 
 
-def test_a_note_waits_for_all_who_are_in_line_and_for_nobody_who_comes_later(bench: Bench) -> None:
+def test_a_note_waits_for_the_queues_in_line_and_for_none_that_comes_later(bench: Bench) -> None:
     bench.commit(0)
     bench.commit(1)
-    bench.backlog.note_behind(100)
+    bench.backlog.note_when_written(100)
     bench.commit(2)
     bench.backlog.write(1)
     assert bench.noted == []
@@ -138,17 +138,17 @@ def test_a_note_waits_for_all_who_are_in_line_and_for_nobody_who_comes_later(ben
 
 def test_while_a_note_waits_a_later_one_is_not_taken(bench: Bench) -> None:
     bench.commit(0)
-    bench.backlog.note_behind(100)
-    bench.backlog.note_behind(200)
+    bench.backlog.note_when_written(100)
+    bench.backlog.note_when_written(200)
     bench.backlog.write()
     assert bench.noted == [100]
-    bench.backlog.note_behind(200)
+    bench.backlog.note_when_written(200)
     assert bench.noted == [100, 200]
 
 
 def test_a_note_waits_on_when_the_disk_refuses_the_entries(bench: Bench) -> None:
     bench.commit(0)
-    bench.backlog.note_behind(100)
+    bench.backlog.note_when_written(100)
     bench.disk.fail_at(bench.disk.operations + 1, errno.EIO)
     with pytest.raises(OSError, match="simulated"):
         bench.backlog.write()
@@ -160,7 +160,7 @@ def test_a_note_waits_on_when_the_disk_refuses_the_entries(bench: Bench) -> None
 def test_a_note_waits_for_a_queue_that_was_deleted_as_for_any_other(bench: Bench) -> None:
     for number in (0, 1):
         bench.commit(number)
-    bench.backlog.note_behind(100)
+    bench.backlog.note_when_written(100)
     bench.commit(2)
     bench.queues[0].forget_all()
     bench.backlog.write(1)

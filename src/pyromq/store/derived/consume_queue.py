@@ -3,28 +3,34 @@
     byte   0          8      12         20
            position   size   tag_hash        big-endian, entry n starts at n * 20
 
-Derived data: rebuilt from the log after a crash, trusted only up to the last seal. One writer, any readers. An offset
-whose record is lost has a filler entry: size 0x7FFFFFFF, tag hash 0, and the position of the record behind it (0 where
-a queue begins in the middle of a file), so that positions never go down.
+The n of a message is its *offset*. Derived data: rebuilt from the log after a crash, trusted only up to the last seal.
+One writer, any readers. An offset whose record is lost has a *filler entry*: size 0x7FFFFFFF, tag hash 0, and the
+position of the record behind it (0 where a queue begins in the middle of a file), so that positions never go down.
 
-New entries wait in memory until ``write_owed``; when the disk is full they go on waiting, in order, and nothing is
-lost: the log has the records.
+An entry is *staged* with its record. When the log has the record, the entry is *owed* to the file: it waits in memory
+until ``write_owed``, which comes before a read, when many entries wait, or after a moment. Thousands of queues, each
+with a message now and then, would cost a write per message otherwise. When the disk is full, owed entries go on
+waiting, in order, and nothing is lost: the log has the records.
+
+    [first ........ end ........ committed_end ........ next_offset)
+      in files       owed         staged, their records are not in the log yet
 """
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pyromq.checksum import crc32
+from pyromq.store.files.disk import Disk
+from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment, SegmentList
+from pyromq.store.settings import StoreSettings
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size
 FILLER_SIZE = 0x7FFFFFFF
-
 
 _FILLERS_AT_ONCE = 10_000
 _MAY_BE_MISSING = -1  # as the last position of a file that holds nothing
@@ -52,32 +58,31 @@ class QueueSeal(NamedTuple):
 
 
 class ConsumeQueue:
-    """Owns the files of one queue. ``first`` and ``end`` are offsets: [first, end) can be read.
-
-    Entries of committed messages are owed to the files: written when somebody wants to read them, when there are many,
-    or after a while. Thousands of queues, each with a message now and then, would cost a write per message otherwise.
-    """
+    """Owns the files of one queue; reads what is in them, [first, end), and writes owed entries when told to."""
 
     def __init__(self, topic: str, queue_id: int, segments: SegmentList) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self._segments = segments
-        self.first = 0
-        self._end = 0  # entries in files
+        self.first = 0  # the oldest offset whose record the log still has
+        self.end = 0  # behind the last entry in files; readers make ``write_owed`` bring it up to date
         self.claimed_end = 0  # recovery only: offsets before this one may have been given
-        self.next_offset = 0  # entries in files and staged: what the next message gets
-        self._staged = bytearray()  # entries that are not in files
-        self._owed_bytes = 0  # of those, the first so many stand for records that the log has
+        self.next_offset = 0  # what the next message gets
+        self._staged = bytearray()  # entries that are not in files, oldest first
+        self.owed_bytes = 0  # so many of them, from the first on, are owed; the others are only staged
         self._seals: dict[int, QueueSeal] = {}  # by base; of the file being written, the CRC runs along
         self.dirty: set[int] = set()  # bases of files with unsynced entries
 
+    @classmethod
+    def without_files(cls, disk: Disk, layout: Layout, settings: StoreSettings, topic: str, queue_id: int) -> Self:
+        """A queue that has no messages; its first file is made when there is an entry to write."""
+        folder, file_bytes = layout.queue(topic, queue_id), settings.queue_file_entries * ENTRY_BYTES
+        return cls(topic, queue_id, SegmentList(disk, folder, file_bytes, [], derived=True))
+
     @property
-    def end(self) -> int:
-        """Entries that can be read: those of all committed messages, unless the disk does not take them."""
-        if self._owed_bytes:
-            with contextlib.suppress(OSError):  # whoever writes them by duty hears of it
-                self.write_owed()
-        return self._end
+    def committed_end(self) -> int:
+        """Behind the last entry whose record the log has, in a file or owed."""
+        return self.end + self.owed_bytes // ENTRY_BYTES
 
     # --- recovery ---
 
@@ -85,9 +90,8 @@ class ConsumeQueue:
     def segments(self) -> SegmentList:
         return self._segments
 
-    @property
-    def covered_end(self) -> int:
-        """Records before this position have their entry, if they belong to this queue."""
+    def find_covered_end(self) -> int:
+        """Records before this position have their entry, if they belong to this queue; asks the last entry."""
         if self.end <= self.first:
             return 0
         last = self.entry(self.end - 1)
@@ -104,7 +108,7 @@ class ConsumeQueue:
         starts_whole = min(by_base, default=0) in bases  # else its start is lost: nothing of it can be kept
         for segment in self._segments if starts_whole else ():
             seal = by_base.get(segment.base)
-            if seal is None or crc32(segment.file.read_at(0, seal.used_bytes)) != seal.crc:
+            if seal is None or crc32(segment.open_once().read_at(0, seal.used_bytes)) != seal.crc:
                 break
             self._accept(segment, seal)
             if seal.used_bytes < segment.size:
@@ -115,10 +119,10 @@ class ConsumeQueue:
 
     def _count_claims(self, alive_from: int, durable_end: int) -> int:
         """Entries behind ``end`` that make sense and whose records were durable, so that their offsets were given."""
-        count, before = 0, max(self.covered_end, alive_from)
+        count, before = 0, max(self.find_covered_end(), alive_from)
         while (segment := self._segments.holding((self.end + count) * ENTRY_BYTES)) is not None:
             at = (self.end + count) * ENTRY_BYTES - segment.base
-            for position, size, _ in ENTRY.iter_unpack(segment.file.read_at(at, segment.size - at)):
+            for position, size, _ in ENTRY.iter_unpack(segment.open_once().read_at(at, segment.size - at)):
                 if not (before <= position < durable_end and 0 < size < FILLER_SIZE):
                     return count
                 count, before = count + 1, position + size
@@ -128,7 +132,7 @@ class ConsumeQueue:
         """Trust entries that make sense and lie before a position; False when one does not make sense."""
         intact = True
         for segment in self._segments:
-            data = segment.file.read_at(0, segment.size)
+            data = segment.open_once().read_at(0, segment.size)
             used, before = 0, 0
             for position, size, tag_hash in ENTRY.iter_unpack(data):
                 if not (before <= position < before_position and size > 0):
@@ -146,15 +150,15 @@ class ConsumeQueue:
         if not self._seals:
             self.first = segment.base // ENTRY_BYTES
         self._seals[segment.base] = seal
-        self._end = self.next_offset = (segment.base + seal.used_bytes) // ENTRY_BYTES
+        self.end = self.next_offset = (segment.base + seal.used_bytes) // ENTRY_BYTES
 
     def _drop_behind(self) -> None:
         """Wipe entries behind ``end``: what is there comes from records that are looked at again."""
         at = self.end * ENTRY_BYTES
         segment = self._segments.holding(at) if self._seals else None
         self._segments.remove_from(at + 1 if segment else at)
-        if segment and segment.file.data_end(at - segment.base) > at - segment.base:
-            segment.file.zero_from(at - segment.base)
+        if segment and segment.open_once().data_end(at - segment.base) > at - segment.base:
+            segment.open_once().zero_from(at - segment.base)
             self.dirty.add(segment.base)
 
     def restart_at(self, offset: int) -> None:
@@ -162,9 +166,9 @@ class ConsumeQueue:
         self._segments.remove_from(0)
         self.forget_all()
         entries_per_file = self._segments.segment_bytes // ENTRY_BYTES
-        self.first = self._end = self.next_offset = offset - offset % entries_per_file
-        if offset > self._end:
-            self.stage_filler(offset - self._end, 0)
+        self.first = self.end = self.next_offset = offset - offset % entries_per_file
+        if offset > self.end:
+            self.stage_filler(offset - self.end, 0)
             self.write_staged()
         self.first = offset
 
@@ -175,10 +179,10 @@ class ConsumeQueue:
             self.write_staged()
 
     def forget_all(self) -> None:
-        """Be as new, and owed nothing; files are the caller's affair."""
-        self._seals, self._staged, self._owed_bytes = {}, bytearray(), 0
+        """Be as new, with nothing staged or owed; removing the files is up to the caller."""
+        self._seals, self._staged, self.owed_bytes = {}, bytearray(), 0
         self.dirty.clear()
-        self.first = self._end = self.next_offset = 0
+        self.first = self.end = self.next_offset = 0
 
     # --- writing ---
 
@@ -193,18 +197,18 @@ class ConsumeQueue:
 
     def drop_staged(self) -> None:
         """Forget what the log did not take."""
-        del self._staged[self._owed_bytes :]
-        self.next_offset = self._end + self.owed
+        del self._staged[self.owed_bytes :]
+        self.next_offset = self.committed_end
 
     def commit_staged(self) -> int:
-        """The log has the records: their entries are owed; how many that makes more."""
-        before, self._owed_bytes = self._owed_bytes, len(self._staged)
-        return (self._owed_bytes - before) // ENTRY_BYTES
+        """The log has the records, so their entries are owed from now on; returns how many."""
+        before, self.owed_bytes = self.owed_bytes, len(self._staged)
+        return (self.owed_bytes - before) // ENTRY_BYTES
 
     @property
-    def owed(self) -> int:
+    def owed_entries(self) -> int:
         """Entries that wait for ``write_owed``."""
-        return self._owed_bytes // ENTRY_BYTES
+        return self.owed_bytes // ENTRY_BYTES
 
     def write_staged(self) -> None:
         """Commit and write at once."""
@@ -212,19 +216,19 @@ class ConsumeQueue:
         self.write_owed()
 
     def write_owed(self) -> int:
-        """Write entries whose records the log has; how many. On OSError those that were not written go on waiting."""
-        count = self.owed
-        while self._owed_bytes:
-            segment = self._segments.get_or_create(self._end * ENTRY_BYTES)
-            at = self._end * ENTRY_BYTES - segment.base
-            data = bytes(self._staged[: min(self._owed_bytes, segment.size - at)])
-            segment.file.write_at(at, data)
+        """Write owed entries; returns how many. On OSError those that were not written go on waiting."""
+        count = self.owed_entries
+        while self.owed_bytes:
+            segment = self._segments.get_or_create(self.end * ENTRY_BYTES)
+            at = self.end * ENTRY_BYTES - segment.base
+            data = bytes(self._staged[: min(self.owed_bytes, segment.size - at)])
+            segment.open_once().write_at(at, data)
             seal = self._seals.get(segment.base)
             crc, last_position = crc32(data, seal.crc if seal else 0), _position_of(data[-ENTRY_BYTES:])
             self._seals[segment.base] = QueueSeal(segment.base, at + len(data), crc, last_position)
             self.dirty.add(segment.base)
-            self._end += len(data) // ENTRY_BYTES
-            self._owed_bytes -= len(data)
+            self.end += len(data) // ENTRY_BYTES
+            self.owed_bytes -= len(data)
             del self._staged[: len(data)]
         return count
 
@@ -262,14 +266,14 @@ class ConsumeQueue:
         return list(map(QueueEntry._make, self.raw_entries(offset, count)))
 
     def raw_entries(self, offset: int, count: int) -> Iterator[tuple[int, int, int]]:
-        """The same as plain tuples of position, size and tag hash, for whoever reads many."""
-        end = self.end  # first: it may have to write them
+        """The same as plain tuples of position, size and tag hash, for readers of many."""
+        end = self.end
         segment = self._segments.holding(offset * ENTRY_BYTES)
         if segment is None or not self.first <= offset < end:
             return iter(())
         at = offset * ENTRY_BYTES - segment.base
         size = min(count, end - offset) * ENTRY_BYTES
-        return ENTRY.iter_unpack(segment.file.read_at(at, min(size, segment.size - at)))
+        return ENTRY.iter_unpack(segment.open_once().read_at(at, min(size, segment.size - at)))
 
     def first_at_or_after(self, position: int) -> int:
         """The first offset whose record starts at ``position`` or later; ``end`` when there is none."""

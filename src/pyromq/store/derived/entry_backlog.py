@@ -2,9 +2,9 @@
 
     staged ─▶ commit: owed, and the queue stands in line ─▶ write, from the front of the line ─▶ in its file
 
-Whoever reads or seals a queue writes what it is owed without asking here, and a queue that is deleted is owed nothing.
-It keeps its place in line, which then costs nothing, and its entries stay in the count, which is therefore taken again
-before it matters.
+Readers and seals write what a queue is owed without asking here, and a queue that is deleted is owed nothing. It keeps
+its place in line, which then costs nothing, and its entries stay in the count, which is therefore taken again before it
+matters.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from pyromq.store.consume_queue import ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue
 
 
 class EntryBacklog:
     """Which queues have staged entries, and which are owed some; owned by the store, on its thread."""
 
     def __init__(self, entries_max: int, note: Callable[[int], None]) -> None:
-        """``note`` is told a position when ``note_behind`` had to wait for entries, and they are written."""
+        """``note`` is told the position of ``note_when_written`` as soon as the entries before it are written."""
         self._entries_max = entries_max
         self._note = note
         self.staged: set[ConsumeQueue] = set()  # have staged entries; added to directly, for speed
-        self._line: dict[ConsumeQueue, None] = {}  # may be owed entries; who has waited longest comes first
-        self._entries = 0  # owed by the queues in line, at most
-        self._to_note: int | None = None
-        self._ahead_of_note = 0  # queues in line to be written before it
+        self._line: dict[ConsumeQueue, None] = {}  # may be owed entries; the one that has waited longest comes first
+        self._entries = 0  # owed to the queues in line, at most
+        self._to_note: int | None = None  # the position that waits to be noted
+        self._ahead_of_note = 0  # queues in line to be written before that
 
     def commit(self) -> bool:
         """The log has the records: what is staged is owed. True when so much is owed that some should be written."""
@@ -37,7 +37,7 @@ class EntryBacklog:
         return self._entries >= self._entries_max and self._is_too_large()
 
     def _is_too_large(self) -> bool:
-        self._entries = sum([queue.owed for queue in self._line])
+        self._entries = sum([queue.owed_entries for queue in self._line])
         return self._entries >= self._entries_max // 2  # else it takes long enough until they are counted again
 
     def drop_staged(self) -> None:
@@ -47,7 +47,7 @@ class EntryBacklog:
         self.staged.clear()
 
     def write(self, queues_max: int | None = None) -> None:
-        """Write what all queues in line are owed, or those whose turn it is. On OSError the others stay in line."""
+        """Write what queues are owed, of all or of those that waited longest. On OSError the others stay in line."""
         for queue in list(islice(self._line, queues_max)):
             self._entries -= queue.write_owed()
             del self._line[queue]
@@ -56,8 +56,8 @@ class EntryBacklog:
             self._entries = 0
         self._note_if_due()
 
-    def note_behind(self, position: int) -> None:
-        """Note a position as soon as all queues in line now are written; nothing if an earlier one still waits."""
+    def note_when_written(self, position: int) -> None:
+        """Note a position as soon as all queues in line now are written; nothing while an earlier one still waits."""
         if self._to_note is None:
             self._to_note, self._ahead_of_note = position, len(self._line)
             self._note_if_due()

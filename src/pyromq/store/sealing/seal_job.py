@@ -1,8 +1,9 @@
-"""A seal on its way to disk, while appends go on.
+"""Seal job: one seal on its way to disk, while appends go on.
 
     gather the queues, then the index (owner) ─▶ ``sync`` ─▶ wait until the log is flushed that far ─▶ ``save``
 
-There may be many queues, so they are gathered in steps. ``sync`` and ``save`` are for a worker.
+To *gather* a queue is to write what it is owed and to take down what its files hold. There may be many queues, so they
+are gathered in steps. ``sync`` and ``save`` are for a worker thread.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from pyromq.store.consume_queue import ConsumeQueue, QueueSeal
-from pyromq.store.files.checkpoint import Checkpoint, save_checkpoint
+from pyromq.store.derived.consume_queue import ConsumeQueue, QueueSeal
+from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.disk import Disk, DiskFile
 from pyromq.store.files.layout import Layout
-from pyromq.store.key_index import KeyIndex
-from pyromq.store.seal import Seal, save_seal
+from pyromq.store.sealing.checkpoint import Checkpoint, save_checkpoint
+from pyromq.store.sealing.seal import Seal, save_seal
 
 
 class SealFile:
-    """The seal on disk; one writer at a time, and a deletion makes seals that were decided before it worthless."""
+    """The seal on disk; one writer at a time. A deleted topic makes seals worthless that were begun before."""
 
     def __init__(self, disk: Disk, layout: Layout) -> None:
         self._disk = disk
         self._layout = layout
         self._lock = threading.Lock()
-        self._position = 0
-        self.generation = 0
+        self._position = 0  # of the seal on disk
+        self.generation = 0  # moved by each deletion of a topic
 
     def save(self, seal: Seal, checkpoint: Checkpoint, generation: int) -> bool:
         """False when the seal is out of date. Raises OSError."""
@@ -50,26 +51,26 @@ class SealFile:
 
 
 class SealJob:
-    """One seal. ``seal`` is there when everything is gathered, and says how far the log must be flushed."""
+    """One seal, from the first queue gathered to the file on disk."""
 
     def __init__(
         self, file: SealFile, disk: Disk, position: int, stored_ms: int, queues: Iterable[ConsumeQueue]
     ) -> None:
         self._file = file
         self._disk = disk
-        self._generation = file.generation
+        self._generation = file.generation  # a later one makes this seal worthless
         self._position = position
         self._stored_ms = stored_ms
         self._to_gather = deque(queues)
-        self._queues: dict[str, list[QueueSeal]] = {}
+        self._queues: dict[str, list[QueueSeal]] = {}  # what was gathered, by "topic/queue id"
         self._files: list[DiskFile] = []  # to be synced, and so are the folders
         self._folders: set[Path] = set()
-        self.seal: Seal | None = None
+        self.seal: Seal | None = None  # there when everything is gathered
         self.is_synced = False
 
     @property
     def is_outdated(self) -> bool:
-        """True when a topic was deleted since it was decided."""
+        """True when a topic was deleted since the job was made."""
         return self._generation != self._file.generation
 
     # --- on the owner's thread ---
@@ -84,13 +85,13 @@ class SealJob:
         self._folders.update(folders)
 
     def gather_queues(self, queues_max: int | None = None) -> bool:
-        """Write what some queues are owed and note what they have; True when none is left. Raises OSError."""
+        """Gather some queues; True when none is left. Raises OSError."""
         waiting = len(self._to_gather)
         for _ in range(waiting if queues_max is None else min(queues_max, waiting)):
             queue = self._to_gather[0]
             queue.write_owed()
-            self._files += [segment.file for segment in queue.dirty_segments()]
-            self._folders.update(queue.segments.unsynced_folders())
+            self._files += [segment.open_once() for segment in queue.dirty_segments()]
+            self._folders.update(queue.segments.take_unsynced_folders())
             self._queues[f"{queue.topic}/{queue.queue_id}"] = queue.seals()
             queue.dirty.clear()
             self._to_gather.popleft()

@@ -1,9 +1,10 @@
 """The seal: what recovery may trust without looking, in ``pyromq-seal.json`` beside RocketMQ's own files.
 
-``position`` is a record boundary. Everything before it is durable: the log and the queue entries derived from it, and
-of those the CRCs are here. The same holds for the key index up to ``index_position``, which may lag behind. Recovery
-checks derived files against the seal, drops from them what lies behind it, and derives that again from the log. Apache
-RocketMQ ignores the file; when it has written to the store meanwhile, what it appended simply lies behind the seal.
+A seal names a *position*, the number of a byte in the commit log, at which a record ends. Everything before it is
+durable: the log, and the queue entries *derived* from it (computed from its records, and so replaceable). Of each queue
+file the seal has the CRC-32 of its durable part. The same holds for the key index up to ``index_position``, which may
+be lower. Recovery checks derived files against the seal, drops from them what lies behind it, and derives that again
+from the log. Apache RocketMQ ignores the file; what it appended to the store meanwhile simply lies behind the seal.
 
 A seal is gathered while appends go on, so queues may be sealed further than ``position``: up to ``flushed`` at most,
 and up to there the log is durable too.
@@ -17,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from pyromq.errors import CorruptFileError
-from pyromq.store.consume_queue import QueueSeal
+from pyromq.store.derived.consume_queue import QueueSeal
+from pyromq.store.derived.index_file import IndexSeal
 from pyromq.store.files.disk import Disk
-from pyromq.store.files.index_file import IndexSeal
 from pyromq.store.files.whole_file import WholeFile
 
 logger = logging.getLogger(__name__)
@@ -28,10 +29,10 @@ SEAL_NAME = "pyromq-seal.json"
 
 
 class Seal(msgspec.Struct, frozen=True, kw_only=True):
-    position: int
-    index_position: int
-    clean: bool
-    stored_ms: int = 0
+    position: int  # everything before it is durable, log and queues
+    index_position: int  # and so are the keys of records before this one
+    clean: bool  # made by a clean stop
+    stored_ms: int = 0  # store time of the newest record
     queues: dict[str, list[QueueSeal]] = {}  # by "topic/queue id"
     index: list[IndexSeal] = []
     deleted: dict[str, int] = {}  # topics deleted since, with the end of the log at that moment
@@ -39,7 +40,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def durable_end(self) -> int:
-        """Damage before this position is a disk's, not a crash's."""
+        """The log was durable up to here: damage before it is the disk's fault, not what a crash left."""
         return max(self.position, self.flushed)
 
 
@@ -48,7 +49,7 @@ def load_seal(disk: Disk, root: Path) -> Seal | None:
     try:
         return WholeFile(disk, root / SEAL_NAME).load(msgspec.json.Decoder(Seal).decode)
     except CorruptFileError as error:
-        logger.warning("seal is lost, derived files are trusted as RocketMQ does: reason=%s", error)
+        logger.warning("seal lost, derived files are trusted by RocketMQ's rules: reason=%s", error)
         return None
 
 

@@ -5,9 +5,9 @@
                                                       position          position
 
 PyroMQ recovers by its seal and keeps this file so that Apache RocketMQ can open the store. Between two seals it notes
-here, every second, up to which position the log was flushed: damage before that is a disk's, not a crash's. The note is
-believed only with its checksum, ``PYRO`` and a CRC-32 of the five fields in the last 8 bytes, which RocketMQ leaves
-alone; so what RocketMQ writes here is not taken for a note of ours.
+here, every second, up to which position the log was flushed: damage before that is the disk's fault, not what a crash
+left. The note is believed only with the mark of ``marked_page``; so what RocketMQ writes here is not taken for a note
+of ours.
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from pyromq.checksum import crc32
 from pyromq.store.files.disk import Disk, DiskFile
-from pyromq.whole_text import replace_text
+from pyromq.store.files.marked_page import PAGE_BYTES, has_mark, marked_page, replace_page
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT_BYTES = 4096
+CHECKPOINT_BYTES = PAGE_BYTES
 _FIELDS = struct.Struct(">qqqqq")
-_MARK = struct.Struct(">4sI")
-_MARK_AT = CHECKPOINT_BYTES - _MARK.size
 _SLACK_MS = 3_000
 
 
@@ -52,33 +49,24 @@ def load_checkpoint(disk: Disk, path: Path) -> Checkpoint:
 def load_flushed(disk: Disk, path: Path) -> int:
     """The position that PyroMQ noted last as flushed; 0 when there is no note that can be believed."""
     data = disk.read(path) if disk.exists(path) else b""
-    if len(data) != CHECKPOINT_BYTES or data[_MARK_AT:] != _mark(data[: _FIELDS.size]):
+    if not has_mark(data, _FIELDS.size):
         return 0
     return Checkpoint(*_FIELDS.unpack(data[: _FIELDS.size])).confirmed
 
 
-def _packed(checkpoint: Checkpoint) -> bytes:
-    fields = _FIELDS.pack(*checkpoint)
-    return fields.ljust(_MARK_AT, b"\0") + _mark(fields)
-
-
-def _mark(fields: bytes) -> bytes:
-    return _MARK.pack(b"PYRO", crc32(fields))
-
-
 def save_checkpoint(disk: Disk, path: Path, checkpoint: Checkpoint) -> None:
-    """Replace the file, whole."""
-    replace_text(path, _packed(checkpoint), aside=path.with_name(path.name + ".tmp"), disk=disk)
+    """Replace the file, whole. Raises OSError."""
+    replace_page(disk, path, _FIELDS.pack(*checkpoint))
 
 
 class FlushedNote:
-    """The note between two seals. Nothing depends on it, so a disk that refuses it is only worth a warning."""
+    """The note between two seals: the flushed position. Nothing depends on it, so a refused write is only a warning."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._disk = disk
         self._path = path
-        self._file: DiskFile | None = None
-        self._noted = 0
+        self._file: DiskFile | None = None  # None until the first note after a seal
+        self._noted = 0  # no later position is in the file
 
     def write(self, flushed: int, sealed_ms: int) -> None:
         """The log is durable up to ``flushed``, and everything else up to the store time of the last seal."""
@@ -89,7 +77,7 @@ class FlushedNote:
         try:
             if self._file is None:
                 self._file = self._disk.open(self._path)
-            self._file.write_at(0, _packed(checkpoint))  # without a sync: a torn note has a wrong checksum
+            self._file.write_at(0, marked_page(_FIELDS.pack(*checkpoint)))  # not synced: a torn note has no mark
         except OSError as error:
             logger.warning("flushed position not noted: reason=%s", error)
         self._noted = flushed

@@ -59,9 +59,9 @@ class IndexFile:
         header = HEADER.unpack(file.read_at(0, HEADER.size))
         self.begin_ms, self.end_ms, self.begin_position, self.end_position, self._used_slots, count = header
         self.next_entry: int = max(1, count)
-        self._entries_crc = 0
-        self._final_slots_crc: int | None = None
-        self.dirty = False
+        self._entries_crc = 0  # runs along with the entries
+        self._final_slots_crc: int | None = None  # known once the file is full
+        self.dirty = False  # has writes that are not synced
 
     @classmethod
     def create(cls, disk: Disk, path: Path, slots: int, capacity: int, seed: IndexFile | None) -> IndexFile:
@@ -110,7 +110,7 @@ class IndexFile:
 
     def _heads_of(self, slots: Sequence[int]) -> array[int]:
         """Newest entries of the chains of these slots; 0 where there is none, or nonsense."""
-        table, newest = self.file.view[HEADER.size : self._entries_at].cast("I"), self.next_entry - 1
+        table, newest = self.file.map_once()[HEADER.size : self._entries_at].cast("I"), self.next_entry - 1
         # The processor's cache has none of them. One call for all lets it wait for several at a time; a loop does not.
         heads = array("I", itemgetter(*slots, 0)(table)[:-1])  # one more, because of one alone it makes no tuple
         if sys.byteorder == "little":
@@ -125,7 +125,7 @@ class IndexFile:
 
     def positions(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Records that may have the key, newest first; times are as coarse as the file's (seconds)."""
-        view, last = self.file.view, self.next_entry
+        view, last = self.file.map_once(), self.next_entry
         number = self._heads_of([key_hash % self._slots])[0]
         while 0 < number < last:
             entry_hash, position, seconds, previous = ENTRY.unpack_from(view, self._entries_at + ENTRY.size * number)
@@ -137,12 +137,12 @@ class IndexFile:
     def entries(self, first: int = 1, end: int | None = None) -> Iterator[tuple[int, int, int, int]]:
         start = self._entries_at + ENTRY.size * first
         stop = self._entries_at + ENTRY.size * (self.next_entry if end is None else end)
-        return ENTRY.iter_unpack(self.file.view[start:stop])
+        return ENTRY.iter_unpack(self.file.map_once()[start:stop])
 
     # --- sealing and recovery ---
 
     def seal(self, *, full: bool) -> IndexSeal:
-        """``full`` when nobody will write to the file again, so that its slots can be sealed too."""
+        """``full``: the file will not be written again, so its slots can be sealed too."""
         return IndexSeal(
             self.path.name,
             self.next_entry,
@@ -209,13 +209,13 @@ class IndexFile:
 
     def _position_of(self, number: int) -> int:
         at = self._entries_at + ENTRY.size * number + 4
-        return int.from_bytes(self.file.view[at : at + 8], "big", signed=True)
+        return int.from_bytes(self.file.map_once()[at : at + 8], "big", signed=True)
 
     def _entry_bytes(self, end: int) -> memoryview:
-        return self.file.view[self._entries_at + ENTRY.size : self._entries_at + ENTRY.size * end]
+        return self.file.map_once()[self._entries_at + ENTRY.size : self._entries_at + ENTRY.size * end]
 
     def _slots_crc(self) -> int:
-        return crc32(self.file.view[HEADER.size : self._entries_at])
+        return crc32(self.file.map_once()[HEADER.size : self._entries_at])
 
     def close(self) -> None:
         self.file.close()
@@ -232,7 +232,7 @@ def _link(previous: array[int], slots: Sequence[int], first: int) -> None:
 
 def _seconds(times_ms: Sequence[int], begin_ms: int) -> array[int]:
     """Since the begin of the file; 0 when an entry has no room for it."""
-    seconds = {ms: (ms - begin_ms) // 1000 for ms in set(times_ms)}  # one turn of the broker has one store time
+    seconds = {ms: (ms - begin_ms) // 1000 for ms in set(times_ms)}  # what is committed together has one store time
     fitting = {ms: each if 0 <= each <= _SECONDS_MAX else 0 for ms, each in seconds.items()}
     if len(fitting) == 1:
         return array("I", fitting.values()) * len(times_ms)

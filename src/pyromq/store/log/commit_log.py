@@ -1,10 +1,18 @@
-"""Commit log: every record of every queue, one behind the other.
+"""Commit log: every record of every queue, one behind the other in one long run of bytes.
 
-Appending has two steps. ``stage`` gives records their addresses and keeps their bytes in memory; ``write_staged``
+The words, here and in the rest of the store:
+
+- a *record* is one message as it is stored (``wire/record.py`` has its layout);
+- a *position* is the number of a byte in the run, counted from the first byte ever written; a record is known by the
+  position at which it starts, and keeps it for good. (An *offset* counts something else: the messages of one queue.)
+- a *segment* is one file of the run. All have the same size, and each is named by the position of its first byte. A
+  record never lies in two segments: when the next one does not fit, a *blank mark* closes the segment.
+
+Appending has two steps. ``stage`` gives records their positions and keeps their bytes in memory; ``write_staged``
 writes all of them with one write per segment, or undoes all of them. A record that is only staged does not exist.
 
     [first ........ flushed ........ end ~~~~ staged_end)
-      on disk        in page cache    in memory only
+      durable        in page cache    in memory only
 
 A crash may leave anything behind ``flushed``; recovery cuts the log after its last whole record. Behind ``end`` a
 segment holds zeros only: a failed write is wiped, so that its remains can never be taken for records later.
@@ -16,16 +24,13 @@ import contextlib
 import logging
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import (
-    CorruptRecordError,
     LocalProtocolError,
     MessageTooLargeError,
-    PositionOutOfRangeError,
     PropertiesTooLargeError,
 )
 from pyromq.store.files.disk import DiskFile
@@ -35,31 +40,24 @@ from pyromq.wire.batch import BatchItem
 from pyromq.wire.fast.record_batch import BATCH_HEADS, pack_shared
 from pyromq.wire.properties import ITEM_END_BYTE, PROPERTIES_BYTES_MAX
 from pyromq.wire.record import (
-    Damage,
     Draft,
-    RecordFound,
     plain_properties,
     record_magic,
-    scan_record,
     topic_field,
     with_checksum_room,
 )
 from pyromq.wire.record_layout import (
     ANY_V6,
     BLANK_BYTES,
-    BODY_SIZE_AT,
     BORN_V6,
     CHECKSUM_BYTES,
     CHECKSUM_END,
     CHECKSUM_NAME,
     FIXED,
-    HOST_BITS_AT,
     HOST_V4_BYTES,
     MAGIC_BLANK,
     PREFIX,
     STORE_V6,
-    STORED_MS_AT,
-    V6_MORE_BYTES,
 )
 
 logger = logging.getLogger(__name__)
@@ -83,25 +81,8 @@ class TopicBytes:
         self.field_bytes = len(self.field)
 
 
-@dataclass(slots=True)
-class FlushJob:
-    """One fsync for everybody who waits: made on the owner's thread, run on any, concluded on the owner's."""
-
-    end: int
-    files: tuple[DiskFile, ...]
-    error: OSError | None = None  # seen at once, before the owner's thread is told
-
-    def run(self) -> None:
-        try:
-            for file in self.files:
-                file.sync()
-        except OSError as error:
-            self.error = error
-            raise
-
-
 class CommitLog:
-    """Owns the segments, the end of the log and what is staged behind it; one thread."""
+    """Owns the segments, the end of the log and what is staged behind it; one thread. ``LogReader`` reads it."""
 
     def __init__(self, segments: SegmentList, settings: StoreSettings, store_host: bytes) -> None:
         self._segments = segments
@@ -111,17 +92,21 @@ class CommitLog:
         self._checksum_bytes = CHECKSUM_BYTES if settings.checksums else 0
         self._body_bytes_max = settings.body_bytes_max
         self._size_max = min(settings.record_bytes_max, segments.segment_bytes - BLANK_BYTES)
-        self.end = self.flushed = self.trusted_from = self.first
+        self.end = self.first  # behind the last record that is written
+        self.flushed = self.end  # behind the last one that is durable; moved by ``LogFlushes``
+        self.trusted_from = self.end  # from here on records were verified by recovery, or written since
+        self.last_stored_ms = 0  # store time of the newest record
         self._segment: Segment | None = None  # where the next record goes, with ``_room`` bytes left
         self._room = 0
         self._parts: list[bytes] = []  # staged for this segment, to be written at ``_write_start``
         self._full_writes: list[_Write] = []  # staged for segments before it
-        self._staged_end = self._write_start = self.end
+        self._staged_end = self.end  # behind the last record that is staged
+        self._write_start = self.end
         self._unwiped: list[tuple[Segment, int]] = []  # where failed writes may have left something
         self._has_large = False  # some body is better written from where it is than copied first
         self._forget_staged()
 
-    # --- addresses ---
+    # --- positions ---
 
     @property
     def segments(self) -> SegmentList:
@@ -129,13 +114,14 @@ class CommitLog:
 
     @property
     def first(self) -> int:
-        """Address of the oldest byte that is still kept."""
+        """Position of the oldest byte that is still kept."""
         return self._segments.first.base if len(self._segments) else 0
 
-    def open_at(self, end: int, *, trusted_from: int) -> None:
+    def open_at(self, end: int, *, trusted_from: int, last_stored_ms: int) -> None:
         """Recovery's verdict: the log ends at ``end``, is durable, and was verified from ``trusted_from`` on."""
         self.end = self.flushed = end
         self.trusted_from = trusted_from
+        self.last_stored_ms = last_stored_ms
         self._forget_staged()
 
     # --- appending ---
@@ -264,24 +250,28 @@ class CommitLog:
             raise MessageTooLargeError(what="record", size_bytes=size, bytes_max=self._size_max)
         return size
 
-    def write_staged(self) -> None:
-        """Write everything staged, or raise OSError with the log as it was before the first ``stage``."""
+    def write_staged(self, stored_ms: int) -> None:
+        """Write everything staged, or raise OSError with the log as it was before the first ``stage``.
+
+        ``stored_ms`` is the store time of all of it; 0 when nothing is staged.
+        """
         writes = [*self._full_writes, (self._segment, self._write_start, self._parts)]
         try:
             for segment, at, parts in writes:
                 if parts:
                     assert segment is not None
                     if self._has_large:
-                        segment.file.write_parts(at - segment.base, parts)
+                        segment.open_once().write_parts(at - segment.base, parts)
                     else:
-                        segment.file.write_at(at - segment.base, b"".join(parts))
+                        segment.open_once().write_at(at - segment.base, b"".join(parts))
         except OSError:
             self._forget_staged()
             self._unwiped = [(segment, at) for segment, at, _ in writes if segment is not None]
-            with contextlib.suppress(OSError):  # then it is tried again before the next write; until then nothing is
+            with contextlib.suppress(OSError):  # then it is tried again before the store becomes writable
                 self.wipe_remains()
             raise
         self.end, self._has_large = self._staged_end, False
+        self.last_stored_ms = stored_ms or self.last_stored_ms
         self._parts, self._full_writes, self._write_start = [], [], self.end
 
     def drop_staged(self) -> None:
@@ -292,7 +282,7 @@ class CommitLog:
         """Zero what a failed write may have left, so that it can never be taken for records. Raises OSError."""
         while self._unwiped:
             segment, at = self._unwiped[-1]
-            segment.file.zero_from(at - segment.base)
+            segment.open_once().zero_from(at - segment.base)
             self._unwiped.pop()
 
     def _stored_properties(self, properties: bytes) -> bytes:
@@ -327,65 +317,8 @@ class CommitLog:
     def unflushed_bytes(self) -> int:
         return self.end - self.flushed
 
-    def flush_job(self) -> FlushJob | None:
-        """What has to be synced so that everything written up to now is durable; None when it is."""
-        if self.flushed == self.end:
-            return None
-        files = tuple(
-            segment.file for segment in self._segments if self.flushed < segment.end and segment.base < self.end
+    def unflushed_files(self) -> tuple[DiskFile, ...]:
+        """The files to sync so that everything written up to now is durable."""
+        return tuple(
+            segment.open_once() for segment in self._segments if self.flushed < segment.end and segment.base < self.end
         )
-        return FlushJob(self.end, files)
-
-    def flush_done(self, job: FlushJob) -> None:
-        self.flushed = max(self.flushed, job.end)
-
-    # --- reading ---
-
-    def bytes_at(self, position: int, size: int) -> memoryview:
-        """Stored bytes as they lie; raises PositionOutOfRangeError when they are not (or no longer) there."""
-        segment = self._segments.holding(position)
-        if segment is None or position + size > min(self.end, segment.end) or position < 0:
-            raise PositionOutOfRangeError(requested=position, first=self.first, end=self.end)
-        start = position - segment.base
-        return segment.file.view[start : start + size]
-
-    def record_bytes(self, position: int) -> memoryview:
-        """As many bytes as the record there says it has; what it says is to be checked by whoever decodes it."""
-        segment = self._segments.holding(position)
-        if segment is None or position + BLANK_BYTES > min(self.end, segment.end) or position < 0:
-            raise PositionOutOfRangeError(requested=position, first=self.first, end=self.end)
-        view, start = segment.file.view, position - segment.base
-        end = start + int.from_bytes(view[start : start + 4], "big")
-        if segment.base + end > min(self.end, segment.end):
-            raise PositionOutOfRangeError(requested=segment.base + end, first=self.first, end=self.end)
-        return view[start:end]
-
-    def slices(self, runs: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
-        """``bytes_at`` for many runs [start, end) that rise; most of them lie in the same segment."""
-        found, base, segment_end = [], 0, 0
-        view = memoryview(b"")
-        for start, end in runs:
-            if not base <= start < segment_end:
-                self.bytes_at(start, end - start)
-                segment = self._segments.holding(start)
-                assert segment is not None
-                view, base, segment_end = segment.file.view, segment.base, segment.end
-            found.append(view[start - base : end - base])
-        return tuple(found)
-
-    def stored_ms(self, position: int) -> int:
-        """Store time of the record at a position."""
-        fixed = self.bytes_at(position, BODY_SIZE_AT)
-        at = STORED_MS_AT + V6_MORE_BYTES if fixed[HOST_BITS_AT] & BORN_V6 else STORED_MS_AT
-        return int.from_bytes(fixed[at : at + 8], "big", signed=True)
-
-    def verify(self, position: int) -> RecordFound:
-        """The record at a position, checked byte for byte; raises CorruptRecordError or PositionOutOfRangeError."""
-        self.bytes_at(position, BLANK_BYTES)
-        segment = self._segments.holding(position)
-        assert segment is not None
-        found = scan_record(segment.file.view, position - segment.base, position)
-        if isinstance(found, RecordFound) and position + found.size <= self.end:
-            return found
-        reason = found.reason if isinstance(found, Damage) else "no record starts there"
-        raise CorruptRecordError(position=position, reason=reason)

@@ -11,8 +11,9 @@ from pyromq.model.topic import DataVersion, GroupConfig, Perm, TopicConfig, Topi
 from pyromq.store.files.disk import RealDisk
 from pyromq.store.files.whole_file import WholeFile
 from pyromq.store.tables.config_table import ConfigTable
+from pyromq.store.tables.groups import GroupTable
 from pyromq.store.tables.offsets import DelayOffsets, OffsetTable
-from pyromq.store.tables.topics_and_groups import GroupTable, TopicTable
+from pyromq.store.tables.topics import TopicTable
 from pyromq.testing import FaultyDisk
 from pyromq.wire.json.registration import decode_topic_table, encode_topic_table
 
@@ -180,7 +181,7 @@ def test_what_rocketmq_wrote_is_the_same_after_load_save_load(table: type[Config
     assert again.text() == loaded.text()
 
 
-def test_a_key_that_names_nobody_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_without_topic_or_group_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         table = OffsetTable.load(
             disk_with(OffsetTable, '{"offsetTable":{"x":{0:1},"@g":{0:1},"t@":{},"t@g":{0:7}}}'), ROOT

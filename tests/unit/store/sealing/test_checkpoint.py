@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.store.files.checkpoint import Checkpoint, FlushedNote, load_checkpoint, load_flushed, save_checkpoint
+from pyromq.store.sealing.checkpoint import Checkpoint, FlushedNote, load_checkpoint, load_flushed, save_checkpoint
 from pyromq.testing import FaultyDisk
 
 PATH = Path("/data/checkpoint")

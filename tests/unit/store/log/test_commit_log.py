@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pyromq.store.commit_log import CommitLog, TopicBytes
 from pyromq.store.files.segments import SegmentList
+from pyromq.store.log.commit_log import CommitLog, TopicBytes
+from pyromq.store.log.log_reader import LogReader
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk
 from pyromq.wire.batch import BatchItem
@@ -68,22 +69,23 @@ def test_what_the_log_writes_is_what_encode_record_gives(
 ) -> None:
     settings = StoreSettings(segment_bytes=16_384, checksums=checksums)
     log = log_with(settings, store_host)
+    records = LogReader(log)
     placed = []
     for offset, draft in enumerate(drafts(properties)):
         position, size = log.stage(draft, TopicBytes(draft.topic), offset, STORED_MS)
         placed.append((draft, offset, position, size))
         if offset % 5 == 4:
-            log.write_staged()
-    log.write_staged()
+            log.write_staged(STORED_MS)
+    log.write_staged(STORED_MS)
     assert len({position // settings.segment_bytes for _, _, position, _ in placed}) > 2, "several segments"
     for draft, offset, position, size in placed:
-        stored = bytes(log.bytes_at(position, size))
+        stored = bytes(records.bytes_at(position, size))
         assert stored == encode_record(
             draft, offset=offset, position=position, stored_ms=STORED_MS, store_host=store_host, checksum=checksums
         )
         assert decode_record(stored).body == draft.body
-        assert log.verify(position).size == size
-        assert log.stored_ms(position) == STORED_MS
+        assert records.verify(position).size == size
+        assert records.stored_ms(position) == STORED_MS
 
 
 @kinds_of_logs
@@ -92,16 +94,17 @@ def test_a_batch_gives_the_records_that_its_messages_would_give(
 ) -> None:
     settings = StoreSettings(segment_bytes=16_384, checksums=checksums)
     log = log_with(settings, store_host)
+    records = LogReader(log)
     items = [BatchItem(b"body" * number, text, flag=-number) for number, text in enumerate(properties)]
     for offset, shared in enumerate(drafts([b""])):
         topic = TopicBytes(shared.topic)
         found = log.stage_batch(shared, items, topic, offset, STORED_MS)
-        log.write_staged()
+        log.write_staged(STORED_MS)
         for number, (item, (position, size)) in enumerate(zip(items, found, strict=True)):
             draft = msgspec.structs.replace(shared, body=item.body, properties=item.properties, flag=item.flag)
-            assert bytes(log.bytes_at(position, size)) == encode_record(
+            assert bytes(records.bytes_at(position, size)) == encode_record(
                 draft, offset=offset + number, position=position, stored_ms=STORED_MS, store_host=store_host,
                 checksum=checksums,
             )  # fmt: skip
-            assert log.verify(position).size == size
+            assert records.verify(position).size == size
         assert found[0][0] // settings.segment_bytes == found[-1][0] // settings.segment_bytes
