@@ -76,7 +76,7 @@ async def test_correction_offsets_are_those_of_the_slowest_other_group(tmp_path:
         answer = await client.ask(RequestCode.QUERY_CORRECTION_OFFSET, header)
         found = java_json.decode(answer.body, bodies.CorrectionOffsets).correction_offsets
         assert found == {0: 2**63 - 1, 1: 1}
-        assert broker.progress.committed("slow", "orders", 0) == 1
+        assert broker.parts.tables.progress.committed("slow", "orders", 0) == 1
 
 
 async def test_entries_of_a_queue_are_shown_with_what_a_group_takes_of_them(tmp_path: Path) -> None:
@@ -128,10 +128,10 @@ async def test_queues_of_topics_that_do_not_exist_any_more_are_cleaned(tmp_path:
     async with running(tmp_path) as (broker, client):
         await send(client, b"x")
         await commit(client, 1)
-        broker.topics.delete("orders")
+        broker.parts.tables.topics.delete("orders")
         assert (await client.ask(RequestCode.CLEAN_UNUSED_TOPIC)).code == 0
         assert broker.store.reader.range_of("orders", 0) is None
-        assert broker.progress.committed("readers", "orders", 0) is None
+        assert broker.parts.tables.progress.committed("readers", "orders", 0) is None
         assert (await send(client, b"y")).queue_offset == 0
 
 

@@ -13,8 +13,7 @@ from typing import Final
 from pyromq.broker.base.refusals import RefusedError, refusal_of
 from pyromq.broker.base.responses import send_refusal, send_response
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.state.members import Members
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.model.names import RETRY_PREFIX, validate_group, validate_topic
 from pyromq.model.queue import QueueId
@@ -41,15 +40,10 @@ class AssignmentHandler:
     """Requests 400, 401 and 402."""
 
     def __init__(
-        self,
-        topics: Topics,
-        members: Members[Connection],
-        modes: RequestModeTable,
-        settings: BrokerSettings,
-        find_queues: FindQueues | None,
+        self, tables: Tables, modes: RequestModeTable, settings: BrokerSettings, find_queues: FindQueues | None
     ) -> None:
-        self._topics = topics
-        self._members = members
+        self._topics = tables.topics
+        self._members = tables.members
         self._modes = modes
         self._settings = settings
         self._find_queues = find_queues  # None: there are no name servers, and so no other brokers

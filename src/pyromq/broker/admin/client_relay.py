@@ -11,9 +11,8 @@ import msgspec
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import pass_back, send_refusal, send_response
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.members import ConnectedMember, ConsumerGroup, Members
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.members import ConnectedMember, ConsumerGroup
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError, StoreError
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
@@ -33,18 +32,11 @@ _STATUS_TIMEOUT_MS = 5_000
 class ClientRelay:
     """Requests 223, 307 and 309."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        members: Members[Connection],
-        settings: BrokerSettings,
-    ) -> None:
+    def __init__(self, store: MessageStore, tables: Tables, settings: BrokerSettings) -> None:
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._members = members
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._members = tables.members
         self._settings = settings
 
     # --- one client ---

@@ -9,12 +9,8 @@ import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.state.filters import Filters
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.locks import QueueLocks
-from pyromq.broker.state.members import Members
 from pyromq.broker.state.subscriptions import compiled, is_by_tags, refuse_sql_unless
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.tables import Tables
 from pyromq.model.names import retry_topic, validate_group, validate_topic
 from pyromq.net.connection import Connection
 from pyromq.wire import bodies, java_json
@@ -30,20 +26,12 @@ _NAME_CHARACTERS_MAX: Final = 1_000
 class ClientHandler:
     """Requests 34, 35, 38, 41, 42 and 46."""
 
-    def __init__(
-        self,
-        members: Members[Connection],
-        topics: Topics,
-        groups: Groups,
-        locks: QueueLocks,
-        filters: Filters,
-        settings: BrokerSettings,
-    ) -> None:
-        self._members = members
-        self._topics = topics
-        self._groups = groups
-        self._locks = locks
-        self._filters = filters
+    def __init__(self, tables: Tables, settings: BrokerSettings) -> None:
+        self._members = tables.members
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._locks = tables.locks
+        self._filters = tables.filters
         self._settings = settings
 
     def heartbeat(self, connection: Connection, request: Received[None]) -> HeartbeatResponseHeader:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.state.filters import Filters
-from pyromq.broker.state.members import Members
 from pyromq.broker.state.subscriptions import is_by_tags, tag_filter
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import StoreError
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
@@ -28,11 +26,11 @@ _GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of
 class LookupHandler:
     """Requests 12, 33 and 321."""
 
-    def __init__(self, store: MessageStore, topics: Topics, members: Members[Connection], filters: Filters) -> None:
+    def __init__(self, store: MessageStore, tables: Tables) -> None:
         self._store = store
-        self._topics = topics
-        self._members = members
-        self._filters = filters
+        self._topics = tables.topics
+        self._members = tables.members
+        self._filters = tables.filters
 
     def query(
         self, connection: Connection, request: Received[QueryMessageHeader]

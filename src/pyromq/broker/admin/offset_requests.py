@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.progress import Progress
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.tables import Tables
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import QUEUE_ID_MAX, MessageStore
 from pyromq.store.read_result import Boundary
@@ -25,11 +23,11 @@ from pyromq.wire.received import Received
 class OffsetHandler:
     """Requests 14, 15, 29, 30, 31 and 32."""
 
-    def __init__(self, store: MessageStore, topics: Topics, groups: Groups, progress: Progress) -> None:
+    def __init__(self, store: MessageStore, tables: Tables) -> None:
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._progress = progress
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._progress = tables.progress
 
     def query(self, connection: Connection, request: Received[QueryConsumerOffsetHeader]) -> OffsetResponseHeader:
         """Where a group goes on. A new group starts at the beginning of a queue that has messages and lost none yet."""

@@ -14,10 +14,8 @@ import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.members import ConnectedMember, Members
-from pyromq.broker.state.progress import Progress
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.members import ConnectedMember
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
@@ -35,20 +33,12 @@ _LATEST = -1
 class ResetHandler:
     """Request 222."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        progress: Progress,
-        members: Members[Connection],
-        settings: BrokerSettings,
-    ) -> None:
+    def __init__(self, store: MessageStore, tables: Tables, settings: BrokerSettings) -> None:
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._progress = progress
-        self._members = members
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._progress = tables.progress
+        self._members = tables.members
         self._settings = settings
 
     def reset(self, connection: Connection, request: Received[ResetOffsetHeader]) -> bytes:

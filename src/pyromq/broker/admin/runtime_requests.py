@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pyromq.broker.admin.delay_requests import DelayHandler
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.pulling.pull_waiters import PullWaiters
 from pyromq.broker.state.progress import Progress
-from pyromq.clock import Clock
 from pyromq.net.connection import Connection
-from pyromq.store.files.disk import Disk
-from pyromq.store.message_store import MessageStore
 from pyromq.wire import bodies
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import ViewBrokerStatsHeader
@@ -26,26 +23,23 @@ class RuntimeHandler:
 
     def __init__(
         self,
-        store: MessageStore,
+        environment: Environment,
+        write_path: WritePath,
         progress: Progress,
-        group_commit: GroupCommit,
         waiters: PullWaiters,
         stats: Stats,
-        settings: BrokerSettings,
-        clock: Clock,
-        disk: Disk,
         delays: DelayHandler,
     ) -> None:
         self._delays = delays
-        self._store = store
+        self._store = write_path.store
         self._progress = progress
-        self._settings = settings
-        self._clock = clock
-        self._disk = disk
-        self._group_commit = group_commit
+        self._settings = environment.settings
+        self._clock = environment.clock
+        self._disk = environment.disk
+        self._group_commit = write_path.group_commit
         self._waiters = waiters
         self._stats = stats
-        self._started_ms = clock.now_ms()
+        self._started_ms = environment.clock.now_ms()
 
     def runtime_info(self, connection: Connection, request: Received[None]) -> bytes:
         store, usage = self._store, self._disk.usage(self._store.layout.root)

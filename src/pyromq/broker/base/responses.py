@@ -1,4 +1,4 @@
-"""Answers as handlers give them, and as they travel."""
+"""Responses as handlers return them, and as they travel."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from pyromq.wire.headers import Header
 from pyromq.wire.received import CommandFlag, Received
 
 Response = Header | bytes | tuple[Header, bytes] | None
-Answering = Callable[[Connection, Received[Any]], Response]
-Later = Callable[[Connection, Received[Any]], None]
-"""A handler that answers by itself, now or when it can."""
+"""Success: a header, a body, both or neither."""
+
+Immediate = Callable[[Connection, Received[Any]], Response]
+"""A handler that returns its response."""
+
+Deferred = Callable[[Connection, Received[Any]], None]
+"""A handler that sends its response itself, now or when it can."""
 
 _JSON: Final = SerializeType.JSON
 _ONEWAY: Final = int(CommandFlag.ONEWAY)
@@ -36,7 +40,7 @@ def success(request: Received[Any]) -> bytes:
 
 
 def send_response(connection: Connection, request: Received[Any], response: Response) -> None:
-    """Success: a header, a body, both or nothing."""
+    """What a handler returned, as a frame with the code for success."""
     if request.is_oneway:
         return
     if response is None:
@@ -71,7 +75,7 @@ def send_refusal(
 
 
 def pass_back(connection: Connection, request: Received[Any], response: Received[Any]) -> None:
-    """What somebody else answered, as it is."""
+    """The response of another process, as it is."""
     if not request.is_oneway:
         connection.send(
             encode_response(

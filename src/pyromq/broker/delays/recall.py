@@ -7,16 +7,15 @@ from base64 import urlsafe_b64decode
 from functools import partial
 from typing import Final, NamedTuple
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.refusals import RefusedError, refusal_of
 from pyromq.broker.base.responses import send_refusal, send_response
 from pyromq.broker.base.session import Session
-from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays
-from pyromq.broker.delays.schedule import Put
 from pyromq.broker.delays.timer_messages import cancelled_key
 from pyromq.broker.delays.timers import Timers
 from pyromq.broker.state.topics import Topics
-from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import TIMER_TOPIC
 from pyromq.model.property_names import REAL_TOPIC
@@ -24,7 +23,6 @@ from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
 from pyromq.model.property_names import TIMER_OUT_MS as DUE
 from pyromq.model.topic import Perm
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.producer import RecallMessageHeader, RecallMessageResponseHeader
 from pyromq.wire.properties import find_property
@@ -61,22 +59,15 @@ class RecallHandler:
     """Writes a cancellation beside the message; answers when it is as safe as the message was."""
 
     def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        delays: Delays,
-        timers: Timers,
-        put: Put,
-        settings: BrokerSettings,
-        clock: Clock,
+        self, environment: Environment, topics: Topics, write_path: WritePath, delays: Delays, timers: Timers
     ) -> None:
-        self._store = store
+        self._store = write_path.store
         self._topics = topics
         self._delays = delays
         self._timers = timers
-        self._put = put
-        self._settings = settings
-        self._clock = clock
+        self._put = write_path.internal_writes.put
+        self._settings = environment.settings
+        self._clock = environment.clock
 
     def recall(self, connection: Connection, request: Received[RecallMessageHeader]) -> None:
         handle = self._checked(request.header)

@@ -18,7 +18,7 @@ from typing import Final
 
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
-from pyromq.broker.commit.group_commit import Then
+from pyromq.broker.commit.group_commit import OnStored
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.clock import Clock
 from pyromq.errors import LocalProtocolError, MQError, StoreError
@@ -30,7 +30,7 @@ from pyromq.wire.record import Draft
 
 logger = logging.getLogger(__name__)
 
-Put = Callable[[Draft, Then], Placed]
+Put = Callable[[Draft, OnStored], Placed]
 BATCH_MAX: Final = 500
 _RETRY_MS: Final = 10_000
 _NEVER_MS: Final = 1 << 62

@@ -10,16 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import send_refusal
-from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE
 from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters, QueueKey
-from pyromq.broker.state.filters import Filters
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.members import Members
-from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.subscriptions import (
     PullFilter,
     compiled,
@@ -31,8 +27,7 @@ from pyromq.broker.state.subscriptions import (
     retry_filter,
     tag_filter,
 )
-from pyromq.broker.state.topics import Topics
-from pyromq.clock import Clock
+from pyromq.broker.state.tables import Tables
 from pyromq.model.names import retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
@@ -64,28 +59,18 @@ class PullHandler:
     """Requests 11 and 361."""
 
     def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        members: Members[Connection],
-        progress: Progress,
-        filters: Filters,
-        waiters: PullWaiters,
-        counters: Counters,
-        settings: BrokerSettings,
-        clock: Clock,
+        self, environment: Environment, tables: Tables, store: MessageStore, waiters: PullWaiters, counters: Counters
     ) -> None:
-        self._filters = filters
+        self._filters = tables.filters
         self._counters = counters
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._members = members
-        self._progress = progress
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._members = tables.members
+        self._progress = tables.progress
         self._waiters = waiters
-        self._settings = settings
-        self._clock = clock
+        self._settings = environment.settings
+        self._clock = environment.clock
 
     def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
         header = request.header

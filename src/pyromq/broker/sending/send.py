@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from random import Random
 from typing import Final
 
 import msgspec
 
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.identity import Identity
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.session import Session
-from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour, recall_handle
 from pyromq.broker.sending.retry_policy import attempts_allowed
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.locks import QueueLocks
-from pyromq.broker.state.topics import Topics
-from pyromq.clock import Clock
+from pyromq.broker.state.tables import Tables
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, dead_letter_topic
 from pyromq.model.topic import Perm, TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore, Placed
+from pyromq.store.message_store import Placed
 from pyromq.store.settings import Flush
 from pyromq.wire.batch import decode_batch
 from pyromq.wire.codes import VERSION, ResponseCode
@@ -60,36 +56,28 @@ class SendHandler:
 
     def __init__(
         self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        locks: QueueLocks,
+        environment: Environment,
+        identity: Identity,
+        tables: Tables,
+        write_path: WritePath,
         delays: Delays,
         prepare: Prepare,
-        gate: SendGate,
-        group_commit: GroupCommit,
         counters: Counters,
-        settings: BrokerSettings,
-        clock: Clock,
-        rng: Random,
-        *,
-        host_hex: str,
-        new_unique_key: Callable[[], str],
     ) -> None:
-        self._store = store
+        settings, topics, host_hex = environment.settings, tables.topics, identity.host.encode().hex().upper()
+        self._store = write_path.store
         self._topics = topics
-        self._groups = groups
-        self._locks = locks
+        self._groups = tables.groups
+        self._locks = tables.locks
         self._delays = delays
         self._prepare = prepare
-        self._gate = gate
-        self._group_commit = group_commit
+        self._gate = write_path.gate
+        self._group_commit = write_path.group_commit
         self._settings = settings
-        self._clock = clock
-        self._rng = rng
+        self._rng = environment.rng
         self._counters = counters
-        self._host_hex = host_hex
-        self._new_unique_key = new_unique_key
+        self._host_hex = host_hex  # message ids begin with it
+        self._new_unique_key = identity.unique_keys(environment.clock)
         region = msgspec.json.encode(settings.region).decode().replace("%", "%%")
         self._response_text = (_ANSWER % (region, VERSION)).replace("HOST", host_hex)
         self._reserved = topics.reserved

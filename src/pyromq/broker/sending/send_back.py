@@ -8,27 +8,23 @@ The copy is stored before the answer leaves, so the consumer may forget the orig
 
 from __future__ import annotations
 
-from random import Random
 from typing import Final
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.record_copy import again, properties_of
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import send_response, success
-from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour
 from pyromq.broker.sending.retry_policy import attempts_allowed, retry_delay_ms
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import StoreError
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.message_id import stored_id
@@ -44,26 +40,17 @@ class SendBackHandler:
     """Request 36."""
 
     def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        delays: Delays,
-        gate: SendGate,
-        group_commit: GroupCommit,
-        counters: Counters,
-        settings: BrokerSettings,
-        rng: Random,
+        self, environment: Environment, tables: Tables, write_path: WritePath, delays: Delays, counters: Counters
     ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
+        self._store = write_path.store
+        self._topics = tables.topics
+        self._groups = tables.groups
         self._delays = delays
-        self._gate = gate
-        self._group_commit = group_commit
+        self._gate = write_path.gate
+        self._group_commit = write_path.group_commit
         self._counters = counters
-        self._settings = settings
-        self._rng = rng
+        self._settings = environment.settings
+        self._rng = environment.rng
 
     def send_back(self, connection: Connection, request: Received[SendBackHeader]) -> None:
         self._gate.check_stuck()

@@ -45,13 +45,11 @@ class Topics:
     whoever looks at ``table.unsaved``; should a crash come first, ``restore`` makes it again from the queues.
     """
 
-    def __init__(
-        self, table: TopicTable, settings: BrokerSettings, clock: Clock, on_change: Callable[[], None]
-    ) -> None:
+    def __init__(self, table: TopicTable, settings: BrokerSettings, clock: Clock) -> None:
         self._table = table
         self._settings = settings
         self._clock = clock
-        self._on_change = on_change
+        self.on_change: Callable[[], None] = lambda: None  # name servers have to be told
         self._system = frozenset(config.topic_name for config in system_topics(settings)) | _SEND_FORBIDDEN
         self._changed: set[str] = set()
         self._all_changed = False
@@ -92,7 +90,7 @@ class Topics:
     def _tell(self, *topics: str) -> None:
         self._changed.update(topics)
         self._all_changed |= not topics
-        self._on_change()
+        self.on_change()
 
     def is_system(self, topic: str) -> bool:
         return topic in self._system or topic.startswith(SYSTEM_PREFIX)

@@ -16,18 +16,16 @@ import logging
 from enum import Enum
 from typing import Final
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.commit.internal_writes import InternalWrites
-from pyromq.broker.state.members import Members
-from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
+from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.state.tables import Tables
+from pyromq.broker.state.topics import DISCARD_TOPIC
 from pyromq.broker.transactions.prepared_table import CHECKS_MAX
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
 from pyromq.broker.transactions.transactions import prepared_draft
-from pyromq.clock import Clock
 from pyromq.errors import LocalProtocolError, MQError, StoreError, TransportError
 from pyromq.model.names import HALF_TOPIC
-from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import ReadStatus
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.callback import CheckTransactionHeader
@@ -77,23 +75,20 @@ class TransactionChecks:
 
     def __init__(
         self,
-        store: MessageStore,
-        topics: Topics,
-        members: Members[Connection],
-        writes: InternalWrites,
+        environment: Environment,
+        tables: Tables,
+        write_path: WritePath,
         log: TransactionLog,
-        settings: BrokerSettings,
-        clock: Clock,
         *,
         span_max: int = SPAN_MAX,
     ) -> None:
-        self._store = store
-        self._topics = topics
-        self._members = members
-        self._writes = writes
+        self._store = write_path.store
+        self._topics = tables.topics
+        self._members = tables.members
+        self._writes = write_path.internal_writes
         self._log = log
-        self._settings = settings
-        self._clock = clock
+        self._settings = environment.settings
+        self._clock = environment.clock
         self._span_max = span_max
         self._started_ms: int | None = None  # the first round, which finds out who waits, begins at once
         self._cursor: int | None = None

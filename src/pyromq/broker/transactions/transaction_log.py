@@ -17,14 +17,12 @@ from enum import IntEnum
 from functools import partial
 from typing import Final, NamedTuple
 
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.commit.internal_writes import InternalWrites
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.transactions.prepared_table import PreparedTable
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
-from pyromq.store.message_store import MessageStore
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.prepared import ENDED_TAG, op_bodies, op_offsets
 from pyromq.wire.properties import find_property
@@ -57,12 +55,10 @@ class _Mark(NamedTuple):
 class TransactionLog:
     """Owns the table of prepared messages and writes op records."""
 
-    def __init__(
-        self, store: MessageStore, writes: InternalWrites, group_commit: GroupCommit, progress: Progress, clock: Clock
-    ) -> None:
-        self._store = store
-        self._writes = writes
-        self._group_commit = group_commit
+    def __init__(self, write_path: WritePath, progress: Progress, clock: Clock) -> None:
+        self._store = write_path.store
+        self._writes = write_path.internal_writes
+        self._group_commit = write_path.group_commit
         self._progress = progress
         self._clock = clock
         self.ending: dict[int, Ending] = {}  # on their way to the disk
@@ -102,7 +98,7 @@ class TransactionLog:
         """Its op record becomes part of this turn, behind everything that is staged before."""
         self.ending[offset] = ending
         if not self._unwritten:
-            self._group_commit.before_end(self._write)
+            self._group_commit.before_commit(self._write)
         self._unwritten.append(offset)
 
     def note_copy(self, unique_key: str, offset: int) -> None:

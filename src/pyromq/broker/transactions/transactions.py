@@ -13,24 +13,21 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import success
-from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
-from pyromq.broker.commit.group_commit import GroupCommit, QueueKey
-from pyromq.broker.commit.internal_writes import InternalWrites
-from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.group_commit import QueueKey
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour
 from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
 from pyromq.broker.transactions.prepared_reader import HALF_QUEUE, PreparedReader
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
-from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from pyromq.model.property_names import PRODUCER_GROUP, REAL_QUEUE, REAL_TOPIC, TRANSACTION_ID
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
 from pyromq.wire.headers.admin import ResumeCheckHalfMessageHeader
@@ -67,28 +64,24 @@ class TransactionHandler:
 
     def __init__(
         self,
-        store: MessageStore,
+        environment: Environment,
         topics: Topics,
-        group_commit: GroupCommit,
-        writes: InternalWrites,
+        write_path: WritePath,
         log: TransactionLog,
         delays: Delays,
-        gate: SendGate,
         counters: Counters,
-        settings: BrokerSettings,
-        clock: Clock,
     ) -> None:
-        self._store = store
+        self._store = write_path.store
         self._topics = topics
-        self._group_commit = group_commit
-        self._writes = writes
+        self._group_commit = write_path.group_commit
+        self._writes = write_path.internal_writes
         self._log = log
         self._delays = delays
-        self._gate = gate
+        self._gate = write_path.gate
         self._counters = counters
-        self._settings = settings
-        self._clock = clock
-        self._prepared = PreparedReader(store)
+        self._settings = environment.settings
+        self._clock = environment.clock
+        self._prepared = PreparedReader(write_path.store)
         # of the producers that end one transaction after the other
         self._last_group = ""
         self._last_item = b""

@@ -57,7 +57,8 @@ class Rig:
         settings = StoreSettings(flush=flush, segment_bytes=1 << 16, index_slots=10, index_entries=50)
         self.store = MessageStore.open(ROOT, settings, disk=self.disk, clock=self.clock)
         self.woken: list[set[QueueKey]] = []
-        self.group_commit = GroupCommit(self.store, self.worker, self.clock, self._wake, **limits)
+        self.group_commit = GroupCommit(self.store, self.worker, self.clock, **limits)
+        self.group_commit.on_visible = self._wake
         self.failing = ""
         self.disk.before_each(self._fail)
         self._number = 0
@@ -75,9 +76,9 @@ class Rig:
         self._number += 1
         placed = self.store.stage(Draft(topic="orders", queue_id=0, body=b"%d" % self._number))
         header = SendResponseHeader(msg_id=f"{placed.position:032X}", queue_id=0, queue_offset=placed.offset)
-        answer = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._number, header)
+        response = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._number, header)
         asked = request(self._number, oneway=oneway)
-        self.group_commit.staged((wire.as_connection, asked, answer), ORDERS, wait=wait)
+        self.group_commit.staged((wire.as_connection, asked, response), ORDERS, wait=wait)
 
     def visible(self) -> int:
         known = self.store.reader.range_of(*ORDERS)
@@ -92,7 +93,7 @@ async def test_what_arrives_together_is_flushed_once_and_answered_after_that() -
     assert (one.codes, two.codes, rig.group_commit.waiting, len(rig.worker.waiting)) == ([], [], 3, 1)
     await rig.worker.run()
     assert (one.codes, two.codes, rig.group_commit.waiting) == ([0, 0], [0], 0)
-    assert [answer.correlation_id for answer in one.answers] == [1, 3]
+    assert [response.correlation_id for response in one.responses] == [1, 3]
     assert rig.worker.waiting == []
 
 
@@ -149,7 +150,7 @@ async def test_a_failed_commit_refuses_everybody_in_that_turn_and_nobody_else() 
     rig.send(during, oneway=True)
     await turn()
     assert during.codes == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
-    assert "no space" in (during.answers[0].remark or "")
+    assert "no space" in (during.responses[0].remark or "")
     await rig.worker.run()
     assert before.codes == [0]
     rig.failing = ""
@@ -197,11 +198,11 @@ async def test_a_flush_that_hangs_is_told_to_those_who_wait_with_the_address_of_
     assert wire.codes == [] and rig.group_commit.oldest_wait_ms() == 5_000
     rig.clock.advance_ms(1)
     rig.group_commit.respond_overdue()
-    (answer,) = wire.answers
-    assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT and "did not confirm" in (answer.remark or "")
-    assert answer.ext["msgId"] == "0" * 32 and answer.ext["queueOffset"] == "0", "Java reads them"
+    (response,) = wire.responses
+    assert response.code == ResponseCode.FLUSH_DISK_TIMEOUT and "did not confirm" in (response.remark or "")
+    assert response.ext["msgId"] == "0" * 32 and response.ext["queueOffset"] == "0", "Java reads them"
     await rig.worker.run()
-    assert len(wire.codes) == 1, "it has its answer"
+    assert len(wire.codes) == 1, "it has its response"
     assert rig.visible() == 1
 
 
@@ -251,11 +252,11 @@ async def test_the_only_sender_waits_for_nobody() -> None:
         await turn()
     rig.send(wire)
     assert len(wire.codes) == 16
-    rig.group_commit.end_early()
+    rig.group_commit.commit_early()
     assert len(wire.codes) == 17
     other = Wire()
     rig.send(other)
-    rig.group_commit.end_early()
+    rig.group_commit.commit_early()
     assert other.codes == [], "there are others again"
     await turn()
     assert other.codes == [0]
@@ -359,10 +360,10 @@ async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_tur
 
     def last_words() -> None:
         rig.store.stage(Draft(topic="orders", queue_id=0, body=b"last"))
-        rig.group_commit.staged_by_broker(ORDERS, told.append)
+        rig.group_commit.staged_internally(ORDERS, told.append)
 
     rig.send(wire)
-    rig.group_commit.before_end(last_words)
+    rig.group_commit.before_commit(last_words)
     rig.send(wire)
     await turn()
     assert (wire.codes, told, rig.visible()) == ([0, 0], [None], 3)
@@ -374,7 +375,7 @@ async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_tur
 
 async def test_what_fails_at_the_end_of_a_turn_keeps_nobody_from_being_answered() -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()
-    rig.group_commit.before_end(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    rig.group_commit.before_commit(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     rig.send(wire)
     await turn()
     rig.send(wire)
@@ -389,7 +390,7 @@ async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush:
     def fail(queues: set[QueueKey]) -> None:
         raise ZeroDivisionError
 
-    rig.group_commit._on_visible = fail
+    rig.group_commit.on_visible = fail
     InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"x"), told.append)
     await turn()
     if flush is Flush.SYNC:

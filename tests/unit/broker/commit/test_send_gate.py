@@ -82,7 +82,7 @@ async def test_whoever_waits_too_long_is_told_for_how_long() -> None:
     remark = (
         "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 200ms, size of queue: 2"
     )
-    assert [answer.remark for answer in late.answers] == [remark]
+    assert [response.remark for response in late.responses] == [remark]
     assert (late.codes, len(door.gate), door.counters.refused_from_queue_late) == ([2], 1, 1)
     await door.rig.worker.run()
     assert (door.handled, len(door.gate)) == ([1, 2, 4], 0), "it goes on, without the one that was told to come back"
@@ -109,7 +109,9 @@ async def test_a_stuck_disk_closes_the_door_and_sends_the_waiting_away() -> None
     door.send(waiting)
     door.rig.clock.advance_ms(1_001)
     door.gate.scan()
-    assert [(answer.code, (answer.remark or "")[:20]) for answer in waiting.answers] == [(2, "[PCBUSY_CLEAN_QUEUE]")]
+    assert [(response.code, (response.remark or "")[:20]) for response in waiting.responses] == [
+        (2, "[PCBUSY_CLEAN_QUEUE]")
+    ]
     with pytest.raises(RefusedError, match=r"\[REJECTREQUEST\]system busy, start flow control for a while"):
         door.send(late)
     with pytest.raises(RefusedError, match=r"\[PC_SYNCHRONIZED\]broker busy, start flow control for a while"):

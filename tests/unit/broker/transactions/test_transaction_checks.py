@@ -153,7 +153,7 @@ async def test_a_round_looks_at_few_at_a_time() -> None:
     rig = Rig()
     producer = rig.connect("p1")
     for number in range(250):
-        rig.stage_half(f"U{number}")
+        rig.stage_prepared(f"U{number}")
     await rig.settled()
     rig.clock.advance_ms(30_000)
     seen = []

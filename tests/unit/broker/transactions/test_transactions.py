@@ -71,7 +71,7 @@ async def test_transactions_that_end_in_one_turn_share_an_op_record() -> None:
 
 async def test_many_offsets_become_several_op_records() -> None:
     rig, wire = Rig(), Wire()
-    prepared = [rig.stage_half(f"U{number}") for number in range(450)]
+    prepared = [rig.stage_prepared(f"U{number}") for number in range(450)]
     await rig.settled()
     for each in prepared:
         rig.stage_end(each, ROLLBACK, wire)
@@ -165,7 +165,7 @@ async def test_a_replica_sends_producers_to_its_leader() -> None:
 async def test_a_broker_may_refuse_transactions() -> None:
     rig = Rig(transactions=False)
     with pytest.raises(RefusedError) as refused:
-        rig.stage_half("U1")
+        rig.stage_prepared("U1")
     assert refused.value.code == ResponseCode.NO_PERMISSION
 
 
@@ -191,7 +191,7 @@ async def test_a_delay_begins_with_the_commit(text: str, place: tuple[str, int])
 
 async def test_a_delay_that_cannot_be_kept_is_refused_at_once() -> None:
     with pytest.raises(RefusedError, match="not a whole number"):
-        Rig().stage_half("U1", "TIMER_DELAY_SEC\x01soon\x02")
+        Rig().stage_prepared("U1", "TIMER_DELAY_SEC\x01soon\x02")
 
 
 async def test_a_commit_for_a_topic_that_is_gone_waits_for_it() -> None:
