@@ -250,7 +250,7 @@ async def test_pulls_outside_the_queue_are_told_where_it_is(
     [
         (310, send_header("../etc"), b"x", ResponseCode.INVALID_PARAMETER, "only the characters"),
         (310, send_header("t" * 128), b"x", ResponseCode.INVALID_PARAMETER, "at most 127"),
-        (310, send_header("SCHEDULE_TOPIC_XXXX"), b"x", ResponseCode.NO_PERMISSION, "must not send"),
+        (310, send_header("SCHEDULE_TOPIC_XXXX"), b"x", ResponseCode.NO_PERMISSION, "are not allowed to send"),
         (310, send_header("BenchmarkTest", 5_000), b"x", ResponseCode.INVALID_PARAMETER, "out of range"),
         (310, send_header("new", default_topic="nothing"), b"x", ResponseCode.TOPIC_NOT_EXIST, "create it first"),
         (310, send_header(), b"x" * ((4 << 20) + 1), ResponseCode.MESSAGE_ILLEGAL, "at most 4194304"),
@@ -392,6 +392,6 @@ async def test_a_duty_that_fails_does_not_end_the_others(
 ) -> None:
     async with running(tmp_path) as (broker, client):
         monkeypatch.setattr(broker.parts.services.maintenance, "tick", lambda: 1 / 0)
-        await until(lambda: "upkeep failed" in caplog.text)
+        await until(lambda: "periodic work failed" in caplog.text)
         code, _, _ = await pull(client, pull_header(topic="BenchmarkTest", wait_ms=10))
         assert code == ResponseCode.PULL_NOT_FOUND, "nobody but the clock ends a pull that is held"

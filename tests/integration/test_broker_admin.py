@@ -281,7 +281,7 @@ async def test_request_modes_are_kept_over_a_restart(tmp_path: Path) -> None:
         assert (await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=bodies.encode(mode))).code == 0
         pop = bodies.RequestMode(topic="orders", consumer_group="readers", mode="POP")
         refused = await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=bodies.encode(pop))
-        assert refused.code == ResponseCode.SYSTEM_ERROR and "not served yet" in (refused.remark or "")
+        assert refused.code == ResponseCode.SYSTEM_ERROR and "not supported yet" in (refused.remark or "")
         retry = bodies.RequestMode(topic="%RETRY%readers", consumer_group="readers")
         refused = await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=bodies.encode(retry))
         assert refused.code == ResponseCode.NO_PERMISSION

@@ -139,7 +139,7 @@ async def test_a_message_taken_back_never_comes_and_cannot_be_taken_back_again()
         assert answer.code == ResponseCode.SUCCESS
         assert answer.header_as(RecallMessageResponseHeader).msg_id == gone.message_id
         again = await recall(broker, gone.recall_handle)
-        assert again.code == ResponseCode.ILLEGAL_OPERATION and "cancelled already" in (again.remark or "")
+        assert again.code == ResponseCode.ILLEGAL_OPERATION and "already cancelled" in (again.remark or "")
         counters = broker.broker.parts.stats.counters
         await until(lambda: counters.timers_delivered == 1 and counters.timers_cancelled == 1, "both are over")
         assert bodies_of(broker.broker.store) == [b"stays"]

@@ -23,7 +23,7 @@ from pyromq.broker.base.advertised import advertised_host, resolved
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
 from pyromq.broker.base.refusals import RefusedError, refusal_of
-from pyromq.broker.base.responses import Deferred, Immediate, Response, send_refusal, send_response
+from pyromq.broker.base.responses import Deferred, Immediate, Response, send_failure, send_refusal, send_response
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
@@ -238,8 +238,7 @@ class Broker(Handler):
                 send_refusal(connection, request, *refusal_of(error))
             except Exception as error:  # a defect of ours must not take the connection, or other requests, with it
                 logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
-                text = f"the broker failed on this request: {type(error).__name__}: {error}"
-                send_refusal(connection, request, ResponseCode.SYSTEM_ERROR, text)
+                send_failure(connection, request, error)
         self._commit_early()
 
     def _respond(self, connection: Connection, request: Received[Any], response: Response) -> None:
@@ -286,9 +285,9 @@ class Broker(Handler):
             try:
                 duty()
             except (MQError, OSError) as error:  # the store has said so already, and says no to senders
-                logger.error("upkeep failed: reason=%s", error)
+                logger.error("periodic work failed: reason=%s", error)
             except Exception:  # a defect of one duty must not keep the others from being done
-                logger.exception("upkeep failed")
+                logger.exception("periodic work failed")
 
     def _drop_silent(self) -> None:
         tables = self.parts.tables
@@ -300,4 +299,4 @@ class Broker(Handler):
 
 
 def _refuse(connection: Connection, request: Received[Any]) -> None:
-    send_refusal(connection, request, ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops; ask another one")
+    send_refusal(connection, request, ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping; use another one")

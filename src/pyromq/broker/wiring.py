@@ -157,7 +157,7 @@ class Wiring:
                 clock,
                 flush=flush_soon,
                 seal=sealer.start,
-                elsewhere=self.workers.start_upkeep,
+                elsewhere=self.workers.start_maintenance,
                 needed_from=delay_runner.schedule.waiting_from,  # retention keeps messages that wait for their level
             ),
             table_keeper=TableKeeper(saved_soon, self.workers.save, clock),

@@ -103,7 +103,8 @@ class AssignmentHandler:
             text = f"the mode of the retry topic {mode.topic} follows that of its group"
             raise RefusedError(ResponseCode.NO_PERMISSION, text)
         if mode.mode != PULL:
-            text = f"mode {mode.mode[:80]!r} is not served yet, {PULL} is" if mode.mode == POP else "no such mode"
+            problem = "is not supported yet" if mode.mode == POP else "is unknown"
+            text = f"mode {mode.mode[:80]!r} {problem}; {PULL} is supported"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         validate_topic(mode.topic)
         validate_group(mode.consumer_group)

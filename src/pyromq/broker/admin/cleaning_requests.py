@@ -1,4 +1,4 @@
-"""Cleaning on demand: what upkeep would do at its hour, now."""
+"""Cleaning on demand: what maintenance would do at its hour, now."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CleaningHandler:
         self._store.removal.trim_queues(QUEUES_AT_ONCE)
 
     def clean_topics(self, connection: Connection, request: Received[None]) -> None:
-        """316: queues of topics that nobody has configured any more, with the progress of groups in them."""
+        """316: queues of topics that are not configured any more, with the progress of groups in them."""
         self._group_commit.commit_now()
         stored = {topic for topic, _ in self._store.queues}
         for topic in sorted(stored):
@@ -40,5 +40,5 @@ class CleaningHandler:
         self._progress.save()
 
     def delete_expired(self, connection: Connection, request: Received[None]) -> None:
-        """329: log files that have expired, whatever the hour."""
+        """329: log files that have expired, at any hour."""
         self._maintenance.delete_expired(at_any_hour=True)

@@ -1,4 +1,4 @@
-"""Questions of tools that only a client can answer: passed on to it, and its answer passed back as it is."""
+"""Requests of tools that only a client can answer: passed on to it, and its response passed back as it is."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class ClientRelay:
 
 def _refuse_if_too_old(member: ConnectedMember[Connection], version: int) -> None:
     if member.version < version:
-        text = f"client {member.client_id} is too old for this question: version {member.version}, needed {version}"
+        text = f"client {member.client_id} has version {member.version}, this request needs {version}"
         raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
 
 

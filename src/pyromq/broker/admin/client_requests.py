@@ -1,4 +1,4 @@
-"""Clients as members of groups: heartbeats, leaving, who else is there, queue locks."""
+"""Clients as members of groups: heartbeats, leaving, the members of a group, queue locks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClientHandler:
         return HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=not is_known)
 
     def _prepare(self, consumer: ConsumerData) -> bool:
-        """See to the group and its retry topic; False when the group does not exist and must not be created."""
+        """See to the group and its retry topic; False when the group does not exist and may not be created."""
         config = self._groups.find(consumer.group_name)
         if config is not None and config.retry_queue_nums > 0:
             name = retry_topic(consumer.group_name)
@@ -111,7 +111,7 @@ def _check_names(wanted: bodies.LockRequest) -> None:
     for queue in wanted.mq_set:
         validate_topic(queue.topic)
         if len(queue.broker) > _NAME_CHARACTERS_MAX:
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, "the name of a broker to lock queues of is too long")
-    if len(wanted.client_id) > _NAME_CHARACTERS_MAX:
-        text = f"a clientID of {len(wanted.client_id)} characters, at most {_NAME_CHARACTERS_MAX} may hold locks"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, "the broker name of a queue to lock is too long")
+    if (length := len(wanted.client_id)) > _NAME_CHARACTERS_MAX:
+        text = f"the clientID has {length} characters; locks allow at most {_NAME_CHARACTERS_MAX}"
         raise RefusedError(ResponseCode.INVALID_PARAMETER, text)

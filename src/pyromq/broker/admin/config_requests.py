@@ -40,7 +40,7 @@ class ConfigHandler:
         new = changed(self._settings, changes)
         permission = self._settings.permission
         adopt(self._settings, new)
-        self._store.settings = new.store  # whoever keeps a part of them uses only what cannot change
+        self._store.settings = new.store  # parts that keep their own copy use only what cannot change
         self.version = self.version.next(self._clock.now_ms())
         self._topics.create_system_topics()  # automatic creation needs its template
         if new.permission != permission:

@@ -12,7 +12,7 @@ from pyromq.wire.received import Received
 
 
 class DelayHandler:
-    """Questions of replicas and tools."""
+    """Requests of replicas and tools."""
 
     def __init__(self, environment: Environment, store: MessageStore, delay_runner: DelayRunner, stats: Stats) -> None:
         self._store = store

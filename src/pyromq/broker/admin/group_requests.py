@@ -82,7 +82,7 @@ class GroupHandler:
     def delete(self, connection: Connection, request: Received[DeleteGroupHeader]) -> None:
         group = request.header.group_name
         if group in PRESET_GROUPS:
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{group} is a group of the system")
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{group} is a system group and cannot be deleted")
         self._groups.delete(group)
         if request.header.clean_offset:
             self._progress.forget_group(group)

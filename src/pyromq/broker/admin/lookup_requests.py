@@ -20,7 +20,7 @@ from pyromq.wire.received import Received
 
 _NOTHING: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}  # clients read both in any case
 _FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX, _ENTRIES_MAX = 64, 32, 1_000
-_GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of a second, and everybody waits for it
+_GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of a second, and all requests wait for it
 
 
 class LookupHandler:
@@ -37,9 +37,9 @@ class LookupHandler:
     ) -> tuple[QueryMessageResponseHeader, bytes]:
         """Messages with a key, oldest first, as stored bytes."""
         header, gap_bytes = request.header, self._store.index_gap_bytes
-        if gap_bytes > _GAP_BYTES_MAX and self._store.health.writable:  # else nobody works on it
+        if gap_bytes > _GAP_BYTES_MAX and self._store.health.writable:  # else no task works on it
             left = f"{gap_bytes >> 20} MiB of the log are left"
-            text = f"the key index is not complete yet, {left}: ask again in some seconds"
+            text = f"the key index is not complete yet, {left}: try again in a few seconds"
             raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
         count_max = _FOUND_BY_UNIQUE_KEY_MAX if header.unique_key_query else min(header.max_num, _FOUND_MAX)
         positions = self._store.find(
@@ -50,7 +50,7 @@ class LookupHandler:
             end_ms=header.end_timestamp,
         )
         if not positions:
-            text = f"no message of topic {header.topic} has the key {header.key} in that time"
+            text = f"no message of topic {header.topic} has the key {header.key} in that time range"
             raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text, _NOTHING)
         body = b"".join([self._store.reader.bytes_of(position) for position in sorted(positions)])
         response = QueryMessageResponseHeader(
@@ -73,7 +73,7 @@ class LookupHandler:
         if queue is not None:
             known = reader.range_of(header.topic, header.queue_id)
         if queue is None or known is None:
-            text = f"queue {header.queue_id} of topic {header.topic} was never written"
+            text = f"queue {header.queue_id} of topic {header.topic} was never written to"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         group = header.consumer_group
         subscription = self._members.subscription(group, header.topic) if group else None

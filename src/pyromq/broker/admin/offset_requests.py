@@ -36,8 +36,8 @@ class OffsetHandler:
         if offset is not None:
             return OffsetResponseHeader(offset=offset)
         known = self._store.reader.range_of(header.topic, header.queue_id)
-        whole = known is not None and known.first <= 0 and self._is_hot(header.topic, header.queue_id)
-        if header.set_zero_if_not_found is not False and whole:
+        has_all = known is not None and known.first <= 0 and self._is_hot(header.topic, header.queue_id)
+        if header.set_zero_if_not_found is not False and has_all:
             return OffsetResponseHeader(offset=0)
         text = f"group {header.consumer_group} has no offset for queue {header.queue_id} of {header.topic}"
         raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text)

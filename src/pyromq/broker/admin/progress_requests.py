@@ -110,7 +110,7 @@ class ProgressHandler:
             return (reader.stored_ms(topic, number, at) if first <= at < end else None) or -1
 
         oldest, newest, pending = stored_ms(first), stored_ms(end - 1), stored_ms(max(first, offset))
-        consumed = stored_ms(offset - 1) if offset else oldest  # whoever has consumed nothing stands there
+        consumed = stored_ms(offset - 1) if offset else oldest  # a group that has consumed nothing stands there
         return bodies.QueueTimes(
             message_queue=QueueId(topic, self._settings.name, number),
             min_time_stamp=oldest,

@@ -12,7 +12,7 @@ import logging
 
 import msgspec
 
-from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.members import ConnectedMember
 from pyromq.broker.state.tables import Tables
@@ -63,8 +63,7 @@ class ResetHandler:
         if header.queue_id < 0:
             return range(count)
         if header.queue_id >= count:
-            text = f"queue id {header.queue_id} is out of range: topic {header.topic} has {count} queues"
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+            raise queue_out_of_range(header.queue_id, header.topic, count)
         return range(header.queue_id, header.queue_id + 1)
 
     def _offset(self, header: ResetOffsetHeader, number: int) -> int:
@@ -92,7 +91,8 @@ class ResetHandler:
         """All of them must be able to: a reset that only some carry out would be undone by the others."""
         live = self._members.consumer_group(group)
         if live is None:
-            text = f"no consumer of group {group} is connected to this broker, and only clients may reset it"
+            problem = f"no consumer of group {group} is connected to this broker"
+            text = f"{problem}, and only clients reset offsets here (useServerSideResetOffset is off)"
             raise RefusedError(ResponseCode.CONSUMER_NOT_ONLINE, text)
         able = self._able_members(group)
         if len(able) < len(live.members):

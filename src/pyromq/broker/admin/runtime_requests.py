@@ -1,4 +1,4 @@
-"""Questions about the broker as a whole: what it is doing, its statistics, its offsets."""
+"""Run-time information about the broker as a whole: what it is doing, its statistics, its offsets."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RuntimeHandler:
             "pullThreadPoolQueueHeadWaitTimeMills": 0,  # a pull is answered or held, it never queues
             "ackThreadPoolQueueSize": 0,
             "ackThreadPoolQueueHeadWaitTimeMills": 0,
-            "dispatchBehindBytes": 0,  # queues are written in the same turn as the log
+            "dispatchBehindBytes": 0,  # queues are written in the same commit as the log
             "startAcceptSendRequestTimeStamp": 0,
         }
         table |= self._traffic() | self._delays.runtime()
@@ -103,7 +103,7 @@ class RuntimeHandler:
         return bodies.encode(self._progress.everything())
 
     def replication(self, connection: Connection, request: Received[None]) -> bytes:
-        """A master that nobody follows."""
+        """A master without replicas."""
         return bodies.encode(bodies.ReplicationState(master_commit_log_max_offset=self._store.log.end))
 
     def stats_data(self, connection: Connection, request: Received[ViewBrokerStatsHeader]) -> bytes:
@@ -111,6 +111,6 @@ class RuntimeHandler:
         name, key = request.header.stats_name, request.header.stats_key
         found = self._stats.view(name, key, self._settings.cluster)
         if found is None:
-            text = f"there are no statistics {name} of {key}, or nothing happened there yet"
+            text = f"there are no statistics {name} for {key}: they are not kept, or nothing has happened yet"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         return bodies.encode(found)

@@ -31,6 +31,16 @@ class RefusedError(MQError):
         self.ext = ext
 
 
+def not_accepting(broker_name: str, code: ResponseCode = ResponseCode.NO_PERMISSION) -> RefusedError:
+    """The broker may not be written at the moment."""
+    return RefusedError(code, f"broker {broker_name} does not accept messages at the moment")
+
+
+def queue_out_of_range(queue_id: int, topic: str, count: int) -> RefusedError:
+    text = f"queue id {queue_id} is out of range: topic {topic} has {count} queues"
+    return RefusedError(ResponseCode.INVALID_PARAMETER, text)
+
+
 _CODES: tuple[tuple[type[MQError], ResponseCode], ...] = (  # the first that fits counts
     (InvalidNameError, ResponseCode.INVALID_PARAMETER),
     (ConfigError, ResponseCode.INVALID_PARAMETER),

@@ -74,6 +74,12 @@ def send_refusal(
         )
 
 
+def send_failure(connection: Connection, request: Received[Any], defect: Exception) -> None:
+    """The request met a defect of the broker."""
+    text = f"the broker failed on this request: {type(defect).__name__}: {defect}"
+    send_refusal(connection, request, ResponseCode.SYSTEM_ERROR, text)
+
+
 def pass_back(connection: Connection, request: Received[Any], response: Received[Any]) -> None:
     """The response of another process, as it is."""
     if not request.is_oneway:

@@ -1,4 +1,4 @@
-"""A wall clock that does not jump: what waits is released by the time that passes, not by whoever sets the clock."""
+"""A wall clock that does not jump: delayed messages are released by the time that passes, not when the clock is set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ELAPSED_PER_CORRECTED_MS: Final = 10
 class SteadyClock:
     """Starts at the wall time and goes on with the monotonic clock.
 
-    When the two part, because somebody set the clock or the machine corrects it, this one follows the wall clock by at
+    When the two part, because the clock was set or the machine corrects it, this one follows the wall clock by at
     most a tenth of the time that passes. So it never goes back, and a delay is never off by more than 10 %.
     """
 
@@ -43,7 +43,7 @@ class SteadyClock:
 
     def _correct(self, off_ms: int, monotonic_ms: int) -> None:
         if abs(off_ms) > _JUMP_MS and not self._jumped:
-            logger.warning("wall clock was set: jump_ms=%d; followed at a tenth of the time that passes", off_ms)
+            logger.warning("wall clock jumped, followed at a tenth of the elapsed time: jump_ms=%d", off_ms)
             self._jumped = True
         self._spare_ms += monotonic_ms - self._looked_ms
         self._looked_ms = monotonic_ms

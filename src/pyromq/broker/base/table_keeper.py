@@ -40,7 +40,7 @@ class TableKeeper:
     def _saved(self, table: ConfigTable, future: asyncio.Future[None]) -> None:
         self._busy -= 1
         if (error := future.exception()) is not None:
-            logger.error("table not saved, tried again: file=%s reason=%s", table.file_name, error)
+            logger.error("table not saved, will be tried again: file=%s reason=%s", table.file_name, error)
 
     def save_now(self) -> None:
         """At the end, on this thread."""

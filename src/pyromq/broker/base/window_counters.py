@@ -48,7 +48,7 @@ class _Snapshots(Generic[K]):
 
 
 class WindowCounters(Generic[K]):
-    """Totals by key, counted up by whoever does something: ``totals[key] += ONE_MESSAGE + size``."""
+    """Totals by key, counted up where things happen: ``totals[key] += ONE_MESSAGE + size``."""
 
     def __init__(self, clock: Clock) -> None:
         self.totals: defaultdict[K, int] = defaultdict(int)

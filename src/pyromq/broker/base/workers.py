@@ -18,8 +18,8 @@ class Workers:
         self.seal = ThreadPoolExecutor(1, thread_name_prefix="pyromq-seal")
         self.save = ThreadPoolExecutor(1, thread_name_prefix="pyromq-save")  # a seal of many queues takes minutes
 
-    def start_upkeep(self, job: Callable[[], None]) -> None:
-        """For jobs of upkeep that take a disk long and can be repeated."""
+    def start_maintenance(self, job: Callable[[], None]) -> None:
+        """For jobs of the store's maintenance that keep a disk busy for long and can be repeated."""
         future = asyncio.get_running_loop().run_in_executor(self.save, job)
         future.add_done_callback(_log_failure)
 
@@ -30,4 +30,4 @@ class Workers:
 
 def _log_failure(future: asyncio.Future[None]) -> None:
     if (error := future.exception()) is not None:
-        logger.error("upkeep failed: reason=%s", error)
+        logger.error("maintenance job failed: reason=%s", error)

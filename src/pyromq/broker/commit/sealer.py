@@ -1,6 +1,6 @@
 """Seals beside the running broker: the long part on a worker thread, the decisions on the loop.
 
-start ─▶ queues are gathered, some in each turn ─▶ they and the index are synced (worker)
+start ─▶ queues are gathered, some at each tick ─▶ they and the index are synced (worker)
       ─▶ wait until the log is flushed that far ─▶ the seal is saved (worker)
 """
 

@@ -31,7 +31,7 @@ from pyromq.store.timers.metrics import TimerMetrics
 logger = logging.getLogger(__name__)
 
 _TICK_MS: Final = 100
-_GATHER_MS: Final = 5  # what is due in so short a time shares a turn, and an fsync
+_GATHER_MS: Final = 5  # what is due in so short a time shares a group commit, and an fsync
 _OFFSETS_SAVE_MS: Final = 10_000
 _TIMERS_SAVE_MS: Final = 1_000
 _IDLE_SAVE_MS: Final = 60_000
@@ -193,7 +193,7 @@ class DelayRunner:
             self._wake.cancel()
 
     async def close(self) -> None:
-        """Save everything, after the last turn."""
+        """Save everything, after the last group commit."""
         self.halt()
         if self._saving is not None:
             await asyncio.wait([self._saving])

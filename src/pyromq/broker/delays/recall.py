@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from pyromq.broker.base.environment import Environment
-from pyromq.broker.base.refusals import RefusedError, refusal_of
+from pyromq.broker.base.refusals import RefusedError, not_accepting, refusal_of
 from pyromq.broker.base.responses import send_refusal, send_response
 from pyromq.broker.base.session import Session
 from pyromq.broker.commit.write_path import WritePath
@@ -36,7 +36,7 @@ _VERSION: Final = "v1"
 
 
 class RecallHandle(NamedTuple):
-    """What the answer to a send said about how to take the message back."""
+    """What the response to a send said about how to take the message back."""
 
     topic: str
     broker: str
@@ -52,7 +52,7 @@ class RecallHandle(NamedTuple):
                 return cls(words[1], words[2], int(words[3]), words[4])
         except (binascii.Error, ValueError):
             pass
-        raise _refused("this is not a recall handle: use the one that the answer to the send carried")
+        raise _refused("this is not a recall handle: use the one from the response to the send")
 
 
 class RecallHandler:
@@ -74,7 +74,7 @@ class RecallHandler:
         key = f"{handle.topic}+{handle.key}"
         self._find(handle, key)
         if not self._timers.hold(key.encode()):
-            raise _refused(f"message {handle.key} is being cancelled already")
+            raise _refused(f"message {handle.key} is already being cancelled")
         try:
             draft = self._cancellation(handle, connection.session_as(Session).born_host)
             self._put(draft, partial(self._told, connection, request, handle, key))
@@ -85,20 +85,19 @@ class RecallHandler:
     def _checked(self, header: RecallMessageHeader) -> RecallHandle:
         settings = self._settings
         if not settings.recall_messages:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"broker {settings.name} does not take messages back")
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"broker {settings.name} does not recall messages")
         if settings.broker_id:
-            raise RefusedError(ResponseCode.SLAVE_NOT_AVAILABLE, "only the master takes messages back")
+            raise RefusedError(ResponseCode.SLAVE_NOT_AVAILABLE, "only the master recalls messages")
         if not settings.permission & _WRITE:
-            text = f"broker {settings.name} takes no messages at the moment"
-            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, text)
+            raise not_accepting(settings.name, ResponseCode.SERVICE_NOT_AVAILABLE)
         self._topics.require(header.topic)
         handle = RecallHandle.parse(header.recall_handle)
         if handle.topic != header.topic:
-            raise _refused(f"the handle is of topic {handle.topic}, not of {header.topic}")
+            raise _refused(f"the handle belongs to topic {handle.topic}, not to {header.topic}")
         if handle.broker != settings.name:
-            raise _refused(f"the message waits on broker {handle.broker}, this is {settings.name}")
+            raise _refused(f"the message waits on broker {handle.broker}; this is broker {settings.name}")
         if handle.due_ms <= self._clock.now_ms():
-            raise _refused(f"it is too late: message {handle.key} is due already")
+            raise _refused(f"it is too late: message {handle.key} is already due")
         return handle
 
     def _find(self, handle: RecallHandle, key: str) -> None:
@@ -107,13 +106,13 @@ class RecallHandler:
         for position in self._store.find(TIMER_TOPIC, handle.key):
             properties = self._store.log.verify(position).properties
             if find_property(properties, CANCEL.encode()) and cancelled_key(properties) == key.encode():
-                raise _refused(f"message {handle.key} was cancelled already")
+                raise _refused(f"message {handle.key} was already cancelled")
             if find_property(properties, REAL_TOPIC.encode()) == handle.topic.encode():
                 due_ms = int(find_property(properties, DUE.encode()) or b"0")
         if not due_ms:
-            raise _refused(f"no message {handle.key} of topic {handle.topic} waits here")
+            raise _refused(f"no message {handle.key} of topic {handle.topic} is waiting on this broker")
         if due_ms <= self._clock.now_ms():
-            raise _refused(f"it is too late: message {handle.key} is due already")
+            raise _refused(f"it is too late: message {handle.key} is already due")
 
     def _cancellation(self, handle: RecallHandle, born_host: bytes) -> Draft:
         values = {

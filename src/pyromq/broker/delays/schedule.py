@@ -2,7 +2,7 @@
 
     queue 2 (level 3, 10 s)   ██████████▒▒▒▒▒▒▒░░░░░░░░
                               delivered │       │ not due yet: the head says when to look again
-                                 cursor ┘       └ on their way, all in one turn
+                                 cursor ┘       └ on their way, all in one group commit
 
 A queue entry carries the time of delivery in place of a tag, so a changed ladder moves nothing that waits already. The
 cursor moves when a whole batch is safe; a batch that fails is tried again from there in ten seconds. So within a level
@@ -120,7 +120,7 @@ class Schedule:
                 break
             level.batch_end = offset + 1
         if level.in_flight:
-            return _NEVER_MS  # whoever tells how it ended lets it run again
+            return _NEVER_MS  # the callback of its last write lets it run again
         level.cursor = level.batch_end
         if level.cursor >= found.end:
             return _NEVER_MS
@@ -130,7 +130,7 @@ class Schedule:
         """The disk was so full that files went in which messages still waited."""
         if level.cursor < first:
             self._due.lost += first - level.cursor
-            logger.error("waiting messages lost: level=%d messages=%d", level.number, first - level.cursor)
+            logger.error("delayed messages lost: level=%d messages=%d", level.number, first - level.cursor)
         level.cursor = level.batch_end = max(level.cursor, first)
 
     def _due_ms(self, level: _Level, offset: int, position: int, due_ms: int) -> int:
@@ -157,7 +157,7 @@ class Schedule:
         except LocalProtocolError as error:
             self._due.dropped(record, error)
         except StoreError as error:
-            logger.warning("delivery waits: level=%d offset=%d reason=%s", level.number, offset, error)
+            logger.warning("delivery postponed: level=%d offset=%d reason=%s", level.number, offset, error)
             return False
         return True
 

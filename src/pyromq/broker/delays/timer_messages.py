@@ -54,7 +54,7 @@ def _wanted_ms(properties: bytes, stored_ms: int) -> int:
     if (at_ms := number_of(text, "TIMER_DELIVER_MS")) is not None:
         return at_ms
     if number_of(text, "TIMER_ROLL_TIMES"):
-        return _NEVER_MS  # nobody knows any more when it was sent: rather a second late than one early
+        return _NEVER_MS  # when it was sent is not known any more: rather a second late than one early
     return stored_ms + (number_of(text, "TIMER_DELAY_SEC") or 0) * 1_000 + (number_of(text, "TIMER_DELAY_MS") or 0)
 
 

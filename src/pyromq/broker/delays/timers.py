@@ -145,7 +145,7 @@ class Timers:
         self._release(now_ms)
         if not caught_up:
             return now_ms
-        self._close_seconds(now_ms)  # not before: something on its way through the topic may belong into one of them
+        self._close_seconds(now_ms)  # not before: something on its way through the topic may belong to one of them
         return max(self._pause_ms, self._heap[0].release_ms) if self._heap else _NEVER_MS
 
     def _topic_end(self) -> int:
@@ -180,11 +180,11 @@ class Timers:
             record = self._store.log.verify(position)
         except (CorruptRecordError, PositionOutOfRangeError) as error:
             self._due.lost += 1
-            logger.error("waiting message lost: position=%d reason=%s", position, error)
+            logger.error("delayed message lost: position=%d reason=%s", position, error)
             return
         waiting = waiting_of(record, position, size)
         if waiting is None:
-            logger.error("message without time passed over: topic=%s offset=%d", TIMER_TOPIC, offset)
+            logger.error("message without a delivery time skipped: topic=%s offset=%d", TIMER_TOPIC, offset)
             return
         added = self._files.add(waiting, offset)
         if added is None:
@@ -281,7 +281,7 @@ class Timers:
             self._due.dropped(record, error)
             self._over(near, record.properties)
         except StoreError as error:
-            logger.warning("timers wait: position=%d reason=%s", near.position, error)
+            logger.warning("timers paused: position=%d reason=%s", near.position, error)
             heappush(self._heap, near)
             self._pause_ms = now_ms + _RETRY_MS
 

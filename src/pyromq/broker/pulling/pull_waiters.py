@@ -31,7 +31,7 @@ class HeldPull:
 
 
 class PullWaiters:
-    """Held pulls by queue, by connection and by deadline; answering them is the owner's business."""
+    """Held pulls by queue, by connection and by deadline; the pull handler answers them."""
 
     def __init__(self, clock: Clock, held_max: int = 100_000) -> None:
         self._clock = clock
@@ -61,7 +61,7 @@ class PullWaiters:
         return list(waiting) if waiting else []
 
     def release(self, held: HeldPull) -> None:
-        """It gets its answer now."""
+        """It gets its response now."""
         if not held.answered:
             held.answered = True
             self._count -= 1
@@ -72,7 +72,7 @@ class PullWaiters:
                 heapq.heapify(self._deadlines)
 
     def drop_connection(self, connection: Connection) -> None:
-        """Nobody is left to be answered."""
+        """The connection is gone, so its pulls need no response."""
         for held in list(self._by_connection.get(connection, ())):
             self.release(held)
 

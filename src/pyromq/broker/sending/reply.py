@@ -2,7 +2,7 @@
 
 responder ──324/325──▶ broker ──326──▶ requester          a producer whose client id is in REPLY_TO_CLIENT
                          │ ◀─────────── code 0
-                         └─▶ <cluster>_REPLY_TOPIC        for whoever wants to look at replies later
+                         └─▶ <cluster>_REPLY_TOPIC        for a look at replies later
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
-from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
 from pyromq.broker.base.session import Session
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.tables import Tables
@@ -37,7 +37,7 @@ _NOT_STORED = "0"  # RocketMQ's message id of a reply that was pushed only
 
 
 class ReplyHandler:
-    """Requests 324 and 325. The answer tells whether the requester got it, not whether it was stored."""
+    """Requests 324 and 325. The response tells whether the requester got it, not whether it was stored."""
 
     def __init__(self, environment: Environment, identity: Identity, tables: Tables, write_path: WritePath) -> None:
         self._store = write_path.store
@@ -54,8 +54,7 @@ class ReplyHandler:
             header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
         )
         if header.queue_id >= max(1, config.write_queue_nums):
-            text = f"queue id {header.queue_id} is out of range: {header.topic} has {config.write_queue_nums} queues"
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+            raise queue_out_of_range(header.queue_id, header.topic, config.write_queue_nums)
         properties = decode_properties((header.properties or "").encode())
         try:
             future = self._push(connection, request, properties)

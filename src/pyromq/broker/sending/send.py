@@ -10,7 +10,7 @@ import msgspec
 
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
-from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.refusals import RefusedError, not_accepting, queue_out_of_range
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
@@ -52,7 +52,7 @@ Prepare = Callable[[str, int, str, str], Detour]
 
 
 class SendHandler:
-    """Requests 10, 310 and 320. Checks and refusals in RocketMQ's order, then stages; the turn answers."""
+    """Requests 10, 310 and 320. Checks and refusals in RocketMQ's order, then stages; the group commit answers."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class SendHandler:
         region = msgspec.json.encode(settings.region).decode().replace("%", "%%")
         self._response_text = (_ANSWER % (region, VERSION)).replace("HOST", host_hex)
         self._reserved = topics.reserved
-        self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when an answer leaves
+        self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when a response leaves
         added = {"MSG_REGION": settings.region, "TRACE_ON": "true", "CLUSTER": settings.cluster}
         self._added = "".join(f"{name}\x01{value}\x02" for name, value in added.items()).encode()
 
     # --- one message ---
 
     def send(self, connection: Connection, request: Received[SendHeader]) -> None:
-        """The hottest request of a broker; whatever is out of the ordinary has its own method."""
+        """The hottest request of a broker; what is out of the ordinary has its own method."""
         header = request.header
         if header.batch:
             self.send_batch(connection, request)
@@ -159,7 +159,7 @@ class SendHandler:
     ) -> tuple[str, int, str, int, str | None]:
         """Prepared and delayed messages are not for their topic yet: where they wait instead."""
         if "INNER_NUM" in text and number_of(text, "INNER_NUM"):
-            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "messages that hold several others are not taken")
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "messages that contain several others are not accepted")
         if "POP_CK\x01" in text:
             text = without(text, ("POP_CK",))
         if topic is not header.topic:  # a dead letter is not delayed any more
@@ -168,19 +168,18 @@ class SendHandler:
         if "TRAN_MSG" in text and value_of(text, "TRAN_MSG").lower() == "true" and not resent:
             prepared = self._prepare(topic, queue_id, text, unique_key)
             return prepared.topic, prepared.queue_id, prepared.properties, header.sys_flag & ~_TRANSACTION, None
-        if header.sys_flag & _TRANSACTION:  # no message of its topic: nobody would ever see it
+        if header.sys_flag & _TRANSACTION:  # no message of its topic: no consumer would ever see it
             return topic, queue_id, text, header.sys_flag, None
         place = self._delays.place(topic, queue_id, text)
         return *place, header.sys_flag, recall_handle(place, self._settings.name)
 
     def _checked_topic(self, header: SendHeader, version: int) -> tuple[TopicConfig, str]:
-        """Topics that do not exist yet, that clients must not write to, and retry topics, whose messages may die."""
+        """Topics that do not exist yet, that clients may not write to, and retry topics, whose messages may die."""
         config = self._topics.for_send(
             header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
         )
         if config.order and not self._settings.permission & _WRITE:
-            text = f"broker {self._settings.name} takes no messages at the moment"
-            raise RefusedError(ResponseCode.NO_PERMISSION, text)
+            raise not_accepting(self._settings.name)
         if not header.topic.startswith(RETRY_PREFIX):
             return config, header.topic
         group = self._groups.require(header.topic.removeprefix(RETRY_PREFIX))
@@ -196,10 +195,7 @@ class SendHandler:
         if wanted >= max(config.read_queue_nums, config.write_queue_nums):
             if config.topic_name.startswith(DEAD_LETTER_PREFIX):
                 return 0
-            raise RefusedError(
-                ResponseCode.INVALID_PARAMETER,
-                f"queue id {wanted} is out of range: topic {config.topic_name} has {config.write_queue_nums} queues",
-            )
+            raise queue_out_of_range(wanted, config.topic_name, config.write_queue_nums)
         return wanted
 
     # --- batches ---
@@ -216,7 +212,7 @@ class SendHandler:
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction")
         if len(request.body) > self._settings.store.body_bytes_max:
             limit = self._settings.store.body_bytes_max
-            text = f"the batch has {len(request.body)} bytes, at most {limit} are allowed"
+            text = f"the batch has {len(request.body)} bytes; at most {limit} are allowed"
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, text)
         config = self._topics.for_send(
             header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)

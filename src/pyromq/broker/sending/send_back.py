@@ -3,7 +3,7 @@
     failed message ─▶ a copy with one attempt more ─▶ waits at its delay level ─▶ %RETRY%group ─▶ consumed again
                                                    └─▶ too many attempts, or told so: %DLQ%group
 
-The copy is stored before the answer leaves, so the consumer may forget the original once it has the answer.
+The copy is stored before the response leaves, so the consumer may forget the original once it has the response.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.record_copy import again, properties_of
-from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.refusals import RefusedError, not_accepting
 from pyromq.broker.base.responses import send_response, success
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
@@ -57,8 +57,7 @@ class SendBackHandler:
         header = request.header
         group = self._groups.require_known(header.group)
         if not self._settings.permission & _WRITE:
-            text = f"broker {self._settings.name} takes no messages at the moment"
-            raise RefusedError(ResponseCode.NO_PERMISSION, text)
+            raise not_accepting(self._settings.name)
         if group.retry_queue_nums <= 0:  # a group that wants no retries
             send_response(connection, request, None)
             return
@@ -67,7 +66,7 @@ class SendBackHandler:
         is_dead, place = self._next_place(group, header, failed, retry, request.version)
         placed = self._store.stage(again(failed, place.topic, place.queue_id, place.properties.encode(), failures=1))
         topic, counters = failed.topic.decode(), self._counters
-        counters.returns[topic, header.group] += ONE_MESSAGE + placed.size
+        counters.send_backs[topic, header.group] += ONE_MESSAGE + placed.size
         if is_dead:
             counters.dead[topic, header.group] += ONE_MESSAGE + placed.size
         self._group_commit.staged((connection, request, success(request)), (place.topic, place.queue_id))
@@ -82,7 +81,7 @@ class SendBackHandler:
         try:
             return self._store.reader.record_at(header.position)
         except StoreError as error:
-            text = f"there is no message at {header.position} to send back: {error}"
+            text = f"there is no message at position {header.position} to send back: {error}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text) from error
 
     def _next_place(

@@ -42,7 +42,7 @@ class Filters:
 
     @property
     def table(self) -> FilterTable:
-        """For whoever saves it."""
+        """For the table keeper, which saves it."""
         return self._table
 
     # --- looking ---
@@ -85,7 +85,7 @@ class Filters:
         topic, text, version = subscription.topic, subscription.sub_string, subscription.sub_version
         known = self._table.get(topic, group)
         if known is None and len(self._table) >= FILTERS_MAX:
-            logger.warning("too many filters, one was not registered: topic=%s group=%s", topic, group)
+            logger.warning("too many filters, this one was not registered: topic=%s group=%s", topic, group)
             return
         try:
             compiled = compile_filter(text)
@@ -106,7 +106,7 @@ class Filters:
     # --- from time to time ---
 
     def tick(self, subscription_of: SubscriptionOf) -> None:
-        """Every ten seconds: see who left, forget who left long ago."""
+        """Every ten seconds: see which groups left, forget those that left long ago."""
         now = self._clock.monotonic_ms()
         if now - self._ticked_ms >= LOOK_MS:
             self._ticked_ms = now

@@ -13,7 +13,7 @@ _COMMITS_PER_VERSION = 500
 
 
 class Progress:
-    """Owns the offset table. Commits go to memory; whoever saves it makes them durable, some seconds later at most."""
+    """Owns the offset table. Commits go to memory; the table keeper makes them durable, some seconds later at most."""
 
     def __init__(self, table: OffsetTable, clock: Clock) -> None:
         self._table = table
@@ -83,7 +83,10 @@ class Progress:
             self._forget(topic, group)
 
     def bring_back(self, end_of: Callable[[str, int], int]) -> int:
-        """After a crash that cost the ends of queues: who was further must not skip what comes next. Says how many."""
+        """After a crash that cost the ends of queues: groups that were further must not skip what comes next.
+
+        Returns the number of offsets that were set back.
+        """
         ahead = [
             (topic, group, queue_id, end)
             for (topic, group), queues in self._table.items()

@@ -92,7 +92,7 @@ def compiled(subscription: Subscription) -> SqlFilter:
     """The filter of a subscription that is not by tags; raises RefusedError when there can be none."""
     topic, kind = subscription.topic, subscription.expression_type
     if kind != SQL_EXPRESSION:
-        text = f"expressions of type {kind[:80]} are unknown; there are {TAG_EXPRESSION} and {SQL_EXPRESSION}"
+        text = f"expression type {kind[:80]} is unknown; the known ones are {TAG_EXPRESSION} and {SQL_EXPRESSION}"
         raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, text)
     try:
         return compile_filter(subscription.sub_string)

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The first four are saved in the store's folder; who is connected lives in memory only."""
+    """The first four are saved in the store's folder; connected clients and their locks live in memory only."""
 
     topics: Topics
     groups: Groups
@@ -62,4 +62,4 @@ def _recover(tables: Tables, store: MessageStore) -> None:
     if restored := tables.topics.restore(store.queues):
         logger.warning("topics restored from their queues: topics=%s", ", ".join(restored))
     if ahead := tables.progress.bring_back(end_of):
-        logger.warning("groups were ahead of queues that lost their end, brought back to it: queues=%d", ahead)
+        logger.warning("committed offsets beyond the end of shortened queues, set back to it: queues=%d", ahead)

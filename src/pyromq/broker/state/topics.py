@@ -41,8 +41,8 @@ def reply_topic(cluster: str) -> str:
 class Topics:
     """Owns the topic table; ``on_change`` is told of every change.
 
-    What a person changes is saved before it is used. What a send or a consumer brings about is saved soon after, by
-    whoever looks at ``table.unsaved``; should a crash come first, ``restore`` makes it again from the queues.
+    What an operator changes is saved before it is used. What a send or a consumer brings about is saved soon after, by
+    the table keeper; should a crash come first, ``restore`` makes it again from the queues.
     """
 
     def __init__(self, table: TopicTable, settings: BrokerSettings, clock: Clock) -> None:
@@ -101,7 +101,7 @@ class Topics:
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Topics that exist and that clients must not send to."""
+        """Topics that exist and that clients are not allowed to send to."""
         return _SEND_FORBIDDEN
 
     def require(self, topic: str) -> TopicConfig:
@@ -118,7 +118,7 @@ class Topics:
         """The topic of a send: checked, and created from its template if that is allowed."""
         validate_topic(topic)
         if topic in _SEND_FORBIDDEN:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"clients must not send to the topic {topic}")
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"clients are not allowed to send to topic {topic}")
         config = self._table.get(topic)
         if config is None:
             config = self._create_from(template, topic, queues, unit=unit)

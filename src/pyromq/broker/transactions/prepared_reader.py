@@ -24,7 +24,7 @@ class PreparedReader:
     def read(self, offset: int, position: int) -> StoredPrepared | None:
         """None when the queue does not list it there: bytes that only look like a prepared message are none.
 
-        It may be one that is not flushed yet: whatever is written from it lies behind it. Raises CorruptRecordError,
+        It may be one that is not flushed yet: what is written from it lies behind it. Raises CorruptRecordError,
         and PositionOutOfRangeError when its file is gone.
         """
         index, log = offset - self._first, self._store.log

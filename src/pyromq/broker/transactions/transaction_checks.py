@@ -1,7 +1,7 @@
-"""Prepared messages nobody has decided about: their producers are asked, again and again, until they are put away.
+"""Checks of prepared messages without a decision: their producers are asked, again and again, until they are put away.
 
     round, every 30 s: look at each prepared message that waits
-        younger than 6 s (or than its own patience)  ─▶ later
+        younger than 6 s (or than its own limit)     ─▶ later
         asked 15 times, or older than files are kept ─▶ TRANS_CHECK_MAX_TIME_TOPIC, where a person can look at it
         else                                         ─▶ CHECK_TRANSACTION_STATE to one producer of its group
 
@@ -56,7 +56,7 @@ class CheckVerdict(Enum):
 
     LATER = "it is too young to ask"
     ASK = "its producer should say something"
-    PUT_AWAY = "nobody will decide"
+    PUT_AWAY = "its producer will not decide"
 
 
 def verdict(prepared: PreparedMessage, *, checks: int, now_ms: int, settings: BrokerSettings) -> CheckVerdict:
@@ -64,8 +64,8 @@ def verdict(prepared: PreparedMessage, *, checks: int, now_ms: int, settings: Br
     age_ms = now_ms - prepared.arrived_ms
     if checks >= min(settings.transaction_checks_max, CHECKS_MAX) or age_ms > settings.store.keep_ms:
         return CheckVerdict.PUT_AWAY
-    patience_ms = settings.transaction_timeout_ms if prepared.immunity_ms is None else prepared.immunity_ms
-    if 0 <= age_ms <= patience_ms:
+    limit_ms = settings.transaction_timeout_ms if prepared.immunity_ms is None else prepared.immunity_ms
+    if 0 <= age_ms <= limit_ms:
         return CheckVerdict.LATER
     return CheckVerdict.ASK if prepared.group and prepared.topic else CheckVerdict.PUT_AWAY
 
@@ -90,7 +90,7 @@ class TransactionChecks:
         self._settings = environment.settings
         self._clock = environment.clock
         self._span_max = span_max
-        self._started_ms: int | None = None  # the first round, which finds out who waits, begins at once
+        self._started_ms: int | None = None  # the first round, which finds out what waits, begins at once
         self._cursor: int | None = None
         self._end = self._move_before = 0
         self._asked = 0
@@ -205,7 +205,7 @@ class TransactionChecks:
         self._writes.put(prepared_draft(record, record.properties, DISCARD_TOPIC), lambda error: None)
         self._log.end(prepared.offset, Ending.MOVED)
         logger.warning(
-            "transaction put away, nobody decided: topic=%s key=%s group=%s checks=%d",
+            "transaction put away, its producer never decided: topic=%s key=%s group=%s checks=%d",
             *(prepared.topic, prepared.unique_key, prepared.group, checks),
         )
 

@@ -1,11 +1,12 @@
 """What became of prepared messages: op records, and how far both topics are done with.
 
-    half topic   ─┬─ h ─ h ─ h ─ h ─▶      a transaction ends with an op record that names its prepared message. It is
-    op topic     ─┴──── op ─── op ──▶      staged behind the final message, in the same turn: of a log that a crash
+    half topic   ─┬─ p ─ p ─ p ─ p ─▶      a transaction ends with an op record that names its prepared message. It is
+    op topic     ─┴──── op ─── op ──▶      staged behind the final message, in the same commit: of a log that a crash
                                            cuts anywhere, what is left has the final message wherever it has the op.
 
-All transactions that end in one turn share an op record. Progress (group CID_RMQ_SYS_TRANS) is committed up to the
-oldest prepared message that waits, once the op records that allow it are on disk; a broker that starts reads the rest.
+All transactions that end in one group commit share an op record. Progress (group CID_RMQ_SYS_TRANS) is committed up to
+the oldest prepared message that waits, once the op records that allow it are on disk; a broker that starts reads the
+rest.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class TransactionLog:
         self.is_surveyed = False  # everything that waited at the start was looked at
         self._copies_fit = True
         self._unwritten: list[int] = []
-        self._ops: deque[tuple[int, int]] = deque()  # op records that are still needed: offset, newest half they name
+        self._ops: deque[tuple[int, int]] = deque()  # op records still needed: offset, newest prepared message in it
         self.table = PreparedTable(self._start_of(HALF_TOPIC))
         self._op_first = self._op_end = self._start_of(OP_HALF_TOPIC)
         self._mark = self._committed = _Mark(0, self.table.first, self._op_first)
@@ -95,7 +96,7 @@ class TransactionLog:
     # --- changing ---
 
     def end(self, offset: int, ending: Ending) -> None:
-        """Its op record becomes part of this turn, behind everything that is staged before."""
+        """Its op record becomes part of this group commit, behind everything that is staged before."""
         self.ending[offset] = ending
         if not self._unwritten:
             self._group_commit.before_commit(self._write)
@@ -120,7 +121,7 @@ class TransactionLog:
                 self._writes.put(draft, partial(self._written, offsets))
             except MQError as error:
                 logger.error(
-                    "op record not written, it is tried again: half_messages=%d reason=%s", len(offsets), error
+                    "op record not written, will be tried again: prepared_messages=%d reason=%s", len(offsets), error
                 )
                 self._unwritten += offsets
 

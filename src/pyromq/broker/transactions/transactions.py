@@ -1,11 +1,11 @@
-"""Transactions: a message that waits, out of sight, until its producer says that it counts.
+"""Transactions: a prepared message (RocketMQ: half message) waits, out of sight, until its producer ends it.
 
     send with TRAN_MSG ─▶ half topic ─▶ END_TRANSACTION ─┬─ commit ───▶ its topic (or the place where it is delayed), op
                               │                          └─ rollback ─▶ op
                               └─ silence ─▶ transaction_checks
 
-The op record tells that the prepared message is dealt with. Whoever ends a transaction twice in the same way hears the
-same answer and nothing happens; whoever ends it in two ways is refused the second time.
+The op record tells that the prepared message is dealt with. A producer that ends a transaction twice in the same way
+gets the same response and nothing happens; one that ends it in two ways is refused the second time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _HOME: Final = (REAL_TOPIC, REAL_QUEUE, TRANSACTION_ID)
 
 
 class TransactionHandler:
-    """Requests 37 and 323, and the first half of sends that are part of a transaction."""
+    """Requests 37 and 323, and where sends that are part of a transaction wait."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class TransactionHandler:
         self._last_group = ""
         self._last_item = b""
 
-    # --- the first half ---
+    # --- preparing ---
 
     def prepare(self, topic: str, queue_id: int, text: str, unique_key: str) -> Detour:
         """Where a message waits for the decision; store it with the transaction bits of its flags cleared.
@@ -94,7 +94,7 @@ class TransactionHandler:
         Raises RefusedError when there are no transactions here, and for a delay that could never be kept.
         """
         if not self._settings.transactions:
-            problem = f"broker {self._settings.name} takes no messages of transactions at the moment"
+            problem = f"broker {self._settings.name} does not accept transactional messages at the moment"
             raise RefusedError(ResponseCode.NO_PERMISSION, problem)
         if "DELAY\x01" in text or "TIMER_D" in text:
             self._delays.place(topic, queue_id, text)  # to refuse it now rather than when it is committed
@@ -103,7 +103,7 @@ class TransactionHandler:
         home = f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02__transactionId__\x01{unique_key}\x02"
         return Detour(HALF_TOPIC, 0, closed(text) + home)
 
-    # --- the second half ---
+    # --- ending ---
 
     def end(self, connection: Connection, request: Received[EndTransactionHeader]) -> None:
         self._gate.check_stuck()
@@ -119,7 +119,7 @@ class TransactionHandler:
         if prepared is None:
             problem = f"prepared message {header.tran_state_table_offset} is not at position {header.commit_log_offset}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
-        is_special = b"CHECK_" in prepared.properties  # it has its own patience, or was written again: both are rare
+        is_special = b"CHECK_" in prepared.properties  # it has its own time limit, or was written again: both are rare
         if is_special and not header.from_transaction_check:
             self._check_age(prepared)
         group = header.producer_group
@@ -145,7 +145,7 @@ class TransactionHandler:
     def _check_age(self, prepared: StoredPrepared) -> None:
         seconds = number_of(prepared.text, IMMUNITY)
         if seconds is not None and 0 <= seconds * 1_000 < self._clock.now_ms() - prepared.born_ms:
-            problem = f"the transaction is older than its {seconds} seconds, it is decided when it is checked"
+            problem = f"the transaction is older than its limit of {seconds} s; it is decided when the broker checks it"
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
 
     def _waits_elsewhere(self, prepared: StoredPrepared, ending: Ending) -> int:
@@ -161,7 +161,7 @@ class TransactionHandler:
         if before is not ending:
             problem = (
                 f"transaction {facts.unique_key} is not open any more, and it was not ended with {ending.name}; "
-                f"if nobody has ended it, it is in topic {DISCARD_TOPIC}"
+                f"if it was never ended, it is in topic {DISCARD_TOPIC}"
             )
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
         return -1
@@ -174,7 +174,7 @@ class TransactionHandler:
         return Ending.COMMIT if self._is_committed(prepared, facts) else Ending.ROLLBACK
 
     def _was_committed(self, prepared: StoredPrepared, *, is_asked: bool) -> bool:
-        """Whether it is there although nobody knows of its end.
+        """Whether it is there although its end is not on record.
 
         Its producer may have sent the prepared message twice and ended one; the op record may be lost, with the end of
         the log; other brokers go on asking about copies of prepared messages that are committed.
@@ -223,7 +223,7 @@ class TransactionHandler:
     # --- once more ---
 
     def resume(self, connection: Connection, request: Received[ResumeCheckHalfMessageHeader]) -> None:
-        """A prepared message that was put away waits again, as if nobody had been asked about it."""
+        """A prepared message that was put away waits again, as if its producer had never been asked about it."""
         _, position = decode_offset_id(request.header.msg_id or "")
         record = self._store.reader.record_at(position)
         text = record.properties.decode(errors="surrogateescape")
@@ -237,7 +237,7 @@ class TransactionHandler:
         if waiting is not None:
             self._log.table.forget_checks(waiting)
         elif record.topic == _HALF_TOPIC or self._ending_of(record, prepared) is Ending.COMMIT:
-            problem = f"transaction {prepared.unique_key} is over; take the message id from topic {DISCARD_TOPIC}"
+            problem = f"transaction {prepared.unique_key} is over; use the message id from topic {DISCARD_TOPIC}"
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
         else:
             anew = {CHECK_TIMES: "0", ARRIVED: str(self._clock.now_ms())}

@@ -133,7 +133,7 @@ def test_a_key_is_not_looked_up_while_much_of_the_log_is_not_in_the_index(monkey
     asked = QueryMessageHeader(topic="orders", key="k9", max_num=32, begin_timestamp=0, end_timestamp=1 << 60)
     gap_bytes = store.index_gap_bytes
     error = refused(query, asked)
-    assert error.code == ResponseCode.SYSTEM_BUSY and "ask again" in error.remark
+    assert error.code == ResponseCode.SYSTEM_BUSY and "try again" in error.remark
     assert store.index_gap_bytes == gap_bytes == store.log.end, "nothing was done for it"
     maintenance = Maintenance(store, disk, clock)
     while store.index_gap_bytes > 100_000:

@@ -1,4 +1,4 @@
-"""Turns on a disk that fails on command and a worker thread that works when told to."""
+"""Group commits on a disk that fails on command and a worker thread that works when told to."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Worker(Executor):
 
 
 class Rig:
-    """Everything around turns; make it inside a running loop."""
+    """Everything around a group commit; make it inside a running loop."""
 
     def __init__(self, flush: Flush = Flush.SYNC, **limits: int) -> None:
         self.disk, self.clock, self.worker = FaultyDisk(), ManualClock(), Worker()
@@ -97,7 +97,7 @@ async def test_what_arrives_together_is_flushed_once_and_answered_after_that() -
     assert rig.worker.waiting == []
 
 
-async def test_turns_that_come_during_a_flush_share_the_next_one() -> None:
+async def test_groups_committed_during_a_flush_share_the_next_one() -> None:
     rig, first, later = Rig(), Wire(), Wire()
     rig.send(first)
     await turn()
@@ -130,7 +130,7 @@ async def test_an_asynchronous_store_answers_and_wakes_at_once() -> None:
     assert (wire.codes, rig.woken, rig.visible(), rig.worker.waiting) == ([0], [{ORDERS}], 1, [])
 
 
-async def test_a_sender_who_does_not_want_to_wait_is_answered_at_once_and_seen_later() -> None:
+async def test_a_send_that_does_not_wait_is_answered_at_once_and_seen_later() -> None:
     rig, hasty, patient = Rig(), Wire(), Wire()
     rig.send(hasty, wait=False)
     rig.send(patient)
@@ -140,7 +140,7 @@ async def test_a_sender_who_does_not_want_to_wait_is_answered_at_once_and_seen_l
     assert (hasty.codes, patient.codes, rig.woken) == ([0], [0], [{ORDERS}])
 
 
-async def test_a_failed_commit_refuses_everybody_in_that_turn_and_nobody_else() -> None:
+async def test_a_failed_commit_refuses_all_sends_of_its_group_and_no_others() -> None:
     rig, before, during, after = Rig(), Wire(), Wire(), Wire()
     rig.send(before)
     await turn()
@@ -189,7 +189,7 @@ async def test_a_message_that_was_staged_when_the_flush_failed_is_refused_too() 
     assert second.codes == [ResponseCode.SERVICE_NOT_AVAILABLE]
 
 
-async def test_a_flush_that_hangs_is_told_to_those_who_wait_with_the_address_of_their_message() -> None:
+async def test_waiting_sends_hear_of_a_flush_that_hangs_with_the_address_of_their_message() -> None:
     rig, wire = Rig(flush_timeout_ms=5_000, stuck_disk_ms=1_000), Wire()
     rig.send(wire)
     await turn()
@@ -220,7 +220,7 @@ async def test_a_disk_that_is_stuck_makes_the_broker_busy_until_it_moves_again()
     assert not rig.group_commit.is_busy and rig.group_commit.stuck_ms() == 0
 
 
-async def test_too_many_who_wait_make_the_broker_busy() -> None:
+async def test_too_many_waiting_sends_make_the_broker_busy() -> None:
     rig, wire = Rig(waiting_max=2), Wire()
     rig.send(wire)
     await turn()
@@ -245,7 +245,7 @@ async def test_one_way_sends_are_never_answered(end: str) -> None:
     assert wire.frames == []
 
 
-async def test_the_only_sender_waits_for_nobody() -> None:
+async def test_the_only_connection_that_sends_waits_for_no_other() -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()
     for _ in range(16):
         rig.send(wire)
@@ -283,7 +283,7 @@ def put(rig: Rig, told: list[MQError | None]) -> None:
     assert placed.size > 0
 
 
-async def test_an_own_message_counts_once_it_is_on_disk() -> None:
+async def test_an_internal_write_counts_once_it_is_on_disk() -> None:
     rig = Rig()
     told: list[MQError | None] = []
     put(rig, told)
@@ -294,7 +294,7 @@ async def test_an_own_message_counts_once_it_is_on_disk() -> None:
     assert (told, rig.visible(), rig.woken) == ([None], 1, [{ORDERS}])
 
 
-async def test_an_own_message_of_an_asynchronous_store_counts_once_it_is_written() -> None:
+async def test_an_internal_write_to_an_asynchronous_store_counts_once_it_is_written() -> None:
     rig = Rig(Flush.ASYNC)
     told: list[MQError | None] = []
     put(rig, told)
@@ -302,7 +302,7 @@ async def test_an_own_message_of_an_asynchronous_store_counts_once_it_is_written
     assert (told, rig.visible()) == ([None], 1)
 
 
-async def test_own_messages_share_the_flush_of_those_who_send() -> None:
+async def test_internal_writes_share_the_flush_of_sends() -> None:
     rig, wire = Rig(), Wire()
     told: list[MQError | None] = []
     rig.send(wire)
@@ -313,7 +313,7 @@ async def test_own_messages_share_the_flush_of_those_who_send() -> None:
 
 
 @pytest.mark.parametrize("failing", ["write", "sync"])
-async def test_the_writer_of_an_own_message_hears_of_a_disk_that_fails(failing: str) -> None:
+async def test_an_internal_write_hears_of_a_disk_that_fails(failing: str) -> None:
     rig = Rig()
     told: list[MQError | None] = []
     put(rig, told)
@@ -325,7 +325,7 @@ async def test_the_writer_of_an_own_message_hears_of_a_disk_that_fails(failing: 
     assert rig.visible() == 0
 
 
-async def test_own_messages_may_lead_to_others_and_a_stop_waits_for_all() -> None:
+async def test_internal_writes_may_lead_to_others_and_a_stop_waits_for_all() -> None:
     rig = Rig()
     told: list[MQError | None] = []
 
@@ -341,7 +341,7 @@ async def test_own_messages_may_lead_to_others_and_a_stop_waits_for_all() -> Non
     assert (told, rig.visible()) == ([None], 2)
 
 
-async def test_a_writer_that_fails_when_told_takes_nobody_with_it() -> None:
+async def test_a_callback_that_fails_keeps_no_other_from_being_called() -> None:
     rig = Rig(Flush.ASYNC)
     told: list[MQError | None] = []
 
@@ -354,7 +354,7 @@ async def test_a_writer_that_fails_when_told_takes_nobody_with_it() -> None:
     assert told == [None]
 
 
-async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_turn() -> None:
+async def test_work_before_a_commit_stages_behind_all_else_and_belongs_to_the_group() -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()
     told: list[object] = []
 
@@ -373,7 +373,7 @@ async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_tur
     assert (told, rig.visible()) == ([None], 4), "it runs once"
 
 
-async def test_what_fails_at_the_end_of_a_turn_keeps_nobody_from_being_answered() -> None:
+async def test_work_that_fails_before_a_commit_keeps_no_send_from_its_response() -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()
     rig.group_commit.before_commit(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     rig.send(wire)
@@ -399,7 +399,7 @@ async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush:
     await asyncio.wait_for(rig.group_commit.drain(), 10)
 
 
-async def test_after_a_defect_of_the_store_everybody_hears_of_it_and_the_next_turn_goes_on(
+async def test_after_a_defect_of_the_store_all_sends_hear_of_it_and_the_next_group_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()

@@ -18,7 +18,7 @@ from tests.unit.net.fakes import turn
 
 
 class Door:
-    """A gate before turns of which two sends may wait for the disk."""
+    """A gate before a group commit of which two sends may wait for the disk."""
 
     def __init__(self, **limits: Any) -> None:
         self.rig = Rig(waiting_max=2, stuck_disk_ms=1_000)
@@ -48,7 +48,7 @@ class Door:
         await turn()
 
 
-async def test_while_the_disk_keeps_up_nobody_waits() -> None:
+async def test_while_the_disk_keeps_up_no_send_waits() -> None:
     door, wire = Door(), Wire()
     door.send(wire)
     await turn()
@@ -69,7 +69,7 @@ async def test_sends_wait_in_order_until_the_disk_has_taken_some() -> None:
     assert (wire.codes, door.gate.closed, door.counters.put_refused) == ([0] * 4, False, 0)
 
 
-async def test_whoever_waits_too_long_is_told_for_how_long() -> None:
+async def test_a_send_that_waits_too_long_is_told_for_how_long() -> None:
     door, wire, late = Door(), Wire(), Wire()
     await door.fill(wire)
     door.send(late)
@@ -127,7 +127,7 @@ async def test_a_stuck_disk_closes_the_door_and_sends_the_waiting_away() -> None
     assert (late.codes, wire.codes, door.gate.closed) == ([0], [0, 0], False)
 
 
-async def test_those_who_wait_are_told_without_anybody_asking() -> None:
+async def test_parked_sends_are_refused_without_another_request() -> None:
     door, wire, late = Door(), Wire(), Wire()
     await door.fill(wire)
     door.send(late)

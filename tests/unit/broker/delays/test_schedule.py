@@ -81,12 +81,12 @@ def test_a_failed_batch_comes_again_in_ten_seconds_whole_and_in_order() -> None:
     assert rig.delivered() == ["a", "b", "c"]
 
 
-def test_half_messages_and_nobodys_messages_are_passed_over() -> None:
+def test_prepared_messages_and_messages_without_a_home_are_passed_over() -> None:
     rig = DelayRig()
     prepared = f"DELAY\x011\x02REAL_TOPIC\x01{HALF_TOPIC}\x02REAL_QID\x010\x02".encode()
-    nobody = b"DELAY\x011\x02REAL_TOPIC\x01no such name!\x02REAL_QID\x010\x02"
+    homeless = b"DELAY\x011\x02REAL_TOPIC\x01no such name!\x02REAL_QID\x010\x02"
     rig.store.append(
-        [Draft(topic=SCHEDULE_TOPIC, queue_id=0, body=b"x", properties=text) for text in (prepared, nobody, b"")]
+        [Draft(topic=SCHEDULE_TOPIC, queue_id=0, body=b"x", properties=text) for text in (prepared, homeless, b"")]
     )
     rig.send_at_level("a", 1)
     rig.pass_time(1_000)
@@ -214,4 +214,4 @@ def test_messages_that_were_deleted_while_they_waited_are_counted_and_reported(
     rig.send_at_level("kept", 3)
     rig.pass_time(10_000)
     assert rig.delivered()[-1] == "kept" and "lost" not in rig.delivered()
-    assert "waiting messages lost: level=3 messages=1" in caplog.text
+    assert "delayed messages lost: level=3 messages=1" in caplog.text

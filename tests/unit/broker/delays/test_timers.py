@@ -73,7 +73,7 @@ def test_a_restart_goes_on_where_it_was() -> None:
     assert rig.delivered() == [f"m{number:02}" for number in range(30)]
 
 
-def test_what_was_due_while_nobody_was_there_comes_at_once() -> None:
+def test_what_was_due_while_the_broker_was_down_comes_at_once() -> None:
     rig = DelayRig()
     rig.send_in("a", 5_000)
     rig = rig.reopened()  # not even looked at
@@ -214,7 +214,7 @@ def test_a_cancellation_outlives_a_restart_beyond_the_due_time() -> None:
 
 
 @pytest.mark.parametrize("stop_ms", [120_000, 205_000])
-def test_a_cancellation_counts_when_nobody_was_there_to_take_it_along(stop_ms: int) -> None:
+def test_a_cancellation_counts_when_the_broker_was_down_at_its_time(stop_ms: int) -> None:
     """Both times pass while one of message and cancellation, or both, have yet to go through the topic again."""
     rig = DelayRig()
     due_ms = rig.clock.now_ms() + 250_400
@@ -296,7 +296,7 @@ def test_lost_files_are_made_anew_from_the_topic(damage: str) -> None:
     rig.pass_time(340_000)
     expected = [*(f"m{number:02}" for number in range(30)), "far"]
     assert list(dict.fromkeys(rig.delivered())) == expected
-    if damage != "check gone":  # then nobody knows what was done
+    if damage != "check gone":  # then what was done is not known
         assert rig.delivered() == expected
 
 
