@@ -2,5 +2,5 @@
 
 Rooms, lower ones first; none imports a higher one:
     base ─▶ state ─▶ commit ─▶ delays ─▶ sending, pulling ─▶ transactions ─▶ admin ─▶ wiring, broker
-``wiring`` puts the parts together, ``broker`` gives them life and requests, ``request_table`` says what answers which request.
+``wiring`` puts the parts together, ``broker`` gives them life and requests, ``request_table`` maps request codes.
 """

@@ -79,7 +79,7 @@ class Broker(Handler):
         self._parts: Parts | None = None  # from SERVING on
         self._tasks: list[asyncio.Task[None]] = []
         self._telling: set[asyncio.Task[None]] = set()  # responses that wait until name servers are told
-        self._stopping = asyncio.Lock()
+        self._stopping = asyncio.Lock()  # held while it stops: a second stop waits for the first
         # of the parts, for every request
         self._immediate: dict[int, Immediate] = {}
         self._deferred: dict[int, Deferred] = {}

@@ -48,12 +48,12 @@ class Registrar:
         self._ha_address = ha_address
         self._known = known
         self._open_link = open_link
-        self._links = {name: open_link(name) for name in known.addresses}
+        self._links = {name: open_link(name) for name in known.addresses}  # by address of the name server
         self._has_list = True  # of an address server; its failures are logged once
-        self._changed = asyncio.Event()
-        self._round = asyncio.Lock()
-        self._rounds: set[asyncio.Future[None]] = set()
-        self._registered: dict[str, bool] = {}
+        self._changed = asyncio.Event()  # topics changed since the last round began
+        self._round = asyncio.Lock()  # held while one is under way
+        self._rounds: set[asyncio.Future[None]] = set()  # those that ``told`` has begun
+        self._registered: dict[str, bool] = {}  # how the last attempt ended, by address
         self._told_all: dict[str, Connection | None] = {}  # the connection over which a name server got everything
 
     @property

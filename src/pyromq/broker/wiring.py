@@ -28,10 +28,11 @@ from pyromq.broker.admin.runtime_requests import RuntimeHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.base.table_keeper import TableKeeper
 from pyromq.broker.base.workers import Workers
-from pyromq.broker.commit.group_commit import GroupCommit, QueueKey
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.sealer import Sealer
 from pyromq.broker.commit.send_gate import SendGate

@@ -47,7 +47,7 @@ class AssignmentHandler:
         self._modes = modes
         self._settings = settings
         self._find_queues = find_queues  # None: there are no name servers, and so no other brokers
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()  # requests that wait for a route
 
     # --- assignments ---
 

@@ -27,7 +27,7 @@ class ConfigHandler:
         self._topics = topics
         self._clock = environment.clock
         self._address = address
-        self.version = DataVersion(timestamp=environment.clock.now_ms())
+        self.version = DataVersion(timestamp=environment.clock.now_ms())  # changes with every update
 
     def get(self, connection: Connection, request: Received[None]) -> tuple[GetBrokerConfigResponseHeader, bytes]:
         values = describe(self._settings, self._address.host, self._address.port)

@@ -70,9 +70,9 @@ class Stats:
         self.counters = Counters(
             puts=self.puts.totals, gets=self.gets.totals, send_backs=self.send_backs.totals, dead=self.dead.totals
         )
-        self._history: deque[tuple[int, dict[str, int]]] = deque(maxlen=WINDOWS_S[-1] + 1)
+        self._history: deque[tuple[int, dict[str, int]]] = deque(maxlen=WINDOWS_S[-1] + 1)  # all numbers, once a second
         self._mornings = [self.counters.numbers(), self.counters.numbers()]  # yesterday's, today's
-        self._day = self._today()
+        self._day = self._today()  # to notice that a new one has begun
         self.snapshot()
 
     def snapshot(self) -> None:

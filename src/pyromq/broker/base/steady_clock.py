@@ -23,10 +23,10 @@ class SteadyClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._looked_ms = clock.monotonic_ms()
+        self._looked_ms = clock.monotonic_ms()  # when the two clocks were compared last
         self._shift_ms = clock.now_ms() - self._looked_ms  # what is added to the monotonic clock
         self._spare_ms = 0  # passed, and not yet used for a correction
-        self._jumped = False
+        self._jumped = False  # since the clocks agreed last; a jump is logged once
 
     def monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()

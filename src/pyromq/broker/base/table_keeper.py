@@ -23,8 +23,8 @@ class TableKeeper:
         self._clock = clock
         self._interval_ms = interval_ms
         self._loop = asyncio.get_running_loop()
-        self._started_ms = -interval_ms
-        self._busy = 0
+        self._started_ms = -interval_ms  # when the last saves began
+        self._busy = 0  # saves under way
 
     def tick(self) -> None:
         now_ms = self._clock.monotonic_ms()

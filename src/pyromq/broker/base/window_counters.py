@@ -51,7 +51,7 @@ class WindowCounters(Generic[K]):
     """Totals by key, counted up where things happen: ``totals[key] += ONE_MESSAGE + size``."""
 
     def __init__(self, clock: Clock) -> None:
-        self.totals: defaultdict[K, int] = defaultdict(int)
+        self.totals: defaultdict[K, int] = defaultdict(int)  # tallies since the start
         self._clock = clock
         now = clock.monotonic_ms()
         self._windows = {

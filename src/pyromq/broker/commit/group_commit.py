@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import refusal_of
 from pyromq.clock import Clock
 from pyromq.errors import MQError, StoreError
@@ -35,7 +36,6 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
-QueueKey = tuple[str, int]
 _ALONE_COMMITS = 16  # after so many groups in a row with sends of one connection, it counts as the only one
 
 
@@ -74,20 +74,22 @@ class GroupCommit:
         self._flush_timeout_ms = flush_timeout_ms
         self._stuck_disk_ms = stuck_disk_ms
         self._waiting_max = waiting_max
-        self.is_busy = self.is_stuck = False  # senders should wait, or go away; brought up to date by ``look``
-        self.on_look: Callable[[], None] = lambda: None  # the two above were brought up to date
+        # brought up to date by ``look``
+        self.is_busy = False  # too many sends wait for the disk: the next ones should wait
+        self.is_stuck = False  # one flush takes too long: sends should go elsewhere
+        self.on_look: Callable[[], None] = lambda: None
         self.on_visible: Callable[[set[QueueKey]], None] = lambda queues: None  # readers can see more of these queues
-        self._sync = store.settings.flush is Flush.SYNC
+        self._sync = store.settings.flush is Flush.SYNC  # a send is answered when it is on disk
         self._loop = asyncio.get_running_loop()
         # what is staged and not committed yet
         self._answered_at_commit: list[PendingSend] = []
         self._answered_after_flush: list[PendingSend] = []
         self._internal: list[OnStored] = []  # internal writes
         self._before_commit: list[Callable[[], None]] = []  # want to stage something behind everything else
-        self._touched: set[QueueKey] = set()
+        self._touched: set[QueueKey] = set()  # queues of all of these
         # what is committed and not on disk yet
         self._unseen: set[QueueKey] = set()  # written queues whose readers cannot see it yet
-        self._waiting: deque[WaitingCommit] = deque()
+        self._waiting: deque[WaitingCommit] = deque()  # oldest first
         self._waiting_sends = 0  # in all of them
         self._internal_waiting: deque[tuple[int, list[OnStored]]] = deque()  # safe once the log is flushed up to there
         self._running: FlushJob | None = None  # the fsync that is under way

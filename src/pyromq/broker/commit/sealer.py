@@ -27,8 +27,9 @@ class Sealer:
         self._worker = worker
         self._flush_soon = flush_soon
         self._loop = asyncio.get_running_loop()
-        self._job: SealJob | None = None
-        self._is_gathered = self._waits_for_log = False
+        self._job: SealJob | None = None  # the seal under way
+        self._is_gathered = False  # its queues are known
+        self._waits_for_log = False  # they are synced, the log is not flushed far enough yet
 
     @property
     def busy(self) -> bool:

@@ -56,9 +56,10 @@ class SendGate:
         self._clock = clock
         self._handle = handle
         self._loop = asyncio.get_running_loop()
-        self._parked: deque[_Parked] = deque()
-        self._parked_bytes = 0
-        self._scanning = self._draining = False
+        self._parked: deque[_Parked] = deque()  # oldest first
+        self._parked_bytes = 0  # bodies of these
+        self._scanning = False  # a scan is arranged
+        self._draining = False  # parked sends are being handled, and pass
         self.closed = False  # ``passes`` has to be asked before a send may pass
         group_commit.on_look = self._look
 

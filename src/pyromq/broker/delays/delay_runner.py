@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final, NamedTuple
 
-from pyromq.broker.commit.group_commit import QueueKey
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.delays.schedule import Schedule
 from pyromq.broker.delays.timers import QUEUE, Timers
 from pyromq.clock import Clock
@@ -79,13 +79,17 @@ class DelayRunner:
         self._flush_soon = flush_soon
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        # in which delayed messages wait
         self._queues = frozenset((SCHEDULE_TOPIC, number) for number in range(schedule.level_count)) | {QUEUE}
-        self._wake: asyncio.Handle | None = None
-        self._wake_ms = 0
-        self._open = True
-        self._offsets_ms = self._timers_ms = self._forgot_ms = clock.monotonic_ms()
-        self._waiting: _Progress | None = None  # for the log
-        self._saving: asyncio.Future[None] | None = None
+        self._wake: asyncio.Handle | None = None  # the next run, if it is arranged
+        self._wake_ms = 0  # and when that is, by the monotonic clock
+        self._open = True  # until ``halt``
+        now_ms = clock.monotonic_ms()
+        self._offsets_ms = now_ms  # when offsets of levels were due to be saved last
+        self._timers_ms = now_ms  # when timers were
+        self._forgot_ms = now_ms  # when old timer files were forgotten
+        self._waiting: _Progress | None = None  # to be saved once the log is on disk that far
+        self._saving: asyncio.Future[None] | None = None  # the save under way
         schedule.on_ready = self.soon
 
     # --- letting go ---

@@ -46,9 +46,9 @@ class _Level:
         self.cursor = cursor
         self.old_end = old_end  # what was there when the broker started
         self.wake_ms = 0  # nothing to do before that
-        self.in_flight = 0
-        self.batch_end = cursor
-        self.failed_at: int | None = None
+        self.in_flight = 0  # written, and not known to be safe
+        self.batch_end = cursor  # the first offset behind what was tried
+        self.failed_at: int | None = None  # the lowest offset of this batch that was not stored
 
 
 class Schedule:
@@ -69,7 +69,7 @@ class Schedule:
         self._counters = counters
         self._clock = clock
         self.on_ready: Callable[[], None] = lambda: None  # a batch has ended: there may be more to do
-        self._started_ms = clock.now_ms()
+        self._started_ms = clock.now_ms()  # for what was stored in a future that never came
         last = max([len(store.settings.delay_ladder_ms), *self._queues_in_use(), *dict(offsets.items())])
         self._levels = [self._open_level(number, offsets.get(number)) for number in range(1, last + 1)]
 

@@ -66,7 +66,7 @@ class _Second:
 
     def __init__(self) -> None:
         self.waiting = 0  # not yet safe elsewhere
-        self.cancelled: set[bytes] = set()
+        self.cancelled: set[bytes] = set()  # ``topic+key`` of messages that are not delivered
 
 
 class Timers:
@@ -89,13 +89,13 @@ class Timers:
         self._counters = counters
         self._clock = clock
         self.metrics = metrics
-        self._heap: list[_Near] = []
+        self._heap: list[_Near] = []  # what is in memory, the next first
         self._seconds: dict[int, _Second] = {}  # those in memory in which something is due
         self._order: list[int] = []  # the same, as a heap
         self._held: set[bytes] = set()  # cancellations on their way
         self._loaded_to = files.read_second  # seconds before this one are in memory, or over
-        self._pause_ms = 0
-        self._pending = files.pending(clock.now_ms() // SECOND_MS)
+        self._pause_ms = 0  # nothing is tried before that, after a failure
+        self._pending = files.pending(clock.now_ms() // SECOND_MS)  # messages that wait, less their cancellations
         self._old_end = self._topic_end()  # nothing is released before cancellations up to here are known
         self.changed = False  # since ``changed`` was reset: something that a note must tell
 

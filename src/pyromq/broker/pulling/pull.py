@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
 from pyromq.broker.base.responses import send_failure
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE
-from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters, QueueKey
+from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters
 from pyromq.broker.state.subscriptions import (
     PullFilter,
     compiled,

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.state.subscriptions import PullFilter
 from pyromq.clock import Clock
 from pyromq.net.connection import Connection
 from pyromq.wire.received import Received
 
-QueueKey = tuple[str, int]
 _SLACK = 1_024
 
 
@@ -38,9 +38,9 @@ class PullWaiters:
         self._held_max = held_max
         self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
-        self._deadlines: list[tuple[int, int, HeldPull]] = []
-        self._sequence = count()
-        self._count = 0
+        self._deadlines: list[tuple[int, int, HeldPull]] = []  # a heap; may hold answered ones
+        self._sequence = count()  # orders equal deadlines
+        self._count = 0  # of those that wait
 
     def __len__(self) -> int:
         return self._count

@@ -77,12 +77,13 @@ class SendHandler:
         self._rng = environment.rng
         self._counters = counters
         self._host_hex = host_hex  # message ids begin with it
-        self._new_unique_key = identity.unique_keys(environment.clock)
+        self._new_unique_key = identity.unique_keys(environment.clock)  # for messages whose senders gave them none
         region = msgspec.json.encode(settings.region).decode().replace("%", "%%")
         self._response_text = (_ANSWER % (region, VERSION)).replace("HOST", host_hex)
         self._reserved = topics.reserved
         self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when a response leaves
         added = {"MSG_REGION": settings.region, "TRACE_ON": "true", "CLUSTER": settings.cluster}
+        # what the broker adds to the properties of every message
         self._added = "".join(f"{name}\x01{value}\x02" for name, value in added.items()).encode()
 
     # --- one message ---

@@ -34,7 +34,7 @@ class Filters:
     def __init__(self, table: FilterTable, clock: Clock) -> None:
         self._table = table
         self._clock = clock
-        self._compiled: dict[tuple[str, str], SqlFilter] = {}
+        self._compiled: dict[tuple[str, str], SqlFilter] = {}  # by topic and group, as they are needed
         self._ticked_ms = clock.monotonic_ms()
 
     def __len__(self) -> int:

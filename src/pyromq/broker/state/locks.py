@@ -23,7 +23,7 @@ class QueueLocks:
         self._clock = clock
         self._expiry_ms = expiry_ms
         self._locks_max = locks_max
-        self._groups: dict[str, dict[QueueId, _Lock]] = {}
+        self._groups: dict[str, dict[QueueId, _Lock]] = {}  # by group and queue
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))

@@ -63,8 +63,8 @@ class Members(Generic[C]):
     def __init__(self, clock: Clock, expiry_ms: int = 120_000) -> None:
         self._clock = clock
         self._expiry_ms = expiry_ms
-        self._consumers: dict[str, ConsumerGroup[C]] = {}
-        self._producers: dict[str, dict[C, ConnectedMember[C]]] = {}
+        self._consumers: dict[str, ConsumerGroup[C]] = {}  # by group
+        self._producers: dict[str, dict[C, ConnectedMember[C]]] = {}  # by group and connection
 
     # --- looking ---
 

@@ -18,9 +18,9 @@ class Progress:
     def __init__(self, table: OffsetTable, clock: Clock) -> None:
         self._table = table
         self._clock = clock
-        self._commits = 0
-        self._pulled: dict[tuple[str, str, int], int] = {}
-        self._resets: dict[tuple[str, str, int], int] = {}
+        self._commits = 0  # since the start; the version of the table moves with them
+        self._pulled: dict[tuple[str, str, int], int] = {}  # by topic, group and queue: where the next pull begins
+        self._resets: dict[tuple[str, str, int], int] = {}  # likewise: what the next pull is told
 
     @property
     def table(self) -> OffsetTable:

@@ -51,8 +51,8 @@ class Topics:
         self._clock = clock
         self.on_change: Callable[[], None] = lambda: None  # name servers have to be told
         self._system = frozenset(config.topic_name for config in system_topics(settings)) | _SEND_FORBIDDEN
-        self._changed: set[str] = set()
-        self._all_changed = False
+        self._changed: set[str] = set()  # topics that name servers have not been told of
+        self._all_changed = False  # name servers have to be told everything
         self.get: Callable[[str], TopicConfig | None] = table.get
 
     @property

@@ -22,7 +22,7 @@ class PreparedTable:
 
     def __init__(self, first: int) -> None:
         self.first = first
-        self._states = bytearray()
+        self._states = bytearray()  # checks of each, or _GONE
 
     @property
     def end(self) -> int:

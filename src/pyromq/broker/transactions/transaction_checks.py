@@ -91,9 +91,10 @@ class TransactionChecks:
         self._clock = environment.clock
         self._span_max = span_max
         self._started_ms: int | None = None  # the first round, which finds out what waits, begins at once
-        self._cursor: int | None = None
-        self._end = self._move_before = 0
-        self._asked = 0
+        self._cursor: int | None = None  # the next offset of this round; None between rounds
+        self._end = 0  # of this round
+        self._move_before = 0  # prepared messages below are written again in this round
+        self._asked = 0  # questions so far: producers of a group are asked in rotation
 
     # --- rounds ---
 

@@ -65,12 +65,14 @@ class TransactionLog:
         self.ending: dict[int, Ending] = {}  # on their way to the disk
         self.copies: dict[str, int] = {}  # unique keys of prepared messages that were written again, and where
         self.is_surveyed = False  # everything that waited at the start was looked at
-        self._copies_fit = True
-        self._unwritten: list[int] = []
+        self._copies_fit = True  # ``copies`` has all of them
+        self._unwritten: list[int] = []  # ended, and without an op record yet
         self._ops: deque[tuple[int, int]] = deque()  # op records still needed: offset, newest prepared message in it
         self.table = PreparedTable(self._start_of(HALF_TOPIC))
-        self._op_first = self._op_end = self._start_of(OP_HALF_TOPIC)
-        self._mark = self._committed = _Mark(0, self.table.first, self._op_first)
+        self._op_first = self._start_of(OP_HALF_TOPIC)  # op records below are not needed any more
+        self._op_end = self._op_first  # offset of the next op record
+        self._committed = _Mark(0, self.table.first, self._op_first)  # as it may be saved
+        self._mark = self._committed  # the next one, which waits for the log
         self._load()
 
     # --- looking ---

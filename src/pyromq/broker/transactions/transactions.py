@@ -14,11 +14,11 @@ import logging
 from typing import Final
 
 from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import success
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
-from pyromq.broker.commit.group_commit import QueueKey
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour
 from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
@@ -84,7 +84,7 @@ class TransactionHandler:
         self._prepared = PreparedReader(write_path.store)
         # of the producers that end one transaction after the other
         self._last_group = ""
-        self._last_item = b""
+        self._last_item = b""  # that group as an item of properties
 
     # --- preparing ---
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.commit.group_commit import GroupCommit, QueueKey
+from pyromq.broker.base.queue_key import QueueKey
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.errors import DiskFullError, MQError, UntrustedDiskError
 from pyromq.store.message_store import MessageStore
