@@ -1,4 +1,4 @@
-"""Sharing out queues for clients that leave this to the broker, and how a group fetches a topic.
+"""Queue assignment for clients that leave it to the broker, and the mode in which a group fetches a topic.
 
 A topic may have queues on other brokers: where name servers are configured they are asked for the route. Popping is
 not served yet, so every assignment says PULL, whatever a store of Apache RocketMQ has on file.
@@ -7,7 +7,7 @@ not served yet, so every assignment says PULL, whatever a store of Apache Rocket
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pyromq.broker.base.refusals import RefusedError, refusal_of
@@ -17,16 +17,13 @@ from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.model.names import RETRY_PREFIX, validate_group, validate_topic
 from pyromq.model.queue import QueueId
-from pyromq.model.sharing import share_evenly, share_in_circle
+from pyromq.model.sharing import Share, share_evenly, share_in_circle, share_of
 from pyromq.net.connection import Connection
 from pyromq.store.tables.request_modes import RequestModeTable
 from pyromq.wire import bodies
 from pyromq.wire.bodies import AssignmentRequest, RequestMode
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.received import Received
-
-Share = Callable[[Sequence[QueueId], int, int], list[QueueId]]
-"""All queues sorted, how many members, the number of one of them → its queues."""
 
 FindQueues = Callable[[str], Awaitable[list[QueueId] | None]]
 """The readable queues of a topic on all brokers; None when name servers do not know it."""
@@ -87,8 +84,7 @@ class AssignmentHandler:
             text = f"strategy {asked.strategy_name[:80]!r} is not one of {', '.join(STRATEGIES)}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         live = self._members.consumer_group(asked.consumer_group)
-        ids = live.client_ids if live else []
-        return strategy(sorted(set(queues)), len(ids), ids.index(asked.client_id)) if asked.client_id in ids else []
+        return share_of(asked.client_id, live.client_ids if live else [], queues, strategy)
 
     def close(self) -> None:
         for task in self._tasks:

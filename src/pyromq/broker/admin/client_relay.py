@@ -76,8 +76,7 @@ class ClientRelay:
             if member.client_id == client_id:
                 _refuse_if_too_old(member, VERSION_RUNNING_INFO)
                 return member
-        text = f"client {client_id} of group {group} is not connected to this broker"
-        raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        raise _not_connected(group, client_id)
 
     def _pass_on(
         self,
@@ -110,11 +109,15 @@ class ClientRelay:
             if member.connection.is_open and (not client_id or member.client_id == client_id)
         ]
         if not found:
-            text = f"client {client_id or '(any)'} of group {group} is not connected to this broker"
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+            raise _not_connected(group, client_id or "(any)")
         for member in found:
             _refuse_if_too_old(member, VERSION_OFFSET_RESET)
         return found
+
+
+def _not_connected(group: str, client_id: str | None) -> RefusedError:
+    text = f"client {client_id} of group {group} is not connected to this broker"
+    return RefusedError(ResponseCode.SYSTEM_ERROR, text)
 
 
 def _refuse_if_too_old(member: ConnectedMember[Connection], version: int) -> None:

@@ -1,4 +1,4 @@
-"""How far delayed messages have come: requests 45, 60 and 61, and a part of the run-time information."""
+"""How far delayed messages have come, as replicas and tools ask for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyromq.wire.received import Received
 
 
 class DelayHandler:
-    """Requests of replicas and tools."""
+    """Requests 45, 60 and 61, and a part of the run-time information."""
 
     def __init__(self, environment: Environment, store: MessageStore, delay_runner: DelayRunner, stats: Stats) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Looking into the store: messages by key, by unique key, by position, and entries of queues."""
+"""Message queries: by key, by unique key, by position, and entries of queues."""
 
 from __future__ import annotations
 

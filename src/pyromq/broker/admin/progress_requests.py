@@ -1,4 +1,4 @@
-"""How far groups have come, as tools ask for it, and moving them: lag, time spans, clones, corrections."""
+"""Consumer lag and progress, as tools ask for it: lag, time spans, corrections, and clones of a group's offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving a group to another place of a topic.
+"""Offset resets: moving a group to another place of a topic.
 
     server side (the default)   the new offset is remembered: it counts at once, and the next pull is told of it
     through the clients         each connected member is told (220), commits the new offsets and starts anew

@@ -1,4 +1,4 @@
-"""Settings in RocketMQ's words for its tools: all of them told, some of them changed while the broker runs.
+"""Configuration in RocketMQ's words for its tools: all settings told, some of them changed while the broker runs.
 
 Changes live as long as the process: the configuration file and the command line stay what they are.
 """

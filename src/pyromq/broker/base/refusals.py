@@ -1,4 +1,4 @@
-"""How the broker says no: one exception with a response code, and one table for everything else that is raised."""
+"""Refusals, how the broker says no: an exception with a response code, and a table for all other errors."""
 
 from __future__ import annotations
 

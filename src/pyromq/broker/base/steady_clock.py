@@ -1,4 +1,4 @@
-"""A wall clock that does not jump: delayed messages are released by the time that passes, not when the clock is set."""
+"""Steady clock: a wall clock that does not jump, so that delayed messages are released by the time that passes."""
 
 from __future__ import annotations
 

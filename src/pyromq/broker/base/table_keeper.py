@@ -1,4 +1,4 @@
-"""Saves tables that change by the way: offsets, a topic made by its first send, a group made by its first consumer."""
+"""Background saves of tables that change by the way: offsets, topics made by a send, groups made by a consumer."""
 
 from __future__ import annotations
 

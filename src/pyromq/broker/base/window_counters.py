@@ -1,4 +1,4 @@
-"""What each topic and each group did in the last minute, hour and day.
+"""Windowed counters: what each topic and each group did in the last minute, hour and day.
 
     tally = calls << 128 | messages << 64 | bytes      one number, so that counting is one addition to a dict
 

@@ -1,4 +1,4 @@
-"""When what waits is let go: delay levels and timers on the loop, woken at the millisecond something is due.
+"""Delay runner: delivers due messages of delay levels and timers, woken at the millisecond something is due.
 
     a message was stored in a waiting queue ─┐
     a batch has ended ───────────────────────┼─▶ run: levels, timers ─▶ next time ─▶ call_later

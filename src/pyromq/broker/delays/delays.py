@@ -1,4 +1,4 @@
-"""Where a message waits for its time, if it has to.
+"""Delayed messages: where a message waits for its time, if it has to.
 
     DELAY = 3                        ─▶ SCHEDULE_TOPIC_XXXX, queue 2, until its level has passed
     TIMER_DELAY_SEC/MS, _DELIVER_MS  ─▶ rmq_sys_wheel_timer, queue 0, until TIMER_OUT_MS

@@ -1,4 +1,4 @@
-"""From a message that waited to the one that is delivered: where it belongs, and what it takes along."""
+"""Due messages: from the record that waited to the message that is delivered, with its topic and properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking back a message that still waits for its time: request 370."""
+"""Recall: taking back a message that still waits for its time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RecallHandle(NamedTuple):
 
 
 class RecallHandler:
-    """Writes a cancellation beside the message; answers when it is as safe as the message was."""
+    """Request 370. Writes a cancellation beside the message; answers when it is as safe as the message was."""
 
     def __init__(
         self, environment: Environment, topics: Topics, write_path: WritePath, delays: Delays, timers: Timers

@@ -1,4 +1,4 @@
-"""Delay levels: each has a queue in SCHEDULE_TOPIC_XXXX, in which messages lie in the order they are due.
+"""Delay levels (a schedule): each has a queue in SCHEDULE_TOPIC_XXXX, in which messages lie in the order they are due.
 
     queue 2 (level 3, 10 s)   ██████████▒▒▒▒▒▒▒░░░░░░░░
                               delivered │       │ not due yet: the head says when to look again

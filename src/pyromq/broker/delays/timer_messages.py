@@ -1,4 +1,4 @@
-"""What stands in messages of the timer topic: when they are due, what they cancel, how often they went through it."""
+"""Properties of timer messages: when they are due, what they cancel, how often they went through their topic."""
 
 from __future__ import annotations
 

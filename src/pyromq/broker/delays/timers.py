@@ -1,4 +1,4 @@
-"""Messages that wait for a time of their own.
+"""Timers (a timing wheel): messages that wait for a time of their own.
 
     rmq_sys_wheel_timer ──follow──▶ timer log and wheel (files) ──▶ seconds that come near ──▶ own topic, to the ms
                                                                     (in memory, by time)   └──▶ the same topic again, if

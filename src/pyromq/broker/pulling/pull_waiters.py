@@ -1,4 +1,4 @@
-"""Pulls that found nothing and wait for the next message of their queue, or for their time to run out."""
+"""Long polling: pulls that found nothing and wait for the next message of their queue, or until their time is over."""
 
 from __future__ import annotations
 

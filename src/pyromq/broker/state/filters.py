@@ -1,4 +1,4 @@
-"""What groups filter by: their SQL92 expressions by topic, from heartbeats, compiled.
+"""Filters: the SQL92 expressions of groups by topic, from heartbeats, compiled.
 
 A heartbeat says what a group wants; the table follows, and the file follows the table. Nothing here decides for longer
 than a group is connected, except for messages in its retry topic: those are looked at with the expression of the topic

@@ -1,4 +1,4 @@
-"""How far consumer groups have come: committed offsets, pull offsets for statistics, and pending resets."""
+"""Consumer offsets, how far groups have come: committed ones, pull offsets for statistics, and pending resets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pull wants to see: the subscription of its group, or the expression that it brings along, as tests.
+"""Subscriptions as tests of messages: that of a pull's group, or the expression that the pull brings along.
 
 Tags are tested on queue entries, by hash; the client compares their texts once more. SQL92 is tested on the properties
 of stored records.

@@ -1,4 +1,4 @@
-"""Prepared messages by the offset and the position that a producer names."""
+"""Reading prepared messages by the offset and the position that a producer names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which prepared messages wait for a decision: one byte for each since the oldest that does.
+"""Table of prepared messages that wait for a decision: one byte for each since the oldest that does.
 
     first                                     end
     │ 0   gone   3   gone   gone   0   …        0 … 250: it waits, and so often its producer was asked about it

@@ -24,7 +24,7 @@ from pyromq.broker.state.topics import DISCARD_TOPIC
 from pyromq.broker.transactions.prepared_table import CHECKS_MAX
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
 from pyromq.broker.transactions.transactions import prepared_draft
-from pyromq.errors import LocalProtocolError, MQError, StoreError, TransportError
+from pyromq.errors import LocalProtocolError, StoreError, TransportError
 from pyromq.model.names import HALF_TOPIC
 from pyromq.store.read_result import ReadStatus
 from pyromq.wire.codes import RequestCode
@@ -215,15 +215,8 @@ class TransactionChecks:
         origin = value_of(text, ORIGIN) or str(prepared.offset)
         values = {ORIGIN: origin, CHECK_TIMES: str(checks), ARRIVED: str(prepared.arrived_ms)}
         properties = with_values(text, values).encode(errors="surrogateescape")
-        log, key = self._log, prepared.unique_key
-
-        def written(error: MQError | None) -> None:
-            if error is not None:
-                log.copies.pop(key, None)
-
-        placed = self._writes.put(prepared_draft(record, properties, HALF_TOPIC), written)
-        log.note_copy(key, placed.offset)
-        log.end(prepared.offset, Ending.MOVED)
+        self._log.write_copy(prepared_draft(record, properties, HALF_TOPIC), prepared.unique_key)
+        self._log.end(prepared.offset, Ending.MOVED)
 
 
 def check_request(

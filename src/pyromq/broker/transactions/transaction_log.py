@@ -1,4 +1,4 @@
-"""What became of prepared messages: op records, and how far both topics are done with.
+"""Transaction log: op records tell what became of prepared messages, and how far both topics are done with.
 
     half topic   ─┬─ p ─ p ─ p ─ p ─▶      a transaction ends with an op record that names its prepared message. It is
     op topic     ─┴──── op ─── op ──▶      staged behind the final message, in the same commit: of a log that a crash
@@ -103,6 +103,15 @@ class TransactionLog:
         if not self._unwritten:
             self._group_commit.before_commit(self._write)
         self._unwritten.append(offset)
+
+    def write_copy(self, draft: Draft, unique_key: str) -> None:
+        """Write a prepared message once more, at the end of the half topic. Raises StoreError."""
+
+        def written(error: MQError | None) -> None:
+            if error is not None:
+                self.copies.pop(unique_key, None)
+
+        self.note_copy(unique_key, self._writes.put(draft, written).offset)
 
     def note_copy(self, unique_key: str, offset: int) -> None:
         if len(self.copies) < COPIES_MAX:

@@ -24,7 +24,6 @@ from pyromq.broker.delays.delays import Delays, Detour
 from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
 from pyromq.broker.transactions.prepared_reader import HALF_QUEUE, PreparedReader
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
-from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from pyromq.model.property_names import PRODUCER_GROUP, REAL_QUEUE, REAL_TOPIC, TRANSACTION_ID
 from pyromq.net.connection import Connection
@@ -74,7 +73,6 @@ class TransactionHandler:
         self._store = write_path.store
         self._topics = topics
         self._group_commit = write_path.group_commit
-        self._writes = write_path.internal_writes
         self._log = log
         self._delays = delays
         self._gate = write_path.gate
@@ -241,23 +239,14 @@ class TransactionHandler:
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
         else:
             anew = {CHECK_TIMES: "0", ARRIVED: str(self._clock.now_ms())}
-            self._put_back(record, with_values(text, anew), prepared.unique_key)
+            properties = with_values(text, anew).encode(errors="surrogateescape")
+            self._log.write_copy(prepared_draft(record, properties, HALF_TOPIC), prepared.unique_key)
         self._group_commit.staged((connection, request, success(request)), HALF_QUEUE)
 
     def _is_listed(self, record: Record) -> bool:
         queue = self._store.queues.get((record.topic.decode(), 0))
         entry = next(queue.raw_entries(record.offset, 1), None) if queue else None
         return entry is not None and entry[0] == record.position
-
-    def _put_back(self, record: Record, text: str, unique_key: str) -> None:
-        log = self._log
-        draft = prepared_draft(record, text.encode(errors="surrogateescape"), HALF_TOPIC)
-
-        def written(error: MQError | None) -> None:
-            if error is not None:
-                log.copies.pop(unique_key, None)
-
-        log.note_copy(unique_key, self._writes.put(draft, written).offset)
 
 
 def prepared_draft(prepared: StoredPrepared | Record, properties: bytes, topic: str) -> Draft:
