@@ -201,7 +201,7 @@ async def test_settings_change_while_the_broker_runs_and_are_told_as_they_are(tm
 @pytest.mark.parametrize(
     ("text", "code", "remark"),
     [
-        (b"brokerName=other\n", ResponseCode.NO_PERMISSION, "brokerName is unknown or cannot change"),
+        (b"brokerName=other\n", ResponseCode.NO_PERMISSION, "brokerName is unknown or cannot be changed"),
         (b"configBlackList=\n", ResponseCode.NO_PERMISSION, "configBlackList"),
         (b"fileReservedTime=1\nnonsense=2\n", ResponseCode.NO_PERMISSION, "nonsense"),
         (b"brokerPermission=9\n", ResponseCode.INVALID_PARAMETER, "outside [0, 7]"),
@@ -210,7 +210,7 @@ async def test_settings_change_while_the_broker_runs_and_are_told_as_they_are(tm
         (b"\xff=1\n", ResponseCode.INVALID_PARAMETER, "UTF-8"),
     ],
 )
-async def test_settings_that_must_not_change_are_refused_and_nothing_changes(
+async def test_settings_that_cannot_be_changed_are_refused_and_nothing_changes(
     tmp_path: Path, text: bytes, code: ResponseCode, remark: str
 ) -> None:
     async with running(tmp_path) as (_, client):

@@ -159,7 +159,7 @@ async def test_what_cannot_be_taken_back_is_refused_with_a_reason() -> None:
         cases = [
             ("orders", "no handle!", "not a recall handle"),
             ("orders", handle("v2", "orders", "broker-a", due_ms, "K"), "not a recall handle"),
-            ("other", receipt.recall_handle, "of topic orders"),
+            ("other", receipt.recall_handle, "belongs to topic orders"),
             ("orders", handle("v1", "orders", "broker-b", due_ms, "K"), "waits on broker broker-b"),
             ("orders", handle("v1", "orders", "broker-a", due_ms, "K"), "no message K"),
         ]
