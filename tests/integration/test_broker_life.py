@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyromq.broker.broker import Broker, Lifecycle
 from pyromq.errors import CorruptFileError, StoreInUseError
+from pyromq.store.files.disk import RealDisk
 from tests.integration.test_broker import Client, send, settings
 
 pytestmark = pytest.mark.integration
@@ -64,3 +66,19 @@ async def test_a_start_that_fails_on_a_damaged_table_does_not_keep_the_folder(tm
     damaged.unlink()
     async with Broker(settings(), tmp_path) as healed:
         assert healed.state is Lifecycle.SERVING
+
+
+class Defective(RealDisk):
+    def lock(self, path: Path) -> Any:
+        return 1 // 0
+
+
+async def test_a_start_that_fails_for_any_reason_gives_its_port_back(tmp_path: Path) -> None:
+    async with Broker(settings(vip_port=False), tmp_path / "first") as first:
+        port = first.address.port
+    broken = Broker(settings(vip_port=False, port=port), tmp_path / "first", disk=Defective())
+    with pytest.raises(ZeroDivisionError):
+        await broken.start()
+    assert broken.state is Lifecycle.STOPPED
+    async with Broker(settings(vip_port=False, port=port), tmp_path / "second") as second:
+        assert second.address.port == port

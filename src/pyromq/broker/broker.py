@@ -17,6 +17,7 @@ from enum import Enum
 from ipaddress import ip_address
 from pathlib import Path
 from random import Random
+from ssl import SSLContext
 from typing import Any, Self
 
 from pyromq.broker.base.advertised import advertised_host, resolved
@@ -116,22 +117,31 @@ class Broker(Handler):
         """Listen, open and recover the store, register; raises StoreInUseError and other StoreErrors, OSError."""
         assert self.state is Lifecycle.NEW, f"a broker starts once, this one is {self.state.name}"
         settings = self.settings
-        listen = [Address(settings.host, settings.port)]
-        if settings.vip_port and settings.port > VIP_PORT_DISTANCE:
-            listen.append(Address(settings.host, settings.port - VIP_PORT_DISTANCE))
         advertised, tls = advertised_host(settings), settings.tls_to_nameservers
         ip = await resolved(advertised)
         nameserver_tls = tls.context() if tls else None
-        self._server = settings.listener.server(self, listen, clock=self._clock)
+        self._server = settings.listener.server(self, _addresses(settings), clock=self._clock)
         await self._server.start()  # first: the port is part of message ids. Nothing is read before the store is open.
         self.state = Lifecycle.LISTENING
         port = self.address.port
         identity = Identity(Address(advertised, port), Host(ip.packed, port))
         try:
-            store = self._open_store(identity)
-        except MQError:
-            await self._give_up(self._server)
+            self._open(identity, nameserver_tls)
+        except BaseException:  # what has started must not outlive a start that failed; raised again
+            self.state = Lifecycle.STOPPED
+            await self._server.stop()
             raise
+        registrar = self.parts.services.registrar
+        self._tasks = [asyncio.create_task(self._tick_forever(), name="broker-tick")]
+        if settings.nameservers:
+            await registrar.register_now()
+            self._tasks.append(asyncio.create_task(registrar.run(), name="broker-register"))
+        logger.info("broker started: name=%s address=%s store=%s", settings.name, identity.address, self._folder)
+
+    def _open(self, identity: Identity, nameserver_tls: SSLContext | None) -> None:
+        """Open the store and build the parts on it; from here on requests are answered."""
+        disk, host = self._environment.disk, identity.host.encode()
+        store = MessageStore.open(self._folder, self.settings.store, disk=disk, clock=self._clock, store_host=host)
         wiring = Wiring(
             environment=self._environment,
             identity=identity,
@@ -141,34 +151,13 @@ class Broker(Handler):
             on_requests=self.on_requests,
         )
         try:
-            self._serve(wiring.build())
+            parts = self._parts = wiring.build()
         except BaseException:  # a table is damaged, perhaps: the folder must not stay locked; raised again
             store.close()
-            await self._give_up(self._server)
             raise
-        registrar = self.parts.services.registrar
-        self._tasks = [asyncio.create_task(self._tick_forever(), name="broker-tick")]
-        if settings.nameservers:
-            await registrar.register_now()
-            self._tasks.append(asyncio.create_task(registrar.run(), name="broker-register"))
-        logger.info("broker started: name=%s address=%s store=%s", settings.name, identity.address, self._folder)
-
-    def _open_store(self, identity: Identity) -> MessageStore:
-        environment, host = self._environment, identity.host.encode()
-        return MessageStore.open(
-            self._folder, self.settings.store, disk=environment.disk, clock=self._clock, store_host=host
-        )
-
-    def _serve(self, parts: Parts) -> None:
-        self._parts = parts
         self._immediate, self._deferred = parts.handlers.immediate(), parts.handlers.deferred()
         self._commit_early = parts.write_path.group_commit.commit_early
         self.state = Lifecycle.SERVING
-
-    async def _give_up(self, server: Server) -> None:
-        """After a start that failed."""
-        self.state = Lifecycle.STOPPED
-        await server.stop()
 
     async def stop(self) -> None:
         """Answer what is under way, leave the name servers, seal the store; nothing happens when it does not run."""
@@ -194,21 +183,17 @@ class Broker(Handler):
 
     async def _finish(self, parts: Parts) -> None:
         """Bring what is under way to its end, and take nothing new."""
-        group_commit, sealer, delay_runner = (
-            parts.write_path.group_commit,
-            parts.services.sealer,
-            parts.services.delay_runner,
-        )
-        delay_runner.halt()
+        group_commit, services = parts.write_path.group_commit, parts.services
+        services.delay_runner.halt()
         parts.handlers.assignments.close()
-        await parts.services.registrar.close()
+        await services.registrar.close()
         self._deferred = dict.fromkeys(self._deferred, _refuse)  # else the last commit might never come
         await group_commit.drain()
-        while sealer.busy:
-            sealer.advance()
+        while services.sealer.busy:
+            services.sealer.advance()
             await asyncio.sleep(0.005)
         await group_commit.drain()
-        await delay_runner.close()
+        await services.delay_runner.close()
 
     def _close_store(self, parts: Parts) -> None:
         parts.services.offset_keeper.save_now()
@@ -296,6 +281,14 @@ class Broker(Handler):
             connection.close("no heartbeat for too long")
         self.parts.handlers.clients.notify(changed)
         tables.filters.tick(tables.members.subscription)
+
+
+def _addresses(settings: BrokerSettings) -> list[Address]:
+    """Where it listens."""
+    ports = [settings.port]
+    if settings.vip_port and settings.port > VIP_PORT_DISTANCE:
+        ports.append(settings.port - VIP_PORT_DISTANCE)
+    return [Address(settings.host, port) for port in ports]
 
 
 def _refuse(connection: Connection, request: Received[Any]) -> None:

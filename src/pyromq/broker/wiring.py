@@ -7,10 +7,10 @@ Nothing here acts: ``broker.Broker`` starts the parts, gives them requests and t
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from ssl import SSLContext
 from typing import Any
 
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
@@ -103,7 +103,7 @@ class Wiring:
     identity: Identity
     store: MessageStore
     workers: Workers
-    nameserver_tls: ssl.SSLContext | None
+    nameserver_tls: SSLContext | None
     on_requests: OnRequests  # where sends go on that had to wait at the gate
 
     def build(self) -> Parts:
