@@ -77,7 +77,7 @@ class DelayRig:
         self._told.append(on_stored)
         return placed
 
-    def end_turn(self) -> bool:
+    def commit(self) -> bool:
         told, self._told = self._told, []
         error = None
         if self.failing and told:
@@ -94,7 +94,7 @@ class DelayRig:
         """Until nothing more is to be done at this moment."""
         for _ in range(10_000):
             next_ms = min(self.schedule.run(), self.timers.run())
-            if not self.end_turn() and next_ms > self.clock.now_ms():
+            if not self.commit() and next_ms > self.clock.now_ms():
                 return
         raise AssertionError("it never rests")
 
