@@ -13,7 +13,7 @@ import pytest
 from pyromq.errors import MQError
 from pyromq.testing import FaultyDisk, ManualClock
 from pyromq.testing.faulty_disk import Crashed, CrashMode
-from tests.unit.broker.pulling.waiting_room import WaitingRoom
+from tests.unit.broker.delays.delay_rig import DelayRig
 
 STRIDE = int(os.environ.get("PYROMQ_DELAY_STRIDE", "7"))
 FAR_MS = 260_000  # rolls twice on its way
@@ -29,7 +29,7 @@ class Ledger:
     cancelled: set[str] = field(default_factory=set)  # confirmed
 
 
-def live(room: WaitingRoom, ledger: Ledger) -> None:
+def live(rig: DelayRig, ledger: Ledger) -> None:
     """Messages come, wait, are cancelled, roll and are delivered; progress is saved in between."""
 
     def sent(name: str, send: Callable[[], object]) -> None:
@@ -38,45 +38,45 @@ def live(room: WaitingRoom, ledger: Ledger) -> None:
 
     def cancelled(name: str, due_ms: int) -> None:
         ledger.cancelling.add(name)
-        room.cancel(name, due_ms)
+        rig.cancel(name, due_ms)
         ledger.cancelled.add(name)
 
-    start_ms = room.clock.now_ms()
+    start_ms = rig.clock.now_ms()
     for name in LEVEL_1:
-        sent(name, lambda name=name: room.send_at_level(name, 1))  # type: ignore[misc]
+        sent(name, lambda name=name: rig.send_at_level(name, 1))  # type: ignore[misc]
     for name in LEVEL_2:
-        sent(name, lambda name=name: room.send_at_level(name, 2))  # type: ignore[misc]
+        sent(name, lambda name=name: rig.send_at_level(name, 2))  # type: ignore[misc]
     for number in range(12):
         due = 1_200 + 400 * number
-        sent(f"t{number}", lambda n=f"t{number}", due=due: room.send_in(n, due))  # type: ignore[misc]
-    sent("far", lambda: room.send_in("far", FAR_MS))
-    sent("far-gone", lambda: room.send_in("far-gone", FAR_MS))
-    room.run()
-    room.save()
+        sent(f"t{number}", lambda n=f"t{number}", due=due: rig.send_in(n, due))  # type: ignore[misc]
+    sent("far", lambda: rig.send_in("far", FAR_MS))
+    sent("far-gone", lambda: rig.send_in("far-gone", FAR_MS))
+    rig.run()
+    rig.save()
     cancelled("t7", start_ms + 4_001)
     cancelled("far-gone", start_ms + FAR_MS + 1)
     for _ in range(4):
-        room.pass_time(1_500, step_ms=500)
-        room.save()
+        rig.pass_time(1_500, step_ms=500)
+        rig.save()
     for _ in range(5):
-        room.pass_time(FAR_MS // 5, step_ms=2_000)
-        room.save()
-    room.pass_time(5_000)
-    room.save()
+        rig.pass_time(FAR_MS // 5, step_ms=2_000)
+        rig.save()
+    rig.pass_time(5_000)
+    rig.save()
 
 
-def rest_of_life(room: WaitingRoom) -> None:
-    room.run()
-    room.pass_time(3_000)
-    room.pass_time(FAR_MS + 20_000, step_ms=10_000)
+def rest_of_life(rig: DelayRig) -> None:
+    rig.run()
+    rig.pass_time(3_000)
+    rig.pass_time(FAR_MS + 20_000, step_ms=10_000)
 
 
 def count_operations() -> int:
     disk = FaultyDisk()
-    room, ledger = WaitingRoom(disk, ManualClock()), Ledger()
-    live(room, ledger)
-    assert sorted(room.delivered()) == sorted(set(ledger.accepted) - ledger.cancelled)
-    assert room.timers.pending == 0 and room.schedule.pending == 0
+    rig, ledger = DelayRig(disk, ManualClock()), Ledger()
+    live(rig, ledger)
+    assert sorted(rig.delivered()) == sorted(set(ledger.accepted) - ledger.cancelled)
+    assert rig.timers.pending == 0 and rig.schedule.pending == 0
     return disk.operations
 
 
@@ -91,18 +91,18 @@ def test_a_crash_at_any_operation_loses_no_delayed_message(
         disk = FaultyDisk(clock_ms=clock.now_ms)
         disk.crash_at(at, torn=at % 2 == 0)
         try:
-            live(WaitingRoom(disk, clock), ledger)
+            live(DelayRig(disk, clock), ledger)
         except Crashed:
             pass
-        room = WaitingRoom(disk.after_crash(mode, rng), clock)
-        rest_of_life(room)
-        found = room.delivered()
+        rig = DelayRig(disk.after_crash(mode, rng), clock)
+        rest_of_life(rig)
+        found = rig.delivered()
         context = f"mode {mode.value}, operation {at}"
         lost = set(ledger.accepted) - set(found) - ledger.cancelling
         record_property("acknowledged records lost", len(lost))
         assert not lost, f"{context}: lost {sorted(lost)}"
         assert not ledger.cancelled & set(found), f"{context}: {ledger.cancelled & set(found)} were cancelled"
-        assert room.timers.pending == 0 and room.schedule.pending == 0, context
+        assert rig.timers.pending == 0 and rig.schedule.pending == 0, context
         for level in (LEVEL_1, LEVEL_2):
             first_seen = [name for name in dict.fromkeys(found) if name in level]
             assert first_seen == sorted(first_seen, key=level.index), f"{context}: order within a level"
@@ -115,11 +115,11 @@ def test_a_crash_at_any_operation_loses_no_delayed_message(
 def test_saved_progress_is_not_delivered_again_after_a_crash() -> None:
     clock = ManualClock()
     disk = FaultyDisk(clock_ms=clock.now_ms)
-    room, ledger = WaitingRoom(disk, clock), Ledger()
-    live(room, ledger)
-    room = WaitingRoom(disk.after_crash(CrashMode.FORGET), clock)
-    rest_of_life(room)
-    assert sorted(room.delivered()) == sorted(set(ledger.accepted) - ledger.cancelled)
+    rig, ledger = DelayRig(disk, clock), Ledger()
+    live(rig, ledger)
+    rig = DelayRig(disk.after_crash(CrashMode.FORGET), clock)
+    rest_of_life(rig)
+    assert sorted(rig.delivered()) == sorted(set(ledger.accepted) - ledger.cancelled)
 
 
 @pytest.mark.parametrize("at", range(1, 400, 23))
@@ -130,10 +130,10 @@ def test_a_failing_disk_loses_nothing_either(at: int, caplog: pytest.LogCaptureF
     disk = FaultyDisk(clock_ms=clock.now_ms)
     disk.fail_at(at)
     try:
-        live(WaitingRoom(disk, clock), ledger)
+        live(DelayRig(disk, clock), ledger)
     except (MQError, OSError):
         pass
-    room = WaitingRoom(disk.after_crash(CrashMode.KEEP), clock)
-    rest_of_life(room)
-    assert not set(ledger.accepted) - set(room.delivered()) - ledger.cancelling
-    assert not ledger.cancelled & set(room.delivered())
+    rig = DelayRig(disk.after_crash(CrashMode.KEEP), clock)
+    rest_of_life(rig)
+    assert not set(ledger.accepted) - set(rig.delivered()) - ledger.cancelling
+    assert not ledger.cancelled & set(rig.delivered())

@@ -138,8 +138,9 @@ class Sender:
 
     def __init__(self, store: MessageStore, clock: ManualClock) -> None:
         self.store, self.executor, self.seen = store, HandDriven(), set[tuple[str, int]]()
-        self.group_commit = GroupCommit(store, self.executor, clock, self.seen.update)
-        self.responses: list[bytes] = []
+        self.group_commit = GroupCommit(store, self.executor, clock)
+        self.group_commit.on_visible = self.seen.update
+        self.answers: list[bytes] = []
 
     def send(self, body: bytes, *, wait: bool = True) -> None:
         self.store.stage(message(body))

@@ -44,7 +44,7 @@ async def live(rig: Rig, ledger: Ledger) -> None:
         key = f"U{step}"
         ledger.decision(key)
         sent = Wire()
-        placed = rig.stage_half(key, wire=sent)
+        placed = rig.stage_prepared(key, wire=sent)
         ending = [] if step % 4 == 0 else [open_ones.pop() for _ in range(min(len(open_ones), step % 3))]
         wires = [(key, Wire()) for key, _ in ending]
         for (name, prepared), (_, wire) in zip(ending, wires, strict=True):

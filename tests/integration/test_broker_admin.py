@@ -76,7 +76,7 @@ async def test_correction_offsets_are_those_of_the_slowest_other_group(tmp_path:
         answer = await client.ask(RequestCode.QUERY_CORRECTION_OFFSET, header)
         found = java_json.decode(answer.body, bodies.CorrectionOffsets).correction_offsets
         assert found == {0: 2**63 - 1, 1: 1}
-        assert broker.progress.committed("slow", "orders", 0) == 1
+        assert broker.parts.tables.progress.committed("slow", "orders", 0) == 1
 
 
 async def test_entries_of_a_queue_are_shown_with_what_a_group_takes_of_them(tmp_path: Path) -> None:
@@ -128,10 +128,10 @@ async def test_queues_of_topics_that_do_not_exist_any_more_are_cleaned(tmp_path:
     async with running(tmp_path) as (broker, client):
         await send(client, b"x")
         await commit(client, 1)
-        broker.topics.delete("orders")
+        broker.parts.tables.topics.delete("orders")
         assert (await client.ask(RequestCode.CLEAN_UNUSED_TOPIC)).code == 0
         assert broker.store.reader.range_of("orders", 0) is None
-        assert broker.progress.committed("readers", "orders", 0) is None
+        assert broker.parts.tables.progress.committed("readers", "orders", 0) is None
         assert (await send(client, b"y")).queue_offset == 0
 
 
@@ -201,7 +201,7 @@ async def test_settings_change_while_the_broker_runs_and_are_told_as_they_are(tm
 @pytest.mark.parametrize(
     ("text", "code", "remark"),
     [
-        (b"brokerName=other\n", ResponseCode.NO_PERMISSION, "brokerName is unknown or cannot change"),
+        (b"brokerName=other\n", ResponseCode.NO_PERMISSION, "brokerName is unknown or cannot be changed"),
         (b"configBlackList=\n", ResponseCode.NO_PERMISSION, "configBlackList"),
         (b"fileReservedTime=1\nnonsense=2\n", ResponseCode.NO_PERMISSION, "nonsense"),
         (b"brokerPermission=9\n", ResponseCode.INVALID_PARAMETER, "outside [0, 7]"),
@@ -210,7 +210,7 @@ async def test_settings_change_while_the_broker_runs_and_are_told_as_they_are(tm
         (b"\xff=1\n", ResponseCode.INVALID_PARAMETER, "UTF-8"),
     ],
 )
-async def test_settings_that_must_not_change_are_refused_and_nothing_changes(
+async def test_settings_that_cannot_be_changed_are_refused_and_nothing_changes(
     tmp_path: Path, text: bytes, code: ResponseCode, remark: str
 ) -> None:
     async with running(tmp_path) as (_, client):
@@ -281,7 +281,7 @@ async def test_request_modes_are_kept_over_a_restart(tmp_path: Path) -> None:
         assert (await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=bodies.encode(mode))).code == 0
         pop = bodies.RequestMode(topic="orders", consumer_group="readers", mode="POP")
         refused = await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=bodies.encode(pop))
-        assert refused.code == ResponseCode.SYSTEM_ERROR and "not served yet" in (refused.remark or "")
+        assert refused.code == ResponseCode.SYSTEM_ERROR and "not supported yet" in (refused.remark or "")
         retry = bodies.RequestMode(topic="%RETRY%readers", consumer_group="readers")
         refused = await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=bodies.encode(retry))
         assert refused.code == ResponseCode.NO_PERMISSION

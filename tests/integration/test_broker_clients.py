@@ -245,13 +245,13 @@ async def test_without_server_side_resets_the_clients_do_it_and_must_be_there(tm
         await send(tool, b"0")
         unknown = await tool.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset_header())
         assert unknown.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-        broker.groups.require("readers")
+        broker.parts.tables.groups.require("readers")
         refused = await tool.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset_header())
         assert refused.code == ResponseCode.CONSUMER_NOT_ONLINE
         client = await joined(broker, Client())
         assert (await tool.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset_header())).code == 0
         await until(lambda: any(each.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET for each in client.asked))
-        assert broker.progress.committed("readers", "orders", 0) is None
+        assert broker.parts.tables.progress.committed("readers", "orders", 0) is None
 
 
 # --- members ---------------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ async def test_a_heartbeat_may_leave_out_subscriptions_that_the_broker_knows(tmp
         assert await beat(7, full=False) is True, "it never said what it subscribes to"
         assert await beat(7, full=True) is False
         assert await beat(7, full=False) is False
-        assert broker.members.subscription("readers", "orders") == subscription
+        assert broker.parts.tables.members.subscription("readers", "orders") == subscription
         assert await beat(8, full=False) is True, "what it subscribes to has changed"
 
 
@@ -300,8 +300,8 @@ async def test_groups_that_must_not_be_created_have_no_members(tmp_path: Path) -
         producers = (ProducerData(group_name="senders"),)
         body = encode_heartbeat(Heartbeat(client_id="c1", consumer_data_set=data, producer_data_set=producers))
         assert (await client.ask(RequestCode.HEART_BEAT, body=body)).code == 0
-        assert [group.name for group in broker.members.consumer_groups()] == ["TOOLS_CONSUMER"]
-        assert broker.topics.get("%RETRY%readers") is None
+        assert [group.name for group in broker.parts.tables.members.consumer_groups()] == ["TOOLS_CONSUMER"]
+        assert broker.parts.tables.topics.get("%RETRY%readers") is None
 
 
 async def test_a_forbidden_pull_is_told_who_forbade_it(tmp_path: Path) -> None:

@@ -25,12 +25,12 @@ async def test_a_held_pull_that_fails_keeps_no_other_from_its_answer(
 ) -> None:
     async with running(tmp_path) as (broker, client):
         await send(client, b"first")
-        pulls: Any = broker._handlers.pulls
+        pulls: Any = broker.parts.handlers.pulls
         read = pulls._read
         header = pull_header(1, wait_ms=wait_ms)
         broken = msgspec.structs.replace(header, consumer_group="broken")
         asked = [asyncio.create_task(client.ask(RequestCode.PULL_MESSAGE, each)) for each in (broken, header)]
-        await until(lambda: len(broker.waiters) == 2)
+        await until(lambda: len(broker.parts.waiters) == 2)
 
         def fail(header: Any, *args: Any) -> Any:
             return 1 // 0 if header.consumer_group == "broken" else read(header, *args)
@@ -41,7 +41,7 @@ async def test_a_held_pull_that_fails_keeps_no_other_from_its_answer(
         failed, answered = await asyncio.gather(*asked)
         assert failed.code == ResponseCode.SYSTEM_ERROR
         assert answered.code == (ResponseCode.SUCCESS if wait_ms > 1_000 else ResponseCode.PULL_NOT_FOUND)
-        assert len(broker.waiters) == 0
+        assert len(broker.parts.waiters) == 0
 
 
 async def test_a_duty_that_fails_keeps_no_other_from_being_done(
@@ -49,15 +49,15 @@ async def test_a_duty_that_fails_keeps_no_other_from_being_done(
 ) -> None:
     async with running(tmp_path) as (broker, _):
         done: list[int] = []
-        monkeypatch.setattr(broker._tables, "tick", lambda: 1 // 0)
-        monkeypatch.setattr(broker._delay_runner, "tick", lambda: done.append(1))
+        monkeypatch.setattr(broker.parts.services.table_keeper, "tick", lambda: 1 // 0)
+        monkeypatch.setattr(broker.parts.services.delay_runner, "tick", lambda: done.append(1))
         await until(lambda: len(done) >= 2)
 
 
 async def test_offsets_of_a_deleted_topic_do_not_come_back_with_a_crash(tmp_path: Path) -> None:
     async with running(tmp_path, offsets_save_ms=3_600_000) as (broker, client):
-        broker.progress.commit("readers", "orders", 0, 5)
-        broker._offsets.tick()
+        broker.parts.tables.progress.commit("readers", "orders", 0, 5)
+        broker.parts.services.offset_keeper.tick()
         saved = tmp_path / "store" / "config" / "consumerOffset.json"
         await until(lambda: saved.exists() and "orders@readers" in saved.read_text())
         await send(client, b"x")

@@ -139,8 +139,8 @@ async def test_a_message_taken_back_never_comes_and_cannot_be_taken_back_again()
         assert answer.code == ResponseCode.SUCCESS
         assert answer.header_as(RecallMessageResponseHeader).msg_id == gone.message_id
         again = await recall(broker, gone.recall_handle)
-        assert again.code == ResponseCode.ILLEGAL_OPERATION and "cancelled already" in (again.remark or "")
-        counters = broker.broker.stats.counters
+        assert again.code == ResponseCode.ILLEGAL_OPERATION and "already cancelled" in (again.remark or "")
+        counters = broker.broker.parts.stats.counters
         await until(lambda: counters.timers_delivered == 1 and counters.timers_cancelled == 1, "both are over")
         assert bodies_of(broker.broker.store) == [b"stays"]
         late = await recall(broker, gone.recall_handle)
@@ -159,7 +159,7 @@ async def test_what_cannot_be_taken_back_is_refused_with_a_reason() -> None:
         cases = [
             ("orders", "no handle!", "not a recall handle"),
             ("orders", handle("v2", "orders", "broker-a", due_ms, "K"), "not a recall handle"),
-            ("other", receipt.recall_handle, "of topic orders"),
+            ("other", receipt.recall_handle, "belongs to topic orders"),
             ("orders", handle("v1", "orders", "broker-b", due_ms, "K"), "waits on broker broker-b"),
             ("orders", handle("v1", "orders", "broker-a", due_ms, "K"), "no message K"),
         ]

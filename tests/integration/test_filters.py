@@ -102,10 +102,10 @@ async def test_a_held_pull_sleeps_until_a_message_matches(tmp_path: Path) -> Non
     async with running(tmp_path) as (broker, client):
         await send(client, b"0", properties="a\x010\x02")
         waiting = asyncio.create_task(pull(client, by_sql("a = 9", 1, wait_ms=15_000)))
-        await until(lambda: len(broker.waiters) == 1)
+        await until(lambda: len(broker.parts.waiters) == 1)
         for number in range(1, 4):
             await send(client, b"%d" % number, properties=f"a\x01{number}\x02")
-        assert not waiting.done() and len(broker.waiters) == 1
+        assert not waiting.done() and len(broker.parts.waiters) == 1
         await send(client, b"9", properties="a\x019\x02")
         code, (record,), header = await asyncio.wait_for(waiting, 5)
         assert (code, record.body, header.next_begin_offset) == (0, b"9", 5)
@@ -115,7 +115,7 @@ async def test_a_held_pull_whose_time_is_over_goes_on_behind_what_it_slept_throu
     async with running(tmp_path) as (broker, client):
         await fill(client, 2, a="1")
         waiting = asyncio.create_task(pull(client, by_sql("a = 9", 2, wait_ms=400)))
-        await until(lambda: len(broker.waiters) == 1)
+        await until(lambda: len(broker.parts.waiters) == 1)
         await fill(client, 3, a="1")
         code, _, header = await asyncio.wait_for(waiting, 5)
         assert (code, header.next_begin_offset) == (ResponseCode.PULL_NOT_FOUND, 5)
@@ -126,7 +126,7 @@ async def test_a_held_pull_is_sent_on_when_more_arrives_than_one_read_looks_at(t
     async with running(tmp_path, store=store) as (broker, client):
         await fill(client, 1, a="1")
         waiting = asyncio.create_task(pull(client, by_sql("a = 2", 1, wait_ms=15_000)))
-        await until(lambda: len(broker.waiters) == 1)
+        await until(lambda: len(broker.parts.waiters) == 1)
         await fill(client, 25, a="1")
         code, _, header = await asyncio.wait_for(waiting, 5)
         assert (code, header.next_begin_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 11)
@@ -150,7 +150,9 @@ async def test_a_pull_is_told_what_is_missing(tmp_path: Path) -> None:
         assert (await refusal(client, as_member(version=7)))[0] == ResponseCode.SUBSCRIPTION_NOT_LATEST
         code, records, _ = await pull(client, as_member(version=6))
         assert code == 0 and len(records) == 3
-        broker.filters.table.put(msgspec.structs.replace(broker.filters.data("orders", "readers"), client_version=5))
+        broker.parts.tables.filters.table.put(
+            msgspec.structs.replace(broker.parts.tables.filters.data("orders", "readers"), client_version=5)
+        )
         assert (await refusal(client, as_member(version=6)))[0] == ResponseCode.FILTER_DATA_NOT_LATEST
         broker.settings.property_filter = False
         code, remark = await refusal(client, by_sql("a = 1"))
@@ -190,7 +192,7 @@ async def test_filters_outlive_the_broker(tmp_path: Path) -> None:
         await beat(client, sql("a = 1", version=7))
     assert (tmp_path / "store/config/consumerFilter.json").exists()
     async with running(tmp_path) as (broker, client):
-        data = broker.filters.data("orders", "readers")
+        data = broker.parts.tables.filters.data("orders", "readers")
         assert data is not None and (data.expression, data.client_version, data.dead) == ("a = 1", 7, False)
         await fill(client, 2, a="1")
         await beat(client, sql("a = 1", version=7))
@@ -237,7 +239,7 @@ async def test_groups_with_different_expressions_get_what_they_asked_for_and_get
             await producer.send(order(23))
             wanted = {number for number in range(10, 20) if number % 3 != 2} | {21}
             await until(lambda: set(seen) >= wanted, "pushed")
-            progress, reader = broker.broker.progress, broker.broker.store.reader
+            progress, reader = broker.broker.parts.tables.progress, broker.broker.store.reader
 
             def is_done(group: str, number: int) -> bool:
                 known = reader.range_of("orders", number)

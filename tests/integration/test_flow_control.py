@@ -74,7 +74,7 @@ def start_send(client: Client) -> asyncio.Future[Received[Any]]:
 async def fill(broker: Broker, client: Client) -> list[asyncio.Future[Received[Any]]]:
     """Two sends wait for the disk; more than that may not."""
     sends = [start_send(client), start_send(client)]
-    await until(lambda: broker.group_commit.is_busy)
+    await until(lambda: broker.parts.write_path.group_commit.is_busy)
     return sends
 
 
@@ -93,9 +93,9 @@ async def test_sends_wait_and_are_taken_when_the_disk_goes_on(tmp_path: Path) ->
     async with held_broker(tmp_path) as (broker, client, disk):
         sends = await fill(broker, client)
         sends += [start_send(client) for _ in range(5)]
-        await until(lambda: len(broker.gate) == 5)
+        await until(lambda: len(broker.parts.write_path.gate) == 5)
         await back_to_normal(client, disk, sends)
-        assert broker.stats.counters.put_refused == 0
+        assert broker.parts.stats.counters.put_refused == 0
 
 
 async def test_timeout_clean_queue(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ async def test_a_stuck_disk(tmp_path: Path) -> None:
 
 async def test_a_stuck_disk_is_no_time_for_send_backs_and_decisions(tmp_path: Path) -> None:
     async with held_broker(tmp_path, stuck_disk_ms=200) as (broker, client, disk):
-        broker.groups.update(GroupConfig(group_name="readers"))
+        broker.parts.tables.groups.update(GroupConfig(group_name="readers"))
         sends = await fill(broker, client)
-        await until(lambda: broker.group_commit.stuck_ms() > 200)
-        broker.group_commit.look()
+        await until(lambda: broker.parts.write_path.group_commit.stuck_ms() > 200)
+        broker.parts.write_path.group_commit.look()
         end = EndTransactionHeader(
             producer_group="g", tran_state_table_offset=0, commit_log_offset=0, commit_or_rollback=8, msg_id="U"
         )

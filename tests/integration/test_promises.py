@@ -72,10 +72,10 @@ async def test_a_reset_by_time_never_moves_a_group_forward_unless_it_is_forced(t
         assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header)).code == ResponseCode.SUCCESS
         wish = ResetOffsetHeader(topic="orders", group="readers", timestamp=1 << 50)
         await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, wish)
-        assert broker.progress.committed("readers", "orders", 0) == 2
+        assert broker.parts.tables.progress.committed("readers", "orders", 0) == 2
         forced = ResetOffsetHeader(topic="orders", group="readers", timestamp=1 << 50, is_force=True)
         await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, forced)
-        assert broker.progress.committed("readers", "orders", 0) == 5
+        assert broker.parts.tables.progress.committed("readers", "orders", 0) == 5
 
 
 @pytest.mark.parametrize("queue_id", [-1, 65_536, (1 << 31) - 1])
@@ -87,7 +87,7 @@ async def test_progress_is_kept_for_numbers_that_a_queue_may_have(tmp_path: Path
         )
         answer = await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header)
         assert answer.code == ResponseCode.INVALID_PARAMETER and "65536" in (answer.remark or "")
-        assert broker.progress.committed("readers", "orders", queue_id) is None
+        assert broker.parts.tables.progress.committed("readers", "orders", queue_id) is None
 
 
 # --- transactions ---
@@ -109,7 +109,7 @@ async def test_pulls_beyond_the_limit_are_answered_at_once_instead_of_held(tmp_p
         await send(client, b"only one")
         waiting = pull_header(1, wait_ms=60_000)
         held = [asyncio.ensure_future(pull(client, waiting)) for _ in range(2)]
-        await until(lambda: len(broker.waiters) == 2, "two are held")
+        await until(lambda: len(broker.parts.waiters) == 2, "two are held")
         code, records, _ = await pull(client, waiting)
         assert (code, records) == (ResponseCode.PULL_NOT_FOUND, [])
         await send(client, b"for those who wait")
@@ -131,4 +131,4 @@ async def test_locks_are_kept_under_names_that_can_exist(tmp_path: Path, wanted:
         usual = {"consumer_group": "readers", "client_id": "c1", "mq_set": (QueueId("orders", "broker-a", 0),)}
         answer = await client.ask(RequestCode.LOCK_BATCH_MQ, body=bodies.encode(bodies.LockRequest(**usual | wanted)))
         assert answer.code == ResponseCode.INVALID_PARAMETER
-        assert len(broker.locks) == 0
+        assert len(broker.parts.tables.locks) == 0

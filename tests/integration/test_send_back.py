@@ -38,7 +38,7 @@ async def the_record(client: Client, topic: str, queue_id: int = 0) -> Record:
 
 
 def with_group(broker: Broker, **fields: Any) -> None:
-    broker.groups.update(GroupConfig(group_name="readers", **fields))
+    broker.parts.tables.groups.update(GroupConfig(group_name="readers", **fields))
 
 
 async def test_a_failed_message_waits_at_the_level_of_its_attempt(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ async def test_a_failed_message_waits_at_the_level_of_its_attempt(tmp_path: Path
 async def test_the_second_failure_keeps_the_first_topic_and_id(tmp_path: Path) -> None:
     async with running(tmp_path) as (broker, client):
         with_group(broker)
-        broker.topics.create("%RETRY%readers", queues=1)
+        broker.parts.tables.topics.create("%RETRY%readers", queues=1)
         text = "RETRY_TOPIC\x01orders\x02ORIGIN_MESSAGE_ID\x01FIRST\x02DELAY\x01-1\x02"
         retried = await sent_position(client, topic="%RETRY%readers", properties=text, reconsume_times=4)
         assert (await send_back(client, retried)).code == ResponseCode.SUCCESS
@@ -93,8 +93,8 @@ async def test_dead_letters(tmp_path: Path, group: dict[str, int], attempts: int
         dead = await the_record(client, "%DLQ%readers")
         properties = decode_properties(dead.properties)
         assert (dead.body, dead.delivery_attempt, properties["RETRY_TOPIC"]) == (b"order", attempts + 1, "orders")
-        assert broker.stats.counters.dead["orders", "readers"] > 0
-        assert broker.topics.require("%DLQ%readers").perm == Perm.READ_WRITE
+        assert broker.parts.stats.counters.dead["orders", "readers"] > 0
+        assert broker.parts.tables.topics.require("%DLQ%readers").perm == Perm.READ_WRITE
 
 
 async def test_a_group_with_its_own_ladder_waits_for_a_time(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_send_backs_that_cannot_be(tmp_path: Path) -> None:
         answer = await send_back(client, 1 << 40)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         retry = TopicConfig(topic_name="%RETRY%readers", read_queue_nums=1, write_queue_nums=1, perm=int(Perm.READ))
-        broker.topics.update(retry)
+        broker.parts.tables.topics.update(retry)
         answer = await send_back(client, position)
         assert (answer.code, "not writable" in (answer.remark or "")) == (ResponseCode.NO_PERMISSION, True)
         broker.settings.permission = int(Perm.READ)

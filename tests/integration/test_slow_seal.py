@@ -45,7 +45,7 @@ async def test_offsets_and_topics_are_saved_while_thousands_of_queues_are_sealed
         client = Client()
         await client.connect(broker)
         await send(client, b"x")
-        broker._sealer.start()
+        broker.parts.services.sealer.start()
         await until(disk.waits.is_set)
         try:
             commit = UpdateConsumerOffsetHeader(consumer_group="readers", topic="orders", queue_id=0, commit_offset=1)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 async def test_the_topic_of_an_acknowledged_message_is_there_after_a_crash(tmp_path: Path) -> None:
     async with running(tmp_path) as (broker, client):
         await send(client, b"first", topic="brand-new", queue_id=3)
-        assert broker.topics.table.unsaved
+        assert broker.parts.tables.topics.table.unsaved
         shutil.copytree(tmp_path / "store", tmp_path / "crashed" / "store")
     async with Broker(settings(), tmp_path / "crashed" / "store") as broker:
         client = Client()

@@ -1,7 +1,6 @@
-"""The broker: keeps messages in the store, and serves producers, consumers and tools.
+"""The broker: answers clients from the store and from what it knows about them.
 
-    base ◀ state ◀ commit ◀ delays ◀ sending, pulling, transactions ◀ admin ◀ request_table ◀ broker
-
-Owns: one event loop's worth of state between sockets and store; nothing here is touched by a second thread.
-Callers: ``standalone``, ``cli.servers``, ``testing``. Imports: ``store``, ``net``, ``wire``, ``model``, ``filters``.
+Rooms, lower ones first; none imports a higher one:
+    base ─▶ state ─▶ commit ─▶ delays ─▶ sending, pulling ─▶ transactions ─▶ admin ─▶ wiring, broker
+``wiring`` puts the parts together, ``broker`` gives them life and requests, ``request_table`` maps request codes.
 """

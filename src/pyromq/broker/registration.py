@@ -48,12 +48,12 @@ class Registrar:
         self._ha_address = ha_address
         self._known = known
         self._open_link = open_link
-        self._links = {name: open_link(name) for name in known.addresses}
+        self._links = {name: open_link(name) for name in known.addresses}  # by address of the name server
         self._has_list = True  # of an address server; its failures are logged once
-        self._changed = asyncio.Event()
-        self._round = asyncio.Lock()
-        self._rounds: set[asyncio.Future[None]] = set()
-        self._registered: dict[str, bool] = {}
+        self._changed = asyncio.Event()  # topics changed since the last round began
+        self._round = asyncio.Lock()  # held while one is under way
+        self._rounds: set[asyncio.Future[None]] = set()  # those that ``told`` has begun
+        self._registered: dict[str, bool] = {}  # how the last attempt ended, by address
         self._told_all: dict[str, Connection | None] = {}  # the connection over which a name server got everything
 
     @property
@@ -64,8 +64,8 @@ class Registrar:
         self._changed.set()
 
     async def register_now(self, *, everything: bool = True) -> None:
-        """One round, of what changed if not of everything; who cannot be reached is logged and tried again."""
-        async with self._round:  # one at a time: who comes second waits for what the first one says
+        """One round, of what changed if not of everything; name servers out of reach are logged and tried again."""
+        async with self._round:  # one at a time: the second round waits for what the first one says
             self._changed.clear()
             await self._look_for_others()
             changed = self.topics.take_changes()
@@ -77,7 +77,7 @@ class Registrar:
     async def told(self) -> None:
         """Until name servers know what changed up to now, a few seconds at most: then clients can use it."""
         round_ = asyncio.ensure_future(self.register_now(everything=False))
-        self._rounds.add(round_)  # it goes on when nobody waits for it any more
+        self._rounds.add(round_)  # it goes on when no response waits for it any more
         round_.add_done_callback(self._rounds.discard)
         await asyncio.wait((round_,), timeout=_TOLD_S)
 
@@ -89,7 +89,7 @@ class Registrar:
                 await self.register_now(everything=everything)
                 failed = len(self.registered_with) < len(self._links) or not self._links
             except Exception:  # a defect must not let the broker vanish from its name servers for good
-                logger.exception("registration failed, it is tried again")
+                logger.exception("registration failed, will be tried again")
                 failed = True
             wait_s = _FIRST_RETRY_S if failed else self._settings.register_interval_ms / 1000
             try:
@@ -150,7 +150,7 @@ class Registrar:
         timeout_ms = self._settings.register_timeout_ms
         try:
             response = await link.request(RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
-        except Exception as error:  # whatever is wrong with one name server, the others are told
+        except Exception as error:  # what is wrong with one name server does not keep the others from being told
             self._note(name, False, f"{type(error).__name__}: {error}")
             return
         if response.code == ResponseCode.SUCCESS:

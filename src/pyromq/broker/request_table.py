@@ -1,12 +1,13 @@
 """Which function answers which request code.
 
-Most give their answer as a value; those in ``later`` answer by themselves, because they wait for the disk, for a
-message, or for somebody else.
+Most return their response; those in ``deferred`` send it themselves, because they wait for the disk, for a message, or
+for another process.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
 from pyromq.broker.admin.cleaning_requests import CleaningHandler
@@ -21,7 +22,7 @@ from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.reset_requests import ResetHandler
 from pyromq.broker.admin.runtime_requests import RuntimeHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
-from pyromq.broker.base.responses import Answering, Later
+from pyromq.broker.base.responses import Deferred, Immediate
 from pyromq.broker.delays.recall import RecallHandler
 from pyromq.broker.pulling.pull import PullHandler
 from pyromq.broker.sending.reply import ReplyHandler
@@ -30,6 +31,9 @@ from pyromq.broker.sending.send_back import SendBackHandler
 from pyromq.broker.transactions.transactions import TransactionHandler
 from pyromq.wire.codes import RequestCode as Code
 
+ANSWERED_AFTER_REGISTRATION: Final = frozenset((Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST))
+"""The response leaves when name servers know the topic: the client may send at once, to the queues that it has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
@@ -37,11 +41,11 @@ class Handlers:
 
     sends: SendHandler
     transactions: TransactionHandler
-    returns: SendBackHandler
+    send_back: SendBackHandler
     replies: ReplyHandler
     pulls: PullHandler
     clients: ClientHandler
-    questions: ClientRelay
+    client_relay: ClientRelay
     assignments: AssignmentHandler
     offsets: OffsetHandler
     lookups: LookupHandler
@@ -51,16 +55,16 @@ class Handlers:
     resets: ResetHandler
     config: ConfigHandler
     cleaning: CleaningHandler
-    whole: RuntimeHandler
+    runtime: RuntimeHandler
     recalls: RecallHandler
     delays: DelayHandler
 
-    def later(self) -> dict[int, Later]:
+    def deferred(self) -> dict[int, Deferred]:
         return {
             Code.SEND_MESSAGE: self.sends.send,
             Code.SEND_MESSAGE_V2: self.sends.send,
             Code.SEND_BATCH_MESSAGE: self.sends.send_batch,
-            Code.CONSUMER_SEND_MSG_BACK: self.returns.send_back,
+            Code.CONSUMER_SEND_MSG_BACK: self.send_back.send_back,
             Code.END_TRANSACTION: self.transactions.end,
             Code.RESUME_CHECK_HALF_MESSAGE: self.transactions.resume,
             Code.SEND_REPLY_MESSAGE: self.replies.reply,
@@ -68,16 +72,16 @@ class Handlers:
             Code.RECALL_MESSAGE: self.recalls.recall,
             Code.PULL_MESSAGE: self.pulls.pull,
             Code.LITE_PULL_MESSAGE: self.pulls.pull,
-            Code.GET_CONSUMER_RUNNING_INFO: self.questions.running_info,
-            Code.CONSUME_MESSAGE_DIRECTLY: self.questions.consume_directly,
-            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.questions.status,
+            Code.GET_CONSUMER_RUNNING_INFO: self.client_relay.running_info,
+            Code.CONSUME_MESSAGE_DIRECTLY: self.client_relay.consume_directly,
+            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.client_relay.status,
             Code.QUERY_ASSIGNMENT: self.assignments.assign,
         }
 
-    def answering(self) -> dict[int, Answering]:
+    def immediate(self) -> dict[int, Immediate]:
         return {**self._for_clients(), **self._for_tools(), **self._for_operators()}
 
-    def _for_clients(self) -> dict[int, Answering]:
+    def _for_clients(self) -> dict[int, Immediate]:
         clients, offsets = self.clients, self.offsets
         return {
             Code.HEART_BEAT: clients.heartbeat,
@@ -96,7 +100,7 @@ class Handlers:
             Code.VIEW_MESSAGE_BY_ID: self.lookups.view,
         }
 
-    def _for_tools(self) -> dict[int, Answering]:
+    def _for_tools(self) -> dict[int, Immediate]:
         topics, groups, progress = self.topics, self.groups, self.progress
         return {
             Code.UPDATE_AND_CREATE_TOPIC: topics.create,
@@ -129,18 +133,18 @@ class Handlers:
             Code.GET_ALL_MESSAGE_REQUEST_MODE: self.assignments.modes,
         }
 
-    def _for_operators(self) -> dict[int, Answering]:
-        whole, cleaning = self.whole, self.cleaning
+    def _for_operators(self) -> dict[int, Immediate]:
+        runtime, cleaning = self.runtime, self.cleaning
         return {
             Code.UPDATE_BROKER_CONFIG: self.config.update,
             Code.GET_BROKER_CONFIG: self.config.get,
-            Code.GET_BROKER_RUNTIME_INFO: whole.runtime_info,
-            Code.GET_ALL_CONSUMER_OFFSET: whole.all_offsets,
+            Code.GET_BROKER_RUNTIME_INFO: runtime.runtime_info,
+            Code.GET_ALL_CONSUMER_OFFSET: runtime.all_offsets,
             Code.GET_ALL_DELAY_OFFSET: self.delays.offsets,
             Code.GET_TIMER_CHECK_POINT: self.delays.timer_check,
             Code.GET_TIMER_METRICS: self.delays.timer_metrics,
-            Code.VIEW_BROKER_STATS_DATA: whole.stats_data,
-            Code.GET_BROKER_HA_STATUS: whole.replication,
+            Code.VIEW_BROKER_STATS_DATA: runtime.stats_data,
+            Code.GET_BROKER_HA_STATUS: runtime.replication,
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: cleaning.clean_queues,
             Code.CLEAN_UNUSED_TOPIC: cleaning.clean_topics,
             Code.DELETE_EXPIRED_COMMITLOG: cleaning.delete_expired,

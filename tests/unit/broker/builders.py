@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.state.filters import Filters
 from pyromq.broker.state.groups import Groups
+from pyromq.broker.state.locks import QueueLocks
+from pyromq.broker.state.members import Members
 from pyromq.broker.state.progress import Progress
+from pyromq.broker.state.tables import Tables
 from pyromq.broker.state.topics import Topics
+from pyromq.clock import Clock
 from pyromq.net import Connection
+from pyromq.store.tables.filter_table import FilterTable
 from pyromq.store.tables.groups import GroupTable
 from pyromq.store.tables.offsets import OffsetTable
 from pyromq.store.tables.topics import TopicTable
@@ -36,12 +44,12 @@ class Wire:
         return cast(Connection, self)
 
     @property
-    def answers(self) -> list[Command]:
+    def responses(self) -> list[Command]:
         return [decode_command(frame) for frame in FrameDecoder().feed(b"".join(self.frames))]
 
     @property
     def codes(self) -> list[int]:
-        return [answer.code for answer in self.answers]
+        return [response.code for response in self.responses]
 
 
 def request(number: int = 0, *, oneway: bool = False, header: Any = None) -> Received[Any]:
@@ -53,9 +61,9 @@ def topics(settings: BrokerSettings | None = None, *, disk: FaultyDisk | None = 
     """The topics of a new broker, and a list that grows with every change it is told of."""
     changes: list[str] = []
     table = TopicTable.load(disk or FaultyDisk(), ROOT)
-    made = Topics(table, settings or BrokerSettings(), ManualClock(), lambda: changes.append("changed"))
+    made = Topics(table, settings or BrokerSettings(), ManualClock())
     made.create_system_topics()
-    changes.clear()
+    made.on_change = lambda: changes.append("changed")
     return made, changes
 
 
@@ -65,6 +73,28 @@ def groups(settings: BrokerSettings | None = None, *, disk: FaultyDisk | None = 
 
 def progress(*, disk: FaultyDisk | None = None) -> Progress:
     return Progress(OffsetTable.load(disk or FaultyDisk(), ROOT), ManualClock())
+
+
+def tables(**known: Any) -> Tables:
+    """Those of a new broker, except for those given."""
+    clock = ManualClock()
+    empty: dict[str, Any] = {
+        "topics": topics()[0],
+        "groups": groups(),
+        "progress": progress(),
+        "filters": Filters(FilterTable.load(FaultyDisk(), ROOT), clock),
+        "members": Members(clock),
+        "locks": QueueLocks(clock),
+    }
+    return Tables(**empty | known)
+
+
+def environment(
+    settings: BrokerSettings | None = None, clock: Clock | None = None, disk: FaultyDisk | None = None
+) -> Environment:
+    return Environment(
+        settings=settings or BrokerSettings(), clock=clock or ManualClock(), disk=disk or FaultyDisk(), rng=Random(0)
+    )
 
 
 def heartbeat(client_id: str, *topics: str, group: str = "readers", version: int = 1, **fields: Any) -> Heartbeat:

@@ -36,7 +36,7 @@ class NamesLink:
     async def request(self, code: int, header: Any = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
         self.asked.append((code, header, body))
         if self.silent:
-            raise RequestTimeoutError("nobody there", peer="n1", code=code, timeout_ms=timeout_ms)
+            raise RequestTimeoutError("silent", peer="n1", code=code, timeout_ms=timeout_ms)
         return Received(code=self.code, header=None, body=self.body)
 
     async def close(self) -> None:
@@ -106,10 +106,10 @@ async def test_queues_of_all_brokers_come_from_the_first_name_server_that_answer
 
 
 async def test_the_list_of_an_address_server_is_followed() -> None:
-    clock, answers = ManualClock(), ["n1:9876;n2:9876", "n2:9876"]
+    clock, lists = ManualClock(), ["n1:9876;n2:9876", "n2:9876"]
 
     async def fetch(url: str) -> str:
-        return answers.pop(0)
+        return lists.pop(0)
 
     first, second = NamesLink(), NamesLink()
     known = NameServerList(["http://list.example"], clock=clock, fetch=fetch)
@@ -124,10 +124,10 @@ async def test_the_list_of_an_address_server_is_followed() -> None:
 
 
 async def test_a_broker_without_a_list_is_not_registered_and_goes_on_asking(caplog: pytest.LogCaptureFixture) -> None:
-    answers = ["", "", "n1:9876"]
+    lists = ["", "", "n1:9876"]
 
     async def fetch(url: str) -> str:
-        return answers.pop(0)
+        return lists.pop(0)
 
     known = NameServerList(["http://list.example"], clock=ManualClock(), fetch=fetch)
     registration = registrar(BrokerSettings(), known, n1=NamesLink())
@@ -159,7 +159,7 @@ async def test_those_who_know_the_broker_get_what_changed_and_others_everything(
 
 
 async def test_a_name_server_that_was_started_anew_gets_everything_though_there_is_a_connection() -> None:
-    """Somebody else asked it for a route, so the link is up again; it knows nothing of the broker."""
+    """Another request asked it for a route, so the link is up again; it knows nothing of the broker."""
     link = NamesLink()
     registration = registrar(BrokerSettings(), n1=link)
     await registration.register_now()

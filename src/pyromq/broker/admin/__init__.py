@@ -1,5 +1,4 @@
-"""Requests of tools and of clients about everything but messages: one module for each kind of request.
+"""Requests of tools and operators, and of clients about themselves: one module for each subject.
 
-Owns: nothing; each handler reads and changes the tables of ``state`` and asks the store.
-Callers: ``request_table``. Imports: the rooms below.
+May look into every other room; only ``wiring`` and ``request_table`` import it.
 """

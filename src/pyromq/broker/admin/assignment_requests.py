@@ -1,4 +1,4 @@
-"""Sharing out queues for clients that leave this to the broker, and how a group fetches a topic.
+"""Queue assignment for clients that leave it to the broker, and the mode in which a group fetches a topic.
 
 A topic may have queues on other brokers: where name servers are configured they are asked for the route. Popping is
 not served yet, so every assignment says PULL, whatever a store of Apache RocketMQ has on file.
@@ -7,27 +7,23 @@ not served yet, so every assignment says PULL, whatever a store of Apache Rocket
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pyromq.broker.base.refusals import RefusedError, refusal_of
 from pyromq.broker.base.responses import send_refusal, send_response
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.state.members import Members
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.model.names import RETRY_PREFIX, validate_group, validate_topic
 from pyromq.model.queue import QueueId
-from pyromq.model.sharing import share_evenly, share_in_circle
+from pyromq.model.sharing import Share, share_evenly, share_in_circle, share_of
 from pyromq.net.connection import Connection
 from pyromq.store.tables.request_modes import RequestModeTable
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.json import bodies
 from pyromq.wire.json.bodies import AssignmentRequest, RequestMode
 from pyromq.wire.received import Received
-
-Share = Callable[[Sequence[QueueId], int, int], list[QueueId]]
-"""All queues sorted, how many members, the number of one of them → its queues."""
 
 FindQueues = Callable[[str], Awaitable[list[QueueId] | None]]
 """The readable queues of a topic on all brokers; None when name servers do not know it."""
@@ -41,19 +37,14 @@ class AssignmentHandler:
     """Requests 400, 401 and 402."""
 
     def __init__(
-        self,
-        topics: Topics,
-        members: Members[Connection],
-        modes: RequestModeTable,
-        settings: BrokerSettings,
-        find_queues: FindQueues | None,
+        self, tables: Tables, modes: RequestModeTable, settings: BrokerSettings, find_queues: FindQueues | None
     ) -> None:
-        self._topics = topics
-        self._members = members
+        self._topics = tables.topics
+        self._members = tables.members
         self._modes = modes
         self._settings = settings
         self._find_queues = find_queues  # None: there are no name servers, and so no other brokers
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()  # requests that wait for a route
 
     # --- assignments ---
 
@@ -93,8 +84,7 @@ class AssignmentHandler:
             text = f"strategy {asked.strategy_name[:80]!r} is not one of {', '.join(STRATEGIES)}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         live = self._members.consumer_group(asked.consumer_group)
-        ids = live.client_ids if live else []
-        return strategy(sorted(set(queues)), len(ids), ids.index(asked.client_id)) if asked.client_id in ids else []
+        return share_of(asked.client_id, live.client_ids if live else [], queues, strategy)
 
     def close(self) -> None:
         for task in self._tasks:
@@ -109,7 +99,8 @@ class AssignmentHandler:
             text = f"the mode of the retry topic {mode.topic} follows that of its group"
             raise RefusedError(ResponseCode.NO_PERMISSION, text)
         if mode.mode != PULL:
-            text = f"mode {mode.mode[:80]!r} is not served yet, {PULL} is" if mode.mode == POP else "no such mode"
+            problem = "is not supported yet" if mode.mode == POP else "is unknown"
+            text = f"mode {mode.mode[:80]!r} {problem}; {PULL} is supported"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         validate_topic(mode.topic)
         validate_group(mode.consumer_group)

@@ -1,15 +1,14 @@
-"""Cleaning on demand: what upkeep would do at its hour, now."""
+"""Cleaning on demand: what maintenance would do at its hour, now."""
 
 from __future__ import annotations
 
 import logging
 
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.state.progress import Progress
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.state.tables import Tables
 from pyromq.net.connection import Connection
 from pyromq.store.maintenance import Maintenance
-from pyromq.store.message_store import QUEUES_AT_ONCE, MessageStore
+from pyromq.store.message_store import QUEUES_AT_ONCE
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -18,18 +17,11 @@ logger = logging.getLogger(__name__)
 class CleaningHandler:
     """Requests 306, 316 and 329."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        progress: Progress,
-        group_commit: GroupCommit,
-        maintenance: Maintenance,
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._progress = progress
-        self._group_commit = group_commit
+    def __init__(self, write_path: WritePath, tables: Tables, maintenance: Maintenance) -> None:
+        self._store = write_path.store
+        self._topics = tables.topics
+        self._progress = tables.progress
+        self._group_commit = write_path.group_commit
         self._maintenance = maintenance
 
     def clean_queues(self, connection: Connection, request: Received[None]) -> None:
@@ -37,8 +29,8 @@ class CleaningHandler:
         self._store.removal.trim_queues(QUEUES_AT_ONCE)
 
     def clean_topics(self, connection: Connection, request: Received[None]) -> None:
-        """316: queues of topics that nobody has configured any more, with the progress of groups in them."""
-        self._group_commit.end_now()
+        """316: queues of topics that are not configured any more, with the progress of groups in them."""
+        self._group_commit.commit_now()
         stored = {topic for topic, _ in self._store.queues}
         for topic in sorted(stored):
             if self._topics.get(topic) is None and not self._topics.is_system(topic):
@@ -48,5 +40,5 @@ class CleaningHandler:
         self._progress.save()
 
     def delete_expired(self, connection: Connection, request: Received[None]) -> None:
-        """329: log files that have expired, whatever the hour."""
+        """329: log files that have expired, at any hour."""
         self._maintenance.delete_expired(at_any_hour=True)

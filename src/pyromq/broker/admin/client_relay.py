@@ -1,4 +1,4 @@
-"""Questions of tools that only a client can answer: passed on to it, and its answer passed back as it is."""
+"""Requests of tools that only a client can answer: passed on to it, and its response passed back as it is."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import msgspec
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import pass_back, send_refusal, send_response
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.members import ConnectedMember, ConsumerGroup, Members
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.members import ConnectedMember, ConsumerGroup
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError, StoreError
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
@@ -33,18 +32,11 @@ _STATUS_TIMEOUT_MS = 5_000
 class ClientRelay:
     """Requests 223, 307 and 309."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        members: Members[Connection],
-        settings: BrokerSettings,
-    ) -> None:
+    def __init__(self, store: MessageStore, tables: Tables, settings: BrokerSettings) -> None:
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._members = members
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._members = tables.members
         self._settings = settings
 
     # --- one client ---
@@ -84,8 +76,7 @@ class ClientRelay:
             if member.client_id == client_id:
                 _refuse_if_too_old(member, VERSION_RUNNING_INFO)
                 return member
-        text = f"client {client_id} of group {group} is not connected to this broker"
-        raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+        raise _not_connected(group, client_id)
 
     def _pass_on(
         self,
@@ -118,16 +109,20 @@ class ClientRelay:
             if member.connection.is_open and (not client_id or member.client_id == client_id)
         ]
         if not found:
-            text = f"client {client_id or '(any)'} of group {group} is not connected to this broker"
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
+            raise _not_connected(group, client_id or "(any)")
         for member in found:
             _refuse_if_too_old(member, VERSION_OFFSET_RESET)
         return found
 
 
+def _not_connected(group: str, client_id: str | None) -> RefusedError:
+    text = f"client {client_id} of group {group} is not connected to this broker"
+    return RefusedError(ResponseCode.SYSTEM_ERROR, text)
+
+
 def _refuse_if_too_old(member: ConnectedMember[Connection], version: int) -> None:
     if member.version < version:
-        text = f"client {member.client_id} is too old for this question: version {member.version}, needed {version}"
+        text = f"client {member.client_id} has version {member.version}, this request needs {version}"
         raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
 
 

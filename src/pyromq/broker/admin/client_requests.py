@@ -1,4 +1,4 @@
-"""Clients as members of groups: heartbeats, leaving, who else is there, queue locks."""
+"""Clients as members of groups: heartbeats, leaving, the members of a group, queue locks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.state.filters import Filters
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.locks import QueueLocks
-from pyromq.broker.state.members import Members
 from pyromq.broker.state.subscriptions import compiled, is_by_tags, refuse_sql_unless
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.tables import Tables
 from pyromq.model.names import retry_topic, validate_group, validate_topic
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -30,20 +26,12 @@ _NAME_CHARACTERS_MAX: Final = 1_000
 class ClientHandler:
     """Requests 34, 35, 38, 41, 42 and 46."""
 
-    def __init__(
-        self,
-        members: Members[Connection],
-        topics: Topics,
-        groups: Groups,
-        locks: QueueLocks,
-        filters: Filters,
-        settings: BrokerSettings,
-    ) -> None:
-        self._members = members
-        self._topics = topics
-        self._groups = groups
-        self._locks = locks
-        self._filters = filters
+    def __init__(self, tables: Tables, settings: BrokerSettings) -> None:
+        self._members = tables.members
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._locks = tables.locks
+        self._filters = tables.filters
         self._settings = settings
 
     def heartbeat(self, connection: Connection, request: Received[None]) -> HeartbeatResponseHeader:
@@ -63,7 +51,7 @@ class ClientHandler:
         return HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=not is_known)
 
     def _prepare(self, consumer: ConsumerData) -> bool:
-        """See to the group and its retry topic; False when the group does not exist and must not be created."""
+        """See to the group and its retry topic; False when the group does not exist and may not be created."""
         config = self._groups.find(consumer.group_name)
         if config is not None and config.retry_queue_nums > 0:
             name = retry_topic(consumer.group_name)
@@ -123,7 +111,7 @@ def _check_names(wanted: bodies.LockRequest) -> None:
     for queue in wanted.mq_set:
         validate_topic(queue.topic)
         if len(queue.broker) > _NAME_CHARACTERS_MAX:
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, "the name of a broker to lock queues of is too long")
-    if len(wanted.client_id) > _NAME_CHARACTERS_MAX:
-        text = f"a clientID of {len(wanted.client_id)} characters, at most {_NAME_CHARACTERS_MAX} may hold locks"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, "the broker name of a queue to lock is too long")
+    if (length := len(wanted.client_id)) > _NAME_CHARACTERS_MAX:
+        text = f"the clientID has {length} characters; locks allow at most {_NAME_CHARACTERS_MAX}"
         raise RefusedError(ResponseCode.INVALID_PARAMETER, text)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 
 from pyromq.broker.base.config import adopt, changed, describe, parse_changes
-from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.state.topics import Topics
-from pyromq.clock import Clock
 from pyromq.model.topic import DataVersion
 from pyromq.net.address import Address
 from pyromq.net.connection import Connection
@@ -22,15 +21,13 @@ logger = logging.getLogger(__name__)
 class ConfigHandler:
     """Requests 25 and 26. Owner of the version that tools compare."""
 
-    def __init__(
-        self, settings: BrokerSettings, store: MessageStore, topics: Topics, clock: Clock, address: Address
-    ) -> None:
-        self._settings = settings
+    def __init__(self, environment: Environment, store: MessageStore, topics: Topics, address: Address) -> None:
+        self._settings = environment.settings
         self._store = store
         self._topics = topics
-        self._clock = clock
+        self._clock = environment.clock
         self._address = address
-        self.version = DataVersion(timestamp=clock.now_ms())
+        self.version = DataVersion(timestamp=environment.clock.now_ms())  # changes with every update
 
     def get(self, connection: Connection, request: Received[None]) -> tuple[GetBrokerConfigResponseHeader, bytes]:
         values = describe(self._settings, self._address.host, self._address.port)
@@ -43,7 +40,7 @@ class ConfigHandler:
         new = changed(self._settings, changes)
         permission = self._settings.permission
         adopt(self._settings, new)
-        self._store.settings = new.store  # whoever keeps a part of them uses only what cannot change
+        self._store.settings = new.store  # parts that keep their own copy use only what cannot change
         self.version = self.version.next(self._clock.now_ms())
         self._topics.create_system_topics()  # automatic creation needs its template
         if new.permission != permission:

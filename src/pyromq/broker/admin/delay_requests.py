@@ -1,27 +1,25 @@
-"""How far delayed messages have come: requests 45, 60 and 61, and a part of the run-time information."""
+"""How far delayed messages have come, as replicas and tools ask for it."""
 
 from __future__ import annotations
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.delays.delay_runner import DelayRunner
 from pyromq.net.connection import Connection
-from pyromq.store.files.disk import Disk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.tables.offsets import DelayOffsets
 from pyromq.wire.received import Received
 
 
 class DelayHandler:
-    """Questions of replicas and tools."""
+    """Requests 45, 60 and 61, and a part of the run-time information."""
 
-    def __init__(
-        self, store: MessageStore, delay_runner: DelayRunner, stats: Stats, disk: Disk, started_ms: int
-    ) -> None:
+    def __init__(self, environment: Environment, store: MessageStore, delay_runner: DelayRunner, stats: Stats) -> None:
         self._store = store
         self._delay_runner = delay_runner
         self._stats = stats
-        self._disk = disk
-        self._started_ms = started_ms
+        self._disk = environment.disk
+        self._started_ms = environment.clock.now_ms()
 
     def offsets(self, connection: Connection, request: Received[None]) -> bytes:
         """The offsets of levels as they are now, in the form of their file."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.state.groups import PRESET_GROUPS, Groups
-from pyromq.broker.state.members import ConnectedMember, Members
-from pyromq.broker.state.progress import Progress
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.groups import PRESET_GROUPS
+from pyromq.broker.state.members import ConnectedMember
+from pyromq.broker.state.tables import Tables
 from pyromq.model.names import retry_topic, validate_group
 from pyromq.model.topic import GroupConfig
 from pyromq.net.connection import Connection
@@ -47,13 +46,11 @@ class _SubscriptionResponse(msgspec.Struct, frozen=True, kw_only=True, rename="c
 class GroupHandler:
     """Requests 200, 201, 203, 204, 207, 225, 328, 343, 345, 352 and 353."""
 
-    def __init__(
-        self, topics: Topics, groups: Groups, progress: Progress, members: Members[Connection], address: str
-    ) -> None:
-        self._topics = topics
-        self._groups = groups
-        self._progress = progress
-        self._members = members
+    def __init__(self, tables: Tables, address: str) -> None:
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._progress = tables.progress
+        self._members = tables.members
         self._address = address
 
     # --- configuration ---
@@ -85,7 +82,7 @@ class GroupHandler:
     def delete(self, connection: Connection, request: Received[DeleteGroupHeader]) -> None:
         group = request.header.group_name
         if group in PRESET_GROUPS:
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{group} is a group of the system")
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{group} is a system group and cannot be deleted")
         self._groups.delete(group)
         if request.header.clean_offset:
             self._progress.forget_group(group)

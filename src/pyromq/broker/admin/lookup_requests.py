@@ -1,14 +1,12 @@
-"""Looking into the store: messages by key, by unique key, by position, and entries of queues."""
+"""Message queries: by key, by unique key, by position, and entries of queues."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.state.filters import Filters
-from pyromq.broker.state.members import Members
 from pyromq.broker.state.subscriptions import is_by_tags, tag_filter
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import StoreError
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
@@ -22,26 +20,26 @@ from pyromq.wire.received import Received
 
 _NOTHING: Final = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}  # clients read both in any case
 _FOUND_MAX, _FOUND_BY_UNIQUE_KEY_MAX, _ENTRIES_MAX = 64, 32, 1_000
-_GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of a second, and everybody waits for it
+_GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of a second, and all requests wait for it
 
 
 class LookupHandler:
     """Requests 12, 33 and 321."""
 
-    def __init__(self, store: MessageStore, topics: Topics, members: Members[Connection], filters: Filters) -> None:
+    def __init__(self, store: MessageStore, tables: Tables) -> None:
         self._store = store
-        self._topics = topics
-        self._members = members
-        self._filters = filters
+        self._topics = tables.topics
+        self._members = tables.members
+        self._filters = tables.filters
 
     def query(
         self, connection: Connection, request: Received[QueryMessageHeader]
     ) -> tuple[QueryMessageResponseHeader, bytes]:
         """Messages with a key, oldest first, as stored bytes."""
         header, gap_bytes = request.header, self._store.indexer.gap_bytes
-        if gap_bytes > _GAP_BYTES_MAX and self._store.health.writable:  # else nobody works on it
+        if gap_bytes > _GAP_BYTES_MAX and self._store.health.writable:  # else no task works on it
             left = f"{gap_bytes >> 20} MiB of the log are left"
-            text = f"the key index is not complete yet, {left}: ask again in some seconds"
+            text = f"the key index is not complete yet, {left}: try again in a few seconds"
             raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
         count_max = _FOUND_BY_UNIQUE_KEY_MAX if header.unique_key_query else min(header.max_num, _FOUND_MAX)
         positions = self._store.find(
@@ -52,7 +50,7 @@ class LookupHandler:
             end_ms=header.end_timestamp,
         )
         if not positions:
-            text = f"no message of topic {header.topic} has the key {header.key} in that time"
+            text = f"no message of topic {header.topic} has the key {header.key} in that time range"
             raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text, _NOTHING)
         body = b"".join([self._store.reader.bytes_of(position) for position in sorted(positions)])
         response = QueryMessageResponseHeader(
@@ -73,7 +71,7 @@ class LookupHandler:
         self._topics.require(header.topic)
         known = reader.range_of(header.topic, header.queue_id)
         if known is None:
-            text = f"queue {header.queue_id} of topic {header.topic} was never written"
+            text = f"queue {header.queue_id} of topic {header.topic} was never written to"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         group = header.consumer_group
         subscription = self._members.subscription(group, header.topic) if group else None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.progress import Progress
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.tables import Tables
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import QUEUE_ID_MAX, MessageStore
 from pyromq.store.read_result import Boundary
@@ -25,11 +23,11 @@ from pyromq.wire.received import Received
 class OffsetHandler:
     """Requests 14, 15, 29, 30, 31 and 32."""
 
-    def __init__(self, store: MessageStore, topics: Topics, groups: Groups, progress: Progress) -> None:
+    def __init__(self, store: MessageStore, tables: Tables) -> None:
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._progress = progress
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._progress = tables.progress
 
     def query(self, connection: Connection, request: Received[QueryConsumerOffsetHeader]) -> OffsetResponseHeader:
         """Where a group goes on. A new group starts at the beginning of a queue that has messages and lost none yet."""
@@ -38,8 +36,8 @@ class OffsetHandler:
         if offset is not None:
             return OffsetResponseHeader(offset=offset)
         known = self._store.reader.range_of(header.topic, header.queue_id)
-        whole = known is not None and known.first <= 0 and self._is_hot(header.topic, header.queue_id)
-        if header.set_zero_if_not_found is not False and whole:
+        has_all = known is not None and known.first <= 0 and self._is_hot(header.topic, header.queue_id)
+        if header.set_zero_if_not_found is not False and has_all:
             return OffsetResponseHeader(offset=0)
         text = f"group {header.consumer_group} has no offset for queue {header.queue_id} of {header.topic}"
         raise RefusedError(ResponseCode.QUERY_NOT_FOUND, text)

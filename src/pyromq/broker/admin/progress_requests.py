@@ -1,16 +1,12 @@
-"""How far groups have come, as tools ask for it, and moving them: lag, time spans, clones, corrections."""
+"""Consumer lag and progress, as tools ask for it: lag, time spans, corrections, and clones of a group's offsets."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.members import Members
-from pyromq.broker.state.progress import Progress
-from pyromq.broker.state.topics import Topics
-from pyromq.clock import Clock
+from pyromq.broker.state.tables import Tables
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
@@ -31,26 +27,17 @@ class ProgressHandler:
     """Requests 208, 303, 308, 314 and 317."""
 
     def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        progress: Progress,
-        members: Members[Connection],
-        stats: Stats,
-        settings: BrokerSettings,
-        clock: Clock,
-        address: str,
+        self, environment: Environment, store: MessageStore, tables: Tables, stats: Stats, address: str
     ) -> None:
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._progress = progress
-        self._members = members
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._progress = tables.progress
+        self._members = tables.members
         self._stats = stats
-        self._settings = settings
+        self._settings = environment.settings
         self._address = address
-        self._clock = clock
+        self._clock = environment.clock
 
     # --- lag ---
 
@@ -123,7 +110,7 @@ class ProgressHandler:
             return (reader.stored_ms(topic, number, at) if first <= at < end else None) or -1
 
         oldest, newest, pending = stored_ms(first), stored_ms(end - 1), stored_ms(max(first, offset))
-        consumed = stored_ms(offset - 1) if offset else oldest  # whoever has consumed nothing stands there
+        consumed = stored_ms(offset - 1) if offset else oldest  # a group that has consumed nothing stands there
         return bodies.QueueTimes(
             message_queue=QueueId(topic, self._settings.name, number),
             min_time_stamp=oldest,

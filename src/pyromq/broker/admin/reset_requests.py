@@ -1,4 +1,4 @@
-"""Moving a group to another place of a topic.
+"""Offset resets: moving a group to another place of a topic.
 
     server side (the default)   the new offset is remembered: it counts at once, and the next pull is told of it
     through the clients         each connected member is told (220), commits the new offsets and starts anew
@@ -12,12 +12,10 @@ import logging
 
 import msgspec
 
-from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.members import ConnectedMember, Members
-from pyromq.broker.state.progress import Progress
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.members import ConnectedMember
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
@@ -35,20 +33,12 @@ _LATEST = -1
 class ResetHandler:
     """Request 222."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        progress: Progress,
-        members: Members[Connection],
-        settings: BrokerSettings,
-    ) -> None:
+    def __init__(self, store: MessageStore, tables: Tables, settings: BrokerSettings) -> None:
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._progress = progress
-        self._members = members
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._progress = tables.progress
+        self._members = tables.members
         self._settings = settings
 
     def reset(self, connection: Connection, request: Received[ResetOffsetHeader]) -> bytes:
@@ -73,8 +63,7 @@ class ResetHandler:
         if header.queue_id < 0:
             return range(count)
         if header.queue_id >= count:
-            text = f"queue id {header.queue_id} is out of range: topic {header.topic} has {count} queues"
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+            raise queue_out_of_range(header.queue_id, header.topic, count)
         return range(header.queue_id, header.queue_id + 1)
 
     def _offset(self, header: ResetOffsetHeader, number: int) -> int:
@@ -102,7 +91,8 @@ class ResetHandler:
         """All of them must be able to: a reset that only some carry out would be undone by the others."""
         live = self._members.consumer_group(group)
         if live is None:
-            text = f"no consumer of group {group} is connected to this broker, and only clients may reset it"
+            problem = f"no consumer of group {group} is connected to this broker"
+            text = f"{problem}, and only clients reset offsets here (useServerSideResetOffset is off)"
             raise RefusedError(ResponseCode.CONSUMER_NOT_ONLINE, text)
         able = self._able_members(group)
         if len(able) < len(live.members):

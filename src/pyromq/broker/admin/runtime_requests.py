@@ -1,18 +1,15 @@
-"""Questions about the broker as a whole: what it is doing, its statistics, its offsets."""
+"""Run-time information about the broker as a whole: what it is doing, its statistics, its offsets."""
 
 from __future__ import annotations
 
 from pyromq.broker.admin.delay_requests import DelayHandler
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.pulling.pull_waiters import PullWaiters
 from pyromq.broker.state.progress import Progress
-from pyromq.clock import Clock
 from pyromq.net.connection import Connection
-from pyromq.store.files.disk import Disk
-from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import ViewBrokerStatsHeader
 from pyromq.wire.json import bodies
@@ -26,26 +23,23 @@ class RuntimeHandler:
 
     def __init__(
         self,
-        store: MessageStore,
+        environment: Environment,
+        write_path: WritePath,
         progress: Progress,
-        group_commit: GroupCommit,
         waiters: PullWaiters,
         stats: Stats,
-        settings: BrokerSettings,
-        clock: Clock,
-        disk: Disk,
         delays: DelayHandler,
     ) -> None:
         self._delays = delays
-        self._store = store
+        self._store = write_path.store
         self._progress = progress
-        self._settings = settings
-        self._clock = clock
-        self._disk = disk
-        self._group_commit = group_commit
+        self._settings = environment.settings
+        self._clock = environment.clock
+        self._disk = environment.disk
+        self._group_commit = write_path.group_commit
         self._waiters = waiters
         self._stats = stats
-        self._started_ms = clock.now_ms()
+        self._started_ms = environment.clock.now_ms()
 
     def runtime_info(self, connection: Connection, request: Received[None]) -> bytes:
         store, usage = self._store, self._disk.usage(self._store.layout.root)
@@ -70,7 +64,7 @@ class RuntimeHandler:
             "pullThreadPoolQueueHeadWaitTimeMills": 0,  # a pull is answered or held, it never queues
             "ackThreadPoolQueueSize": 0,
             "ackThreadPoolQueueHeadWaitTimeMills": 0,
-            "dispatchBehindBytes": 0,  # queues are written in the same turn as the log
+            "dispatchBehindBytes": 0,  # queues are written in the same commit as the log
             "startAcceptSendRequestTimeStamp": 0,
         }
         table |= self._traffic() | self._delays.runtime()
@@ -110,7 +104,7 @@ class RuntimeHandler:
         return bodies.encode(self._progress.everything())
 
     def replication(self, connection: Connection, request: Received[None]) -> bytes:
-        """A master that nobody follows."""
+        """A master without replicas."""
         return bodies.encode(bodies.ReplicationState(master_commit_log_max_offset=self._store.end_position))
 
     def stats_data(self, connection: Connection, request: Received[ViewBrokerStatsHeader]) -> bytes:
@@ -118,6 +112,6 @@ class RuntimeHandler:
         name, key = request.header.stats_name, request.header.stats_key
         found = self._stats.view(name, key, self._settings.cluster)
         if found is None:
-            text = f"there are no statistics {name} of {key}, or nothing happened there yet"
+            text = f"there are no statistics {name} for {key}: they are not kept, or nothing has happened yet"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         return bodies.encode(found)

@@ -9,14 +9,12 @@ import msgspec
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.state.members import Members
-from pyromq.broker.state.progress import Progress
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.state.tables import Tables
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import QUEUE_ID_MAX, MessageStore
+from pyromq.store.message_store import QUEUE_ID_MAX
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GetAllTopicConfigResponseHeader, GetTopicConfigHeader
 from pyromq.wire.headers.shared import TopicHeader
@@ -40,22 +38,13 @@ class _GroupNames(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class TopicHandler:
     """Requests 17, 18, 21, 202, 215, 300, 305 and 351."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        progress: Progress,
-        members: Members[Connection],
-        stats: Stats,
-        group_commit: GroupCommit,
-        settings: BrokerSettings,
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._progress = progress
-        self._members = members
+    def __init__(self, write_path: WritePath, tables: Tables, stats: Stats, settings: BrokerSettings) -> None:
+        self._store = write_path.store
+        self._topics = tables.topics
+        self._progress = tables.progress
+        self._members = tables.members
         self._stats = stats
-        self._group_commit = group_commit
+        self._group_commit = write_path.group_commit
         self._settings = settings
 
     def create(self, connection: Connection, request: Received[CreateTopicHeader]) -> None:
@@ -97,7 +86,7 @@ class TopicHandler:
         self._topics.validate(topic)
         if self._topics.is_system(topic):
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{topic} is a system topic and cannot be deleted")
-        self._group_commit.end_now()  # messages of it may be staged
+        self._group_commit.commit_now()  # messages of it may be staged
         self._store.delete_topic(topic)
         self._topics.delete(topic)
         self._progress.begin_anew(topic, self._readers_of(topic))

@@ -1,5 +1,4 @@
-"""The ground floor of the broker: settings, responses, refusals, counters, clocks.
+"""What every room of the broker uses: settings, environment, refusals and responses, counters, worker threads.
 
-Owns: how a response or a refusal looks, RocketMQ's names for settings, statistics.
-Callers: every room of the broker. Imports: no other room.
+Imports nothing else of the broker.
 """

@@ -26,6 +26,6 @@ async def resolved(host: str) -> IPv4Address | IPv6Address:
         return ip_address(host)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # a name that nobody knows, or that is none
+    except (OSError, UnicodeError) as error:  # a name that cannot be resolved, or that is not one
         raise ConfigError(f"advertised host {host!r} has no address: {error}; set advertised_host") from error
     return ip_address(found[0][4][0])

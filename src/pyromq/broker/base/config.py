@@ -1,4 +1,4 @@
-"""Settings in RocketMQ's words for its tools: all of them told, some of them changed while the broker runs.
+"""Configuration in RocketMQ's words for its tools: all settings told, some of them changed while the broker runs.
 
 Changes live as long as the process: the configuration file and the command line stay what they are.
 """
@@ -30,12 +30,12 @@ def describe(settings: BrokerSettings, host: str, port: int) -> dict[str, str]:
 
 
 def parse_changes(text: bytes) -> dict[str, str]:
-    """Lines ``key=value``; raises ConfigError for anything else, RefusedError for keys that must not change."""
+    """Lines ``key=value``; raises ConfigError for anything else, RefusedError for keys that cannot be changed."""
     changes = dict(parse_lines(text))
     for name in changes:
         if name not in CHANGEABLE:
             may = ", ".join(CHANGEABLE)
-            remark = f"{name[:80]} is unknown or cannot change while the broker runs; what can: {may}"
+            remark = f"{name[:80]} is unknown or cannot be changed while the broker runs; these can: {may}"
             raise RefusedError(ResponseCode.NO_PERMISSION, remark)
     return changes
 
@@ -56,6 +56,6 @@ def changed(settings: BrokerSettings, changes: dict[str, str]) -> BrokerSettings
 
 
 def adopt(settings: BrokerSettings, new: BrokerSettings) -> None:
-    """Give the settings that everybody in the broker looks at the new values."""
+    """Give the settings that all parts of the broker share the new values."""
     for each in fields(BrokerSettings):
         setattr(settings, each.name, getattr(new, each.name))

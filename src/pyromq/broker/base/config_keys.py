@@ -1,7 +1,7 @@
-"""RocketMQ's names for the settings of a broker: those that mean the same here, and those that cannot be had.
+"""RocketMQ's names for the settings of a broker: those that mean the same here, and those that are not supported.
 
 ``KEYS`` serves ``broker.conf`` and the requests of tools alike. A key that is in none of the tables here nor in
-``config_ignored`` is nobody's: a slip of the pen, which a configuration file should hear about.
+``config_ignored`` does not exist: a slip of the pen, which is reported for a configuration file.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ PARTS_OF_FOLDER: Final = {  # keys that RocketMQ has for parts of it, which have
 }
 
 
-_REPLICAS: Final = "replication is not there yet"
-_ACCESS: Final = "access control is not there yet, and going on without it would leave the broker open"
-_ROCKSDB: Final = "messages are found by files here, not by RocksDB"
+_REPLICAS: Final = "replication is not supported yet"
+_ACCESS: Final = "access control is not supported yet, and starting without it would leave the broker open"
+_ROCKSDB: Final = "PyroMQ keeps its indexes in plain files, not in RocksDB"
 _DISCOVERY: Final = "give the URL of the address server instead, namesrvAddr=http://host:port/rocketmq/nsaddr"
 
 REFUSED: Final[dict[str, Refused]] = {
@@ -159,15 +159,15 @@ REFUSED: Final[dict[str, Refused]] = {
     "brokerRole": Refused(("ASYNC_MASTER",), f"{_REPLICAS}, so every broker is a master without replicas"),
     "enableControllerMode": Refused(("false",), _REPLICAS),
     "enableDLegerCommitLog": Refused(("false",), _REPLICAS),
-    "enableLmq": Refused(("false",), "there are no light message queues here"),
-    "enableMultiDispatch": Refused(("false",), "there are no light message queues here"),
+    "enableLmq": Refused(("false",), "light message queues are not supported"),
+    "enableMultiDispatch": Refused(("false",), "light message queues are not supported"),
     "fetchNameSrvAddrByDnsLookup": Refused(("false",), "write the addresses of all name servers in namesrvAddr"),
     "fetchNamesrvAddrByAddressServer": Refused(("false",), _DISCOVERY),
     "inSyncReplicas": Refused(("0", "1"), _REPLICAS),
     "indexRocksDBEnable": Refused(("false",), _ROCKSDB),
-    "messageStorePlugIn": Refused(("",), "there are no plug-ins for the store here"),
+    "messageStorePlugIn": Refused(("",), "the store takes no plug-ins"),
     "minInSyncReplicas": Refused(("0", "1"), _REPLICAS),
-    "readOnlyCommitLogStorePaths": Refused(("",), "the log lies in one folder here"),
+    "readOnlyCommitLogStorePaths": Refused(("",), "the log is kept in one folder"),
     "storeType": Refused(("default",), _ROCKSDB),
     "timerRocksDBEnable": Refused(("false",), _ROCKSDB),
     "totalReplicas": Refused(("0", "1"), _REPLICAS),

@@ -1,4 +1,4 @@
-"""A stored message once more: what a copy of it takes along."""
+"""Copies of records: what a stored message takes along when it is written once more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the broker says no: one exception with a response code, and one table for everything else that is raised."""
+"""Refusals, how the broker says no: an exception with a response code, and a table for all other errors."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ class RefusedError(MQError):
         self.code = code
         self.remark = remark
         self.ext = ext
+
+
+def not_accepting(broker_name: str, code: ResponseCode = ResponseCode.NO_PERMISSION) -> RefusedError:
+    """The broker may not be written at the moment."""
+    return RefusedError(code, f"broker {broker_name} does not accept messages at the moment")
+
+
+def queue_out_of_range(queue_id: int, topic: str, count: int) -> RefusedError:
+    text = f"queue id {queue_id} is out of range: topic {topic} has {count} queues"
+    return RefusedError(ResponseCode.INVALID_PARAMETER, text)
 
 
 _CODES: tuple[tuple[type[MQError], ResponseCode], ...] = (  # the first that fits counts

@@ -1,4 +1,4 @@
-"""Answers as handlers give them, and as they travel."""
+"""Responses as handlers return them, and as they travel."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from pyromq.wire.headers import Header
 from pyromq.wire.received import Received
 
 Response = Header | bytes | tuple[Header, bytes] | None
-Answering = Callable[[Connection, Received[Any]], Response]
-Later = Callable[[Connection, Received[Any]], None]
-"""A handler that answers by itself, now or when it can."""
+"""Success: a header, a body, both or neither."""
+
+Immediate = Callable[[Connection, Received[Any]], Response]
+"""A handler that returns its response."""
+
+Deferred = Callable[[Connection, Received[Any]], None]
+"""A handler that sends its response itself, now or when it can."""
 
 
 def send_response(connection: Connection, request: Received[Any], response: Response) -> None:
-    """Success: a header, a body, both or nothing."""
+    """What a handler returned, as a frame with the code for success."""
     if request.is_oneway:
         return
     if response is None:
@@ -53,8 +57,14 @@ def send_refusal(
         )
 
 
+def send_failure(connection: Connection, request: Received[Any], defect: Exception) -> None:
+    """The request met a defect of the broker."""
+    text = f"the broker failed on this request: {type(defect).__name__}: {defect}"
+    send_refusal(connection, request, ResponseCode.SYSTEM_ERROR, text)
+
+
 def pass_back(connection: Connection, request: Received[Any], response: Received[Any]) -> None:
-    """What somebody else answered, as it is."""
+    """The response of another process, as it is."""
     if not request.is_oneway:
         connection.send(
             encode_response(

@@ -1,4 +1,4 @@
-"""What the broker keeps of a connection."""
+"""Session: what the broker keeps of a connection."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ VIP_PORT_DISTANCE = 2
 
 @dataclass(slots=True, kw_only=True)
 class BrokerSettings:
-    """How a broker presents itself, what it allows and how patient it is; RocketMQ's defaults.
+    """How a broker presents itself, what it allows and how long it waits; RocketMQ's defaults.
 
     A broker works with a copy of its own, which everything in it shares; ``config`` alone changes that one.
     """
@@ -50,7 +50,7 @@ class BrokerSettings:
     default_topic_queues: int = 8
     trace_topic: bool = False
     store_replies: bool = True  # of request-reply, in the reply topic of the cluster
-    server_side_reset: bool = True  # pulls are told the new offset; else clients are, who must all be connected
+    server_side_reset: bool = True  # pulls are told the new offset; else clients are, which must all be connected
 
     property_filter: bool = True  # SQL92 expressions
     filter_retries: bool = False  # messages in retry topics by the expression for the topic that they come from

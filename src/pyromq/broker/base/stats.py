@@ -39,7 +39,7 @@ class Counters:
     delay_late_ms: int = 0  # the latest of all of them, against its time
     puts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))  # tallies by topic
     gets: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # by topic and group
-    returns: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # sent back, likewise
+    send_backs: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # likewise
     dead: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # dead letters, likewise
 
     def numbers(self) -> dict[str, int]:
@@ -65,19 +65,19 @@ class Stats:
         self._clock = clock
         self.puts: WindowCounters[str] = WindowCounters(clock)
         self.gets: WindowCounters[tuple[str, str]] = WindowCounters(clock)
-        self.returns: WindowCounters[tuple[str, str]] = WindowCounters(clock)
+        self.send_backs: WindowCounters[tuple[str, str]] = WindowCounters(clock)
         self.dead: WindowCounters[tuple[str, str]] = WindowCounters(clock)
         self.counters = Counters(
-            puts=self.puts.totals, gets=self.gets.totals, returns=self.returns.totals, dead=self.dead.totals
+            puts=self.puts.totals, gets=self.gets.totals, send_backs=self.send_backs.totals, dead=self.dead.totals
         )
-        self._history: deque[tuple[int, dict[str, int]]] = deque(maxlen=WINDOWS_S[-1] + 1)
+        self._history: deque[tuple[int, dict[str, int]]] = deque(maxlen=WINDOWS_S[-1] + 1)  # all numbers, once a second
         self._mornings = [self.counters.numbers(), self.counters.numbers()]  # yesterday's, today's
-        self._day = self._today()
+        self._day = self._today()  # to notice that a new one has begun
         self.snapshot()
 
     def snapshot(self) -> None:
         self._history.append((self._clock.monotonic_ms(), self.counters.numbers()))
-        for window_counters in (self.puts, self.gets, self.returns, self.dead):
+        for window_counters in (self.puts, self.gets, self.send_backs, self.dead):
             window_counters.tick()
         if (today := self._today()) != self._day:
             self._day = today
@@ -126,8 +126,8 @@ class Stats:
                 growths = [self.puts.growth(key, window) for window in Window]
             case "GROUP_GET" if (pair := _pair(key)) in self.gets.totals:
                 growths = [self.gets.growth(pair, window) for window in Window]
-            case "SNDBCK_PUT" if (pair := _pair(key)) in self.returns.totals:
-                growths = [self.returns.growth(pair, window) for window in Window]
+            case "SNDBCK_PUT" if (pair := _pair(key)) in self.send_backs.totals:
+                growths = [self.send_backs.growth(pair, window) for window in Window]
             case "DLQ_PUT" if (pair := _pair(key)) in self.dead.totals:
                 growths = [self.dead.growth(pair, window) for window in Window]
             case "BROKER_PUT" if key == cluster and name.endswith("_NUMS"):

@@ -1,4 +1,4 @@
-"""A wall clock that does not jump: what waits is released by the time that passes, not by whoever sets the clock."""
+"""Steady clock: a wall clock that does not jump, so that delayed messages are released by the time that passes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _ELAPSED_PER_CORRECTED_MS: Final = 10
 class SteadyClock:
     """Starts at the wall time and goes on with the monotonic clock.
 
-    When the two part, because somebody set the clock or the machine corrects it, this one follows the wall clock by at
+    When the two part, because the clock was set or the machine corrects it, this one follows the wall clock by at
     most a tenth of the time that passes. So it never goes back, and a delay is never off by more than 10 %.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._looked_ms = clock.monotonic_ms()
+        self._looked_ms = clock.monotonic_ms()  # when the two clocks were compared last
         self._shift_ms = clock.now_ms() - self._looked_ms  # what is added to the monotonic clock
         self._spare_ms = 0  # passed, and not yet used for a correction
-        self._jumped = False
+        self._jumped = False  # since the clocks agreed last; a jump is logged once
 
     def monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -43,7 +43,7 @@ class SteadyClock:
 
     def _correct(self, off_ms: int, monotonic_ms: int) -> None:
         if abs(off_ms) > _JUMP_MS and not self._jumped:
-            logger.warning("wall clock was set: jump_ms=%d; followed at a tenth of the time that passes", off_ms)
+            logger.warning("wall clock jumped, followed at a tenth of the elapsed time: jump_ms=%d", off_ms)
             self._jumped = True
         self._spare_ms += monotonic_ms - self._looked_ms
         self._looked_ms = monotonic_ms

@@ -1,4 +1,4 @@
-"""Saves tables that change by the way: offsets, a topic made by its first send, a group made by its first consumer."""
+"""Background saves of tables that change by the way: offsets, topics made by a send, groups made by a consumer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class TableKeeper:
         self._clock = clock
         self._interval_ms = interval_ms
         self._loop = asyncio.get_running_loop()
-        self._started_ms = -interval_ms
-        self._busy = 0
+        self._started_ms = -interval_ms  # when the last saves began
+        self._busy = 0  # saves under way
 
     def tick(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -40,7 +40,7 @@ class TableKeeper:
     def _saved(self, table: ConfigTable, future: asyncio.Future[None]) -> None:
         self._busy -= 1
         if (error := future.exception()) is not None:
-            logger.error("table not saved, tried again: file=%s reason=%s", table.file_name, error)
+            logger.error("table not saved, will be tried again: file=%s reason=%s", table.file_name, error)
 
     def save_now(self) -> None:
         """At the end, on this thread."""

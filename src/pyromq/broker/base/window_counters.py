@@ -1,4 +1,4 @@
-"""What each topic and each group did in the last minute, hour and day.
+"""Windowed counters: what each topic and each group did in the last minute, hour and day.
 
     tally = calls << 128 | messages << 64 | bytes      one number, so that counting is one addition to a dict
 
@@ -48,10 +48,10 @@ class _Snapshots(Generic[K]):
 
 
 class WindowCounters(Generic[K]):
-    """Totals by key, counted up by whoever does something: ``totals[key] += ONE_MESSAGE + size``."""
+    """Totals by key, counted up where things happen: ``totals[key] += ONE_MESSAGE + size``."""
 
     def __init__(self, clock: Clock) -> None:
-        self.totals: defaultdict[K, int] = defaultdict(int)
+        self.totals: defaultdict[K, int] = defaultdict(int)  # tallies since the start
         self._clock = clock
         now = clock.monotonic_ms()
         self._windows = {

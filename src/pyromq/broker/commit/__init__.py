@@ -1,5 +1,4 @@
-"""Group commit: what arrives in one turn of the event loop is written, flushed and answered together.
+"""The write path: group commit, flow control before it, internal writes, seals.
 
-Owns: everything between a staged message and its response; who waits for the disk; the broker's internal writes; seals.
-Callers: all rooms that write messages. Imports: ``base``, and ``store``.
+Owns everything between a staged message and its response. Imports ``base`` only.
 """

@@ -1,11 +1,12 @@
-"""Turns: what arrives together is written together, flushed together and answered together.
+"""Group commit (one turn of the event loop): what arrives together is written, flushed and answered together.
 
-    requests of this turn of the loop ─▶ stage, stage, … ─▶ end of turn: one commit
-        async flush ─▶ answered at once
-        sync flush  ─▶ wait for the running fsync, then for the next one, which serves everybody who waits by then
+    requests of this turn of the loop ─▶ stage, stage, … ─▶ end of the turn: one commit
+        async flush ─▶ responses leave at once
+        sync flush  ─▶ wait for the running fsync, then for the next one, which serves all sends that wait by then
 
-While a single connection sends, waiting for others only costs time: its turn ends with its requests (``end_early``).
-Owner of everything between a staged message and its answer; runs on the loop, only fsync runs on a worker thread.
+While a single connection sends, waiting for others only costs time: its group is committed as soon as its requests are
+staged (``commit_early``). Owner of everything between a staged message and its response; runs on the loop, only fsync
+runs on a worker thread.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import refusal_of
 from pyromq.clock import Clock
 from pyromq.errors import MQError, StoreError
@@ -34,20 +36,19 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
-QueueKey = tuple[str, int]
-_ALONE_COMMITS = 16  # so many turns of one connection in a row, and it counts as the only one
+_ALONE_COMMITS = 16  # after so many groups in a row with sends of one connection, it counts as the only one
 
 
 PendingSend = tuple[Connection, Received[Any], bytes]
-"""A staged message: whom to tell, what was asked, and the answer if all goes well (empty for one-way sends)."""
+"""A staged message: its connection, its request, and the response if all goes well (empty for one-way sends)."""
 
 
-Then = Callable[[MQError | None], None]
-"""Told how a message that the broker wrote by itself ended: stored as safely as this store promises, or why not."""
+OnStored = Callable[[MQError | None], None]
+"""Hears of an internal write: None when it is stored as safely as this store promises, else why it is not."""
 
 
 class WaitingCommit(NamedTuple):
-    """Sends of one turn whose senders want to know that they are on disk: once the log is flushed up to ``end``."""
+    """The sends of one commit that are answered when they are on disk: once the log is flushed up to ``end``."""
 
     end: int
     since_ms: int
@@ -55,14 +56,13 @@ class WaitingCommit(NamedTuple):
 
 
 class GroupCommit:
-    """Commits at the end of each turn that staged something, and answers when that is safe."""
+    """Commits at the end of each turn in which something was staged, and answers when that is safe."""
 
     def __init__(
         self,
         store: MessageStore,
         flusher: Executor,
         clock: Clock,
-        on_visible: Callable[[set[QueueKey]], None],
         *,
         flush_timeout_ms: int = 5_000,
         stuck_disk_ms: int = 1_000,
@@ -71,29 +71,33 @@ class GroupCommit:
         self._store = store
         self._flusher = flusher
         self._clock = clock
-        self._on_visible = on_visible
         self._flush_timeout_ms = flush_timeout_ms
         self._stuck_disk_ms = stuck_disk_ms
         self._waiting_max = waiting_max
-        self.is_busy = self.is_stuck = False  # senders should wait, or go away; brought up to date by ``look``
-        self.on_look: Callable[[], None] = _nothing
-        self._sync = store.settings.flush is Flush.SYNC
+        # brought up to date by ``look``
+        self.is_busy = False  # too many sends wait for the disk: the next ones should wait
+        self.is_stuck = False  # one flush takes too long: sends should go elsewhere
+        self.on_look: Callable[[], None] = lambda: None
+        self.on_visible: Callable[[set[QueueKey]], None] = lambda queues: None  # readers can see more of these queues
+        self._sync = store.settings.flush is Flush.SYNC  # a send is answered when it is on disk
         self._loop = asyncio.get_running_loop()
-        self._staged: list[PendingSend] = []
-        self._patient: list[PendingSend] = []  # staged, and not to be answered before they are on disk
-        self._own: list[Then] = []  # staged by the broker itself
-        self._before_end: list[Callable[[], None]] = []  # want to stage something behind everything else
-        self._own_waiting: deque[tuple[int, list[Then]]] = deque()  # safe once the log is flushed up to there
-        self._touched: set[QueueKey] = set()
+        # what is staged and not committed yet
+        self._answered_at_commit: list[PendingSend] = []
+        self._answered_after_flush: list[PendingSend] = []
+        self._internal: list[OnStored] = []  # internal writes
+        self._before_commit: list[Callable[[], None]] = []  # want to stage something behind everything else
+        self._touched: set[QueueKey] = set()  # queues of all of these
+        # what is committed and not on disk yet
         self._unseen: set[QueueKey] = set()  # written queues whose readers cannot see it yet
-        self._waiting: deque[WaitingCommit] = deque()
-        self._waiting_sends = 0
-        self._running: FlushJob | None = None
+        self._waiting: deque[WaitingCommit] = deque()  # oldest first
+        self._waiting_sends = 0  # in all of them
+        self._internal_waiting: deque[tuple[int, list[OnStored]]] = deque()  # safe once the log is flushed up to there
+        self._running: FlushJob | None = None  # the fsync that is under way
         self._running_since_ms = 0
-        self._scheduled = False
-        self._sender: Connection | None = None  # of the last turns, as long as it was only one
-        self._alone_commits = 0
-        self._idle = asyncio.Event()
+        self._scheduled = False  # a commit at the end of this turn of the loop
+        self._sender: Connection | None = None  # of the last groups, as long as it was only one
+        self._alone_commits = 0  # how many these were
+        self._idle = asyncio.Event()  # no fsync is under way
         self._idle.set()
 
     @property
@@ -107,7 +111,7 @@ class GroupCommit:
 
     def look(self) -> None:
         """Decide whether the broker is busy; called whenever something changed, and from time to time."""
-        self.is_stuck = self._sync and self.stuck_ms() > self._stuck_disk_ms  # without sync flush nobody waits for it
+        self.is_stuck = self._sync and self.stuck_ms() > self._stuck_disk_ms  # without sync flush no send waits for it
         self.is_busy = self.is_stuck or self._waiting_sends >= self._waiting_max
         self.on_look()
 
@@ -118,82 +122,82 @@ class GroupCommit:
     def staged(self, pending: PendingSend, queue: QueueKey, *, wait: bool = True) -> None:
         """Something was staged: it is committed when everything that arrived with it is staged too."""
         if wait and self._sync:
-            self._patient.append(pending)
+            self._answered_after_flush.append(pending)
         else:
-            self._staged.append(pending)
+            self._answered_at_commit.append(pending)
         self._touched.add(queue)
         if pending[0] is not self._sender:
             self._sender, self._alone_commits = pending[0], 0
         if not self._scheduled and self._alone_commits < _ALONE_COMMITS:
             self._scheduled = True
-            self._loop.call_soon(self._end)
+            self._loop.call_soon(self._commit)
 
-    def staged_by_broker(self, queue: QueueKey, then: Then) -> None:
-        """The broker staged a message of its own; it shares the turn, and the fsync, with what clients send."""
-        self._own.append(then)
+    def staged_internally(self, queue: QueueKey, on_stored: OnStored) -> None:
+        """An internal write was staged; it shares the commit, and the fsync, with what clients send."""
+        self._internal.append(on_stored)
         self._touched.add(queue)
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._end)
+            self._loop.call_soon(self._commit)
 
-    def before_end(self, work: Callable[[], None]) -> None:
-        """``work`` runs once, when this turn ends; what it stages lies behind all else that was staged by then."""
-        self._before_end.append(work)
+    def before_commit(self, work: Callable[[], None]) -> None:
+        """``work`` runs once, before the next commit; what it stages lies behind all else that was staged by then."""
+        self._before_commit.append(work)
 
     @property
-    def _open(self) -> bool:
-        return bool(self._staged or self._patient or self._own)
+    def _has_staged(self) -> bool:
+        return bool(self._answered_at_commit or self._answered_after_flush or self._internal)
 
-    def end_early(self) -> None:
-        """All requests of one read are staged: nobody else sends, so nobody is waited for."""
-        if (self._staged or self._patient) and not self._scheduled:
-            self._end()
+    def commit_early(self) -> None:
+        """All requests of one read are staged: no other connection sends, so none is waited for."""
+        if (self._answered_at_commit or self._answered_after_flush) and not self._scheduled:
+            self._commit()
 
-    def _end(self) -> None:
-        if self._scheduled and not self._open:  # ended before its time came
+    def _commit(self) -> None:
+        if self._scheduled and not self._has_staged:  # committed before its time came
             self._scheduled = False
             return
-        if self._before_end:
-            self._run_before_end()
+        if self._before_commit:
+            self._run_before_commit()
         self._scheduled = False
         self._alone_commits += 1
-        staged, self._staged = self._staged, []
-        patient, self._patient = self._patient, []
-        own, self._own = self._own, []
+        at_commit, self._answered_at_commit = self._answered_at_commit, []
+        after_flush, self._answered_after_flush = self._answered_after_flush, []
+        internal, self._internal = self._internal, []
         touched, self._touched = self._touched, set()
         try:
             self._store.commit()
-        except Exception as error:  # also a defect: whoever is not told would wait for ever
+        except Exception as error:  # also a defect: a sender without a response would wait for ever
             refusal = error if isinstance(error, MQError) else StoreError(f"{type(error).__name__}: {error}")
-            count, is_defect = len(staged) + len(patient) + len(own), refusal is not error
-            logger.error("turn refused: messages=%d reason=%s", count, refusal, exc_info=is_defect)
-            self._refuse(staged + patient, refusal)
-            _tell(own, refusal)
+            count, is_defect = len(at_commit) + len(after_flush) + len(internal), refusal is not error
+            logger.error("group commit refused: messages=%d reason=%s", count, refusal, exc_info=is_defect)
+            self._refuse(at_commit + after_flush, refusal)
+            _tell(internal, refusal)
             return
-        _respond(staged)
+        _respond(at_commit)
         if not self._sync:
-            _tell(own, None)
+            _tell(internal, None)
             self._show(touched)
             return
         self._unseen |= touched
-        if own:
-            self._own_waiting.append((self._store.end_position, own))
-        if patient:
-            self._waiting.append(WaitingCommit(self._store.end_position, self._clock.monotonic_ms(), patient))
-            self._waiting_sends += len(patient)
+        if internal:
+            self._internal_waiting.append((self._store.end_position, internal))
+        if after_flush:
+            self._waiting.append(WaitingCommit(self._store.end_position, self._clock.monotonic_ms(), after_flush))
+            self._waiting_sends += len(after_flush)
             self.look()
         self._flush()
 
-    def _run_before_end(self) -> None:
-        self._scheduled = True  # what they stage belongs to this turn
-        works, self._before_end = self._before_end, []
+    def _run_before_commit(self) -> None:
+        self._scheduled = True  # what they stage belongs to this group
+        works, self._before_commit = self._before_commit, []
         for work in works:
             try:
                 work()
-            except Exception:  # a defect of one must not keep this turn, and all that follow, from ending
-                logger.exception("what should be staged at the end of a turn failed")
+            except Exception:  # a defect of one must not keep this group, and all that follow, from being committed
+                logger.exception("what should be staged before a commit failed")
 
-    # --- group commit ---
+    # --- flushing ---
 
     def _flush(self) -> None:
         if self._running is not None:
@@ -222,48 +226,48 @@ class GroupCommit:
             _respond(self._next_waiting())
         self.look()
         self._show(seen)
-        self._tell_own(job.end, None)
+        self._tell_internal(job.end, None)
         self._flush()
 
     def _show(self, queues: set[QueueKey]) -> None:
         """Their new messages can be read."""
         try:
-            self._on_visible(queues)
-        except Exception:  # a defect on the side of readers must not keep writers from hearing how it ended
+            self.on_visible(queues)
+        except Exception:  # a defect on the side of readers must not keep writers from their responses
             logger.exception("readers not told of new messages: queues=%d", len(queues))
 
-    def _tell_own(self, end: int, error: MQError | None) -> None:
-        while self._own_waiting and (error is not None or self._own_waiting[0][0] <= end):
-            _tell(self._own_waiting.popleft()[1], error)
+    def _tell_internal(self, end: int, error: MQError | None) -> None:
+        while self._internal_waiting and (error is not None or self._internal_waiting[0][0] <= end):
+            _tell(self._internal_waiting.popleft()[1], error)
 
     def _nothing_to_flush(self) -> None:
-        """Everything is on disk, or nothing can be trusted to be: either way nobody waits any longer."""
+        """Everything is on disk, or nothing can be trusted to be: either way nothing waits any longer."""
         self._idle.set()
         if not self._store.health.trusted:
             refusal = self._store.health.error()
             while self._waiting:
                 self._refuse(self._next_waiting(), refusal)
-            self._tell_own(0, refusal)
+            self._tell_internal(0, refusal)
             return
         while self._waiting and self._waiting[0].end <= self._store.flushed_position:
             _respond(self._next_waiting())
         seen, self._unseen = self._unseen, set()
         self._show(seen)
-        self._tell_own(self._store.flushed_position, None)
+        self._tell_internal(self._store.flushed_position, None)
 
     def flush_soon(self) -> None:
-        """Bring what is written to disk, although nobody waits for it."""
+        """Bring what is written to disk, although no send waits for it."""
         self._flush()
 
-    def end_now(self) -> None:
-        """Commit what is staged at once: somebody needs the store as it will be after this turn."""
-        if self._open:
-            self._end()
+    def commit_now(self) -> None:
+        """Commit what is staged at once, for a caller that needs the store as it will be after this group."""
+        if self._has_staged:
+            self._commit()
 
     def respond_overdue(self) -> None:
         """Senders that waited too long are told that the message is stored, but not that it is on disk."""
         self.look()
-        if (self._waiting or self._own_waiting) and self._running is None:
+        if (self._waiting or self._internal_waiting) and self._running is None:
             self._flush()
         limit = self._clock.monotonic_ms() - self._flush_timeout_ms
         while self._waiting and self._waiting[0].since_ms < limit:
@@ -278,13 +282,13 @@ class GroupCommit:
 
     async def drain(self) -> None:
         """Everything staged up to now is written, flushed and answered."""
-        while self._scheduled or self._waiting or self._own_waiting or self._running:
+        while self._scheduled or self._waiting or self._internal_waiting or self._running:
             if self._running:
                 await self._idle.wait()
             else:
                 await asyncio.sleep(0)
 
-    # --- answers ---
+    # --- responses ---
 
     def _refuse(self, sends: list[PendingSend], error: Exception) -> None:
         code, remark = refusal_of(error) if isinstance(error, MQError) else (ResponseCode.SYSTEM_ERROR, str(error))
@@ -304,20 +308,16 @@ def _respond(sends: list[PendingSend]) -> None:
             connection.send(response)
 
 
-def _nothing() -> None:
-    """Nobody is interested."""
-
-
-def _tell(own: list[Then], error: MQError | None) -> None:
-    for then in own:
+def _tell(internal: list[OnStored], error: MQError | None) -> None:
+    for on_stored in internal:
         try:
-            then(error)
-        except Exception:  # a defect of one must not take the others' turn with it
-            logger.exception("the writer of a message failed when told how it ended")
+            on_stored(error)
+        except Exception:  # a defect of one must not keep the others from hearing
+            logger.exception("the callback of an internal write failed")
 
 
 def _unconfirmed(response: bytes) -> bytes:
-    """The same answer, with the address of the message, but not the promise."""
+    """The same response, with the address of the message, but not the promise."""
     (frame,) = FrameDecoder().feed(response)
     command = decode_command(frame)
     if command.code != ResponseCode.SUCCESS:

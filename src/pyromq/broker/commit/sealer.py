@@ -1,6 +1,6 @@
 """Seals beside the running broker: the long part on a worker thread, the decisions on the loop.
 
-start ─▶ queues are gathered, some in each turn ─▶ they and the index are synced (worker)
+start ─▶ queues are gathered, some at each tick ─▶ they and the index are synced (worker)
       ─▶ wait until the log is flushed that far ─▶ the seal is saved (worker)
 """
 
@@ -27,8 +27,9 @@ class Sealer:
         self._worker = worker
         self._flush_soon = flush_soon
         self._loop = asyncio.get_running_loop()
-        self._job: SealJob | None = None
-        self._is_gathered = self._waits_for_log = False
+        self._job: SealJob | None = None  # the seal under way
+        self._is_gathered = False  # its queues are known
+        self._waits_for_log = False  # they are synced, the log is not flushed far enough yet
 
     @property
     def busy(self) -> bool:

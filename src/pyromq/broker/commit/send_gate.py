@@ -1,11 +1,11 @@
-"""Flow control for sends: who waits, and who is told to come back, while the disk does not keep up.
+"""Flow control for sends: which wait, and which are refused for now, while the disk does not keep up.
 
     disk keeps up                      ─▶ sends pass
-    too many sends wait for the disk   ─▶ the next ones wait here, in order; those who wait too long, or for whom there
-                                          is no room, are refused           [TIMEOUT_CLEAN_QUEUE]  [OVERLOAD]
-    one flush takes too long (stuck)   ─▶ nobody waits: refused at the door, and those who wait here too
+    too many sends wait for the disk   ─▶ the next ones wait here, in order; those that wait too long, or for which
+                                          there is no room, are refused     [TIMEOUT_CLEAN_QUEUE]  [OVERLOAD]
+    one flush takes too long (stuck)   ─▶ no send waits: refused at the door, and those that wait here too
                                                                             [REJECTREQUEST]  [PCBUSY_CLEAN_QUEUE]
-    whatever else writes               ─▶ refused while the disk is stuck    [PC_SYNCHRONIZED]
+    other requests that write          ─▶ refused while the disk is stuck    [PC_SYNCHRONIZED]
 
 The tags are RocketMQ's: clients know them, and try another broker.
 """
@@ -56,10 +56,11 @@ class SendGate:
         self._clock = clock
         self._handle = handle
         self._loop = asyncio.get_running_loop()
-        self._parked: deque[_Parked] = deque()
-        self._parked_bytes = 0
-        self._scanning = self._draining = False
-        self.closed = False  # something has to be asked before a send may pass
+        self._parked: deque[_Parked] = deque()  # oldest first
+        self._parked_bytes = 0  # bodies of these
+        self._scanning = False  # a scan is arranged
+        self._draining = False  # parked sends are being handled, and pass
+        self.closed = False  # ``passes`` has to be asked before a send may pass
         group_commit.on_look = self._look
 
     def __len__(self) -> int:
@@ -85,7 +86,7 @@ class SendGate:
         return False
 
     def check_stuck(self) -> None:
-        """For whatever else writes: raises RefusedError while the disk is stuck."""
+        """For other requests that write: raises RefusedError while the disk is stuck."""
         if self._group_commit.is_stuck:
             self._counters.refused_stuck += 1
             raise self._refused("[PC_SYNCHRONIZED]broker busy, start flow control for a while")
@@ -103,7 +104,7 @@ class SendGate:
         self._counters.put_refused += 1
         return RefusedError(ResponseCode.SYSTEM_BUSY, remark)
 
-    # --- those who wait ---
+    # --- parked sends ---
 
     def _look(self) -> None:
         """The disk took something, or did not for a while."""
@@ -137,7 +138,7 @@ class SendGate:
             self._scan_soon()
 
     def scan(self) -> None:
-        """Tell those who waited too long, or for whom waiting makes no sense any more."""
+        """Refuse sends that waited too long, or for which waiting makes no sense any more."""
         self._group_commit.look()
         stuck, limit_ms = self._group_commit.is_stuck, self._clock.monotonic_ms() - self._settings.parked_ms_max
         while self._parked and (stuck or self._parked[0].since_ms <= limit_ms):

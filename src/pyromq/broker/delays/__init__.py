@@ -1,5 +1,4 @@
-"""Messages that wait for their time: delay levels, timers to the second, and taking such a message back.
+"""Messages that wait for their time: delay levels, timers, recalls, and the runner that lets them go.
 
-Owns: where a delayed message is kept, and the runner that releases it when it is due.
-Callers: ``sending``, ``transactions``, ``admin``. Imports: ``commit``, ``state``, ``base``.
+Writes through ``commit``; imports ``base``, ``state`` and ``commit``.
 """

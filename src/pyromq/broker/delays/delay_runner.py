@@ -1,4 +1,4 @@
-"""When what waits is let go: delay levels and timers on the loop, woken at the millisecond something is due.
+"""Delay runner: delivers due messages of delay levels and timers, woken at the millisecond something is due.
 
     a message was stored in a waiting queue ─┐
     a batch has ended ───────────────────────┼─▶ run: levels, timers ─▶ next time ─▶ call_later
@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final, NamedTuple
 
-from pyromq.broker.commit.group_commit import QueueKey
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.delays.schedule import Schedule
 from pyromq.broker.delays.timers import QUEUE, Timers
 from pyromq.clock import Clock
@@ -31,7 +31,7 @@ from pyromq.store.timers.metrics import TimerMetrics
 logger = logging.getLogger(__name__)
 
 _TICK_MS: Final = 100
-_GATHER_MS: Final = 5  # what is due in so short a time shares a turn, and an fsync
+_GATHER_MS: Final = 5  # what is due in so short a time shares a group commit, and an fsync
 _OFFSETS_SAVE_MS: Final = 10_000
 _TIMERS_SAVE_MS: Final = 1_000
 _IDLE_SAVE_MS: Final = 60_000
@@ -79,13 +79,17 @@ class DelayRunner:
         self._flush_soon = flush_soon
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        # in which delayed messages wait
         self._queues = frozenset((SCHEDULE_TOPIC, number) for number in range(schedule.level_count)) | {QUEUE}
-        self._wake: asyncio.Handle | None = None
-        self._wake_ms = 0
-        self._open = True
-        self._offsets_ms = self._timers_ms = self._forgot_ms = clock.monotonic_ms()
-        self._waiting: _Progress | None = None  # for the log
-        self._saving: asyncio.Future[None] | None = None
+        self._wake: asyncio.Handle | None = None  # the next run, if it is arranged
+        self._wake_ms = 0  # and when that is, by the monotonic clock
+        self._open = True  # until ``halt``
+        now_ms = clock.monotonic_ms()
+        self._offsets_ms = now_ms  # when offsets of levels were due to be saved last
+        self._timers_ms = now_ms  # when timers were
+        self._forgot_ms = now_ms  # when old timer files were forgotten
+        self._waiting: _Progress | None = None  # to be saved once the log is on disk that far
+        self._saving: asyncio.Future[None] | None = None  # the save under way
         schedule.on_ready = self.soon
 
     # --- letting go ---
@@ -193,7 +197,7 @@ class DelayRunner:
             self._wake.cancel()
 
     async def close(self) -> None:
-        """Save everything, after the last turn."""
+        """Save everything, after the last group commit."""
         self.halt()
         if self._saving is not None:
             await asyncio.wait([self._saving])

@@ -1,4 +1,4 @@
-"""Where a message waits for its time, if it has to.
+"""Delayed messages: where a message waits for its time, if it has to.
 
     DELAY = 3                        ─▶ SCHEDULE_TOPIC_XXXX, queue 2, until its level has passed
     TIMER_DELAY_SEC/MS, _DELIVER_MS  ─▶ rmq_sys_wheel_timer, queue 0, until TIMER_OUT_MS
@@ -62,7 +62,7 @@ class Delays:
         return self._place_at(topic, queue_id, text, due_ms)
 
     def place_after(self, topic: str, queue_id: int, text: str, delay_ms: int) -> Detour:
-        """Whatever the message itself says about its time, or said before it was delivered the last time."""
+        """The delay counts, not what the message says about its time, or said before it was delivered the last time."""
         text = without(text, (*_TIMES, DELAY, DUE, CANCEL))
         delay_ms = min(delay_ms, self._settings.timer_delay_ms_max)
         return self._place_at(topic, queue_id, text, self._clock.now_ms() + delay_ms)
@@ -75,7 +75,7 @@ class Delays:
             return Detour(topic, queue_id, text)
         if due_ms - now_ms > self._settings.timer_delay_ms_max:
             days = self._settings.timer_delay_ms_max / _DAY_MS
-            problem = f"the message is due in {(due_ms - now_ms) / _DAY_MS:.1f} days, at most {days:g} are allowed"
+            problem = f"the message is due in {(due_ms - now_ms) / _DAY_MS:.1f} days; at most {days:g} are allowed"
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, problem)
         home = {DUE: str(due_ms), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
         return Detour(TIMER_TOPIC, 0, with_values(text, home))

@@ -1,4 +1,4 @@
-"""From a message that waited to the one that is delivered: where it belongs, and what it takes along."""
+"""Due messages: from the record that waited to the message that is delivered, with its topic and properties."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DueMessages:
         except (CorruptRecordError, PositionOutOfRangeError) as error:
             reason = str(error)
         self.lost += 1
-        logger.error("waiting message lost: position=%d reason=%s", position, reason)
+        logger.error("delayed message lost: position=%d reason=%s", position, reason)
         return None
 
     def delivery(self, record: Record, added: bytes = b"") -> Draft | None:
@@ -55,12 +55,12 @@ class DueMessages:
     def dropped(self, record: Record, reason: object) -> None:
         """No broker could ever deliver it."""
         self.lost += 1
-        logger.error("waiting message dropped: position=%d reason=%s", record.position, reason)
+        logger.error("delayed message dropped: position=%d reason=%s", record.position, reason)
 
     def _queue_id(self, topic: str, queue_id: int) -> int:
         """A queue that consumers look into: the topic may have been deleted, or made smaller, in the meantime."""
         config = self._topics.get(topic)
         if config is None:
-            logger.warning("topic of a due message created anew: topic=%s", topic)
+            logger.warning("topic of a due message recreated: topic=%s", topic)
             config = self._topics.create(topic, queues=queue_id + 1)
         return queue_id % config.read_queue_nums if config.read_queue_nums else queue_id

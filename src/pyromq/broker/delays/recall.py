@@ -1,4 +1,4 @@
-"""Taking back a message that still waits for its time: request 370."""
+"""Recall: taking back a message that still waits for its time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from base64 import urlsafe_b64decode
 from functools import partial
 from typing import Final, NamedTuple
 
-from pyromq.broker.base.refusals import RefusedError, refusal_of
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.refusals import RefusedError, not_accepting, refusal_of
 from pyromq.broker.base.responses import send_refusal, send_response
 from pyromq.broker.base.session import Session
-from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays
-from pyromq.broker.delays.schedule import Put
 from pyromq.broker.delays.timer_messages import cancelled_key
 from pyromq.broker.delays.timers import Timers
 from pyromq.broker.state.topics import Topics
-from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import TIMER_TOPIC
 from pyromq.model.property_names import REAL_TOPIC, TAGS, TIMER_DELIVER_MS, UNIQUE_KEY
@@ -24,7 +23,6 @@ from pyromq.model.property_names import TIMER_DELETED_KEY as CANCEL
 from pyromq.model.property_names import TIMER_OUT_MS as DUE
 from pyromq.model.topic import Perm
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.producer import RecallMessageHeader, RecallMessageResponseHeader
 from pyromq.wire.properties import find_property
@@ -38,7 +36,7 @@ _VERSION: Final = "v1"
 
 
 class RecallHandle(NamedTuple):
-    """What the answer to a send said about how to take the message back."""
+    """What the response to a send said about how to take the message back."""
 
     topic: str
     broker: str
@@ -54,36 +52,29 @@ class RecallHandle(NamedTuple):
                 return cls(words[1], words[2], int(words[3]), words[4])
         except (binascii.Error, ValueError):
             pass
-        raise _refused("this is not a recall handle: use the one that the answer to the send carried")
+        raise _refused("this is not a recall handle: use the one from the response to the send")
 
 
 class RecallHandler:
-    """Writes a cancellation beside the message; answers when it is as safe as the message was."""
+    """Request 370. Writes a cancellation beside the message; answers when it is as safe as the message was."""
 
     def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        delays: Delays,
-        timers: Timers,
-        put: Put,
-        settings: BrokerSettings,
-        clock: Clock,
+        self, environment: Environment, topics: Topics, write_path: WritePath, delays: Delays, timers: Timers
     ) -> None:
-        self._store = store
+        self._store = write_path.store
         self._topics = topics
         self._delays = delays
         self._timers = timers
-        self._put = put
-        self._settings = settings
-        self._clock = clock
+        self._put = write_path.internal_writes.put
+        self._settings = environment.settings
+        self._clock = environment.clock
 
     def recall(self, connection: Connection, request: Received[RecallMessageHeader]) -> None:
         handle = self._checked(request.header)
         key = f"{handle.topic}+{handle.key}"
         self._find(handle, key)
         if not self._timers.hold(key.encode()):
-            raise _refused(f"message {handle.key} is being cancelled already")
+            raise _refused(f"message {handle.key} is already being cancelled")
         try:
             draft = self._cancellation(handle, connection.session_as(Session).born_host)
             self._put(draft, partial(self._told, connection, request, handle, key))
@@ -94,20 +85,19 @@ class RecallHandler:
     def _checked(self, header: RecallMessageHeader) -> RecallHandle:
         settings = self._settings
         if not settings.recall_messages:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"broker {settings.name} does not take messages back")
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"broker {settings.name} does not recall messages")
         if settings.broker_id:
-            raise RefusedError(ResponseCode.SLAVE_NOT_AVAILABLE, "only the master takes messages back")
+            raise RefusedError(ResponseCode.SLAVE_NOT_AVAILABLE, "only the master recalls messages")
         if not settings.permission & _WRITE:
-            text = f"broker {settings.name} takes no messages at the moment"
-            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, text)
+            raise not_accepting(settings.name, ResponseCode.SERVICE_NOT_AVAILABLE)
         self._topics.require(header.topic)
         handle = RecallHandle.parse(header.recall_handle)
         if handle.topic != header.topic:
-            raise _refused(f"the handle is of topic {handle.topic}, not of {header.topic}")
+            raise _refused(f"the handle belongs to topic {handle.topic}, not to {header.topic}")
         if handle.broker != settings.name:
-            raise _refused(f"the message waits on broker {handle.broker}, this is {settings.name}")
+            raise _refused(f"the message waits on broker {handle.broker}; this is broker {settings.name}")
         if handle.due_ms <= self._clock.now_ms():
-            raise _refused(f"it is too late: message {handle.key} is due already")
+            raise _refused(f"it is too late: message {handle.key} is already due")
         return handle
 
     def _find(self, handle: RecallHandle, key: str) -> None:
@@ -116,13 +106,13 @@ class RecallHandler:
         for position in self._store.find(TIMER_TOPIC, handle.key):
             properties = self._store.records.verify(position).properties
             if find_property(properties, CANCEL.encode()) and cancelled_key(properties) == key.encode():
-                raise _refused(f"message {handle.key} was cancelled already")
+                raise _refused(f"message {handle.key} was already cancelled")
             if find_property(properties, REAL_TOPIC.encode()) == handle.topic.encode():
                 due_ms = int(find_property(properties, DUE.encode()) or b"0")
         if not due_ms:
-            raise _refused(f"no message {handle.key} of topic {handle.topic} waits here")
+            raise _refused(f"no message {handle.key} of topic {handle.topic} is waiting on this broker")
         if due_ms <= self._clock.now_ms():
-            raise _refused(f"it is too late: message {handle.key} is due already")
+            raise _refused(f"it is too late: message {handle.key} is already due")
 
     def _cancellation(self, handle: RecallHandle, born_host: bytes) -> Draft:
         values = {

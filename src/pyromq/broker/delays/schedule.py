@@ -1,8 +1,8 @@
-"""Delay levels: each has a queue in SCHEDULE_TOPIC_XXXX, in which messages lie in the order they are due.
+"""Delay levels (a schedule): each has a queue in SCHEDULE_TOPIC_XXXX, in which messages lie in the order they are due.
 
     queue 2 (level 3, 10 s)   ██████████▒▒▒▒▒▒▒░░░░░░░░
                               delivered │       │ not due yet: the head says when to look again
-                                 cursor ┘       └ on their way, all in one turn
+                                 cursor ┘       └ on their way, all in one group commit
 
 A queue entry carries the time of delivery in place of a tag, so a changed ladder moves nothing that waits already. The
 cursor moves when a whole batch is safe; a batch that fails is tried again from there in ten seconds. So within a level
@@ -18,7 +18,7 @@ from typing import Final
 
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
-from pyromq.broker.commit.group_commit import Then
+from pyromq.broker.commit.group_commit import OnStored
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.clock import Clock
 from pyromq.errors import LocalProtocolError, MQError, StoreError
@@ -30,7 +30,7 @@ from pyromq.wire.record import Draft
 
 logger = logging.getLogger(__name__)
 
-Put = Callable[[Draft, Then], Placed]
+Put = Callable[[Draft, OnStored], Placed]
 BATCH_MAX: Final = 500
 _RETRY_MS: Final = 10_000
 _NEVER_MS: Final = 1 << 62
@@ -46,9 +46,9 @@ class _Level:
         self.cursor = cursor
         self.old_end = old_end  # what was there when the broker started
         self.wake_ms = 0  # nothing to do before that
-        self.in_flight = 0
-        self.batch_end = cursor
-        self.failed_at: int | None = None
+        self.in_flight = 0  # written, and not known to be safe
+        self.batch_end = cursor  # the first offset behind what was tried
+        self.failed_at: int | None = None  # the lowest offset of this batch that was not stored
 
 
 class Schedule:
@@ -69,7 +69,7 @@ class Schedule:
         self._counters = counters
         self._clock = clock
         self.on_ready: Callable[[], None] = lambda: None  # a batch has ended: there may be more to do
-        self._started_ms = clock.now_ms()
+        self._started_ms = clock.now_ms()  # for what was stored in a future that never came
         last = max([len(store.settings.delay_ladder_ms), *self._queues_in_use(), *dict(offsets.items())])
         self._levels = [self._open_level(number, offsets.get(number)) for number in range(1, last + 1)]
 
@@ -121,7 +121,7 @@ class Schedule:
                 break
             level.batch_end = offset + 1
         if level.in_flight:
-            return _NEVER_MS  # whoever tells how it ended lets it run again
+            return _NEVER_MS  # the callback of its last write lets it run again
         level.cursor = level.batch_end
         if level.cursor >= found.end:
             return _NEVER_MS
@@ -131,7 +131,7 @@ class Schedule:
         """The disk was so full that files went in which messages still waited."""
         if level.cursor < first:
             self._due.lost += first - level.cursor
-            logger.error("waiting messages lost: level=%d messages=%d", level.number, first - level.cursor)
+            logger.error("delayed messages lost: level=%d messages=%d", level.number, first - level.cursor)
         level.cursor = level.batch_end = max(level.cursor, first)
 
     def _due_ms(self, level: _Level, offset: int, position: int, due_ms: int) -> int:
@@ -158,7 +158,7 @@ class Schedule:
         except LocalProtocolError as error:
             self._due.dropped(record, error)
         except StoreError as error:
-            logger.warning("delivery waits: level=%d offset=%d reason=%s", level.number, offset, error)
+            logger.warning("delivery postponed: level=%d offset=%d reason=%s", level.number, offset, error)
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""What stands in messages of the timer topic: when they are due, what they cancel, how often they went through it."""
+"""Properties of timer messages: when they are due, what they cancel, how often they went through their topic."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _wanted_ms(properties: bytes, stored_ms: int) -> int:
     if (at_ms := number_of(text, names.TIMER_DELIVER_MS)) is not None:
         return at_ms
     if number_of(text, names.TIMER_ROLL_TIMES):
-        return _NEVER_MS  # nobody knows any more when it was sent: rather a second late than one early
+        return _NEVER_MS  # when it was sent is not known any more: rather a second late than one early
     seconds, more_ms = number_of(text, names.TIMER_DELAY_SEC) or 0, number_of(text, names.TIMER_DELAY_MS) or 0
     return stored_ms + seconds * 1_000 + more_ms
 

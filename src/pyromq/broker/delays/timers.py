@@ -1,4 +1,4 @@
-"""Messages that wait for a time of their own.
+"""Timers (a timing wheel): messages that wait for a time of their own.
 
     rmq_sys_wheel_timer ──follow──▶ timer log and wheel (files) ──▶ seconds that come near ──▶ own topic, to the ms
                                                                     (in memory, by time)   └──▶ the same topic again, if
@@ -70,7 +70,7 @@ class _Second:
 
     def __init__(self) -> None:
         self.waiting = 0  # not yet safe elsewhere
-        self.cancelled: set[bytes] = set()
+        self.cancelled: set[bytes] = set()  # ``topic+key`` of messages that are not delivered
 
 
 class Timers:
@@ -93,13 +93,13 @@ class Timers:
         self._counters = counters
         self._clock = clock
         self.metrics = metrics
-        self._heap: list[_Near] = []
+        self._heap: list[_Near] = []  # what is in memory, the next first
         self._seconds: dict[int, _Second] = {}  # those in memory in which something is due
         self._order: list[int] = []  # the same, as a heap
         self._held: set[bytes] = set()  # cancellations on their way
         self._loaded_to = files.read_second  # seconds before this one are in memory, or over
-        self._pause_ms = 0
-        self._pending = files.pending(clock.now_ms() // SECOND_MS)
+        self._pause_ms = 0  # nothing is tried before that, after a failure
+        self._pending = files.pending(clock.now_ms() // SECOND_MS)  # messages that wait, less their cancellations
         self._old_end = self._topic_end()  # nothing is released before cancellations up to here are known
         self.changed = False  # since ``changed`` was reset: something that a note must tell
 
@@ -149,7 +149,7 @@ class Timers:
         self._release(now_ms)
         if not caught_up:
             return now_ms
-        self._close_seconds(now_ms)  # not before: something on its way through the topic may belong into one of them
+        self._close_seconds(now_ms)  # not before: something on its way through the topic may belong to one of them
         return max(self._pause_ms, self._heap[0].release_ms) if self._heap else _NEVER_MS
 
     def _topic_end(self) -> int:
@@ -184,11 +184,11 @@ class Timers:
             record = self._store.records.verify(position)
         except (CorruptRecordError, PositionOutOfRangeError) as error:
             self._due.lost += 1
-            logger.error("waiting message lost: position=%d reason=%s", position, error)
+            logger.error("delayed message lost: position=%d reason=%s", position, error)
             return
         waiting = waiting_of(record, position, size)
         if waiting is None:
-            logger.error("message without time passed over: topic=%s offset=%d", TIMER_TOPIC, offset)
+            logger.error("message without a delivery time skipped: topic=%s offset=%d", TIMER_TOPIC, offset)
             return
         added = self._files.add(waiting, offset)
         if added is None:
@@ -285,7 +285,7 @@ class Timers:
             self._due.dropped(record, error)
             self._over(near, record.properties)
         except StoreError as error:
-            logger.warning("timers wait: position=%d reason=%s", near.position, error)
+            logger.warning("timers paused: position=%d reason=%s", near.position, error)
             heappush(self._heap, near)
             self._pause_ms = now_ms + _RETRY_MS
 

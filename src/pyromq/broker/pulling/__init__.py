@@ -1,5 +1,4 @@
-"""Messages going out: pulls, and long polling for pulls that found nothing.
+"""Requests that fetch messages, and the pulls that wait for one (long polling).
 
-Owns: the pulls that wait, and what wakes them.
-Callers: ``request_table``, ``admin``. Imports: ``state``, ``base``.
+Imports ``base`` and ``state``.
 """

@@ -1,7 +1,7 @@
 """Pulling: messages of a queue from an offset on, or a wait for the next one.
 
-The answer's body is stored bytes as they lie in the log. A pull that finds nothing new and may wait is held until a
-message arrives that its filter accepts, or until its time is over; then it gets its final answer.
+The body of the response is stored bytes as they lie in the log. A pull that finds nothing new and may wait is held
+until a message arrives that its filter accepts, or until its time is over; then it gets its final response.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.responses import send_refusal
-from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.queue_key import QueueKey
+from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
+from pyromq.broker.base.responses import send_failure
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE
-from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters, QueueKey
-from pyromq.broker.state.filters import Filters
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.members import Members
-from pyromq.broker.state.progress import Progress
+from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters
 from pyromq.broker.state.subscriptions import (
     PullFilter,
     compiled,
@@ -31,8 +28,7 @@ from pyromq.broker.state.subscriptions import (
     retry_filter,
     tag_filter,
 )
-from pyromq.broker.state.topics import Topics
-from pyromq.clock import Clock
+from pyromq.broker.state.tables import Tables
 from pyromq.model.names import retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
@@ -64,28 +60,18 @@ class PullHandler:
     """Requests 11 and 361."""
 
     def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        members: Members[Connection],
-        progress: Progress,
-        filters: Filters,
-        waiters: PullWaiters,
-        counters: Counters,
-        settings: BrokerSettings,
-        clock: Clock,
+        self, environment: Environment, tables: Tables, store: MessageStore, waiters: PullWaiters, counters: Counters
     ) -> None:
-        self._filters = filters
+        self._filters = tables.filters
         self._counters = counters
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._members = members
-        self._progress = progress
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._members = tables.members
+        self._progress = tables.progress
         self._waiters = waiters
-        self._settings = settings
-        self._clock = clock
+        self._settings = environment.settings
+        self._clock = environment.clock
 
     def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
         header = request.header
@@ -108,18 +94,16 @@ class PullHandler:
 
     def _checked(self, header: PullHeader) -> tuple[GroupConfig, TopicConfig]:
         if not self._settings.permission & _READ:
-            raise self._forbidden(ForbiddenType.BROKER, f"broker {self._settings.name} must not be read at the moment")
+            text = f"broker {self._settings.name} does not allow reads at the moment"
+            raise self._forbidden(ForbiddenType.BROKER, text)
         group = self._groups.require(header.consumer_group)
         if not group.consume_enable:
-            raise self._forbidden(ForbiddenType.GROUP, f"group {header.consumer_group} must not consume")
+            raise self._forbidden(ForbiddenType.GROUP, f"group {header.consumer_group} is not allowed to consume")
         topic = self._topics.require(header.topic)
         if not topic.perm & _READ:
-            raise self._forbidden(ForbiddenType.TOPIC, f"topic {header.topic} must not be read")
+            raise self._forbidden(ForbiddenType.TOPIC, f"topic {header.topic} is not readable")
         if not 0 <= header.queue_id < topic.read_queue_nums:
-            raise RefusedError(
-                ResponseCode.INVALID_PARAMETER,
-                f"queue id {header.queue_id} is out of range: topic {header.topic} has {topic.read_queue_nums} queues",
-            )
+            raise queue_out_of_range(header.queue_id, header.topic, topic.read_queue_nums)
         return group, topic
 
     def _forbidden(self, kind: ForbiddenType, remark: str) -> RefusedError:
@@ -134,9 +118,10 @@ class PullHandler:
             text = f"group {header.consumer_group} has no members here yet; its heartbeat has not arrived"
             raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, text)
         if live.model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
-            raise self._forbidden(ForbiddenType.BROADCASTING, f"group {header.consumer_group} must not broadcast")
+            text = f"group {header.consumer_group} is not allowed to broadcast"
+            raise self._forbidden(ForbiddenType.BROADCASTING, text)
         if not self._groups.may_read(header.consumer_group, header.topic):
-            text = f"group {header.consumer_group} must not read topic {header.topic}"
+            text = f"group {header.consumer_group} is not allowed to read topic {header.topic}"
             raise self._forbidden(ForbiddenType.SUBSCRIPTION, text)
         subscription = live.subscriptions.get(header.topic)
         if subscription is None:
@@ -161,7 +146,7 @@ class PullHandler:
         refuse_sql_unless(self._settings.property_filter)
         return PullFilter(accept_record=None if subscription.class_filter_mode else record_filter(sql))
 
-    # --- reading and answering ---
+    # --- reading and responding ---
 
     def _read(self, header: PullHeader, offset: int, wanted: PullFilter) -> ReadResult:
         result = self._store.reader.read(
@@ -233,30 +218,29 @@ class PullHandler:
 
     def _hold(self, connection: Connection, request: Received[PullHeader], wanted: PullFilter) -> None:
         header = request.header
-        patience_ms = header.suspend_timeout_millis if self._settings.long_polling else self._settings.short_polling_ms
-        deadline_ms = self._clock.monotonic_ms() + max(0, patience_ms)
+        hold_ms = header.suspend_timeout_millis if self._settings.long_polling else self._settings.short_polling_ms
+        deadline_ms = self._clock.monotonic_ms() + max(0, hold_ms)
         queue = (header.topic, header.queue_id)
         self._waiters.hold(HeldPull(connection, request, queue, header.queue_offset, deadline_ms, wanted))
 
     def wake(self, queue: QueueKey) -> None:
-        """Readers can see new messages of a queue: answer those who wait for one of them."""
+        """Readers can see new messages of a queue: answer the pulls that wait for one of them."""
         for held in self._waiters.of_queue(queue):
             self._attempt(held, self._wake)
 
     def respond_due(self) -> None:
-        """Those whose time is over get their final answer."""
+        """Pulls whose time is over get their final response."""
         for held in self._waiters.due():
             self._attempt(held, self._respond_finally)
 
     def _attempt(self, held: HeldPull, response: Callable[[HeldPull], None]) -> None:
-        """Whatever goes wrong with one of them, the others that wait are looked at too."""
+        """A failure of one of them does not keep the others from their responses."""
         try:
             response(held)
         except Exception as error:  # a defect, or a damaged file
             logger.exception("held pull failed: topic=%s queue=%d", *held.queue)
             self._waiters.release(held)
-            text = f"the broker failed on this request: {type(error).__name__}: {error}"
-            send_refusal(held.connection, held.request, ResponseCode.SYSTEM_ERROR, text)
+            send_failure(held.connection, held.request, error)
 
     def _wake(self, held: HeldPull) -> None:
         reset = self._progress.take_reset(held.request.header.consumer_group, *held.queue)

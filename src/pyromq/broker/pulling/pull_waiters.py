@@ -1,4 +1,4 @@
-"""Pulls that found nothing and wait for the next message of their queue, or for their time to run out."""
+"""Long polling: pulls that found nothing and wait for the next message of their queue, or until their time is over."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.state.subscriptions import PullFilter
 from pyromq.clock import Clock
 from pyromq.net.connection import Connection
 from pyromq.wire.received import Received
 
-QueueKey = tuple[str, int]
 _SLACK = 1_024
 
 
@@ -31,16 +31,16 @@ class HeldPull:
 
 
 class PullWaiters:
-    """Held pulls by queue, by connection and by deadline; answering them is the owner's business."""
+    """Held pulls by queue, by connection and by deadline; the pull handler answers them."""
 
     def __init__(self, clock: Clock, held_max: int = 100_000) -> None:
         self._clock = clock
         self._held_max = held_max
         self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
-        self._deadlines: list[tuple[int, int, HeldPull]] = []
-        self._sequence = count()
-        self._count = 0
+        self._deadlines: list[tuple[int, int, HeldPull]] = []  # a heap; may hold answered ones
+        self._sequence = count()  # orders equal deadlines
+        self._count = 0  # of those that wait
 
     def __len__(self) -> int:
         return self._count
@@ -61,7 +61,7 @@ class PullWaiters:
         return list(waiting) if waiting else []
 
     def release(self, held: HeldPull) -> None:
-        """It gets its answer now."""
+        """It gets its response now."""
         if not held.answered:
             held.answered = True
             self._count -= 1
@@ -72,7 +72,7 @@ class PullWaiters:
                 heapq.heapify(self._deadlines)
 
     def drop_connection(self, connection: Connection) -> None:
-        """Nobody is left to be answered."""
+        """The connection is gone, so its pulls need no response."""
         for held in list(self._by_connection.get(connection, ())):
             self.release(held)
 

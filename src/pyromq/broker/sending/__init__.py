@@ -1,5 +1,4 @@
-"""Messages coming in: sends, batches, send-backs of consumers, replies of the request-reply pattern.
+"""Requests that bring messages: sends, batches, send-backs, replies.
 
-Owns: the checks of a send in RocketMQ's order, and what a broker adds to the properties.
-Callers: ``request_table``. Imports: ``delays``, ``commit``, ``state``, ``base``.
+Imports the rooms up to ``delays``, not ``pulling``.
 """

@@ -2,7 +2,7 @@
 
 responder ──324/325──▶ broker ──326──▶ requester          a producer whose client id is in REPLY_TO_CLIENT
                          │ ◀─────────── code 0
-                         └─▶ <cluster>_REPLY_TOPIC        for whoever wants to look at replies later
+                         └─▶ <cluster>_REPLY_TOPIC        for a look at replies later
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ import logging
 from functools import partial
 from typing import Any
 
-from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.identity import Identity
+from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
 from pyromq.broker.base.session import Session
-from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.state.members import Members
-from pyromq.broker.state.topics import Topics
-from pyromq.clock import Clock
+from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.model import property_names as names
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore, Placed
+from pyromq.store.message_store import Placed
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.headers.callback import PushReplyHeader
 from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
-from pyromq.wire.message_id import Host, encode_offset_id
+from pyromq.wire.message_id import encode_offset_id
 from pyromq.wire.properties import decode_properties, encode_properties
 from pyromq.wire.property_text import closed, join_items
 from pyromq.wire.received import Received
@@ -40,25 +39,16 @@ _NOT_STORED = "0"  # RocketMQ's message id of a reply that was pushed only
 
 
 class ReplyHandler:
-    """Requests 324 and 325. The answer tells whether the requester got it, not whether it was stored."""
+    """Requests 324 and 325. The response tells whether the requester got it, not whether it was stored."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        members: Members[Connection],
-        group_commit: GroupCommit,
-        settings: BrokerSettings,
-        clock: Clock,
-        store_host: Host,
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._members = members
-        self._group_commit = group_commit
-        self._settings = settings
-        self._clock = clock
-        self._store_host = store_host
+    def __init__(self, environment: Environment, identity: Identity, tables: Tables, write_path: WritePath) -> None:
+        self._store = write_path.store
+        self._topics = tables.topics
+        self._members = tables.members
+        self._group_commit = write_path.group_commit
+        self._settings = environment.settings
+        self._clock = environment.clock
+        self._store_host = identity.host
 
     def reply(self, connection: Connection, request: Received[SendHeader]) -> None:
         header = request.header
@@ -66,8 +56,7 @@ class ReplyHandler:
             header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
         )
         if header.queue_id >= max(1, config.write_queue_nums):
-            text = f"queue id {header.queue_id} is out of range: {header.topic} has {config.write_queue_nums} queues"
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+            raise queue_out_of_range(header.queue_id, header.topic, config.write_queue_nums)
         properties = decode_properties((header.properties or "").encode())
         try:
             future = self._push(connection, request, properties)
@@ -130,7 +119,7 @@ class ReplyHandler:
         self._group_commit.staged(
             (connection, request, response), (request.header.topic, max(0, request.header.queue_id))
         )
-        self._group_commit.end_early()  # this is not the end of a read, so nobody else says so
+        self._group_commit.commit_early()  # this is not part of a read, whose end would do it
 
     def _stored(self, connection: Connection, request: Received[SendHeader]) -> Placed | None:
         header, session = request.header, connection.session_as(Session)

@@ -1,4 +1,4 @@
-"""How long a failed message of a group waits, if the group has a ladder of its own (groupRetryPolicy).
+"""Retry policy: how long a failed message of a group waits, if the group has its own ladder (groupRetryPolicy).
 
     {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 5000, 10000]}}            the last one goes on
     {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 5000, "max": 7200000, "multiplier": 2}}

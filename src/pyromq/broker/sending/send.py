@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Final
 
-from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.identity import Identity
+from pyromq.broker.base.refusals import RefusedError, not_accepting, queue_out_of_range
 from pyromq.broker.base.session import Session
-from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour, recall_handle
 from pyromq.broker.sending.retry_policy import attempts_allowed
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.locks import QueueLocks
-from pyromq.broker.state.topics import Topics
-from pyromq.clock import Clock
+from pyromq.broker.state.tables import Tables
 from pyromq.model import property_names as names
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, dead_letter_topic
 from pyromq.model.topic import Perm, TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
 from pyromq.wire.batch import decode_batch
 from pyromq.wire.codes import ResponseCode
@@ -53,51 +48,43 @@ Prepare = Callable[[str, int, str, str], Detour]
 
 
 class SendHandler:
-    """Requests 10, 310 and 320. Checks and refusals in RocketMQ's order, then stages; the turn answers."""
+    """Requests 10, 310 and 320. Checks and refusals in RocketMQ's order, then stages; the group commit answers."""
 
     def __init__(
         self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        locks: QueueLocks,
+        environment: Environment,
+        identity: Identity,
+        tables: Tables,
+        write_path: WritePath,
         delays: Delays,
         prepare: Prepare,
-        gate: SendGate,
-        group_commit: GroupCommit,
         counters: Counters,
-        settings: BrokerSettings,
-        clock: Clock,
-        rng: Random,
-        *,
-        host_hex: str,
-        new_unique_key: Callable[[], str],
     ) -> None:
-        self._store = store
+        settings, topics, host_hex = environment.settings, tables.topics, identity.host.encode().hex().upper()
+        self._store = write_path.store
         self._topics = topics
-        self._groups = groups
-        self._locks = locks
+        self._groups = tables.groups
+        self._locks = tables.locks
         self._delays = delays
         self._prepare = prepare
-        self._gate = gate
-        self._group_commit = group_commit
+        self._gate = write_path.gate
+        self._group_commit = write_path.group_commit
         self._settings = settings
-        self._clock = clock
-        self._rng = rng
+        self._rng = environment.rng
         self._counters = counters
-        self._new_unique_key = new_unique_key
+        self._new_unique_key = identity.unique_keys(environment.clock)  # for messages whose senders gave them none
         responses = SendResponses(host_hex, settings.region)
         self._encode_response = responses.encode
         self._encode_batch_response = responses.encode_batch
         self._reserved = topics.reserved
-        self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when an answer leaves
+        self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when a response leaves
         added = {names.REGION: settings.region, names.TRACE_ON: "true", names.CLUSTER: settings.cluster}
-        self._added = join_items(added.items()).encode()
+        self._added = join_items(added.items()).encode()  # what the broker adds to the properties of every message
 
     # --- one message ---
 
     def send(self, connection: Connection, request: Received[SendHeader]) -> None:
-        """The hottest request of a broker; whatever is out of the ordinary has its own method."""
+        """The hottest request of a broker; what is out of the ordinary has its own method."""
         header = request.header
         if header.batch:
             self.send_batch(connection, request)
@@ -153,7 +140,7 @@ class SendHandler:
     ) -> tuple[str, int, str, int, str | None]:
         """Prepared and delayed messages are not for their topic yet: where they wait instead."""
         if _INNER in text and number_of(text, _INNER):
-            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "messages that hold several others are not taken")
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "messages that contain several others are not accepted")
         if item_key(_POP_CHECK) in text:
             text = without(text, (_POP_CHECK,))
         if topic is not header.topic:  # a dead letter is not delayed any more
@@ -162,19 +149,18 @@ class SendHandler:
         if _PREPARED in text and value_of(text, _PREPARED).lower() == "true" and not resent:
             prepared = self._prepare(topic, queue_id, text, unique_key)
             return prepared.topic, prepared.queue_id, prepared.properties, header.sys_flag & ~_TRANSACTION, None
-        if header.sys_flag & _TRANSACTION:  # no message of its topic: nobody would ever see it
+        if header.sys_flag & _TRANSACTION:  # no message of its topic: no consumer would ever see it
             return topic, queue_id, text, header.sys_flag, None
         place = self._delays.place(topic, queue_id, text)
         return *place, header.sys_flag, recall_handle(place, self._settings.name)
 
     def _checked_topic(self, header: SendHeader, version: int) -> tuple[TopicConfig, str]:
-        """Topics that do not exist yet, that clients must not write to, and retry topics, whose messages may die."""
+        """Topics that do not exist yet, that clients may not write to, and retry topics, whose messages may die."""
         config = self._topics.for_send(
             header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)
         )
         if config.order and not self._settings.permission & _WRITE:
-            text = f"broker {self._settings.name} takes no messages at the moment"
-            raise RefusedError(ResponseCode.NO_PERMISSION, text)
+            raise not_accepting(self._settings.name)
         if not header.topic.startswith(RETRY_PREFIX):
             return config, header.topic
         group = self._groups.require(header.topic.removeprefix(RETRY_PREFIX))
@@ -190,10 +176,7 @@ class SendHandler:
         if wanted >= max(config.read_queue_nums, config.write_queue_nums):
             if config.topic_name.startswith(DEAD_LETTER_PREFIX):
                 return 0
-            raise RefusedError(
-                ResponseCode.INVALID_PARAMETER,
-                f"queue id {wanted} is out of range: topic {config.topic_name} has {config.write_queue_nums} queues",
-            )
+            raise queue_out_of_range(wanted, config.topic_name, config.write_queue_nums)
         return wanted
 
     # --- batches ---
@@ -210,7 +193,7 @@ class SendHandler:
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction")
         if len(request.body) > self._settings.store.body_bytes_max:
             limit = self._settings.store.body_bytes_max
-            text = f"the batch has {len(request.body)} bytes, at most {limit} are allowed"
+            text = f"the batch has {len(request.body)} bytes; at most {limit} are allowed"
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, text)
         config = self._topics.for_send(
             header.topic, header.default_topic, header.default_topic_queue_nums, unit=bool(header.unit_mode)

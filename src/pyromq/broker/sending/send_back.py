@@ -3,32 +3,28 @@
     failed message ─▶ a copy with one attempt more ─▶ waits at its delay level ─▶ %RETRY%group ─▶ consumed again
                                                    └─▶ too many attempts, or told so: %DLQ%group
 
-The copy is stored before the answer leaves, so the consumer may forget the original once it has the answer.
+The copy is stored before the response leaves, so the consumer may forget the original once it has the response.
 """
 
 from __future__ import annotations
 
-from random import Random
 from typing import Final
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.record_copy import again, properties_of
-from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.refusals import RefusedError, not_accepting
 from pyromq.broker.base.responses import send_response
-from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour
 from pyromq.broker.sending.retry_policy import attempts_allowed, retry_delay_ms
-from pyromq.broker.state.groups import Groups
-from pyromq.broker.state.topics import Topics
+from pyromq.broker.state.tables import Tables
 from pyromq.errors import StoreError
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.responses import success
 from pyromq.wire.headers.consumer import SendBackHeader
@@ -45,34 +41,24 @@ class SendBackHandler:
     """Request 36."""
 
     def __init__(
-        self,
-        store: MessageStore,
-        topics: Topics,
-        groups: Groups,
-        delays: Delays,
-        gate: SendGate,
-        group_commit: GroupCommit,
-        counters: Counters,
-        settings: BrokerSettings,
-        rng: Random,
+        self, environment: Environment, tables: Tables, write_path: WritePath, delays: Delays, counters: Counters
     ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
+        self._store = write_path.store
+        self._topics = tables.topics
+        self._groups = tables.groups
         self._delays = delays
-        self._gate = gate
-        self._group_commit = group_commit
+        self._gate = write_path.gate
+        self._group_commit = write_path.group_commit
         self._counters = counters
-        self._settings = settings
-        self._rng = rng
+        self._settings = environment.settings
+        self._rng = environment.rng
 
     def send_back(self, connection: Connection, request: Received[SendBackHeader]) -> None:
         self._gate.check_stuck()
         header = request.header
         group = self._groups.require_known(header.group)
         if not self._settings.permission & _WRITE:
-            text = f"broker {self._settings.name} takes no messages at the moment"
-            raise RefusedError(ResponseCode.NO_PERMISSION, text)
+            raise not_accepting(self._settings.name)
         if group.retry_queue_nums <= 0:  # a group that wants no retries
             send_response(connection, request, None)
             return
@@ -81,7 +67,7 @@ class SendBackHandler:
         is_dead, place = self._next_place(group, header, failed, retry, request.version)
         placed = self._store.stage(again(failed, place.topic, place.queue_id, place.properties.encode(), failures=1))
         topic, counters = failed.topic.decode(), self._counters
-        counters.returns[topic, header.group] += ONE_MESSAGE + placed.size
+        counters.send_backs[topic, header.group] += ONE_MESSAGE + placed.size
         if is_dead:
             counters.dead[topic, header.group] += ONE_MESSAGE + placed.size
         self._group_commit.staged((connection, request, success(request)), (place.topic, place.queue_id))
@@ -96,7 +82,7 @@ class SendBackHandler:
         try:
             return self._store.reader.record_at(header.position)
         except StoreError as error:
-            text = f"there is no message at {header.position} to send back: {error}"
+            text = f"there is no message at position {header.position} to send back: {error}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text) from error
 
     def _next_place(

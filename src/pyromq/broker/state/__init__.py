@@ -1,5 +1,4 @@
-"""What the broker knows besides messages: topics, groups, members, offsets, locks, subscriptions.
+"""What the broker knows: topics, groups, offsets, filters, connected clients, queue locks. Each table has one owner.
 
-Owns: the tables, each with one writer; a table that rests on disk is saved through ``store.tables``.
-Callers: all rooms above. Imports: ``base``.
+Decides and remembers; sends nothing. Imports ``base`` only.
 """

@@ -1,4 +1,4 @@
-"""What groups filter by: their SQL92 expressions by topic, from heartbeats, compiled.
+"""Filters: the SQL92 expressions of groups by topic, from heartbeats, compiled.
 
 A heartbeat says what a group wants; the table follows, and the file follows the table. Nothing here decides for longer
 than a group is connected, except for messages in its retry topic: those are looked at with the expression of the topic
@@ -34,7 +34,7 @@ class Filters:
     def __init__(self, table: FilterTable, clock: Clock) -> None:
         self._table = table
         self._clock = clock
-        self._compiled: dict[tuple[str, str], SqlFilter] = {}
+        self._compiled: dict[tuple[str, str], SqlFilter] = {}  # by topic and group, as they are needed
         self._ticked_ms = clock.monotonic_ms()
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class Filters:
 
     @property
     def table(self) -> FilterTable:
-        """For whoever saves it."""
+        """For the table keeper, which saves it."""
         return self._table
 
     # --- looking ---
@@ -85,7 +85,7 @@ class Filters:
         topic, text, version = subscription.topic, subscription.sub_string, subscription.sub_version
         known = self._table.get(topic, group)
         if known is None and len(self._table) >= FILTERS_MAX:
-            logger.warning("too many filters, one was not registered: topic=%s group=%s", topic, group)
+            logger.warning("too many filters, this one was not registered: topic=%s group=%s", topic, group)
             return
         try:
             compiled = compile_filter(text)
@@ -106,7 +106,7 @@ class Filters:
     # --- from time to time ---
 
     def tick(self, subscription_of: SubscriptionOf) -> None:
-        """Every ten seconds: see who left, forget who left long ago."""
+        """Every ten seconds: see which groups left, forget those that left long ago."""
         now = self._clock.monotonic_ms()
         if now - self._ticked_ms >= LOOK_MS:
             self._ticked_ms = now

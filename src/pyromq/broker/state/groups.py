@@ -1,4 +1,4 @@
-"""The consumer groups of a broker as they are configured; who is connected stands in ``members``."""
+"""The consumer groups of a broker as they are configured; their connected clients are in ``members``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _READ = int(Perm.READ)
 
 
 class Groups:
-    """Owns the group table. What a person changes is saved first; what consumers bring about, soon after."""
+    """Owns the group table. What an operator changes is saved first; what consumers bring about, soon after."""
 
     def __init__(self, table: GroupTable, settings: BrokerSettings, clock: Clock) -> None:
         self._table = table
@@ -49,7 +49,7 @@ class Groups:
             self._table.save()
 
     def find(self, group: str) -> GroupConfig | None:
-        """The group, created if that is allowed; None when it does not exist and must not be created."""
+        """The group, created if that is allowed; None when it does not exist and may not be created."""
         config = self._table.get(group)
         if config is None and self._settings.auto_create_groups:
             config = GroupConfig(group_name=validate_group(group))

@@ -17,13 +17,13 @@ class _Lock(NamedTuple):
 
 
 class QueueLocks:
-    """Who holds which queue, per group. Locks that nobody renews end by themselves."""
+    """Which client holds which queue, per group. Locks that are not renewed end by themselves."""
 
     def __init__(self, clock: Clock, expiry_ms: int = 60_000, *, locks_max: int = LOCKS_MAX) -> None:
         self._clock = clock
         self._expiry_ms = expiry_ms
         self._locks_max = locks_max
-        self._groups: dict[str, dict[QueueId, _Lock]] = {}
+        self._groups: dict[str, dict[QueueId, _Lock]] = {}  # by group and queue
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
@@ -45,7 +45,7 @@ class QueueLocks:
         return granted
 
     def _room(self) -> int:
-        """For how many more; those that nobody has renewed make room when there is none."""
+        """For how many more; those that were not renewed make room when there is none."""
         if len(self) >= self._locks_max:
             oldest_ms = self._clock.monotonic_ms() - self._expiry_ms
             for group, locks in list(self._groups.items()):

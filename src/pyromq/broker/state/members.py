@@ -1,4 +1,4 @@
-"""Who is connected: the members of consumer groups with their subscriptions, and the producers of each group.
+"""Connected clients: the members of consumer groups with their subscriptions, and the producers of each group.
 
 A client is known by its id and reached through a connection. It leaves by saying so, by closing its connection, or by
 silence. Whatever changes the members of a group, or what they subscribe to, makes the others rebalance: the methods
@@ -70,8 +70,8 @@ class Members(Generic[C]):
     def __init__(self, clock: Clock, expiry_ms: int = 120_000) -> None:
         self._clock = clock
         self._expiry_ms = expiry_ms
-        self._consumers: dict[str, ConsumerGroup[C]] = {}
-        self._producers: dict[str, dict[C, ConnectedMember[C]]] = {}
+        self._consumers: dict[str, ConsumerGroup[C]] = {}  # by group
+        self._producers: dict[str, dict[C, ConnectedMember[C]]] = {}  # by group and connection
 
     # --- looking ---
 
@@ -106,7 +106,7 @@ class Members(Generic[C]):
     def knows(self, connection: C, heartbeat: Heartbeat) -> bool:
         """False when subscriptions have changed, or are left out and were never heard on this connection.
 
-        Only who sends fingerprints cares; a heartbeat without one counts as a change, as with RocketMQ.
+        It matters to clients that send fingerprints; a heartbeat without one counts as a change, as with RocketMQ.
         """
         if not heartbeat.heartbeat_fingerprint:
             return False
@@ -160,7 +160,7 @@ class Members(Generic[C]):
         resubscribed = _merge_subscriptions(group.subscriptions, data.subscription_data_set)
         if (joined or resubscribed) and (others := group.disagreeing):
             logger.warning(
-                "members of a group subscribe to different things: group=%s clients=%s", group.name, ",".join(others)
+                "members of a group have different subscriptions: group=%s clients=%s", group.name, ",".join(others)
             )
         return joined or resubscribed
 
@@ -186,10 +186,10 @@ class Members(Generic[C]):
         return changed
 
     def drop_silent(self) -> tuple[list[C], set[str]]:
-        """Connections on which nobody was heard of for too long, and consumer groups that must rebalance.
+        """Connections without a heartbeat for too long, and consumer groups that must rebalance.
 
-        Close the connections, and ``disconnected`` does the rest. Whoever else still speaks on a connection keeps it:
-        then only the group that is not mentioned any more has lost a member.
+        Close the connections, and ``disconnected`` does the rest. A connection on which another group is still
+        heard of stays: then only the group that is not mentioned any more has lost a member.
         """
         limit = self._clock.monotonic_ms() - self._expiry_ms
         tables = [*self._producers.values(), *(group.members for group in self._consumers.values())]

@@ -1,4 +1,4 @@
-"""How far consumer groups have come: committed offsets, pull offsets for statistics, and pending resets."""
+"""Consumer offsets, how far groups have come: committed ones, pull offsets for statistics, and pending resets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _COMMITS_PER_VERSION = 500
 
 
 class Progress:
-    """Owns the offset table. Commits go to memory; whoever saves it makes them durable, some seconds later at most."""
+    """Owns the offset table. Commits go to memory; the table keeper makes them durable, some seconds later at most."""
 
     def __init__(self, table: OffsetTable, clock: Clock) -> None:
         self._table = table
         self._clock = clock
-        self._commits = 0
-        self._pulled: dict[tuple[str, str, int], int] = {}
-        self._resets: dict[tuple[str, str, int], int] = {}
+        self._commits = 0  # since the start; the version of the table moves with them
+        self._pulled: dict[tuple[str, str, int], int] = {}  # by topic, group and queue: where the next pull begins
+        self._resets: dict[tuple[str, str, int], int] = {}  # likewise: what the next pull is told
 
     @property
     def table(self) -> OffsetTable:
@@ -83,7 +83,10 @@ class Progress:
             self._forget(topic, group)
 
     def bring_back(self, end_of: Callable[[str, int], int]) -> int:
-        """After a crash that cost the ends of queues: who was further must not skip what comes next. Says how many."""
+        """After a crash that cost the ends of queues: groups that were further must not skip what comes next.
+
+        Returns the number of offsets that were set back.
+        """
         ahead = [
             (topic, group, queue_id, end)
             for (topic, group), queues in self._table.items()

@@ -1,4 +1,4 @@
-"""What a pull wants to see: the subscription of its group, or the expression that it brings along, as tests.
+"""Subscriptions as tests of messages: that of a pull's group, or the expression that the pull brings along.
 
 Tags are tested on queue entries, by hash; the client compares their texts once more. SQL92 is tested on the properties
 of stored records.
@@ -92,7 +92,7 @@ def compiled(subscription: Subscription) -> SqlFilter:
     """The filter of a subscription that is not by tags; raises RefusedError when there can be none."""
     topic, kind = subscription.topic, subscription.expression_type
     if kind != SQL_EXPRESSION:
-        text = f"expressions of type {kind[:80]} are unknown; there are {TAG_EXPRESSION} and {SQL_EXPRESSION}"
+        text = f"expression type {kind[:80]} is unknown; the known ones are {TAG_EXPRESSION} and {SQL_EXPRESSION}"
         raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, text)
     try:
         return compile_filter(subscription.sub_string)

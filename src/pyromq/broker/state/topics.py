@@ -41,20 +41,18 @@ def reply_topic(cluster: str) -> str:
 class Topics:
     """Owns the topic table; ``on_change`` is told of every change.
 
-    What a person changes is saved before it is used. What a send or a consumer brings about is saved soon after, by
-    whoever looks at ``table.unsaved``; should a crash come first, ``restore`` makes it again from the queues.
+    What an operator changes is saved before it is used. What a send or a consumer brings about is saved soon after, by
+    the table keeper; should a crash come first, ``restore`` makes it again from the queues.
     """
 
-    def __init__(
-        self, table: TopicTable, settings: BrokerSettings, clock: Clock, on_change: Callable[[], None]
-    ) -> None:
+    def __init__(self, table: TopicTable, settings: BrokerSettings, clock: Clock) -> None:
         self._table = table
         self._settings = settings
         self._clock = clock
-        self._on_change = on_change
+        self.on_change: Callable[[], None] = lambda: None  # name servers have to be told
         self._system = frozenset(config.topic_name for config in system_topics(settings)) | _SEND_FORBIDDEN
-        self._changed: set[str] = set()
-        self._all_changed = False
+        self._changed: set[str] = set()  # topics that name servers have not been told of
+        self._all_changed = False  # name servers have to be told everything
         self.get: Callable[[str], TopicConfig | None] = table.get
 
     @property
@@ -92,7 +90,7 @@ class Topics:
     def _tell(self, *topics: str) -> None:
         self._changed.update(topics)
         self._all_changed |= not topics
-        self._on_change()
+        self.on_change()
 
     def is_system(self, topic: str) -> bool:
         return topic in self._system or topic.startswith(SYSTEM_PREFIX)
@@ -103,7 +101,7 @@ class Topics:
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Topics that exist and that clients must not send to."""
+        """Topics that exist and that clients are not allowed to send to."""
         return _SEND_FORBIDDEN
 
     def require(self, topic: str) -> TopicConfig:
@@ -120,7 +118,7 @@ class Topics:
         """The topic of a send: checked, and created from its template if that is allowed."""
         validate_topic(topic)
         if topic in _SEND_FORBIDDEN:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"clients must not send to the topic {topic}")
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"clients are not allowed to send to topic {topic}")
         config = self._table.get(topic)
         if config is None:
             config = self._create_from(template, topic, queues, unit=unit)

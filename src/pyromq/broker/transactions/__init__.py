@@ -1,5 +1,4 @@
-"""Transactions: prepared messages, their outcome, and check-backs when the outcome stays away.
+"""Prepared messages (RocketMQ: half messages): how they wait, how they end, and how their producers are asked.
 
-Owns: which prepared messages are open, the op records that close them, the rounds of checks.
-Callers: ``request_table``. Imports: ``delays``, ``commit``, ``state``, ``base``.
+Imports the rooms up to ``delays``; sends meet it through one function, ``TransactionHandler.prepare``.
 """

@@ -1,10 +1,10 @@
-"""Prepared messages by the offset and the position that a producer names."""
+"""Reading prepared messages by the offset and the position that a producer names."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyromq.broker.commit.group_commit import QueueKey
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.model.names import HALF_TOPIC
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.prepared import StoredPrepared, read_stored
@@ -18,13 +18,13 @@ class PreparedReader:
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
-        self._first = 0
-        self._entries: list[tuple[int, int, int]] = []
+        self._first = 0  # offset of the first of these
+        self._entries: list[tuple[int, int, int]] = []  # position, size and tag hash, as read last
 
     def read(self, offset: int, position: int) -> StoredPrepared | None:
         """None when the queue does not list it there: bytes that only look like a prepared message are none.
 
-        It may be one that is not flushed yet: whatever is written from it lies behind it. Raises CorruptRecordError,
+        It may be one that is not flushed yet: what is written from it lies behind it. Raises CorruptRecordError,
         and PositionOutOfRangeError when its file is gone.
         """
         index = offset - self._first

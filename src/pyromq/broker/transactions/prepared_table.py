@@ -1,9 +1,9 @@
-"""Which prepared messages wait for a decision: one byte for each since the oldest that does.
+"""Table of prepared messages that wait for a decision: one byte for each since the oldest that does.
 
     first                                     end
     │ 0   gone   3   gone   gone   0   …        0 … 250: it waits, and so often its producer was asked about it
 
-Only memory: the op records say who is gone, and how often somebody was asked may be forgotten.
+Only memory: the op records say which are gone, and how often a producer was asked may be forgotten.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PreparedTable:
 
     def __init__(self, first: int) -> None:
         self.first = first
-        self._states = bytearray()
+        self._states = bytearray()  # checks of each, or _GONE
 
     @property
     def end(self) -> int:
@@ -43,7 +43,7 @@ class PreparedTable:
         return index >= len(self._states) or (index >= 0 and self._states[index] != _GONE)
 
     def checks(self, offset: int) -> int:
-        """How often somebody was asked about one that waits, since this broker started."""
+        """How often a producer was asked about one that waits, since this broker started."""
         index = offset - self.first
         return self._states[index] if index < len(self._states) else 0
 

@@ -1,7 +1,7 @@
-"""Prepared messages nobody has decided about: their producers are asked, again and again, until they are put away.
+"""Checks of prepared messages without a decision: their producers are asked, again and again, until they are put away.
 
     round, every 30 s: look at each prepared message that waits
-        younger than 6 s (or than its own patience)  ─▶ later
+        younger than 6 s (or than its own limit)     ─▶ later
         asked 15 times, or older than files are kept ─▶ TRANS_CHECK_MAX_TIME_TOPIC, where a person can look at it
         else                                         ─▶ CHECK_TRANSACTION_STATE to one producer of its group
 
@@ -16,19 +16,17 @@ import logging
 from enum import Enum
 from typing import Final
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.commit.internal_writes import InternalWrites
-from pyromq.broker.state.members import Members
-from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
+from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.state.tables import Tables
+from pyromq.broker.state.topics import DISCARD_TOPIC
 from pyromq.broker.transactions.prepared_table import CHECKS_MAX
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
 from pyromq.broker.transactions.transactions import prepared_draft
-from pyromq.clock import Clock
-from pyromq.errors import LocalProtocolError, MQError, StoreError, TransportError
+from pyromq.errors import LocalProtocolError, StoreError, TransportError
 from pyromq.model.names import HALF_TOPIC
 from pyromq.model.property_names import CHECK_TIMES, PREPARED_OFFSET
-from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import ReadStatus
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.callback import CheckTransactionHeader
@@ -57,7 +55,7 @@ class CheckVerdict(Enum):
 
     LATER = "it is too young to ask"
     ASK = "its producer should say something"
-    PUT_AWAY = "nobody will decide"
+    PUT_AWAY = "its producer will not decide"
 
 
 def verdict(prepared: PreparedMessage, *, checks: int, now_ms: int, settings: BrokerSettings) -> CheckVerdict:
@@ -65,8 +63,8 @@ def verdict(prepared: PreparedMessage, *, checks: int, now_ms: int, settings: Br
     age_ms = now_ms - prepared.arrived_ms
     if checks >= min(settings.transaction_checks_max, CHECKS_MAX) or age_ms > settings.store.keep_ms:
         return CheckVerdict.PUT_AWAY
-    patience_ms = settings.transaction_timeout_ms if prepared.immunity_ms is None else prepared.immunity_ms
-    if 0 <= age_ms <= patience_ms:
+    limit_ms = settings.transaction_timeout_ms if prepared.immunity_ms is None else prepared.immunity_ms
+    if 0 <= age_ms <= limit_ms:
         return CheckVerdict.LATER
     return CheckVerdict.ASK if prepared.group and prepared.topic else CheckVerdict.PUT_AWAY
 
@@ -76,28 +74,26 @@ class TransactionChecks:
 
     def __init__(
         self,
-        store: MessageStore,
-        topics: Topics,
-        members: Members[Connection],
-        writes: InternalWrites,
+        environment: Environment,
+        tables: Tables,
+        write_path: WritePath,
         log: TransactionLog,
-        settings: BrokerSettings,
-        clock: Clock,
         *,
         span_max: int = SPAN_MAX,
     ) -> None:
-        self._store = store
-        self._topics = topics
-        self._members = members
-        self._writes = writes
+        self._store = write_path.store
+        self._topics = tables.topics
+        self._members = tables.members
+        self._writes = write_path.internal_writes
         self._log = log
-        self._settings = settings
-        self._clock = clock
+        self._settings = environment.settings
+        self._clock = environment.clock
         self._span_max = span_max
-        self._started_ms: int | None = None  # the first round, which finds out who waits, begins at once
-        self._cursor: int | None = None
-        self._end = self._move_before = 0
-        self._asked = 0
+        self._started_ms: int | None = None  # the first round, which finds out what waits, begins at once
+        self._cursor: int | None = None  # the next offset of this round; None between rounds
+        self._end = 0  # of this round
+        self._move_before = 0  # prepared messages below are written again in this round
+        self._asked = 0  # questions so far: producers of a group are asked in rotation
 
     # --- rounds ---
 
@@ -209,7 +205,7 @@ class TransactionChecks:
         self._writes.put(prepared_draft(record, record.properties, DISCARD_TOPIC), lambda error: None)
         self._log.end(prepared.offset, Ending.MOVED)
         logger.warning(
-            "transaction put away, nobody decided: topic=%s key=%s group=%s checks=%d",
+            "transaction put away, its producer never decided: topic=%s key=%s group=%s checks=%d",
             *(prepared.topic, prepared.unique_key, prepared.group, checks),
         )
 
@@ -218,15 +214,8 @@ class TransactionChecks:
         origin = value_of(text, PREPARED_OFFSET) or str(prepared.offset)
         values = {PREPARED_OFFSET: origin, CHECK_TIMES: str(checks), ARRIVED: str(prepared.arrived_ms)}
         properties = with_values(text, values).encode(errors="surrogateescape")
-        log, key = self._log, prepared.unique_key
-
-        def written(error: MQError | None) -> None:
-            if error is not None:
-                log.copies.pop(key, None)
-
-        placed = self._writes.put(prepared_draft(record, properties, HALF_TOPIC), written)
-        log.note_copy(key, placed.offset)
-        log.end(prepared.offset, Ending.MOVED)
+        self._log.write_copy(prepared_draft(record, properties, HALF_TOPIC), prepared.unique_key)
+        self._log.end(prepared.offset, Ending.MOVED)
 
 
 def check_request(

@@ -1,11 +1,12 @@
-"""What became of prepared messages: op records, and how far both topics are done with.
+"""Transaction log: op records tell what became of prepared messages, and how far both topics are done with.
 
-    half topic   ─┬─ h ─ h ─ h ─ h ─▶      a transaction ends with an op record that names its prepared message. It is
-    op topic     ─┴──── op ─── op ──▶      staged behind the final message, in the same turn: of a log that a crash
+    half topic   ─┬─ p ─ p ─ p ─ p ─▶      a transaction ends with an op record that names its prepared message. It is
+    op topic     ─┴──── op ─── op ──▶      staged behind the final message, in the same commit: of a log that a crash
                                            cuts anywhere, what is left has the final message wherever it has the op.
 
-All transactions that end in one turn share an op record. Progress (group CID_RMQ_SYS_TRANS) is committed up to the
-oldest prepared message that waits, once the op records that allow it are on disk; a broker that starts reads the rest.
+All transactions that end in one group commit share an op record. Progress (group CID_RMQ_SYS_TRANS) is committed up to
+the oldest prepared message that waits, once the op records that allow it are on disk; a broker that starts reads the
+rest.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ from enum import IntEnum
 from functools import partial
 from typing import Final, NamedTuple
 
-from pyromq.broker.commit.group_commit import GroupCommit
-from pyromq.broker.commit.internal_writes import InternalWrites
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.progress import Progress
 from pyromq.broker.transactions.prepared_table import PreparedTable
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pyromq.model.property_names import TAGS
-from pyromq.store.message_store import MessageStore
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.prepared import ENDED_TAG, op_bodies, op_offsets
 from pyromq.wire.properties import find_property
@@ -60,23 +59,23 @@ class _Mark(NamedTuple):
 class TransactionLog:
     """Owns the table of prepared messages and writes op records."""
 
-    def __init__(
-        self, store: MessageStore, writes: InternalWrites, group_commit: GroupCommit, progress: Progress, clock: Clock
-    ) -> None:
-        self._store = store
-        self._writes = writes
-        self._group_commit = group_commit
+    def __init__(self, write_path: WritePath, progress: Progress, clock: Clock) -> None:
+        self._store = write_path.store
+        self._writes = write_path.internal_writes
+        self._group_commit = write_path.group_commit
         self._progress = progress
         self._clock = clock
         self.ending: dict[int, Ending] = {}  # on their way to the disk
         self.copies: dict[str, int] = {}  # unique keys of prepared messages that were written again, and where
         self.is_surveyed = False  # everything that waited at the start was looked at
-        self._copies_fit = True
-        self._unwritten: list[int] = []
-        self._ops: deque[tuple[int, int]] = deque()  # op records that are still needed: offset, newest half they name
+        self._copies_fit = True  # ``copies`` has all of them
+        self._unwritten: list[int] = []  # ended, and without an op record yet
+        self._ops: deque[tuple[int, int]] = deque()  # op records still needed: offset, newest prepared message in it
         self.table = PreparedTable(self._start_of(HALF_TOPIC))
-        self._op_first = self._op_end = self._start_of(OP_HALF_TOPIC)
-        self._mark = self._committed = _Mark(0, self.table.first, self._op_first)
+        self._op_first = self._start_of(OP_HALF_TOPIC)  # op records below are not needed any more
+        self._op_end = self._op_first  # offset of the next op record
+        self._committed = _Mark(0, self.table.first, self._op_first)  # as it may be saved
+        self._mark = self._committed  # the next one, which waits for the log
         self._load()
 
     # --- looking ---
@@ -102,11 +101,20 @@ class TransactionLog:
     # --- changing ---
 
     def end(self, offset: int, ending: Ending) -> None:
-        """Its op record becomes part of this turn, behind everything that is staged before."""
+        """Its op record becomes part of this group commit, behind everything that is staged before."""
         self.ending[offset] = ending
         if not self._unwritten:
-            self._group_commit.before_end(self._write)
+            self._group_commit.before_commit(self._write)
         self._unwritten.append(offset)
+
+    def write_copy(self, draft: Draft, unique_key: str) -> None:
+        """Write a prepared message once more, at the end of the half topic. Raises StoreError."""
+
+        def written(error: MQError | None) -> None:
+            if error is not None:
+                self.copies.pop(unique_key, None)
+
+        self.note_copy(unique_key, self._writes.put(draft, written).offset)
 
     def note_copy(self, unique_key: str, offset: int) -> None:
         if len(self.copies) < COPIES_MAX:
@@ -127,7 +135,7 @@ class TransactionLog:
                 self._writes.put(draft, partial(self._written, offsets))
             except MQError as error:
                 logger.error(
-                    "op record not written, it is tried again: half_messages=%d reason=%s", len(offsets), error
+                    "op record not written, will be tried again: prepared_messages=%d reason=%s", len(offsets), error
                 )
                 self._unwritten += offsets
 

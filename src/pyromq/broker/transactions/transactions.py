@@ -1,11 +1,11 @@
-"""Transactions: a message that waits, out of sight, until its producer says that it counts.
+"""Transactions: a prepared message (RocketMQ: half message) waits, out of sight, until its producer ends it.
 
     send with TRAN_MSG ─▶ half topic ─▶ END_TRANSACTION ─┬─ commit ───▶ its topic (or the place where it is delayed), op
                               │                          └─ rollback ─▶ op
                               └─ silence ─▶ transaction_checks
 
-The op record tells that the prepared message is dealt with. Whoever ends a transaction twice in the same way hears the
-same answer and nothing happens; whoever ends it in two ways is refused the second time.
+The op record tells that the prepared message is dealt with. A producer that ends a transaction twice in the same way
+gets the same response and nothing happens; one that ends it in two ways is refused the second time.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import ONE_MESSAGE
-from pyromq.broker.commit.group_commit import GroupCommit, QueueKey
-from pyromq.broker.commit.internal_writes import InternalWrites
-from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour
 from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
 from pyromq.broker.transactions.prepared_reader import HALF_QUEUE, PreparedReader
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
-from pyromq.clock import Clock
-from pyromq.errors import MQError
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from pyromq.model.property_names import (
     CHECK_IMMUNITY,
@@ -38,7 +35,6 @@ from pyromq.model.property_names import (
     TRANSACTION_ID,
 )
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.responses import success
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
@@ -74,37 +70,32 @@ _HOME: Final = (REAL_TOPIC, REAL_QUEUE, TRANSACTION_ID)
 
 
 class TransactionHandler:
-    """Requests 37 and 323, and the first half of sends that are part of a transaction."""
+    """Requests 37 and 323, and where sends that are part of a transaction wait."""
 
     def __init__(
         self,
-        store: MessageStore,
+        environment: Environment,
         topics: Topics,
-        group_commit: GroupCommit,
-        writes: InternalWrites,
+        write_path: WritePath,
         log: TransactionLog,
         delays: Delays,
-        gate: SendGate,
         counters: Counters,
-        settings: BrokerSettings,
-        clock: Clock,
     ) -> None:
-        self._store = store
+        self._store = write_path.store
         self._topics = topics
-        self._group_commit = group_commit
-        self._writes = writes
+        self._group_commit = write_path.group_commit
         self._log = log
         self._delays = delays
-        self._gate = gate
+        self._gate = write_path.gate
         self._counters = counters
-        self._settings = settings
-        self._clock = clock
-        self._prepared = PreparedReader(store)
+        self._settings = environment.settings
+        self._clock = environment.clock
+        self._prepared = PreparedReader(write_path.store)
         # of the producers that end one transaction after the other
         self._last_group = ""
-        self._last_item = b""
+        self._last_item = b""  # that group as an item of properties
 
-    # --- the first half ---
+    # --- preparing ---
 
     def prepare(self, topic: str, queue_id: int, text: str, unique_key: str) -> Detour:
         """Where a message waits for the decision; store it with the transaction bits of its flags cleared.
@@ -112,7 +103,7 @@ class TransactionHandler:
         Raises RefusedError when there are no transactions here, and for a delay that could never be kept.
         """
         if not self._settings.transactions:
-            problem = f"broker {self._settings.name} takes no messages of transactions at the moment"
+            problem = f"broker {self._settings.name} does not accept transactional messages at the moment"
             raise RefusedError(ResponseCode.NO_PERMISSION, problem)
         if _DELAY in text or TIMED in text:
             self._delays.place(topic, queue_id, text)  # to refuse it now rather than when it is committed
@@ -120,7 +111,7 @@ class TransactionHandler:
             text = without(text, _HOME)
         return Detour(HALF_TOPIC, 0, with_home(text, topic, queue_id, unique_key))
 
-    # --- the second half ---
+    # --- ending ---
 
     def end(self, connection: Connection, request: Received[EndTransactionHeader]) -> None:
         self._gate.check_stuck()
@@ -136,7 +127,7 @@ class TransactionHandler:
         if prepared is None:
             problem = f"prepared message {header.tran_state_table_offset} is not at position {header.commit_log_offset}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
-        is_special = b"CHECK_" in prepared.properties  # it has its own patience, or was written again: both are rare
+        is_special = b"CHECK_" in prepared.properties  # it has its own time limit, or was written again: both are rare
         if is_special and not header.from_transaction_check:
             self._check_age(prepared)
         group = header.producer_group
@@ -162,7 +153,7 @@ class TransactionHandler:
     def _check_age(self, prepared: StoredPrepared) -> None:
         seconds = number_of(prepared.text, CHECK_IMMUNITY)
         if seconds is not None and 0 <= seconds * 1_000 < self._clock.now_ms() - prepared.born_ms:
-            problem = f"the transaction is older than its {seconds} seconds, it is decided when it is checked"
+            problem = f"the transaction is older than its limit of {seconds} s; it is decided when the broker checks it"
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
 
     def _waits_elsewhere(self, prepared: StoredPrepared, ending: Ending) -> int:
@@ -178,7 +169,7 @@ class TransactionHandler:
         if before is not ending:
             problem = (
                 f"transaction {facts.unique_key} is not open any more, and it was not ended with {ending.name}; "
-                f"if nobody has ended it, it is in topic {DISCARD_TOPIC}"
+                f"if it was never ended, it is in topic {DISCARD_TOPIC}"
             )
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
         return -1
@@ -191,7 +182,7 @@ class TransactionHandler:
         return Ending.COMMIT if self._is_committed(prepared, facts) else Ending.ROLLBACK
 
     def _was_committed(self, prepared: StoredPrepared, *, is_asked: bool) -> bool:
-        """Whether it is there although nobody knows of its end.
+        """Whether it is there although its end is not on record.
 
         Its producer may have sent the prepared message twice and ended one; the op record may be lost, with the end of
         the log; other brokers go on asking about copies of prepared messages that are committed.
@@ -240,7 +231,7 @@ class TransactionHandler:
     # --- once more ---
 
     def resume(self, connection: Connection, request: Received[ResumeCheckHalfMessageHeader]) -> None:
-        """A prepared message that was put away waits again, as if nobody had been asked about it."""
+        """A prepared message that was put away waits again, as if its producer had never been asked about it."""
         _, position = decode_offset_id(request.header.msg_id or "")
         record = self._store.reader.record_at(position)
         text = record.properties.decode(errors="surrogateescape")
@@ -254,26 +245,17 @@ class TransactionHandler:
         if waiting is not None:
             self._log.table.forget_checks(waiting)
         elif record.topic == _HALF_TOPIC or self._ending_of(record, prepared) is Ending.COMMIT:
-            problem = f"transaction {prepared.unique_key} is over; take the message id from topic {DISCARD_TOPIC}"
+            problem = f"transaction {prepared.unique_key} is over; use the message id from topic {DISCARD_TOPIC}"
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, problem)
         else:
             anew = {CHECK_TIMES: "0", ARRIVED: str(self._clock.now_ms())}
-            self._put_back(record, with_values(text, anew), prepared.unique_key)
+            properties = with_values(text, anew).encode(errors="surrogateescape")
+            self._log.write_copy(prepared_draft(record, properties, HALF_TOPIC), prepared.unique_key)
         self._group_commit.staged((connection, request, success(request)), HALF_QUEUE)
 
     def _is_listed(self, record: Record) -> bool:
         entry = next(self._store.reader.entries(record.topic.decode(), 0, record.offset, 1), None)
         return entry is not None and entry[0] == record.position
-
-    def _put_back(self, record: Record, text: str, unique_key: str) -> None:
-        log = self._log
-        draft = prepared_draft(record, text.encode(errors="surrogateescape"), HALF_TOPIC)
-
-        def written(error: MQError | None) -> None:
-            if error is not None:
-                log.copies.pop(unique_key, None)
-
-        log.note_copy(unique_key, self._writes.put(draft, written).offset)
 
 
 def prepared_draft(prepared: StoredPrepared | Record, properties: bytes, topic: str) -> Draft:

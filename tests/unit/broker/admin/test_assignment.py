@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from pyromq.broker.admin.assignment_requests import STRATEGIES
+from pyromq.broker.admin.assignment_requests import STRATEGIES, AssignmentHandler
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.state.members import Members
 from pyromq.model.queue import QueueId
 from pyromq.model.sharing import share_evenly, share_in_circle
 from pyromq.store.tables.request_modes import RequestModeTable
-from pyromq.testing import FaultyDisk
-from pyromq.wire.json.bodies import RequestMode
-from tests.unit.broker.builders import ROOT
+from pyromq.testing import FaultyDisk, ManualClock
+from pyromq.wire.json import bodies
+from pyromq.wire.json.bodies import AssignmentRequest, RequestMode
+from pyromq.wire.received import Received
+from tests.unit.broker.builders import ROOT, Wire, heartbeat, tables
 
 QUEUES = [QueueId("orders", "broker-a", number) for number in range(10)]
 
@@ -27,6 +33,23 @@ def test_blocks_and_circles() -> None:
     assert [queue.number for queue in share_evenly(QUEUES, 3, 0)] == [0, 1, 2, 3]
     assert [queue.number for queue in share_evenly(QUEUES, 3, 1)] == [4, 5, 6]
     assert [queue.number for queue in share_in_circle(QUEUES, 3, 1)] == [1, 4, 7]
+
+
+def test_members_with_rare_characters_stand_in_the_order_in_which_java_sorts_them() -> None:
+    """Else a broker of ours and one of Apache would give one queue to two members."""
+    beyond_16_bits, private_use = "\N{GRINNING FACE}", "\ue000"
+    settings, clients = BrokerSettings(), Members[Any](ManualClock())
+    for client_id in (private_use, beyond_16_bits):
+        clients.heard_from(client_id, heartbeat(client_id, "orders"), "JAVA", 450)
+    known = tables(members=clients)
+    known.topics.create("orders", queues=2)
+    handler = AssignmentHandler(known, RequestModeTable.load(FaultyDisk(), ROOT), settings, None)
+    wire = Wire()
+    asked = AssignmentRequest(topic="orders", consumer_group="readers", client_id=beyond_16_bits, strategy_name="AVG")
+    handler.assign(wire.as_connection, Received(code=400, header=None, body=bodies.encode(asked)))
+    (response,) = wire.responses
+    (share,) = bodies.decode(response.body, bodies.AssignmentResponse).message_queue_assignments
+    assert share.message_queue.number == 0
 
 
 def test_modes_are_read_as_rocketmq_wrote_them() -> None:

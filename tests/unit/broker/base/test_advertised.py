@@ -22,4 +22,4 @@ async def test_a_name_has_an_address_for_message_ids() -> None:
     assert str(await resolved("10.0.0.7")) == "10.0.0.7"
     assert (await resolved("localhost")).is_loopback
     with pytest.raises(ConfigError, match=r"has no address.*set advertised_host"):
-        await resolved("x" * 64)  # too long for a name, so nobody is asked
+        await resolved("x" * 64)  # too long for a name, so no name server is asked

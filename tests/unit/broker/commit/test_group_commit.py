@@ -1,4 +1,4 @@
-"""Turns on a disk that fails on command and a worker thread that works when told to."""
+"""Group commits on a disk that fails on command and a worker thread that works when told to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.broker.commit.group_commit import GroupCommit, QueueKey
+from pyromq.broker.base.queue_key import QueueKey
+from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.errors import DiskFullError, MQError, UntrustedDiskError
 from pyromq.store.message_store import MessageStore
@@ -50,14 +51,15 @@ class Worker(Executor):
 
 
 class Rig:
-    """Everything around turns; make it inside a running loop."""
+    """Everything around a group commit; make it inside a running loop."""
 
     def __init__(self, flush: Flush = Flush.SYNC, **limits: int) -> None:
         self.disk, self.clock, self.worker = FaultyDisk(), ManualClock(), Worker()
         settings = StoreSettings(flush=flush, segment_bytes=1 << 16, index_slots=10, index_entries=50)
         self.store = MessageStore.open(ROOT, settings, disk=self.disk, clock=self.clock)
         self.woken: list[set[QueueKey]] = []
-        self.group_commit = GroupCommit(self.store, self.worker, self.clock, self._wake, **limits)
+        self.group_commit = GroupCommit(self.store, self.worker, self.clock, **limits)
+        self.group_commit.on_visible = self._wake
         self.failing = ""
         self.disk.before_each(self._fail)
         self._number = 0
@@ -75,9 +77,9 @@ class Rig:
         self._number += 1
         placed = self.store.stage(Draft(topic="orders", queue_id=0, body=b"%d" % self._number))
         header = SendResponseHeader(msg_id=f"{placed.position:032X}", queue_id=0, queue_offset=placed.offset)
-        answer = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._number, header)
+        response = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._number, header)
         asked = request(self._number, oneway=oneway)
-        self.group_commit.staged((wire.as_connection, asked, answer), ORDERS, wait=wait)
+        self.group_commit.staged((wire.as_connection, asked, response), ORDERS, wait=wait)
 
     def visible(self) -> int:
         known = self.store.reader.range_of(*ORDERS)
@@ -92,11 +94,11 @@ async def test_what_arrives_together_is_flushed_once_and_answered_after_that() -
     assert (one.codes, two.codes, rig.group_commit.waiting, len(rig.worker.waiting)) == ([], [], 3, 1)
     await rig.worker.run()
     assert (one.codes, two.codes, rig.group_commit.waiting) == ([0, 0], [0], 0)
-    assert [answer.correlation_id for answer in one.answers] == [1, 3]
+    assert [response.correlation_id for response in one.responses] == [1, 3]
     assert rig.worker.waiting == []
 
 
-async def test_turns_that_come_during_a_flush_share_the_next_one() -> None:
+async def test_groups_committed_during_a_flush_share_the_next_one() -> None:
     rig, first, later = Rig(), Wire(), Wire()
     rig.send(first)
     await turn()
@@ -129,7 +131,7 @@ async def test_an_asynchronous_store_answers_and_wakes_at_once() -> None:
     assert (wire.codes, rig.woken, rig.visible(), rig.worker.waiting) == ([0], [{ORDERS}], 1, [])
 
 
-async def test_a_sender_who_does_not_want_to_wait_is_answered_at_once_and_seen_later() -> None:
+async def test_a_send_that_does_not_wait_is_answered_at_once_and_seen_later() -> None:
     rig, hasty, patient = Rig(), Wire(), Wire()
     rig.send(hasty, wait=False)
     rig.send(patient)
@@ -139,7 +141,7 @@ async def test_a_sender_who_does_not_want_to_wait_is_answered_at_once_and_seen_l
     assert (hasty.codes, patient.codes, rig.woken) == ([0], [0], [{ORDERS}])
 
 
-async def test_a_failed_commit_refuses_everybody_in_that_turn_and_nobody_else() -> None:
+async def test_a_failed_commit_refuses_all_sends_of_its_group_and_no_others() -> None:
     rig, before, during, after = Rig(), Wire(), Wire(), Wire()
     rig.send(before)
     await turn()
@@ -149,7 +151,7 @@ async def test_a_failed_commit_refuses_everybody_in_that_turn_and_nobody_else() 
     rig.send(during, oneway=True)
     await turn()
     assert during.codes == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
-    assert "no space" in (during.answers[0].remark or "")
+    assert "no space" in (during.responses[0].remark or "")
     await rig.worker.run()
     assert before.codes == [0]
     rig.failing = ""
@@ -188,7 +190,7 @@ async def test_a_message_that_was_staged_when_the_flush_failed_is_refused_too() 
     assert second.codes == [ResponseCode.SERVICE_NOT_AVAILABLE]
 
 
-async def test_a_flush_that_hangs_is_told_to_those_who_wait_with_the_address_of_their_message() -> None:
+async def test_waiting_sends_hear_of_a_flush_that_hangs_with_the_address_of_their_message() -> None:
     rig, wire = Rig(flush_timeout_ms=5_000, stuck_disk_ms=1_000), Wire()
     rig.send(wire)
     await turn()
@@ -197,11 +199,11 @@ async def test_a_flush_that_hangs_is_told_to_those_who_wait_with_the_address_of_
     assert wire.codes == [] and rig.group_commit.oldest_wait_ms() == 5_000
     rig.clock.advance_ms(1)
     rig.group_commit.respond_overdue()
-    (answer,) = wire.answers
-    assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT and "did not confirm" in (answer.remark or "")
-    assert answer.ext["msgId"] == "0" * 32 and answer.ext["queueOffset"] == "0", "Java reads them"
+    (response,) = wire.responses
+    assert response.code == ResponseCode.FLUSH_DISK_TIMEOUT and "did not confirm" in (response.remark or "")
+    assert response.ext["msgId"] == "0" * 32 and response.ext["queueOffset"] == "0", "Java reads them"
     await rig.worker.run()
-    assert len(wire.codes) == 1, "it has its answer"
+    assert len(wire.codes) == 1, "it has its response"
     assert rig.visible() == 1
 
 
@@ -219,7 +221,7 @@ async def test_a_disk_that_is_stuck_makes_the_broker_busy_until_it_moves_again()
     assert not rig.group_commit.is_busy and rig.group_commit.stuck_ms() == 0
 
 
-async def test_too_many_who_wait_make_the_broker_busy() -> None:
+async def test_too_many_waiting_sends_make_the_broker_busy() -> None:
     rig, wire = Rig(waiting_max=2), Wire()
     rig.send(wire)
     await turn()
@@ -244,18 +246,18 @@ async def test_one_way_sends_are_never_answered(end: str) -> None:
     assert wire.frames == []
 
 
-async def test_the_only_sender_waits_for_nobody() -> None:
+async def test_the_only_connection_that_sends_waits_for_no_other() -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()
     for _ in range(16):
         rig.send(wire)
         await turn()
     rig.send(wire)
     assert len(wire.codes) == 16
-    rig.group_commit.end_early()
+    rig.group_commit.commit_early()
     assert len(wire.codes) == 17
     other = Wire()
     rig.send(other)
-    rig.group_commit.end_early()
+    rig.group_commit.commit_early()
     assert other.codes == [], "there are others again"
     await turn()
     assert other.codes == [0]
@@ -282,7 +284,7 @@ def put(rig: Rig, told: list[MQError | None]) -> None:
     assert placed.size > 0
 
 
-async def test_an_own_message_counts_once_it_is_on_disk() -> None:
+async def test_an_internal_write_counts_once_it_is_on_disk() -> None:
     rig = Rig()
     told: list[MQError | None] = []
     put(rig, told)
@@ -293,7 +295,7 @@ async def test_an_own_message_counts_once_it_is_on_disk() -> None:
     assert (told, rig.visible(), rig.woken) == ([None], 1, [{ORDERS}])
 
 
-async def test_an_own_message_of_an_asynchronous_store_counts_once_it_is_written() -> None:
+async def test_an_internal_write_to_an_asynchronous_store_counts_once_it_is_written() -> None:
     rig = Rig(Flush.ASYNC)
     told: list[MQError | None] = []
     put(rig, told)
@@ -301,7 +303,7 @@ async def test_an_own_message_of_an_asynchronous_store_counts_once_it_is_written
     assert (told, rig.visible()) == ([None], 1)
 
 
-async def test_own_messages_share_the_flush_of_those_who_send() -> None:
+async def test_internal_writes_share_the_flush_of_sends() -> None:
     rig, wire = Rig(), Wire()
     told: list[MQError | None] = []
     rig.send(wire)
@@ -312,7 +314,7 @@ async def test_own_messages_share_the_flush_of_those_who_send() -> None:
 
 
 @pytest.mark.parametrize("failing", ["write", "sync"])
-async def test_the_writer_of_an_own_message_hears_of_a_disk_that_fails(failing: str) -> None:
+async def test_an_internal_write_hears_of_a_disk_that_fails(failing: str) -> None:
     rig = Rig()
     told: list[MQError | None] = []
     put(rig, told)
@@ -324,7 +326,7 @@ async def test_the_writer_of_an_own_message_hears_of_a_disk_that_fails(failing: 
     assert rig.visible() == 0
 
 
-async def test_own_messages_may_lead_to_others_and_a_stop_waits_for_all() -> None:
+async def test_internal_writes_may_lead_to_others_and_a_stop_waits_for_all() -> None:
     rig = Rig()
     told: list[MQError | None] = []
 
@@ -340,7 +342,7 @@ async def test_own_messages_may_lead_to_others_and_a_stop_waits_for_all() -> Non
     assert (told, rig.visible()) == ([None], 2)
 
 
-async def test_a_writer_that_fails_when_told_takes_nobody_with_it() -> None:
+async def test_a_callback_that_fails_keeps_no_other_from_being_called() -> None:
     rig = Rig(Flush.ASYNC)
     told: list[MQError | None] = []
 
@@ -353,16 +355,16 @@ async def test_a_writer_that_fails_when_told_takes_nobody_with_it() -> None:
     assert told == [None]
 
 
-async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_turn() -> None:
+async def test_work_before_a_commit_stages_behind_all_else_and_belongs_to_the_group() -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()
     told: list[object] = []
 
     def last_words() -> None:
         rig.store.stage(Draft(topic="orders", queue_id=0, body=b"last"))
-        rig.group_commit.staged_by_broker(ORDERS, told.append)
+        rig.group_commit.staged_internally(ORDERS, told.append)
 
     rig.send(wire)
-    rig.group_commit.before_end(last_words)
+    rig.group_commit.before_commit(last_words)
     rig.send(wire)
     await turn()
     assert (wire.codes, told, rig.visible()) == ([0, 0], [None], 3)
@@ -372,9 +374,9 @@ async def test_work_before_the_end_stages_behind_all_else_and_belongs_to_the_tur
     assert (told, rig.visible()) == ([None], 4), "it runs once"
 
 
-async def test_what_fails_at_the_end_of_a_turn_keeps_nobody_from_being_answered() -> None:
+async def test_work_that_fails_before_a_commit_keeps_no_send_from_its_response() -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()
-    rig.group_commit.before_end(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    rig.group_commit.before_commit(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     rig.send(wire)
     await turn()
     rig.send(wire)
@@ -389,7 +391,7 @@ async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush:
     def fail(queues: set[QueueKey]) -> None:
         raise ZeroDivisionError
 
-    rig.group_commit._on_visible = fail
+    rig.group_commit.on_visible = fail
     InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"x"), told.append)
     await turn()
     if flush is Flush.SYNC:
@@ -398,7 +400,7 @@ async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush:
     await asyncio.wait_for(rig.group_commit.drain(), 10)
 
 
-async def test_after_a_defect_of_the_store_everybody_hears_of_it_and_the_next_turn_goes_on(
+async def test_after_a_defect_of_the_store_all_sends_hear_of_it_and_the_next_group_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig, wire = Rig(Flush.ASYNC), Wire()

@@ -18,7 +18,7 @@ from tests.unit.net.fakes import turn
 
 
 class Door:
-    """A gate before turns of which two sends may wait for the disk."""
+    """A gate before a group commit of which two sends may wait for the disk."""
 
     def __init__(self, **limits: Any) -> None:
         self.rig = Rig(waiting_max=2, stuck_disk_ms=1_000)
@@ -48,7 +48,7 @@ class Door:
         await turn()
 
 
-async def test_while_the_disk_keeps_up_nobody_waits() -> None:
+async def test_while_the_disk_keeps_up_no_send_waits() -> None:
     door, wire = Door(), Wire()
     door.send(wire)
     await turn()
@@ -69,7 +69,7 @@ async def test_sends_wait_in_order_until_the_disk_has_taken_some() -> None:
     assert (wire.codes, door.gate.closed, door.counters.put_refused) == ([0] * 4, False, 0)
 
 
-async def test_whoever_waits_too_long_is_told_for_how_long() -> None:
+async def test_a_send_that_waits_too_long_is_told_for_how_long() -> None:
     door, wire, late = Door(), Wire(), Wire()
     await door.fill(wire)
     door.send(late)
@@ -82,7 +82,7 @@ async def test_whoever_waits_too_long_is_told_for_how_long() -> None:
     remark = (
         "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 200ms, size of queue: 2"
     )
-    assert [answer.remark for answer in late.answers] == [remark]
+    assert [response.remark for response in late.responses] == [remark]
     assert (late.codes, len(door.gate), door.counters.refused_from_queue_late) == ([2], 1, 1)
     await door.rig.worker.run()
     assert (door.handled, len(door.gate)) == ([1, 2, 4], 0), "it goes on, without the one that was told to come back"
@@ -109,7 +109,9 @@ async def test_a_stuck_disk_closes_the_door_and_sends_the_waiting_away() -> None
     door.send(waiting)
     door.rig.clock.advance_ms(1_001)
     door.gate.scan()
-    assert [(answer.code, (answer.remark or "")[:20]) for answer in waiting.answers] == [(2, "[PCBUSY_CLEAN_QUEUE]")]
+    assert [(response.code, (response.remark or "")[:20]) for response in waiting.responses] == [
+        (2, "[PCBUSY_CLEAN_QUEUE]")
+    ]
     with pytest.raises(RefusedError, match=r"\[REJECTREQUEST\]system busy, start flow control for a while"):
         door.send(late)
     with pytest.raises(RefusedError, match=r"\[PC_SYNCHRONIZED\]broker busy, start flow control for a while"):
@@ -125,7 +127,7 @@ async def test_a_stuck_disk_closes_the_door_and_sends_the_waiting_away() -> None
     assert (late.codes, wire.codes, door.gate.closed) == ([0], [0, 0], False)
 
 
-async def test_those_who_wait_are_told_without_anybody_asking() -> None:
+async def test_parked_sends_are_refused_without_another_request() -> None:
     door, wire, late = Door(), Wire(), Wire()
     await door.fill(wire)
     door.send(late)

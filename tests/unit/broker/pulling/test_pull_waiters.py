@@ -14,16 +14,16 @@ class Rig:
         self.waiters = PullWaiters(self.clock, held_max)
         self.wire = Wire()
 
-    def hold(self, queue: tuple[str, int] = ORDERS, *, patience_ms: int = 1_000, wire: Wire | None = None) -> HeldPull:
+    def hold(self, queue: tuple[str, int] = ORDERS, *, wait_ms: int = 1_000, wire: Wire | None = None) -> HeldPull:
         connection = (wire or self.wire).as_connection
-        held = HeldPull(connection, request(), queue, 0, self.clock.monotonic_ms() + patience_ms, PullFilter())
+        held = HeldPull(connection, request(), queue, 0, self.clock.monotonic_ms() + wait_ms, PullFilter())
         self.waiters.hold(held)
         return held
 
 
 def test_pulls_are_due_in_the_order_of_their_deadlines() -> None:
     rig = Rig()
-    late, soon, middle = rig.hold(patience_ms=300), rig.hold(patience_ms=100), rig.hold(patience_ms=200)
+    late, soon, middle = rig.hold(wait_ms=300), rig.hold(wait_ms=100), rig.hold(wait_ms=200)
     assert rig.waiters.next_deadline_ms() == 100
     rig.clock.advance_ms(99)
     assert rig.waiters.due() == []
@@ -34,7 +34,7 @@ def test_pulls_are_due_in_the_order_of_their_deadlines() -> None:
 
 def test_an_answered_pull_is_never_due() -> None:
     rig = Rig()
-    answered, other = rig.hold(), rig.hold(patience_ms=2_000)
+    answered, other = rig.hold(), rig.hold(wait_ms=2_000)
     rig.waiters.release(answered)
     rig.waiters.release(answered)
     assert len(rig.waiters) == 1 and rig.waiters.next_deadline_ms() == 2_000
@@ -74,9 +74,9 @@ def test_there_is_a_limit_to_how_many_are_held() -> None:
 
 def test_answered_pulls_are_forgotten_long_before_their_time() -> None:
     rig = Rig(held_max=100_000)
-    waiting = rig.hold(patience_ms=30_000)
+    waiting = rig.hold(wait_ms=30_000)
     for _ in range(10_000):
-        rig.waiters.release(rig.hold(patience_ms=20_000))
+        rig.waiters.release(rig.hold(wait_ms=20_000))
     assert len(rig.waiters._deadlines) < 2_000
     rig.clock.advance_ms(30_000)
     assert rig.waiters.due() == [waiting]

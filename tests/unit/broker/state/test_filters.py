@@ -66,7 +66,7 @@ def test_filters_are_to_be_saved_when_they_changed_and_are_found_again() -> None
     assert bench.filters.table.unsaved
     bench.filters.table.save()
     bench.later()
-    assert not bench.filters.table.unsaved, "nobody left"
+    assert not bench.filters.table.unsaved, "no group left"
     bench.reopen()
     assert not bench.filters.table.unsaved
     data = bench.filters.data("orders", "g")

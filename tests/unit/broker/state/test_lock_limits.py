@@ -1,4 +1,4 @@
-"""Locks have a ceiling: clients choose groups and queues, and nobody else forgets them."""
+"""Locks have a ceiling: clients choose groups and queues, and nothing else forgets them."""
 
 from __future__ import annotations
 

@@ -33,4 +33,4 @@ def test_only_the_holder_gives_a_lock_back() -> None:
     assert locks.is_held("g")
     locks.unlock("g", "c1", [Q0, Q1])
     assert not locks.is_held("g")
-    locks.unlock("nobody", "c1", [Q0])
+    locks.unlock("unknown", "c1", [Q0])

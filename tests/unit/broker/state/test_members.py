@@ -37,7 +37,7 @@ def test_a_member_leaves_by_saying_so_and_the_last_one_takes_the_group_along() -
     rig.hear("b", heartbeat("c2", "orders"))
     assert rig.members.unregister("c2", "a", None, "readers") == set(), "not its own connection"
     assert rig.members.unregister("c2", "b", None, "readers") == {"readers"}
-    assert rig.members.unregister("c1", "a", None, "readers") == set(), "nobody is left to be told"
+    assert rig.members.unregister("c1", "a", None, "readers") == set(), "no member is left to be told"
     assert rig.members.consumer_group("readers") is None
 
 

@@ -72,7 +72,7 @@ def test_an_sql_expression_is_a_test_of_records() -> None:
 @pytest.mark.parametrize(("kind", "text", "reason"), [
     ("SQL92", "price >", "topic orders cannot be used: the expression ends too early"),
     ("SQL92", "", "the expression is empty"),
-    ("REGEX", "a.*", "type REGEX are unknown"),
+    ("REGEX", "a.*", "type REGEX is unknown"),
 ])  # fmt: skip
 def test_an_expression_that_cannot_be_used_is_refused(kind: str, text: str, reason: str) -> None:
     with pytest.raises(RefusedError, match=reason) as refusal:

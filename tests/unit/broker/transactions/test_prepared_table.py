@@ -35,7 +35,7 @@ def test_checks_are_counted_up_to_what_a_byte_holds() -> None:
     for _ in range(300):
         table.count_check(4)
     assert (table.checks(3), table.checks(4), table.checks(9)) == (0, CHECKS_MAX, 0)
-    assert table.is_waiting(4), "however often somebody was asked"
+    assert table.is_waiting(4), "however often its producer was asked"
     table.forget_checks(4)
     table.forget_checks(77)
     assert table.checks(4) == 0

@@ -1,4 +1,4 @@
-"""Rounds of checks: who is asked, how often, and what happens when nobody answers."""
+"""Rounds of checks: which producer is asked, how often, and what happens when none answers."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_without_a_producer_it_is_put_away_when_files_expire() -> None:
     assert rig.bodies(DISCARD_TOPIC, 0) == ["body of U1"]
 
 
-async def test_producers_of_a_group_take_turns() -> None:
+async def test_producers_of_a_group_are_asked_one_after_the_other() -> None:
     rig = Rig()
     producers = [rig.connect(f"p{number}") for number in range(3)]
     for number in range(9):
@@ -139,7 +139,7 @@ async def test_producers_of_a_group_take_turns() -> None:
     assert [len(each.questions) for each in producers] == [3, 3, 3]
 
 
-async def test_nobody_is_asked_about_what_is_decided_or_being_decided() -> None:
+async def test_no_producer_is_asked_about_what_is_decided_or_being_decided() -> None:
     rig, producer = Rig(), None
     prepared = [await rig.prepared(f"U{number}") for number in range(4)]
     producer = rig.connect("p1")
@@ -153,7 +153,7 @@ async def test_a_round_looks_at_few_at_a_time() -> None:
     rig = Rig()
     producer = rig.connect("p1")
     for number in range(250):
-        rig.stage_half(f"U{number}")
+        rig.stage_prepared(f"U{number}")
     await rig.settled()
     rig.clock.advance_ms(30_000)
     seen = []
@@ -189,15 +189,15 @@ async def test_one_that_cannot_be_written_again_does_not_stop_the_others(caplog:
     assert rig.log.is_waiting(0)
 
 
-async def test_an_answer_to_a_check_ends_it() -> None:
+async def test_a_response_to_a_check_ends_it() -> None:
     rig = Rig()
     await rig.prepared("U1")
     producer = rig.connect("p1")
     await rig.round()
     header, _ = producer.questions[0]
     placed = await rig.prepared("U2")
-    answer = {"tran_state_table_offset": 0, "commit_log_offset": header.commit_log_offset}
-    assert await rig.end(placed, COMMIT, from_transaction_check=True, **answer) == ResponseCode.SUCCESS
+    decision = {"tran_state_table_offset": 0, "commit_log_offset": header.commit_log_offset}
+    assert await rig.end(placed, COMMIT, from_transaction_check=True, **decision) == ResponseCode.SUCCESS
     assert rig.bodies() == ["body of U1"]
 
 
@@ -269,7 +269,7 @@ async def test_many_that_wait_are_not_written_again_and_again() -> None:
     assert rig.store.end_position == end
 
 
-async def test_a_half_message_whose_file_is_gone_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_prepared_message_whose_file_is_gone_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     await rig.prepared("U0")
     while rig.store.end_position < 3 << 14:

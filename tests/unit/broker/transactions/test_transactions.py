@@ -17,7 +17,7 @@ from tests.unit.broker.transactions.transaction_rig import BORN_MS, COMMIT, ROLL
 REFUSED, GONE = ResponseCode.SYSTEM_ERROR, ResponseCode.ILLEGAL_OPERATION
 
 
-async def test_a_half_message_remembers_where_it_belongs_and_nobody_sees_it() -> None:
+async def test_a_prepared_message_remembers_where_it_belongs_and_is_not_visible() -> None:
     rig = Rig()
     await rig.prepared("U1", "TAGS\x01a\x02")
     (prepared,) = rig.records(HALF_TOPIC)
@@ -28,7 +28,7 @@ async def test_a_half_message_remembers_where_it_belongs_and_nobody_sees_it() ->
 
 
 @pytest.mark.parametrize("flush", Flush)
-async def test_a_commit_makes_the_message_visible_and_ends_the_half(flush: Flush) -> None:
+async def test_a_commit_makes_the_message_visible_and_ends_the_prepared_one(flush: Flush) -> None:
     rig = Rig(flush=flush)
     prepared = await rig.prepared("U1", "TAGS\x01a\x02KEYS\x01k1\x02")
     assert await rig.end(prepared) == ResponseCode.SUCCESS
@@ -58,12 +58,12 @@ async def test_a_rollback_leaves_nothing_but_the_op() -> None:
     assert (rig.bodies(), rig.op_bodies) == ([], ["0,"])
 
 
-async def test_transactions_that_end_in_one_turn_share_an_op_record() -> None:
+async def test_transactions_that_end_in_one_group_commit_share_an_op_record() -> None:
     rig, wire = Rig(), Wire()
     prepared = [await rig.prepared(f"U{number}") for number in range(5)]
     for each in prepared:
         rig.stage_end(each, COMMIT if each.offset % 2 else ROLLBACK, wire)
-    assert wire.codes == [], "nobody is answered before it is safe"
+    assert wire.codes == [], "no request is answered before it is safe"
     await rig.settled()
     assert (wire.codes, rig.op_bodies) == ([0] * 5, ["0,1,2,3,4,"])
     assert rig.bodies() == ["body of U1", "body of U3"]
@@ -71,7 +71,7 @@ async def test_transactions_that_end_in_one_turn_share_an_op_record() -> None:
 
 async def test_many_offsets_become_several_op_records() -> None:
     rig, wire = Rig(), Wire()
-    prepared = [rig.stage_half(f"U{number}") for number in range(450)]
+    prepared = [rig.stage_prepared(f"U{number}") for number in range(450)]
     await rig.settled()
     for each in prepared:
         rig.stage_end(each, ROLLBACK, wire)
@@ -99,7 +99,7 @@ async def test_ending_twice_does_nothing_more(ending: int) -> None:
     assert (len(rig.bodies()), rig.op_bodies) == (1 if ending == COMMIT else 0, ["0,"])
 
 
-async def test_the_second_opinion_within_one_turn_is_refused() -> None:
+async def test_the_second_opinion_within_one_group_commit_is_refused() -> None:
     rig, wire = Rig(), Wire()
     prepared = await rig.prepared("U1")
     rig.stage_end(prepared, ROLLBACK, wire)
@@ -117,7 +117,7 @@ async def test_a_broker_that_just_started_does_not_guess_about_ended_transaction
     assert await rig.end(prepared) == ResponseCode.SUCCESS
 
 
-async def test_who_may_end_a_transaction() -> None:
+async def test_only_the_group_that_began_a_transaction_may_end_it() -> None:
     rig = Rig()
     prepared = await rig.prepared("U1")
     rig.store.append([Draft(topic="orders", queue_id=1, body=b"plain", properties=b"PGROUP\x01payers\x02")])
@@ -133,7 +133,7 @@ async def test_who_may_end_a_transaction() -> None:
 
 
 @pytest.mark.parametrize("unknown", [0, 4, 5])
-async def test_who_does_not_know_gets_no_answer(unknown: int) -> None:
+async def test_a_producer_that_does_not_know_gets_no_response(unknown: int) -> None:
     rig = Rig()
     assert await rig.end(await rig.prepared("U1"), unknown) == -1
     assert rig.log.is_waiting(0)
@@ -165,7 +165,7 @@ async def test_a_replica_sends_producers_to_its_leader() -> None:
 async def test_a_broker_may_refuse_transactions() -> None:
     rig = Rig(transactions=False)
     with pytest.raises(RefusedError) as refused:
-        rig.stage_half("U1")
+        rig.stage_prepared("U1")
     assert refused.value.code == ResponseCode.NO_PERMISSION
 
 
@@ -191,7 +191,7 @@ async def test_a_delay_begins_with_the_commit(text: str, place: tuple[str, int])
 
 async def test_a_delay_that_cannot_be_kept_is_refused_at_once() -> None:
     with pytest.raises(RefusedError, match="not a whole number"):
-        Rig().stage_half("U1", "TIMER_DELAY_SEC\x01soon\x02")
+        Rig().stage_prepared("U1", "TIMER_DELAY_SEC\x01soon\x02")
 
 
 async def test_a_commit_for_a_topic_that_is_gone_waits_for_it() -> None:
@@ -206,7 +206,7 @@ async def test_a_commit_for_a_topic_that_is_gone_waits_for_it() -> None:
 async def test_a_commit_that_the_disk_refuses_did_not_happen() -> None:
     rig, wire = Rig(), Wire()
     prepared = await rig.prepared("U1")
-    assert rig.bodies(HALF_TOPIC, 0) == ["body of U1"], "its entry is written when somebody reads it"
+    assert rig.bodies(HALF_TOPIC, 0) == ["body of U1"], "its entry is written when it is read"
     rig.disk.fail_at(rig.disk.operations + 1, 28)
     rig.stage_end(prepared, COMMIT, wire)
     assert not rig.log.is_waiting(0)
@@ -235,7 +235,7 @@ async def test_progress_waits_for_the_disk() -> None:
     rig = Rig(flush=Flush.ASYNC)
     await rig.end(await rig.prepared("U1"))
     await rig.round(0)
-    assert rig.committed[0] is None, "a crash could take back the op record, and then the half still waits"
+    assert rig.committed[0] is None, "a crash could take back the op record, and then the prepared message still waits"
     rig.store.flush()
     await rig.round(0)
     assert rig.committed == (1, 1)
@@ -254,12 +254,12 @@ async def test_op_records_of_old_and_new_brokers_are_understood() -> None:
     assert rig.log.table.end == 6
 
 
-async def test_a_half_message_that_was_put_away_waits_again() -> None:
+async def test_a_prepared_message_that_was_put_away_waits_again() -> None:
     rig = Rig(transaction_checks_max=0)
     prepared = await rig.prepared("U1", "TRANSACTION_CHECK_TIMES\x0115\x02")
     await rig.round()
     (away,) = rig.records(DISCARD_TOPIC)
-    assert await rig.end(prepared) == GONE, "nobody has committed it: it must not be said that it was"
+    assert await rig.end(prepared) == GONE, "it was not committed, so the broker must not say that it was"
     rig.settings.transaction_checks_max = 15
     assert await rig.resume(away.position) == ResponseCode.SUCCESS
     assert await rig.resume(away.position) == ResponseCode.SUCCESS, "it waits already"
@@ -283,7 +283,7 @@ async def test_a_copy_of_what_is_committed_is_not_committed_again() -> None:
     assert rig.bodies() == ["body of U1", "another with this key"]
 
 
-async def test_only_half_messages_can_be_resumed() -> None:
+async def test_only_prepared_messages_can_be_resumed() -> None:
     rig = Rig()
     rig.store.append([Draft(topic="orders", queue_id=1, body=b"plain", properties=b"PGROUP\x01payers\x02")])
     rig.store.flush()
@@ -300,8 +300,8 @@ async def test_transactions_end_in_any_order_around_the_end_of_a_queue_file() ->
     assert rig.bodies() == ["body of U11", "body of U8", "body of U3", "body of U9"]
 
 
-async def test_a_half_message_that_was_sent_twice_is_not_committed_a_second_time_by_a_check() -> None:
-    """A producer that waits in vain for an answer sends again, and only ever ends the second one."""
+async def test_a_prepared_message_that_was_sent_twice_is_not_committed_a_second_time_by_a_check() -> None:
+    """A producer that waits in vain for a response sends again, and only ever ends the second one."""
     rig = Rig()
     first, second = await rig.prepared("U1"), await rig.prepared("U1")
     assert await rig.end(second) == ResponseCode.SUCCESS

@@ -12,6 +12,7 @@ from pyromq.broker.base.stats import Counters
 from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays
 from pyromq.broker.state.members import Members
 from pyromq.broker.state.progress import Progress
@@ -32,7 +33,7 @@ from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.headers.producer import EndTransactionHeader
 from pyromq.wire.message_id import Host, encode_offset_id
 from pyromq.wire.record import Draft, Record, split_records
-from tests.unit.broker.builders import ROOT, Wire, producer_heartbeat, request, topics
+from tests.unit.broker.builders import ROOT, Wire, environment, producer_heartbeat, request, tables, topics
 from tests.unit.net.fakes import turn
 
 COMMIT, ROLLBACK = 8, 12
@@ -81,25 +82,28 @@ class Rig:
         self.settings = BrokerSettings(**{"store": store} | changes)
         self.store = MessageStore.open(ROOT, self.settings.store, disk=self.disk, clock=self.clock)
         self.woken: set[tuple[str, int]] = set()
-        self.group_commit = GroupCommit(self.store, AtOnce(), self.clock, self.woken.update)
+        self.group_commit = GroupCommit(self.store, AtOnce(), self.clock)
+        self.group_commit.on_visible = self.woken.update
         self.topics, _ = topics(self.settings, disk=self.disk)
         self.topics.create("orders", queues=4)
         self.members: Members[Connection] = Members(self.clock)
         self.progress = Progress(OffsetTable.load(self.disk, ROOT), self.clock)
-        writes, self.counters = InternalWrites(self.store, self.group_commit), Counters()
-        gate = SendGate(self.group_commit, self.counters, self.settings, self.clock, lambda connection, requests: None)
-        self.log = TransactionLog(self.store, writes, self.group_commit, self.progress, self.clock)
-        self.handler = TransactionHandler(
-            *(self.store, self.topics, self.group_commit, writes, self.log, Delays(self.settings, self.clock)),
-            *(gate, self.counters, self.settings, self.clock),
+        self.counters = Counters()
+        write_path = WritePath(
+            store=self.store,
+            group_commit=self.group_commit,
+            gate=SendGate(self.group_commit, self.counters, self.settings, self.clock, lambda *_: None),
+            internal_writes=InternalWrites(self.store, self.group_commit),
         )
-        self.checks = TransactionChecks(
-            *(self.store, self.topics, self.members, writes, self.log, self.settings, self.clock), span_max=span_max
-        )
+        self.log = TransactionLog(write_path, self.progress, self.clock)
+        around, delays = environment(self.settings, self.clock, self.disk), Delays(self.settings, self.clock)
+        state = tables(topics=self.topics, members=self.members, progress=self.progress)
+        self.handler = TransactionHandler(around, self.topics, write_path, self.log, delays, self.counters)
+        self.checks = TransactionChecks(around, state, write_path, self.log, span_max=span_max)
 
     # --- what clients do ---
 
-    def stage_half(self, key: str, text: str = "", *, wire: Wire | None = None, body: str = "") -> Placed:
+    def stage_prepared(self, key: str, text: str = "", *, wire: Wire | None = None, body: str = "") -> Placed:
         """What the send handler does with a message that is part of a transaction."""
         sent = f"TRAN_MSG\x01true\x02PGROUP\x01payers\x02UNIQ_KEY\x01{key}\x02{text}"
         place = self.handler.prepare("orders", 1, sent, key)
@@ -111,12 +115,12 @@ class Rig:
             sys_flag=4 & ~TRANSACTION_MASK,
             born_ms=BORN_MS,
         )
-        placed, answer = self.store.stage(draft), encode_response(0, 0)
-        self.group_commit.staged(((wire or Wire()).as_connection, request(), answer), (place.topic, place.queue_id))
+        placed, response = self.store.stage(draft), encode_response(0, 0)
+        self.group_commit.staged(((wire or Wire()).as_connection, request(), response), (place.topic, place.queue_id))
         return placed
 
     async def prepared(self, key: str, text: str = "", *, body: str = "") -> Placed:
-        placed = self.stage_half(key, text, body=body)
+        placed = self.stage_prepared(key, text, body=body)
         await self.settled()
         return placed
 
@@ -131,7 +135,7 @@ class Rig:
         self.handler.end(wire.as_connection, request(header=EndTransactionHeader(**fields | changes), oneway=oneway))
 
     async def end(self, prepared: Placed, ending: int = COMMIT, **changes: Any) -> int:
-        """The code of the answer; -1 when there is none."""
+        """The code of the response; -1 when there is none."""
         wire = Wire()
         try:
             self.stage_end(prepared, ending, wire, **changes)
@@ -158,7 +162,7 @@ class Rig:
     # --- what happens by itself ---
 
     async def settled(self) -> None:
-        self.group_commit.end_now()
+        self.group_commit.commit_now()
         await turn()
         await turn()
 

@@ -235,9 +235,9 @@ def test_who_names_no_address_for_others_is_not_opened_to_them(
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("brokerRole=SLAVE", r"line 2: brokerRole=SLAVE cannot be had: replication is not there yet"),
-        ("brokerRole=SYNC_MASTER", "replication is not there yet"),
-        ("brokerId=1", "replication is not there yet"),
+        ("brokerRole=SLAVE", r"line 2: brokerRole=SLAVE cannot be had: replication is not supported yet"),
+        ("brokerRole=SYNC_MASTER", "replication is not supported yet"),
+        ("brokerId=1", "replication is not supported yet"),
         ("aclEnable=true", "access control"),
         ("authenticationEnabled=true", "access control"),
         ("enableDLegerCommitLog=true", "replication"),

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
-from pyromq.model.sharing import share_evenly, share_in_circle
+from pyromq.model.sharing import share_evenly, share_in_circle, share_of, sorted_members
 
 Assign = Callable[[Iterable[QueueId], Iterable[str], str], list[QueueId]]
 """All queues of a topic, all members, the own id → the own queues, sorted."""
@@ -34,14 +34,12 @@ VIRTUAL_NODES: Final = 10
 
 def assign_evenly(queues: Iterable[QueueId], members: Iterable[str], me: str) -> list[QueueId]:
     """Consecutive blocks; with more members than queues the last members get none."""
-    ids = _sorted_members(members)
-    return share_evenly(_sorted_queues(queues), len(ids), ids.index(me)) if me in ids else []
+    return share_of(me, members, queues, share_evenly)
 
 
 def assign_in_circle(queues: Iterable[QueueId], members: Iterable[str], me: str) -> list[QueueId]:
     """Every n-th queue."""
-    ids = _sorted_members(members)
-    return share_in_circle(_sorted_queues(queues), len(ids), ids.index(me)) if me in ids else []
+    return share_of(me, members, queues, share_in_circle)
 
 
 def assign_by_hash(
@@ -50,7 +48,7 @@ def assign_by_hash(
     """Members stand on a ring in several places each; a queue belongs to the first place at or behind its own hash."""
     if virtual_nodes < 1:
         raise ConfigError(f"a ring needs at least one place per member, not {virtual_nodes}")
-    ids = _sorted_members(members)
+    ids = sorted_members(members)
     if me not in ids:
         return []
     ring = {_ring_hash(f"{member}-{node}"): member for member in ids for node in range(virtual_nodes)}
@@ -74,7 +72,7 @@ def assigning_by_room(rooms: Collection[str]) -> Assign:
     wanted = frozenset(rooms)
 
     def assign(queues: Iterable[QueueId], members: Iterable[str], me: str) -> list[QueueId]:
-        shared, ids = [queue for queue in _sorted_queues(queues) if _room_of(queue) in wanted], _sorted_members(members)
+        shared, ids = [queue for queue in _sorted_queues(queues) if _room_of(queue) in wanted], sorted_members(members)
         if me not in ids:
             return []
         size, rest = divmod(len(shared), len(ids))
@@ -94,7 +92,7 @@ def assigning_nearby(
     """
 
     def assign(queues: Iterable[QueueId], members: Iterable[str], me: str) -> list[QueueId]:
-        ids = _sorted_members(members)
+        ids = sorted_members(members)
         if me not in ids:
             return []
         queues_in, members_in = _by_room(_sorted_queues(queues), room_of_queue), _by_room(ids, room_of_member)
@@ -117,11 +115,6 @@ STRATEGIES: Final[Mapping[str, Assign]] = {
 
 def _sorted_queues(queues: Iterable[QueueId]) -> list[QueueId]:
     return sorted(set(queues))
-
-
-def _sorted_members(members: Iterable[str]) -> list[str]:
-    """As Java compares strings: by UTF-16 units."""
-    return sorted(set(members), key=lambda member: member.encode("utf-16-be", "surrogatepass"))
 
 
 def _ring_hash(text: str) -> int:

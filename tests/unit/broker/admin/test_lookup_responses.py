@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -15,7 +16,7 @@ from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
-from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.filters import Filters
 from pyromq.broker.state.members import Members
 from pyromq.net import Connection
@@ -31,7 +32,7 @@ from pyromq.wire.json import bodies
 from pyromq.wire.json.heartbeat import ConsumerData, Heartbeat, Subscription
 from pyromq.wire.json.route import TopicList, decode_topics
 from pyromq.wire.record import Draft, split_records
-from tests.unit.broker.builders import ROOT, Wire, groups, producer_heartbeat, progress, request, topics
+from tests.unit.broker.builders import ROOT, Wire, producer_heartbeat, progress, request, tables, topics
 
 SMALL = StoreSettings(segment_bytes=65_536, queue_file_entries=100, index_slots=100, index_entries=400)
 
@@ -51,7 +52,7 @@ def refused(call: Any, header: Any) -> RefusedError:
 
 
 def offsets_of(store: MessageStore) -> OffsetHandler:
-    return OffsetHandler(store, topics()[0], groups(), progress())
+    return OffsetHandler(store, tables())
 
 
 def test_a_new_group_starts_at_the_beginning_of_a_young_queue(store: MessageStore) -> None:
@@ -75,7 +76,7 @@ def lookups(store: MessageStore, members: Members[Any], sql: str = "") -> Lookup
     known.create("orders", queues=4)
     filters = Filters(FilterTable.load(disk, ROOT), clock)
     filters.register("readers", [Subscription(topic="orders", sub_string=sql, expression_type="SQL92")] if sql else [])
-    return LookupHandler(store, known, members, filters)
+    return LookupHandler(store, tables(topics=known, members=members, filters=filters))
 
 
 def view(handler: LookupHandler, group: str | None) -> bodies.QueueView:
@@ -132,7 +133,7 @@ def test_a_key_is_not_looked_up_while_much_of_the_log_is_not_in_the_index(monkey
     asked = QueryMessageHeader(topic="orders", key="k9", max_num=32, begin_timestamp=0, end_timestamp=1 << 60)
     gap_bytes = store.indexer.gap_bytes
     error = refused(query, asked)
-    assert error.code == ResponseCode.SYSTEM_BUSY and "ask again" in error.remark
+    assert error.code == ResponseCode.SYSTEM_BUSY and "try again" in error.remark
     assert store.indexer.gap_bytes == gap_bytes == store.end_position, "nothing was done for it"
     maintenance = Maintenance(store, disk, clock)
     while store.indexer.gap_bytes > 100_000:
@@ -146,9 +147,8 @@ def test_a_key_is_not_looked_up_while_much_of_the_log_is_not_in_the_index(monkey
 
 def created(store: MessageStore, attributes: str) -> dict[str, str]:
     settings, (known, _) = BrokerSettings(), topics()
-    handler = TopicHandler(
-        store, known, progress(), Members(ManualClock()), cast(Stats, None), cast(GroupCommit, None), settings
-    )
+    write_path = cast(WritePath, SimpleNamespace(store=store, group_commit=None))
+    handler = TopicHandler(write_path, tables(topics=known), cast(Stats, None), settings)
     header = CreateTopicHeader(
         topic="orders",
         default_topic="TBW102",
@@ -186,14 +186,13 @@ class Socket:
 def test_all_producers_are_told_with_the_address_of_their_sockets() -> None:
     members: Members[Any] = Members(ManualClock())
     members.heard_from(Socket(), producer_heartbeat("p", "sellers"), "PYTHON", 1)
-    handler = GroupHandler(topics()[0], groups(), progress(), members, "here:1")
+    handler = GroupHandler(tables(members=members), "here:1")
     (told,) = msgspec.json.decode(handler.all_producers(Wire().as_connection, request()))["data"]["sellers"]
     assert told["remoteIP"] == "/127.0.0.1:5678"
 
 
 def test_all_groups_are_told_with_their_number() -> None:
-    known = groups()
-    handler = GroupHandler(topics()[0], known, progress(), Members(ManualClock()), "here:1")
+    handler = GroupHandler(tables(), "here:1")
     header, body = handler.get_all(Wire().as_connection, request())
     assert header.total_group_num == len(msgspec.json.decode(body)["subscriptionGroupTable"])
 
@@ -201,7 +200,7 @@ def test_all_groups_are_told_with_their_number() -> None:
 def test_topics_of_a_group_come_with_the_address_of_the_broker() -> None:
     read = progress()
     read.commit("readers", "orders", 0, 1)
-    handler = GroupHandler(topics()[0], groups(), read, Members(ManualClock()), "here:1")
+    handler = GroupHandler(tables(progress=read), "here:1")
     asked = request(header=GroupHeader(group="readers"))
     told = decode_topics(handler.topics_of(Wire().as_connection, asked))
     assert told == TopicList(topic_list=["orders"], broker_addr="here:1")

@@ -19,7 +19,7 @@ from pyromq.wire.headers.admin import GetBrokerConsumeStatsHeader, GetConsumeSta
 from pyromq.wire.headers.shared import TopicGroupHeader
 from pyromq.wire.json import bodies, java_json
 from pyromq.wire.record import Draft
-from tests.unit.broker.builders import ROOT, Wire, groups, progress, request, topics
+from tests.unit.broker.builders import ROOT, Wire, environment, groups, progress, request, tables, topics
 
 SMALL = StoreSettings(segment_bytes=65_536, queue_file_entries=100, index_slots=100, index_entries=400)
 NOON = 1_700_000_000_000
@@ -37,11 +37,9 @@ class Rig:
             self.store.append([Draft(topic="orders", queue_id=0, body=b"x", properties=b"", born_ms=0)])
             self.clock.advance_ms(1_000)
         self.store.flush()
-        settings, live, stats = BrokerSettings(), Members[Any](self.clock), Stats(self.clock)
-        self.groups = groups()
-        self.handler = ProgressHandler(
-            self.store, known, self.groups, self.progress, live, stats, settings, self.clock, "here:1"
-        )
+        self.groups, members = groups(), Members[Any](self.clock)
+        state = tables(topics=known, groups=self.groups, progress=self.progress, members=members)
+        self.handler = ProgressHandler(environment(clock=self.clock), self.store, state, Stats(self.clock), "here:1")
 
     def times(self) -> list[bodies.QueueTimes]:
         asked = TopicGroupHeader(topic="orders", group="readers")

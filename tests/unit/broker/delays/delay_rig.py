@@ -7,7 +7,7 @@ from pathlib import Path
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.steady_clock import SteadyClock
-from pyromq.broker.commit.group_commit import Then
+from pyromq.broker.commit.group_commit import OnStored
 from pyromq.broker.delays.delays import Delays
 from pyromq.broker.delays.due_messages import DueMessages
 from pyromq.broker.delays.schedule import Schedule
@@ -44,7 +44,7 @@ SMALL = StoreSettings(
 HOUR_MS = 3_600_000
 
 
-class WaitingRoom:
+class DelayRig:
     """What a broker has for delayed messages; ``run`` stands for its loop, ``save`` for its clock of ten seconds."""
 
     def __init__(
@@ -56,7 +56,7 @@ class WaitingRoom:
         self.store = MessageStore.open(ROOT, settings, disk=self.disk, clock=self.clock)
         broker = BrokerSettings(store=settings)
         self.delays = Delays(broker, self.clock)
-        self.topics = Topics(TopicTable.load(self.disk, ROOT), broker, self.clock, lambda: None)
+        self.topics = Topics(TopicTable.load(self.disk, ROOT), broker, self.clock)
         self.counters = Counters()
         due = DueMessages(self.store.records, self.topics)
         self.offsets = DelayOffsets.load(self.disk, ROOT)
@@ -67,17 +67,17 @@ class WaitingRoom:
         metrics = TimerMetrics.load(self.disk, ROOT)
         self.timers = Timers(self.store, self.files, due, self.put, self.counters, self.clock, metrics)
         self.maintenance = Maintenance(self.store, self.disk, self.clock)
-        self._told: list[Then] = []
+        self._told: list[OnStored] = []
         self.failing = False  # commits fail while this is set
 
     # --- what a broker does ---
 
-    def put(self, draft: Draft, then: Then) -> Placed:
+    def put(self, draft: Draft, on_stored: OnStored) -> Placed:
         placed = self.store.stage(draft)
-        self._told.append(then)
+        self._told.append(on_stored)
         return placed
 
-    def end_turn(self) -> bool:
+    def commit(self) -> bool:
         told, self._told = self._told, []
         error = None
         if self.failing and told:
@@ -86,15 +86,15 @@ class WaitingRoom:
         elif told:
             self.store.commit()
             self.store.flush()
-        for then in told:
-            then(error)
+        for on_stored in told:
+            on_stored(error)
         return bool(told)
 
     def run(self) -> None:
         """Until nothing more is to be done at this moment."""
         for _ in range(10_000):
             next_ms = min(self.schedule.run(), self.timers.run())
-            if not self.end_turn() and next_ms > self.clock.now_ms():
+            if not self.commit() and next_ms > self.clock.now_ms():
                 return
         raise AssertionError("it never rests")
 
@@ -112,12 +112,12 @@ class WaitingRoom:
             duration_ms -= step_ms
             self.run()
 
-    def reopened(self, *, settings: StoreSettings = SMALL) -> WaitingRoom:
+    def reopened(self, *, settings: StoreSettings = SMALL) -> DelayRig:
         """After a clean stop."""
         self.save()
         self.files.close()
         self.store.close()
-        return WaitingRoom(self.disk, self.wall, settings)
+        return DelayRig(self.disk, self.wall, settings)
 
     # --- what clients do ---
 

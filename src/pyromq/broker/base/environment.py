@@ -1,0 +1,20 @@
+"""What a broker gets from outside: its settings, time, chance and the disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.clock import Clock
+from pyromq.store.files.disk import Disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Shared by every part of one broker."""
+
+    settings: BrokerSettings  # the broker's own copy: ``config`` changes it while the broker runs
+    clock: Clock
+    disk: Disk
+    rng: Random

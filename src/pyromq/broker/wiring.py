@@ -1,0 +1,250 @@
+"""How a broker is put together: which part is built from which, in which order.
+
+    environment, identity, store ─▶ tables ─▶ write path ─▶ services ─▶ handlers ─▶ Parts
+
+Nothing here acts: ``broker.Broker`` starts the parts, gives them requests and ticks, and stops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from ssl import SSLContext
+from typing import Any
+
+from pyromq.broker.admin.assignment_requests import AssignmentHandler
+from pyromq.broker.admin.cleaning_requests import CleaningHandler
+from pyromq.broker.admin.client_relay import ClientRelay
+from pyromq.broker.admin.client_requests import ClientHandler
+from pyromq.broker.admin.config_requests import ConfigHandler
+from pyromq.broker.admin.delay_requests import DelayHandler
+from pyromq.broker.admin.group_requests import GroupHandler
+from pyromq.broker.admin.lookup_requests import LookupHandler
+from pyromq.broker.admin.offset_requests import OffsetHandler
+from pyromq.broker.admin.progress_requests import ProgressHandler
+from pyromq.broker.admin.reset_requests import ResetHandler
+from pyromq.broker.admin.runtime_requests import RuntimeHandler
+from pyromq.broker.admin.topic_requests import TopicHandler
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.identity import Identity
+from pyromq.broker.base.queue_key import QueueKey
+from pyromq.broker.base.stats import Stats
+from pyromq.broker.base.table_keeper import TableKeeper
+from pyromq.broker.base.workers import Workers
+from pyromq.broker.commit.group_commit import GroupCommit
+from pyromq.broker.commit.internal_writes import InternalWrites
+from pyromq.broker.commit.sealer import Sealer
+from pyromq.broker.commit.send_gate import SendGate
+from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.delays.delay_runner import DelayRunner
+from pyromq.broker.delays.delays import Delays
+from pyromq.broker.delays.due_messages import DueMessages
+from pyromq.broker.delays.recall import RecallHandler
+from pyromq.broker.delays.schedule import Schedule
+from pyromq.broker.delays.timers import Timers
+from pyromq.broker.pulling.pull import PullHandler
+from pyromq.broker.pulling.pull_waiters import PullWaiters
+from pyromq.broker.registration import Registrar
+from pyromq.broker.request_table import Handlers
+from pyromq.broker.sending.reply import ReplyHandler
+from pyromq.broker.sending.send import SendHandler
+from pyromq.broker.sending.send_back import SendBackHandler
+from pyromq.broker.state.tables import Tables, open_tables
+from pyromq.broker.transactions.transaction_checks import TransactionChecks
+from pyromq.broker.transactions.transaction_log import TransactionLog
+from pyromq.broker.transactions.transactions import TransactionHandler
+from pyromq.model.names import TIMER_TOPIC
+from pyromq.net import Address, Connection, Link, open_connection
+from pyromq.net.nameserver_list import NameServerList
+from pyromq.store.maintenance import Maintenance
+from pyromq.store.message_store import MessageStore
+from pyromq.store.read_result import QueueRange
+from pyromq.store.tables.offsets import DelayOffsets
+from pyromq.store.tables.request_modes import RequestModeTable
+from pyromq.store.timers.files import TimerFiles
+from pyromq.store.timers.metrics import TimerMetrics
+from pyromq.wire.received import Received
+
+OnRequests = Callable[[Connection, list[Received[Any]]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What works by itself, in ticks of the broker or in tasks."""
+
+    sealer: Sealer
+    maintenance: Maintenance
+    table_keeper: TableKeeper  # of topics, groups and filters
+    offset_keeper: TableKeeper  # of committed offsets, which have their own interval
+    registrar: Registrar
+    delay_runner: DelayRunner
+    transaction_log: TransactionLog
+    transaction_checks: TransactionChecks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything a running broker consists of."""
+
+    tables: Tables
+    stats: Stats
+    waiters: PullWaiters  # pulls that wait for a message
+    write_path: WritePath
+    services: Services
+    handlers: Handlers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """What is there before the parts are; ``build`` makes them. Call it inside a running loop."""
+
+    environment: Environment
+    identity: Identity
+    store: MessageStore
+    workers: Workers
+    nameserver_tls: SSLContext | None
+    on_requests: OnRequests  # where sends go on that had to wait at the gate
+
+    def build(self) -> Parts:
+        """Raises StoreError, OSError when a table is damaged or cannot be written."""
+        tables = open_tables(self.environment, self.store)
+        stats = Stats(self.environment.clock)
+        waiters = PullWaiters(self.environment.clock, self.environment.settings.held_pulls_max)
+        write_path = self._write_path(stats)
+        services = self._services(tables, stats, write_path)
+        handlers = self._handlers(tables, stats, waiters, write_path, services)
+        tables.topics.on_change = services.registrar.topics_changed
+        write_path.group_commit.on_visible = partial(_wake_readers, services.delay_runner, waiters, handlers.pulls)
+        return Parts(
+            tables=tables,
+            stats=stats,
+            waiters=waiters,
+            write_path=write_path,
+            services=services,
+            handlers=handlers,
+        )
+
+    def _write_path(self, stats: Stats) -> WritePath:
+        settings, clock = self.environment.settings, self.environment.clock
+        group_commit = GroupCommit(
+            self.store,
+            self.workers.flush,
+            clock,
+            flush_timeout_ms=settings.sync_flush_timeout_ms,
+            stuck_disk_ms=settings.stuck_disk_ms,
+            waiting_max=settings.unflushed_sends_max,
+        )
+        return WritePath(
+            store=self.store,
+            group_commit=group_commit,
+            gate=SendGate(group_commit, stats.counters, settings, clock, self.on_requests),
+            internal_writes=InternalWrites(self.store, group_commit),
+        )
+
+    # --- services ---
+
+    def _services(self, tables: Tables, stats: Stats, write_path: WritePath) -> Services:
+        clock, flush_soon = self.environment.clock, write_path.group_commit.flush_soon
+        sealer = Sealer(self.store, self.workers.seal, flush_soon)
+        delay_runner = self._delay_runner(tables, stats, write_path)
+        transaction_log = TransactionLog(write_path, tables.progress, clock)
+        saved_soon = [tables.topics.table, tables.groups.table, tables.filters.table]
+        return Services(
+            sealer=sealer,
+            maintenance=Maintenance(
+                self.store,
+                self.environment.disk,
+                clock,
+                flush=flush_soon,
+                seal=sealer.start,
+                elsewhere=self.workers.start_maintenance,
+                needed_from=delay_runner.schedule.waiting_from,  # retention keeps messages that wait for their level
+            ),
+            table_keeper=TableKeeper(saved_soon, self.workers.save, clock),
+            offset_keeper=TableKeeper([tables.progress.table], self.workers.save, clock, interval_ms=0),
+            registrar=self._registrar(tables),
+            delay_runner=delay_runner,
+            transaction_log=transaction_log,
+            transaction_checks=TransactionChecks(self.environment, tables, write_path, transaction_log),
+        )
+
+    def _delay_runner(self, tables: Tables, stats: Stats, write_path: WritePath) -> DelayRunner:
+        """What lets delayed messages go."""
+        store, clock, disk = self.store, self.environment.clock, self.environment.disk
+        put, counters = write_path.internal_writes.put, stats.counters
+        root, due = store.layout.root, DueMessages(store.records, tables.topics)
+        now_ms = clock.now_ms()
+        offsets, metrics = DelayOffsets.load(disk, root, now_ms), TimerMetrics.load(disk, root, now_ms)
+        waiting = store.reader.range_of(TIMER_TOPIC, 0) or QueueRange(0, 0)
+        files = TimerFiles.open(disk, root, store.settings, store.records, waiting, now_ms)
+        return DelayRunner(
+            store,
+            Schedule(store, offsets, due, put, counters, clock),
+            Timers(store, files, due, put, counters, clock, metrics),
+            offsets,
+            files,
+            self.workers.save,
+            write_path.group_commit.flush_soon,
+            clock,
+        )
+
+    def _registrar(self, tables: Tables) -> Registrar:
+        settings, address = self.environment.settings, self.identity.address
+        return Registrar(
+            tables.topics,
+            settings,
+            self._open_link,
+            address=str(address),
+            ha_address=str(Address(address.host, address.port + 1)),
+            known=NameServerList(settings.nameservers, clock=self.environment.clock),
+        )
+
+    def _open_link(self, name: str) -> Link:
+        address, clock = Address.parse(name), self.environment.clock
+        connect = partial(open_connection, address, clock=clock, tls_context=self.nameserver_tls)
+        return Link(address, connect=connect, clock=clock, rng=self.environment.rng)
+
+    # --- handlers ---
+
+    def _handlers(
+        self, tables: Tables, stats: Stats, waiters: PullWaiters, write_path: WritePath, services: Services
+    ) -> Handlers:
+        environment, identity, store, counters = self.environment, self.identity, self.store, stats.counters
+        settings, address = environment.settings, str(identity.address)
+        modes = RequestModeTable.load(environment.disk, store.layout.root)
+        find_queues = services.registrar.find_queues if settings.nameservers else None
+        delays, timers = Delays(settings, environment.clock), services.delay_runner.timers
+        delay_requests = DelayHandler(environment, store, services.delay_runner, stats)
+        transactions = TransactionHandler(
+            environment, tables.topics, write_path, services.transaction_log, delays, counters
+        )
+        return Handlers(
+            sends=SendHandler(environment, identity, tables, write_path, delays, transactions.prepare, counters),
+            transactions=transactions,
+            send_back=SendBackHandler(environment, tables, write_path, delays, counters),
+            replies=ReplyHandler(environment, identity, tables, write_path),
+            pulls=PullHandler(environment, tables, store, waiters, counters),
+            clients=ClientHandler(tables, settings),
+            client_relay=ClientRelay(store, tables, settings),
+            assignments=AssignmentHandler(tables, modes, settings, find_queues),
+            offsets=OffsetHandler(store, tables),
+            lookups=LookupHandler(store, tables),
+            topics=TopicHandler(write_path, tables, stats, settings),
+            groups=GroupHandler(tables, address),
+            progress=ProgressHandler(environment, store, tables, stats, address),
+            resets=ResetHandler(store, tables, settings),
+            config=ConfigHandler(environment, store, tables.topics, identity.address),
+            cleaning=CleaningHandler(write_path, tables, services.maintenance),
+            runtime=RuntimeHandler(environment, write_path, tables.progress, waiters, stats, delay_requests),
+            recalls=RecallHandler(environment, tables.topics, write_path, delays, timers),
+            delays=delay_requests,
+        )
+
+
+def _wake_readers(delay_runner: DelayRunner, waiters: PullWaiters, pulls: PullHandler, queues: set[QueueKey]) -> None:
+    """Messages of these queues became visible."""
+    delay_runner.on_visible(queues)
+    if len(waiters):
+        for queue in queues:
+            pulls.wake(queue)
