@@ -252,12 +252,11 @@ class PullConsumer(GroupMember):
     def pause(self, queues: Iterable[QueueId] | None = None) -> None:
         """Nothing of these queues (of all, when none are given) is fetched or handed out."""
         for owned in self._chosen(queues):
-            owned.paused = True
+            owned.pause()
 
     def resume(self, queues: Iterable[QueueId] | None = None) -> None:
         for owned in self._chosen(queues):
-            owned.paused = False
-            owned.changed()
+            owned.resume()
             self._hand_out.listed(owned)
 
     def _chosen(self, queues: Iterable[QueueId] | None) -> list[OwnedQueue]:
@@ -291,5 +290,5 @@ class PullConsumer(GroupMember):
     def arrived(self, owned: OwnedQueue, messages: int, reached: Offset) -> None:
         if len(owned.buffer):
             self._hand_out.listed(owned)
-        elif not owned.buffer.dropped and self._hand_out.reached(owned, reached):
+        elif not owned.is_released and self._hand_out.reached(owned, reached):
             self._note_done({owned.queue: reached})

@@ -48,7 +48,8 @@ class ConcurrentService:
         self._hook_runner = hook_runner
         self._batch_max = settings.batch_max
         self._messages_max = settings.limits.messages_max
-        self._line: deque[OwnedQueue] = deque()
+        self._line: deque[OwnedQueue] = deque()  # queues with messages
+        self._listed: set[OwnedQueue] = set()  # those in the line
         self._returning = SendBackQueue(returns, tasks, self._returned)
         self._is_closed = self.is_paused = False
         self._is_watched = bool(hook_runner)
@@ -59,8 +60,8 @@ class ConcurrentService:
 
     def arrived(self, owned: OwnedQueue) -> None:
         """Messages wait in a buffer, or may be handed out again."""
-        if not owned.is_listed and not self._is_closed:
-            owned.is_listed = True
+        if owned not in self._listed and not self._is_closed:
+            self._listed.add(owned)
             self._line.append(owned)
             self._runner.wake()
 
@@ -72,16 +73,14 @@ class ConcurrentService:
         """The next batch for a free listener."""
         line = self._line
         if self.is_paused:
-            for owned in line:
-                owned.is_listed = False
+            self._listed.clear()
             line.clear()
         while line and not self._is_closed:
             owned = line.popleft()
-            batch = owned.take(self._batch_max) if not owned.is_silent else None
+            batch = owned.take(self._batch_max) if owned.may_hand_out else None
             if not batch:
-                owned.is_listed = False
+                self._listed.discard(owned)
                 continue
-            owned.batches_out += 1
             line.append(owned)
             if self._is_watched:
                 self._hook_runner.began(batch)
@@ -98,7 +97,6 @@ class ConcurrentService:
         if error is None and (result is None or result is _SUCCESS):
             owned.succeeded(batch, seconds, self._messages_max)
             return
-        owned.batches_out -= 1
         self._failed(owned, batch, result, error, seconds)
 
     def _failed(
@@ -122,9 +120,10 @@ class ConcurrentService:
         """Verdicts on messages that were given up on, or put back meanwhile, are counted and passed over."""
         for message in outcome.dropped:
             logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
-        late = owned.buffer.consumed([*outcome.finished, *outcome.dropped])
-        leaving = owned.buffer.begin_leaving([item.message for item in outcome.send_back])
-        if not owned.buffer.dropped:
+        buffer = owned.settle()
+        late = buffer.consumed([*outcome.finished, *outcome.dropped])
+        leaving = buffer.begin_leaving([item.message for item in outcome.send_back])
+        if not owned.is_released:
             owned.counts.late += late + len(outcome.send_back) - len(leaving)
         owned.made_room(self._messages_max)
         offsets = {message.offset for message in leaving}
@@ -132,15 +131,15 @@ class ConcurrentService:
 
     def _returned(self, owned: OwnedQueue, message: ReceivedMessage, is_sent: bool) -> None:
         if is_sent:
-            owned.buffer.finish([message])
+            owned.settle().finish([message])
             owned.made_room(self._messages_max)
-        elif not owned.buffer.dropped:
+        elif not owned.is_released:
             delay_s = self._settings.retry_wait_ms / 1000
             asyncio.get_running_loop().call_later(delay_s, self._again, owned, message)
 
     def _again(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
-        if not owned.buffer.dropped and not self._is_closed:
-            owned.buffer.put_back([message])
+        if not owned.is_released and not self._is_closed:
+            owned.settle().put_back([message])
             self.arrived(owned)
 
     def give_up_on(self, owned: OwnedQueue, late: list[ReceivedMessage]) -> None:

@@ -48,7 +48,7 @@ class ConsumeTimeouts:
         """Gives up on those whose time is over; returns how long until the next look."""
         now_ms = oldest_ms = self._clock.monotonic_ms()
         for owned in queues:
-            buffer = owned.buffer
+            buffer = owned.settle()
             if late := buffer.timed_out(self._timeout_ms):
                 self._late(owned, late)
             taken_ms = buffer.oldest_taken_ms

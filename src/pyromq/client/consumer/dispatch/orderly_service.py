@@ -26,6 +26,7 @@ from pyromq.client.consumer.rules.orderly_outcome import (
     decide_orderly,
 )
 from pyromq.client.consumer.rules.outcome import attempts_max
+from pyromq.client.consumer.rules.queue_state import RunState
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
 
@@ -63,8 +64,9 @@ class OrderlyService:
 
     def arrived(self, owned: OwnedQueue) -> None:
         """Messages wait in a buffer, or may be handed out again."""
-        if self._may_go_on(owned) and owned.buffer.begin_run():
-            owned.run = run = self._tasks.start(self._run(owned), name="orderly turn")
+        if owned.run_state is RunState.IDLE and self._may_go_on(owned) and owned.settle().has_waiting:
+            run = self._tasks.start(self._run(owned), name="orderly run")
+            owned.begin_run(run)
             self._runs.add(run)
             run.add_done_callback(self._runs.discard)
 
@@ -73,7 +75,7 @@ class OrderlyService:
             self.arrived(owned)
 
     def _may_go_on(self, owned: OwnedQueue) -> bool:
-        return not (self._is_closed or self.is_paused or owned.is_silent or owned.is_resting)
+        return owned.may_hand_out and not self._is_closed and not self.is_paused
 
     async def _run(self, owned: OwnedQueue) -> None:
         slice_began = time.perf_counter()
@@ -83,8 +85,7 @@ class OrderlyService:
                     await asyncio.sleep(0)
                     slice_began = time.perf_counter()
         finally:
-            owned.buffer.end_run()
-            owned.run = None
+            owned.end_run()
 
     async def _step(self, owned: OwnedQueue) -> bool:
         """One batch; False when the turn is over."""
@@ -93,14 +94,10 @@ class OrderlyService:
                 return False
             if not self._is_ours(owned):
                 return False
-            batch = owned.buffer.take(self._settings.batch_max)
+            batch = owned.take(self._settings.batch_max)
             if not batch:
                 return False
-            owned.batches_out = 1
-            try:
-                verdict = await self._verdict(owned, batch)
-            finally:
-                owned.batches_out = 0
+            verdict = await self._verdict(owned, batch)
         if not self._is_ours(owned):
             return False
         outcome = await self._buried(owned, self._decide(batch, verdict))
@@ -109,15 +106,15 @@ class OrderlyService:
         self._conclude(owned, outcome)
         owned.made_room(self._settings.limits.messages_max)
         if not outcome.goes_on:
-            owned.is_resting = True
+            owned.rest()
             asyncio.get_running_loop().call_later(outcome.rest_ms / 1000, self._rested, owned)
         return outcome.goes_on
 
     def _is_ours(self, owned: OwnedQueue) -> bool:
         """Whether a verdict on its messages counts; a queue whose lock has run out is given up."""
-        if owned.abandoned or owned.buffer.dropped:
+        if not owned.is_ours:
             return False
-        if self._lost is not None and not owned.buffer.lock.held:
+        if self._lost is not None and not owned.lock.held:
             self._lost(owned)
             return False
         return True
@@ -168,7 +165,7 @@ class OrderlyService:
         return outcome.settled(not_buried) if outcome.bury else outcome
 
     def _conclude(self, owned: OwnedQueue, outcome: OrderlyOutcome[ReceivedMessage]) -> None:
-        buffer = owned.buffer
+        buffer = owned.settle()
         match outcome.step:
             case OrderlyStep.COMMIT:
                 buffer.commit_taken()
@@ -181,7 +178,7 @@ class OrderlyService:
                 pass
 
     def _rested(self, owned: OwnedQueue) -> None:
-        owned.is_resting = False
+        owned.end_rest()
         self.arrived(owned)
 
     # --- the end ---

@@ -56,7 +56,7 @@ class SendBackQueue:
         while self._line and self._under_way < self._at_once_max:
             owned, item = self._line.popleft()
             self._under_way += 1
-            if owned.buffer.dropped:  # whoever has the queue now gets the message from there
+            if owned.is_released:  # its next owner gets the message from there
                 self._ended(owned, item, False)
             elif (begun := self._returns.begin(item.message, item.delay_level)) is not None:
                 begun.add_done_callback(partial(self._answered, owned, item))

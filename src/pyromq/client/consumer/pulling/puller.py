@@ -93,7 +93,7 @@ class Puller:
         state, target = owned.pull, self._target
         while True:
             committable = target.committable(owned)
-            step = state.next_step(target.flow(owned), dropped=owned.buffer.dropped, committable=committable)
+            step = state.next_step(target.flow(owned), dropped=owned.is_released, committable=committable)
             match step:
                 case Pull():
                     if not await self._pull(owned, step):
@@ -132,7 +132,7 @@ class Puller:
             self._client.routes.refresh_soon(queue.topic)
             await owned.hold(state.failed().wait_ms)
             return True
-        return not owned.buffer.dropped and await self._take_in(owned, subscription, response, header, messages, began)
+        return not owned.is_released and await self._take_in(owned, subscription, response, header, messages, began)
 
     async def _behind_the_cut(self, owned: OwnedQueue, header: PullResponseHeader) -> PullResponseHeader:
         """The queue lost its end: on with the first message that can be a new one."""
@@ -156,7 +156,7 @@ class Puller:
                 if messages:
                     owned.newest_ms = messages[-1].stored_ms
                     owned.counts.pulled_some(len(messages), time.perf_counter() - began)
-                    owned.buffer.add(wanted_messages(subscription, messages))
+                    owned.settle().add(wanted_messages(subscription, messages))
                 self._target.arrived(owned, len(messages), reached)
                 if wait is not None:
                     await owned.hold(wait.wait_ms)

@@ -13,6 +13,7 @@ from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyStatus
 from pyromq.client.consumer.rules.pull_state import PullSettings
+from pyromq.client.consumer.rules.queue_state import RunState
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.model.queue import QueueId
 from pyromq.testing import ManualClock
@@ -26,7 +27,7 @@ class Rig:
         clock = ManualClock()
         counts = ConsumeStats(clock).of("T")
         self.owned = OwnedQueue(QueueId("T", "b", 0), 0, clock, PullSettings(), counts)
-        self.owned.buffer.lock.granted()
+        self.owned.lock.granted()
         self.says, self.seen = says, list[int]()
         self.lost: list[OwnedQueue] = []
         self.buried: list[int] = []
@@ -66,13 +67,13 @@ async def test_messages_that_arrive_do_not_end_the_rest_of_a_queue() -> None:
     rig = Rig(OrderlyStatus.SUSPEND)
     await rig.arrive(0)
     await rig.arrive(1, 2)
-    assert rig.seen == [0] and rig.owned.is_resting
+    assert rig.seen == [0] and rig.owned.run_state is RunState.RESTING
     assert rig.owned.buffer.commit_offset() == 0
 
 
 async def test_a_verdict_of_somebody_who_has_lost_the_lock_meanwhile_counts_for_nothing() -> None:
     rig = Rig(OrderlyStatus.SUCCESS)
-    rig.after = rig.owned.buffer.lock.lost
+    rig.after = rig.owned.lock.lost
     await rig.arrive(0, 1)
     assert rig.seen == [0] and rig.lost == [rig.owned]
     assert rig.owned.buffer.commit_offset() == 0
@@ -87,14 +88,14 @@ async def test_what_failed_too_often_is_buried_and_the_next_message_has_its_turn
 
 async def test_who_has_lost_the_lock_buries_nothing() -> None:
     rig = Rig(OrderlyStatus.SUSPEND, attempts_max=0)
-    rig.after = rig.owned.buffer.lock.lost
+    rig.after = rig.owned.lock.lost
     await rig.arrive(0, 1)
     assert (rig.seen, rig.buried, rig.lost) == ([0], [], [rig.owned])
 
 
 async def test_who_loses_the_lock_while_burying_does_not_move_on() -> None:
     rig = Rig(OrderlyStatus.SUSPEND, attempts_max=0)
-    rig.after_burial = rig.owned.buffer.lock.lost
+    rig.after_burial = rig.owned.lock.lost
     await rig.arrive(0, 1)
     assert (rig.seen, rig.buried, rig.lost) == ([0], [0], [rig.owned])
     assert rig.owned.buffer.commit_offset() == 0

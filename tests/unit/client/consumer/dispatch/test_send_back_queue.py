@@ -15,7 +15,7 @@ from pyromq.client.consumer.rules.outcome import SendBack
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.errors import RequestTimeoutError
 
-OWNED: Any = SimpleNamespace(buffer=SimpleNamespace(dropped=False))
+OWNED: Any = SimpleNamespace(is_released=False)
 
 
 def failed(offsets: Iterable[int]) -> list[SendBack[Any]]:
@@ -109,10 +109,10 @@ async def test_what_is_refused_gets_no_answer_or_is_cancelled_goes_on_the_long_w
 
 async def test_what_waits_in_line_when_its_queue_goes_is_left_to_the_next_owner() -> None:
     broker, over = Connected(), list[tuple[int, bool]]()
-    owned: Any = SimpleNamespace(buffer=SimpleNamespace(dropped=False))
+    owned: Any = SimpleNamespace(is_released=False)
     line = line_to(broker, over, TaskOwner("test"), at_once_max=1)
     line.add(owned, failed([1, 2, 3]))
-    owned.buffer.dropped = True
+    owned.is_released = True
     broker.answer(1, 0)
     assert await line.drain(5_000)
     assert over == [(1, True), (2, False), (3, False)] and list(broker.begun) == [1]

@@ -16,7 +16,7 @@ from pyromq.client.consumer.rules.outcome import SendBack
 from pyromq.client.core.tasks import TaskOwner
 from tests.unit.client.messages import FakeMessage
 
-OWNED: Any = SimpleNamespace(buffer=SimpleNamespace(dropped=False))
+OWNED: Any = SimpleNamespace(is_released=False)
 
 
 async def settled() -> None:
