@@ -38,7 +38,7 @@ def consumer(broker: ScriptedQueues, listener: Any, **changes: Any) -> PushConsu
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_that_failed_too_often_is_buried_and_its_queue_goes_on() -> None:
+async def test_a_message_that_failed_too_often_is_a_dead_letter_and_its_queue_goes_on() -> None:
     attempts: list[int] = []
     others: list[bytes] = []
 

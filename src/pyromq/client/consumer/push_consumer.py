@@ -118,8 +118,8 @@ class PushConsumer(GroupMember):
 
     def _make_service(self) -> ConcurrentService | OrderlyService:
         limit = attempts_max(self.settings.attempts_max, orderly=self.settings.orderly)
-        returns = SendBacks(self.client, self._calls, self.group, limit)
-        parts = (self._listener, self.settings, self._tasks, returns, self._hook_runner)
+        send_backs = SendBacks(self.client, self._calls, self.group, limit)
+        parts = (self._listener, self.settings, self._tasks, send_backs, self._hook_runner)
         if self.settings.orderly:
             return OrderlyService(*parts, self._share.abandon_soon if self._uses_locks else None)
         return ConcurrentService(*parts)

@@ -158,7 +158,7 @@ class BrokerCalls:
         self, queue: QueueId, step: Pull, subscription: Subscription, *, count: int, suspend_ms: int, timeout_ms: int,
         send_expression: bool,
     ) -> Received[Any]:  # fmt: skip
-        """The answer, whatever its code. Raises TransportError."""
+        """The response, whatever its code. Raises TransportError."""
         flags = pull_flags(commit=step.commit_offset is not None, subscription=send_expression)
         header = PullHeader(
             consumer_group=self._group,
@@ -177,7 +177,7 @@ class BrokerCalls:
         return await link.request(RequestCode.PULL_MESSAGE, self._client.signer.signed(header), timeout_ms=timeout_ms)
 
     async def send_back(self, broker: str, header: SendBackHeader) -> Received[Any]:
-        """36: the broker delivers the message again later, or buries it; its answer, whatever the code."""
+        """36: the broker delivers the message again later, or it is a dead letter; the response, whatever its code."""
         signed = self._client.signer.signed(header)
         return await self._link(broker).request(_SEND_BACK, signed, timeout_ms=SEND_BACK_MS)
 

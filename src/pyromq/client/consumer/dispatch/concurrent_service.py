@@ -2,9 +2,9 @@
 
     arrived ──▶ line of queues with messages ──▶ runner takes a batch when a listener is free ──▶ over
                         ▲                                                                         │ success: consumed
-                        └── after five seconds, what no broker takes ◀── return line ◀────────────┘ failure, timeout
+                        └── after five seconds, what no broker takes ◀── send-back ◀──────────────┘ failure, timeout
 
-Queues stand in a line and each gives one batch before the next has its turn, so a busy queue starves nobody.
+Queues stand in a line and each gives one batch before the next one does, so a busy queue does not starve the others.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _KINDS: Final = (ConsumeStatus, BatchResult)
 
 
 class ConcurrentService:
-    """One per consumer; the loop owns it. Progress is in the buffers, for whoever commits it."""
+    """One per consumer; the loop owns it. Progress is in the buffers; GroupMember commits it."""
 
     def __init__(
         self,
         listener: Listener,
         settings: PushConsumerSettings,
         tasks: TaskOwner,
-        returns: SendBacks,
+        send_backs: SendBacks,
         hook_runner: HookRunner,
     ) -> None:
         self._settings = settings
@@ -50,8 +50,9 @@ class ConcurrentService:
         self._messages_max = settings.limits.messages_max
         self._line: deque[OwnedQueue] = deque()  # queues with messages
         self._listed: set[OwnedQueue] = set()  # those in the line
-        self._returning = SendBackQueue(returns, tasks, self._returned)
-        self._is_closed = self.is_paused = False
+        self._send_back_queue = SendBackQueue(send_backs, tasks, self._sent_back)
+        self._is_closed = False
+        self.is_paused = False  # by the application, all queues at once
         self._is_watched = bool(hook_runner)
         runner: type[CoroutineRunner] | type[ThreadRunner] = CoroutineRunner if listener.is_coroutine else ThreadRunner
         self._runner = runner(listener, settings, tasks, self._next, self._over)
@@ -127,9 +128,9 @@ class ConcurrentService:
             owned.counts.late += late + len(outcome.send_back) - len(leaving)
         owned.made_room(self._messages_max)
         offsets = {message.offset for message in leaving}
-        self._returning.add(owned, (item for item in outcome.send_back if item.message.offset in offsets))
+        self._send_back_queue.add(owned, (item for item in outcome.send_back if item.message.offset in offsets))
 
-    def _returned(self, owned: OwnedQueue, message: ReceivedMessage, is_sent: bool) -> None:
+    def _sent_back(self, owned: OwnedQueue, message: ReceivedMessage, is_sent: bool) -> None:
         if is_sent:
             owned.settle().finish([message])
             owned.made_room(self._messages_max)
@@ -162,4 +163,4 @@ class ConcurrentService:
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         if not await self._runner.close(timeout_ms):
             logger.warning("listeners still busy, not waiting longer: their messages will come again")
-        await self._returning.drain(max(0, int((deadline - asyncio.get_running_loop().time()) * 1000)))
+        await self._send_back_queue.drain(max(0, int((deadline - asyncio.get_running_loop().time()) * 1000)))

@@ -1,7 +1,7 @@
 """Orderly consuming: one batch of a queue after the other, and only while the broker's lock on the queue is held.
 
-A queue with messages gets a turn: one task that takes, calls the listener, concludes, and takes again. A failing
-message ends the turn and the queue rests; the messages behind it wait. Different queues are consumed at the same time,
+A queue with messages gets a run: one task that takes, calls the listener, concludes, and takes again. A failing
+message ends the run and the queue rests; the messages behind it wait. Different queues are consumed at the same time,
 as many as there are threads, or as coroutines may run.
 """
 
@@ -33,13 +33,13 @@ from pyromq.client.core.tasks import TaskOwner
 logger = logging.getLogger(__name__)
 
 _KINDS: Final = (OrderlyStatus, OrderlyResult)
-_SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
+_SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everything else
 
 
 class OrderlyService:
     """One per consumer; the loop owns it. ``lost(queue)`` is told of a queue whose lock is not held any more.
 
-    Progress is in the buffers, for whoever commits it.
+    Progress is in the buffers; GroupMember commits it.
     """
 
     def __init__(
@@ -47,20 +47,21 @@ class OrderlyService:
         listener: Listener,
         settings: PushConsumerSettings,
         tasks: TaskOwner,
-        returns: SendBacks,
+        send_backs: SendBacks,
         hook_runner: HookRunner,
         lost: Callable[[OwnedQueue], None] | None,
     ) -> None:
         self._listener = listener
         self._settings = settings
         self._tasks = tasks
-        self._returns = returns
+        self._send_backs = send_backs
         self._hook_runner = hook_runner
         self._lost = lost
         self._slots = asyncio.Semaphore(settings.concurrency_max if listener.is_coroutine else settings.threads)
         self._attempts_max = attempts_max(settings.attempts_max, orderly=True)
         self._runs: set[asyncio.Task[None]] = set()
-        self._is_closed = self.is_paused = False
+        self._is_closed = False
+        self.is_paused = False  # by the application, all queues at once
 
     def arrived(self, owned: OwnedQueue) -> None:
         """Messages wait in a buffer, or may be handed out again."""
@@ -88,7 +89,7 @@ class OrderlyService:
             owned.end_run()
 
     async def _step(self, owned: OwnedQueue) -> bool:
-        """One batch; False when the turn is over."""
+        """One batch; False when the run is over."""
         async with self._slots:
             if not self._may_go_on(owned):
                 return False
@@ -100,7 +101,7 @@ class OrderlyService:
             verdict = await self._verdict(owned, batch)
         if not self._is_ours(owned):
             return False
-        outcome = await self._buried(owned, self._decide(batch, verdict))
+        outcome = await self._send_dead_letters(owned, self._decide(batch, verdict))
         if not self._is_ours(owned):
             return False
         self._conclude(owned, outcome)
@@ -151,18 +152,18 @@ class OrderlyService:
             model=self._settings.model,
         )
 
-    async def _buried(
+    async def _send_dead_letters(
         self, owned: OwnedQueue, outcome: OrderlyOutcome[ReceivedMessage]
     ) -> OrderlyOutcome[ReceivedMessage]:
         if outcome.warning:
             logger.warning("%s: queue=%s", outcome.warning, owned.queue)
         for message in outcome.drop:
             logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
-        not_buried = set[int]()
-        for message in outcome.bury:
-            if not await self._returns.bury(message):
-                not_buried.add(message.offset)
-        return outcome.settled(not_buried) if outcome.bury else outcome
+        not_sent = set[int]()
+        for message in outcome.dead:
+            if not await self._send_backs.send_dead_letter(message):
+                not_sent.add(message.offset)
+        return outcome.settled(not_sent) if outcome.dead else outcome
 
     def _conclude(self, owned: OwnedQueue, outcome: OrderlyOutcome[ReceivedMessage]) -> None:
         buffer = owned.settle()
@@ -172,7 +173,7 @@ class OrderlyService:
             case OrderlyStep.ROLL_BACK:
                 buffer.roll_back_taken()
             case OrderlyStep.PUT_BACK:
-                buffer.finish([*outcome.bury, *outcome.drop])
+                buffer.finish([*outcome.dead, *outcome.drop])
                 buffer.put_back(outcome.put_back)
             case OrderlyStep.KEEP:
                 pass
@@ -184,7 +185,7 @@ class OrderlyService:
     # --- the end ---
 
     async def quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
-        """Waits for the turns of queues that nothing more is handed out of."""
+        """Waits for the runs of queues that nothing more is handed out of."""
         runs = [owned.run for owned in queues if owned.run is not None]
         if runs:
             await asyncio.wait(runs, timeout=timeout_ms / 1000)

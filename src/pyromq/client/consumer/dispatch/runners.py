@@ -27,7 +27,7 @@ Over = Callable[[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float
 logger = logging.getLogger(__name__)
 
 _NO_THREAD_S: Final = 1.0  # until it is tried again
-_SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
+_SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everything else
 
 
 class CoroutineRunner:
@@ -147,7 +147,7 @@ class ThreadRunner:
             try:
                 self._listener.pool.submit(self._work)
             except RuntimeError as error:
-                if not self._is_closed:  # else those who wait have stopped waiting
+                if not self._is_closed:  # else the batches were given up already
                     self._no_thread(error)
 
     def _no_thread(self, error: RuntimeError) -> None:
@@ -159,7 +159,7 @@ class ThreadRunner:
 
     def _work(self) -> None:
         """On a thread of the pool."""
-        self._is_coming = False  # first: whoever still sees True has added its work already
+        self._is_coming = False  # first: a caller that still sees True has added its work already
         ident = threading.get_ident()
         try:
             self._consume(ident)
@@ -189,7 +189,7 @@ class ThreadRunner:
 
     def _tell(self) -> None:
         assert self._loop is not None
-        with suppress(RuntimeError):  # the loop is gone, and with it everybody who would care
+        with suppress(RuntimeError):  # the loop is gone, and with it the consumer
             self._loop.call_soon_threadsafe(self._collect)
 
     def _collect(self) -> None:

@@ -30,8 +30,8 @@ class Rig:
         self.owned.lock.granted()
         self.says, self.seen = says, list[int]()
         self.lost: list[OwnedQueue] = []
-        self.buried: list[int] = []
-        self.after = self.after_burial = lambda: None
+        self.dead: list[int] = []
+        self.after = self.after_dead_letter = lambda: None
         settings = PushConsumerSettings(group="readers", rest_ms=30_000, **changes)
         self.service = OrderlyService(
             Listener(cast(Any, self._listen), None, threads=1, name="test"),
@@ -47,10 +47,10 @@ class Rig:
         self.after()
         return self.says
 
-    async def bury(self, message: Any) -> bool:
-        """What ``Returns`` does with a message that has failed too often."""
-        self.buried.append(message.offset)
-        self.after_burial()
+    async def send_dead_letter(self, message: Any) -> bool:
+        """What ``SendBacks`` does with a message that has failed too often."""
+        self.dead.append(message.offset)
+        self.after_dead_letter()
         return True
 
     def _lose(self, owned: OwnedQueue) -> None:
@@ -79,10 +79,10 @@ async def test_a_verdict_of_somebody_who_has_lost_the_lock_meanwhile_counts_for_
     assert rig.owned.buffer.commit_offset() == 0
 
 
-async def test_what_failed_too_often_is_buried_and_the_next_message_has_its_turn() -> None:
+async def test_what_failed_too_often_is_a_dead_letter_and_the_next_message_follows() -> None:
     rig = Rig(OrderlyStatus.SUSPEND, attempts_max=0)
     await rig.arrive(0, 1)
-    assert rig.buried == [0, 1]
+    assert rig.dead == [0, 1]
     assert rig.owned.buffer.commit_offset() == 2
 
 
@@ -90,12 +90,12 @@ async def test_who_has_lost_the_lock_buries_nothing() -> None:
     rig = Rig(OrderlyStatus.SUSPEND, attempts_max=0)
     rig.after = rig.owned.lock.lost
     await rig.arrive(0, 1)
-    assert (rig.seen, rig.buried, rig.lost) == ([0], [], [rig.owned])
+    assert (rig.seen, rig.dead, rig.lost) == ([0], [], [rig.owned])
 
 
-async def test_who_loses_the_lock_while_burying_does_not_move_on() -> None:
+async def test_a_lock_that_is_lost_while_a_dead_letter_is_sent_stops_the_queue() -> None:
     rig = Rig(OrderlyStatus.SUSPEND, attempts_max=0)
-    rig.after_burial = rig.owned.lock.lost
+    rig.after_dead_letter = rig.owned.lock.lost
     await rig.arrive(0, 1)
-    assert (rig.seen, rig.buried, rig.lost) == ([0], [0], [rig.owned])
+    assert (rig.seen, rig.dead, rig.lost) == ([0], [0], [rig.owned])
     assert rig.owned.buffer.commit_offset() == 0

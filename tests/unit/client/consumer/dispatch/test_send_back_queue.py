@@ -35,7 +35,7 @@ class Broker(NoShortWay):
         self.open = asyncio.Event()
         self.at_once = self.at_once_max = 0
 
-    async def give_back(self, message: object, delay_level: int, begun: object = None) -> bool:
+    async def send_back(self, message: object, delay_level: int, begun: object = None) -> bool:
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
         await self.open.wait()
@@ -46,7 +46,7 @@ class Broker(NoShortWay):
 class Broken(NoShortWay):
     """Not what a broker or a network does: a defect in our own code."""
 
-    async def give_back(self, message: object, delay_level: int, begun: object = None) -> bool:
+    async def send_back(self, message: object, delay_level: int, begun: object = None) -> bool:
         raise RuntimeError("a defect")
 
 
@@ -61,7 +61,7 @@ class Connected:
         self.begun[message.offset] = asyncio.get_running_loop().create_future()
         return self.begun[message.offset]
 
-    async def give_back(self, message: Any, delay_level: int, begun: object) -> bool:
+    async def send_back(self, message: Any, delay_level: int, begun: object) -> bool:
         self.the_long_way.append((message.offset, begun))
         return True
 
@@ -69,11 +69,11 @@ class Connected:
         self.begun[offset].set_result(SimpleNamespace(code=code))
 
 
-def line_to(returns: object, over: list[tuple[int, bool]], tasks: TaskOwner, at_once_max: int = 2) -> SendBackQueue:
+def line_to(send_backs: object, over: list[tuple[int, bool]], tasks: TaskOwner, at_once_max: int = 2) -> SendBackQueue:
     def note(_queue: object, message: Any, is_sent: bool) -> None:
         over.append((message.offset, is_sent))
 
-    return SendBackQueue(cast(Any, returns), tasks, note, at_once_max=at_once_max)
+    return SendBackQueue(cast(Any, send_backs), tasks, note, at_once_max=at_once_max)
 
 
 async def test_where_there_is_a_connection_no_task_is_needed() -> None:
@@ -89,7 +89,7 @@ async def test_where_there_is_a_connection_no_task_is_needed() -> None:
     assert len(tasks) == 0 and not broker.the_long_way and await line.drain(0)
 
 
-async def test_what_is_refused_gets_no_answer_or_is_cancelled_goes_on_the_long_way() -> None:
+async def test_what_is_refused_gets_no_response_or_is_cancelled_takes_the_slow_path() -> None:
     broker, over = Connected(), list[tuple[int, bool]]()
     line = line_to(broker, over, TaskOwner("test"), at_once_max=3)
     line.add(OWNED, failed(range(4)))
@@ -118,7 +118,7 @@ async def test_what_waits_in_line_when_its_queue_goes_is_left_to_the_next_owner(
     assert over == [(1, True), (2, False), (3, False)] and list(broker.begun) == [1]
 
 
-async def test_an_answer_after_the_consumer_was_closed_leaves_nothing_behind() -> None:
+async def test_a_response_after_the_consumer_was_closed_leaves_nothing_behind() -> None:
     broker, over, tasks = Connected(), list[tuple[int, bool]](), TaskOwner("test")
     line = line_to(broker, over, tasks)
     line.add(OWNED, failed([1]))
@@ -142,7 +142,7 @@ async def test_only_so_many_are_on_their_way_at_once_and_the_others_wait_in_line
     assert over == [True] * 10 and broker.at_once_max == 3
 
 
-async def test_a_defect_on_the_way_does_not_count_as_given_back(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_on_the_way_does_not_count_as_sent_back(caplog: pytest.LogCaptureFixture) -> None:
     over: list[tuple[int, bool]] = []
     line = SendBackQueue(
         cast(Any, Broken()),

@@ -50,14 +50,14 @@ async def test_a_batch_that_comes_as_the_only_worker_leaves_finds_another() -> N
 async def test_a_failed_message_that_comes_as_the_only_worker_leaves_finds_another() -> None:
     sent: list[int] = []
 
-    class Returns:
+    class SendBacks:
         def begin(self, message: FakeMessage, delay_level: int) -> None: ...
 
-        async def give_back(self, message: FakeMessage, delay_level: int, begun: object = None) -> bool:
+        async def send_back(self, message: FakeMessage, delay_level: int, begun: object = None) -> bool:
             sent.append(message.offset)
             return True
 
-    line = SendBackQueue(cast(Any, Returns()), TaskOwner("test"), lambda *_: None, at_once_max=1)
+    line = SendBackQueue(cast(Any, SendBacks()), TaskOwner("test"), lambda *_: None, at_once_max=1)
 
     async def fail(offset: int) -> None:
         line.add(OWNED, [SendBack(cast(Any, FakeMessage(offset)), 0)])
