@@ -45,6 +45,8 @@ class TopicNotFoundError(NoRouteError, BrokerError):
 class NoWritableQueueError(NoRouteError):
     """Brokers have the topic but none takes messages of it: give it the right to write, or start a master."""
 
+    retry = RetryAdvice.NEVER  # an operator has to act
+
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(f"topic {topic} has no queue to write to: {reason}")
         self.topic = topic
@@ -86,13 +88,9 @@ class NoPermissionError(BrokerError):
 class SystemBusyError(BrokerError):
     """Send more slowly, or add brokers."""
 
-    retry = RetryAdvice.OTHER_BROKER
-
 
 class ServiceNotAvailableError(BrokerError):
     """The broker is full, read-only or going down."""
-
-    retry = RetryAdvice.OTHER_BROKER
 
 
 class GroupNotFoundError(BrokerError):

@@ -20,7 +20,7 @@ from pyromq.client.core.errors import (
     error_of,
 )
 from pyromq.client.core.settings import Compression, ProducerSettings
-from pyromq.client.producer.attempts import Attempts, SendStep, is_retryable
+from pyromq.client.producer.attempts import Attempts, SendStep
 from pyromq.client.producer.outgoing import (
     SEND,
     SEND_BATCH,
@@ -245,7 +245,6 @@ def test_errors_follow_from_answer_codes() -> None:
     missing = error_of(Received(17, {}), topic="t")
     assert isinstance(missing, TopicNotFoundError) and missing.topic == "t"
     assert str(error_of(Received(604, {}))) == "code 604: ILLEGAL_OPERATION"
-    assert not is_retryable(MQError("ours"))
 
 
 # --- letters ---
