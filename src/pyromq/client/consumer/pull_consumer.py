@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -154,9 +153,9 @@ class PullConsumer(GroupMember):
         self._require_open()
         self._require_usable()
         self._settle()
-        if time.monotonic() - self._yielded > _TURN_S:
+        if self._clock.monotonic_s() - self._yielded > _TURN_S:
             await asyncio.sleep(0)
-            self._yielded = time.monotonic()
+            self._yielded = self._clock.monotonic_s()
         batch = self._hand_out.next(count_max or self.settings.poll_batch)
         if batch or timeout_ms <= 0:
             return batch

@@ -119,7 +119,7 @@ class PushConsumer(GroupMember):
     def _make_service(self) -> ConcurrentService | OrderlyService:
         limit = attempts_max(self.settings.attempts_max, orderly=self.settings.orderly)
         send_backs = SendBacks(self.client, self._calls, self.group, limit)
-        parts = (self._listener, self.settings, self._tasks, send_backs, self._hook_runner)
+        parts = (self._listener, self.settings, self._tasks, send_backs, self._hook_runner, self._clock)
         if self.settings.orderly:
             return OrderlyService(*parts, self._share.abandon_soon if self._uses_locks else None)
         return ConcurrentService(*parts)
@@ -223,7 +223,7 @@ class PushConsumer(GroupMember):
         """An operator wants to see what the listener makes of a message; no offset changes."""
         settings = self.settings
         return await consume_directly(
-            self._listener, message, orderly=settings.orderly, auto_commit=settings.auto_commit
+            self._listener, message, self._clock, orderly=settings.orderly, auto_commit=settings.auto_commit
         )
 
     def running_info(self, header: ConsumerRunningInfoHeader) -> bytes:

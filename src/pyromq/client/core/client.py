@@ -61,7 +61,8 @@ class Client:
         self.clock = clock or SystemClock()
         self.rng = rng or Random()
         ip = self.settings.client_ip or own_ip([host_of(text) for text in self.settings.nameservers])
-        name = self.settings.instance_name or instance_name(os.getpid(), time.time_ns())
+        unlike_others = time.time_ns()  # not a time: two clients with one clock must not have one name
+        name = self.settings.instance_name or instance_name(os.getpid(), unlike_others)
         self.id = client_id(ip, name, self.settings.unit_name)
         self.message_ids = MessageIds(ip, os.getpid(), self.rng.getrandbits(32))
         self.signer = Signer(self.settings.credentials)

@@ -25,6 +25,7 @@ from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import TIMED_OUT_LEVEL, BatchResult, ConsumeStatus, Outcome, SendBack, decide
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
+from pyromq.clock import Clock
 from pyromq.wire.heartbeat import MessageModel
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class ConcurrentService:
         tasks: TaskOwner,
         send_backs: SendBacks,
         hook_runner: HookRunner,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._hook_runner = hook_runner
@@ -55,7 +57,7 @@ class ConcurrentService:
         self.is_paused = False  # by the application, all queues at once
         self._is_watched = bool(hook_runner)
         runner: type[CoroutineRunner] | type[ThreadRunner] = CoroutineRunner if listener.is_coroutine else ThreadRunner
-        self._runner = runner(listener, settings, tasks, self._next, self._over)
+        self._runner = runner(listener, settings, tasks, clock, self._next, self._over)
 
     # --- messages come ---
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -29,6 +28,7 @@ from pyromq.client.consumer.rules.outcome import attempts_max
 from pyromq.client.consumer.rules.queue_state import RunState
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
+from pyromq.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class OrderlyService:
         tasks: TaskOwner,
         send_backs: SendBacks,
         hook_runner: HookRunner,
+        clock: Clock,
         lost: Callable[[OwnedQueue], None] | None,
     ) -> None:
         self._listener = listener
@@ -56,6 +57,7 @@ class OrderlyService:
         self._tasks = tasks
         self._send_backs = send_backs
         self._hook_runner = hook_runner
+        self._now_s = clock.monotonic_s
         self._lost = lost
         self._slots = asyncio.Semaphore(settings.concurrency_max if listener.is_coroutine else settings.threads)
         self._attempts_max = attempts_max(settings.attempts_max, orderly=True)
@@ -79,12 +81,12 @@ class OrderlyService:
         return owned.may_hand_out and not self._is_closed and not self.is_paused
 
     async def _run(self, owned: OwnedQueue) -> None:
-        slice_began = time.perf_counter()
+        slice_began = self._now_s()
         try:
             while await self._step(owned):
-                if time.perf_counter() - slice_began > _SLICE_S:
+                if self._now_s() - slice_began > _SLICE_S:
                     await asyncio.sleep(0)
-                    slice_began = time.perf_counter()
+                    slice_began = self._now_s()
         finally:
             owned.end_run()
 
@@ -122,7 +124,7 @@ class OrderlyService:
 
     async def _verdict(self, owned: OwnedQueue, batch: list[ReceivedMessage]) -> OrderlyStatus | OrderlyResult | None:
         """What the listener says; None when it raised."""
-        began, verdict, failure = time.perf_counter(), None, None
+        began, verdict, failure = self._now_s(), None, None
         if self._hook_runner:
             self._hook_runner.began(batch)
         try:
@@ -134,7 +136,7 @@ class OrderlyService:
             logger.warning("listener failed, queue rests: queue=%s offset=%d id=%s", *facts, exc_info=error)
         status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
-        count, seconds = len(batch), time.perf_counter() - began
+        count, seconds = len(batch), self._now_s() - began
         owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
         if self._hook_runner:
             self._hook_runner.ended(batch, verdict, failure, seconds)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner, this_task
+from pyromq.clock import Clock
 
 Work = tuple[OwnedQueue, list[ReceivedMessage]]
 Over = Callable[[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float], None]
@@ -41,11 +41,13 @@ class CoroutineRunner:
         listener: Listener,
         settings: PushConsumerSettings,
         tasks: TaskOwner,
+        clock: Clock,
         next_batch: Callable[[], Work | None],
         over: Over,
     ) -> None:
         self._listener = listener
         self._tasks = tasks
+        self._now_s = clock.monotonic_s
         self._next_batch = next_batch
         self._over = over
         self._workers_max = settings.concurrency_max
@@ -69,7 +71,7 @@ class CoroutineRunner:
 
     async def _consume(self) -> None:
         function, takes_one = self._listener.function, self._listener.takes_one
-        over, clock = self._over, time.perf_counter
+        over, clock = self._over, self._now_s
         runs, me = self._listener.runs, this_task()
         began = slice_began = clock()
         while (work := self._next_batch()) is not None:
@@ -115,12 +117,14 @@ class ThreadRunner:
         listener: Listener,
         settings: PushConsumerSettings,
         tasks: TaskOwner,
+        clock: Clock,
         next_batch: Callable[[], Work | None],
         over: Over,
     ) -> None:
         self._listener = listener
         self._next_batch = next_batch
         self._over_one = over
+        self._now_s = clock.monotonic_s
         self._threads = settings.threads
         self._busy = 0  # batches that are out
         self._ready: deque[Work] = deque()  # those that no thread has begun with
@@ -168,7 +172,7 @@ class ThreadRunner:
 
     def _consume(self, ident: int) -> None:
         function, takes_one = self._listener.function, self._listener.takes_one
-        ready, runs, clock = self._ready, self._listener.runs, time.perf_counter
+        ready, runs, clock = self._ready, self._listener.runs, self._now_s
         while ready:
             try:
                 owned, batch = ready.popleft()

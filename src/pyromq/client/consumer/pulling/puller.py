@@ -12,7 +12,6 @@ skipped. (Once the queue has grown beyond where we are, nothing tells that there
 from __future__ import annotations
 
 import logging
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
@@ -88,6 +87,7 @@ class Puller:
         self._calls = calls
         self._target = target
         self._choices = choices
+        self._now_s = client.clock.monotonic_s
 
     async def run(self, owned: OwnedQueue) -> None:
         state, target = owned.pull, self._target
@@ -112,7 +112,7 @@ class Puller:
         if subscription is None:  # unsubscribed a moment ago: the queue is about to go
             await owned.hold(state.failed().wait_ms)
             return True
-        began = time.perf_counter()
+        began = self._now_s()
         try:
             response = await self._calls.pull(
                 queue,
@@ -155,7 +155,7 @@ class Puller:
             case Accept(reached, wait):
                 if messages:
                     owned.newest_ms = messages[-1].stored_ms
-                    owned.counts.pulled_some(len(messages), time.perf_counter() - began)
+                    owned.counts.pulled_some(len(messages), self._now_s() - began)
                     owned.settle().add(wanted_messages(subscription, messages))
                 self._target.arrived(owned, len(messages), reached)
                 if wait is not None:

@@ -39,6 +39,7 @@ class Rig:
             TaskOwner("test"),
             cast(Any, self),
             HookRunner((), lambda: 0),
+            clock,
             self._lose,
         )
 
