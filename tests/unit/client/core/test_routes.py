@@ -1,4 +1,4 @@
-"""Those who wait for a route hear why none came; nobody is cancelled who was not."""
+"""Routes: one question for many callers, and what they hear when none comes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from pyromq.client.core.errors import TopicNotFoundError
 from pyromq.client.core.routes import Routes
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.errors import ClientClosedError
 from pyromq.model.route import TopicRoute
+from tests.unit.client.core.doubles import route
 
 NO_TIME_LIMIT_MS = 60_000
 
@@ -62,3 +64,59 @@ async def test_after_the_end_every_question_is_refused_at_once_and_none_is_left_
     for _ in range(2):
         with pytest.raises(ClientClosedError):
             await routes.get("t", timeout_ms=NO_TIME_LIMIT_MS)
+
+
+class NameService:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.answers: dict[str, TopicRoute] = {}
+        self.gate = asyncio.Event()
+        self.changes: list[str] = []
+        self.tasks = TaskOwner("test")
+        self.routes = Routes(self.ask, lambda topic, _: self.changes.append(topic), self.tasks)
+
+    async def ask(self, topic: str) -> TopicRoute:
+        self.asked.append(topic)
+        await self.gate.wait()
+        if topic not in self.answers:
+            raise TopicNotFoundError(topic)
+        return self.answers[topic]
+
+
+def test_many_who_ask_for_a_route_are_answered_by_one_question() -> None:
+    async def main() -> None:
+        service = NameService()
+        service.answers["t"] = route(a="1:1")
+        asking = [asyncio.ensure_future(service.routes.get("t", timeout_ms=5_000)) for _ in range(10)]
+        await asyncio.sleep(0)
+        asking[0].cancel()  # whoever came first may leave, the others still get their answer
+        service.gate.set()
+        assert {id(await each) for each in asking[1:]} == {id(service.answers["t"])}
+        assert (service.asked, service.changes) == (["t"], ["t"])
+        await service.routes.get("t", timeout_ms=1)
+        assert service.asked == ["t"]
+
+    asyncio.run(main())
+
+
+def test_a_route_stays_known_when_it_cannot_be_renewed() -> None:
+    async def main() -> None:
+        service = NameService()
+        service.gate.set()
+        service.answers["t"] = route(a="1:1", b="2:2")
+        known = await service.routes.get("t", timeout_ms=5_000)
+        service.answers["t"] = route(b="2:2", a="1:1")
+        await service.routes.refresh("t", timeout_ms=5_000)
+        assert service.changes == ["t"]  # the same in another order is no change
+        del service.answers["t"]
+        with pytest.raises(TopicNotFoundError):
+            await service.routes.refresh("t", timeout_ms=5_000)
+        assert service.routes.known("t") == known
+        service.answers["t"] = route(a="3:3")
+        service.routes.refresh_soon("t")
+        await service.tasks.drained()
+        assert service.changes == ["t", "t"]
+
+    asyncio.run(main())

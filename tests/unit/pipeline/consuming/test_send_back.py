@@ -10,14 +10,15 @@ from typing import Any, cast
 import pytest
 
 from pyromq.errors import BrokerError, MQError, TransportError
-from pyromq.pipeline.consuming.send_back import RowSendBack
+from pyromq.pipeline.consuming.send_back import RowSendBack, decided, letter_properties
 from pyromq.pipeline.consuming.verdicts import Dead, Retry
 from pyromq.pipeline.core.errors import SourceUnreachableError
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.properties import decode_properties
 from pyromq.wire.property_text import value_of
-from tests.unit.pipeline.consuming.test_consume_parts import record
+from tests.unit.pipeline.consuming.records import record
 
 SEND_BACK, SEND = RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2
 
@@ -107,3 +108,24 @@ def test_a_dead_row_is_a_copy_that_has_no_attempts_left() -> None:
     rows.send_back([(record(), Dead("no"))])
     [(code, copy)] = broker.got
     assert (code, copy["j"], copy["l"], value_of(copy["i"], "DLQ_ERROR"), rows.dead) == (SEND, "1", "0", "no", 1)
+
+
+# --- decisions ---
+
+
+def test_rows_that_were_tried_often_enough_are_dead() -> None:
+    assert decided(record(delivery_attempt=2), Retry(reason="r"), 3) == Retry(reason="r")
+    assert decided(record(delivery_attempt=3), Retry(reason="r"), 3) == Dead("r", "attempts")
+    assert decided(record(delivery_attempt=3), Retry(), 3) == Dead("it was tried 4 times", "attempts")
+
+
+def test_a_dead_letter_tells_what_happened_and_keeps_what_it_had() -> None:
+    raw = "UNIQ_KEY\x01ID\x02shop\x01north\x02DELAY\x013\x02TRAN_MSG\x01true\x02"
+    text = letter_properties(record(raw_properties=raw), Dead("no\x01 \x02way" + "!" * 2_000), "query/5")
+    found = decode_properties(text.encode())
+    assert len(found["DLQ_ERROR"]) == 1_000 and found["DLQ_ERROR"].startswith("no   way!")
+    assert (found["DLQ_STAGE"], found["DLQ_BATCH"], found["DLQ_SOURCE"]) == ("handler", "query/5", "orders/a/1/7")
+    assert (found["RETRY_TOPIC"], found["ORIGIN_MESSAGE_ID"], found["shop"]) == ("orders", "ID", "north")
+    assert "DELAY" not in found and "TRAN_MSG" not in found
+    second = letter_properties(record(stored_topic="%RETRY%g", raw_properties=text), Dead(""), "query/6")
+    assert decode_properties(second.encode())["RETRY_TOPIC"] == "orders", "the first topic stays"
