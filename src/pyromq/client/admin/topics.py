@@ -1,4 +1,4 @@
-"""Topics: what there are, making and deleting them, what they hold and who consumes them."""
+"""Topics: what there are, making and deleting them, what they hold and which groups consume them."""
 
 from __future__ import annotations
 

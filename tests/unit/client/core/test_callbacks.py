@@ -105,7 +105,7 @@ def test_consumers_are_asked_by_group() -> None:
     assert ask(roles, Code.GET_CONSUMER_RUNNING_INFO, info).body == b'{"jstack":"no"}'
     info = ConsumerRunningInfoHeader(consumer_group="nobody", client_id="c")
     answer = ask(roles, Code.GET_CONSUMER_RUNNING_INFO, info)
-    assert answer.code == 1 and "nobody in group 'nobody'" in (answer.remark or "")
+    assert answer.code == 1 and "no consumer in group 'nobody'" in (answer.remark or "")
 
 
 def test_one_message_is_consumed_at_an_operators_wish() -> None:

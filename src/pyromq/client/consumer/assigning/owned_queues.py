@@ -1,4 +1,4 @@
-"""The queues that are ours: taken and released as the rebalancer decides, abandoned when something else happens.
+"""Assigned queues: taken and released as the rebalancer decides, abandoned when something else happens.
 
     take      lock, look up where to go on, start pulling
     release   hand out nothing more, commit, unlock; an orderly listener that is busy keeps its queue for now

@@ -1,4 +1,4 @@
-"""What a consumer asks of brokers: members, offsets, locks, messages.
+"""Requests of a consumer to brokers: members, offsets, locks, messages.
 
 Each queue's requests go to the broker that has it: to its master, or to a replica when there is no master. Offsets are
 committed one-way, on a connection that is there already: what got lost is said again five seconds later. Commits and
@@ -53,7 +53,7 @@ class BrokerCalls:
     # --- members ---
 
     async def members(self, route: TopicRoute) -> list[str] | None:
-        """Who is in the group, as a broker of the topic knows it; None when none can tell now."""
+        """The members of the group, as a broker of the topic knows them; None when none can tell now."""
         addresses = [address for broker in route.broker_datas if (address := broker.readable_addr())]
         self._client.rng.shuffle(addresses)
         for address in addresses:

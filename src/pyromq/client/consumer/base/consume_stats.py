@@ -49,8 +49,14 @@ class TopicCounts:
     __slots__ = ("consume_s", "failed", "late", "ok", "pull_s", "pulled", "pulls", "samples", "timed_out")
 
     def __init__(self, now_ms: int) -> None:
-        self.pulls = self.pulled = self.ok = self.failed = self.timed_out = self.late = 0
-        self.pull_s = self.consume_s = 0.0
+        self.pulls = 0
+        self.pulled = 0
+        self.pull_s = 0.0
+        self.ok = 0
+        self.failed = 0
+        self.consume_s = 0.0
+        self.timed_out = 0
+        self.late = 0
         self.samples: deque[tuple[int, Totals]] = deque([(now_ms, Totals())], maxlen=_HOUR_SAMPLES + 1)
 
     def pulled_some(self, count: int, seconds: float) -> None:

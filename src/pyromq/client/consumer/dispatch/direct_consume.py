@@ -1,4 +1,4 @@
-"""One message for the listener because an operator wants to see what it makes of it (309 CONSUME_MESSAGE_DIRECTLY)."""
+"""Direct consume (309 CONSUME_MESSAGE_DIRECTLY): an operator wants to see what the listener makes of one message."""
 
 from __future__ import annotations
 

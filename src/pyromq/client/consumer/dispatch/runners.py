@@ -1,4 +1,4 @@
-"""How listeners are run: coroutines by workers on the loop, functions by a pool of threads. Both are bounded.
+"""Worker pools for listeners: tasks for coroutines, threads for functions. Both are bounded.
 
 ``next_batch()`` gives a queue and messages, or None; ``over(queue, batch, result, error, seconds)`` takes the outcome.
 Both are called on the loop only.

@@ -1,8 +1,8 @@
-"""Messages on their way to whoever polls: queues in a line, one batch of each in turn, and how far each has come.
+"""Poll queue: messages on their way to ``poll``, one batch of each queue after the other, and how far each has come.
 
     buffer ──take──▶ handed out: ``position`` is behind it ──settle──▶ dealt with: ``done`` is behind it too
 
-Whatever was handed out has left the buffer, for flow control counts what nobody has seen yet.
+Whatever was handed out has left the buffer, for flow control counts what was not handed out yet.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PollQueue:
             self.news.set()
 
     def next(self, count: int) -> list[ReceivedMessage]:
-        """Messages of the queue whose turn it is; empty when there are none."""
+        """Messages of the next queue in line; empty when there are none."""
         while self._line:
             owned = self._line.popleft()
             batch = owned.take(count) if owned.may_hand_out else []

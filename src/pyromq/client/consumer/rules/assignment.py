@@ -1,4 +1,4 @@
-"""What changes hands in a rebalance: decided here, carried out by whoever owns sockets and buffers.
+"""Rebalance decisions: which queues change hands. Decided here, carried out by OwnedQueues.
 
 One round for one topic:
 
@@ -7,7 +7,7 @@ One round for one topic:
     ...                                                release and take; a lock may be refused, a listener may be busy
     assignment = assignment.after(released, taken)     what really happened; the rest is tried again next round
 
-A queue that nobody pulled for 120 s although it is ours is given up and taken again: its pull loop is dead.
+A queue that was not pulled for 120 s although it is ours is given up and taken again: its pull loop is dead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the pure parts of a consumer need to know of a message; any class with these attributes fits."""
+"""The message as the rules see it: what they need to know of it; any class with these attributes fits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol, Self, TypeVar
 
 
 class PulledMessage(Protocol):
-    """A message as it came out of a pull answer."""
+    """A message as it came out of a pull response."""
 
     @property
     def offset(self) -> int:

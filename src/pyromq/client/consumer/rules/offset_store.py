@@ -9,7 +9,7 @@
     shutdown                       all owned queues
 
 Clustering commits to the broker. Broadcasting writes ``snapshot()`` to a file (``offsets_file``) and forgets nothing,
-as nobody else remembers. The loop owns the table.
+as it is remembered nowhere else. The loop owns the table.
 """
 
 from __future__ import annotations
@@ -102,5 +102,5 @@ class PersistSchedule:
         return max(0, self._due_ms - self._clock.monotonic_ms())
 
     def persisted(self) -> None:
-        """Somebody wrote the table: the next time is a whole period away."""
+        """The table was written: the next time is a whole period away."""
         self._due_ms = self._clock.monotonic_ms() + self._period_ms

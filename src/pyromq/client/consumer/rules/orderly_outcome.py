@@ -1,4 +1,4 @@
-"""What happens to messages after their listener returned, for orderly consumers.
+"""Consume outcome of orderly consumers: what happens to messages after their listener returned.
 
     result                     commits by itself                      the listener commits
       SUCCESS                  commit what was taken                  nothing yet

@@ -100,7 +100,7 @@ OWNERSHIP: Final[Mapping[Ownership, Mapping[OwnershipEvent, Ownership]]] = {
         OwnershipEvent.ABANDONED: _Own.ABANDONED,  # for a second reason
         OwnershipEvent.RELEASED: _Own.RELEASED,
     },
-    _Own.RELEASED: {},  # the end: who lets go of a queue looks first whether it still has it
+    _Own.RELEASED: {},  # the end
 }
 
 LOCK: Final[Mapping[LockState, Mapping[LockEvent, LockState]]] = {

@@ -1,4 +1,4 @@
-"""Where a consumer starts in a queue: a plan that the asynchronous part carries out with one request, or none.
+"""Start offset: where a consumer begins with a queue. A plan, which takes one request or none to carry out.
 
     stored offset              known ──▶ there          could not be read ──▶ not now, next rebalance
     none stored                ordinary topic           retry topic of the group

@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic: tag expressions, their form in heartbeats, the exact filter behind the broker's.
+"""Subscriptions: tag expressions, their form in heartbeats, the exact filter behind the broker's.
 
 ``TagA || TagB`` asks for either tag, ``*`` or nothing for all messages. A broker compares hashes of tags, and different
 tags may have the same hash: the consumer compares the text again. SQL is the broker's business alone.
