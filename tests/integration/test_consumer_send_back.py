@@ -205,7 +205,7 @@ async def test_closing_waits_for_what_is_on_its_way_back() -> None:
         assert broker.committed[QUEUE] == 1
 
 
-async def test_broadcasting_gives_nothing_back_and_goes_on(tmp_path: Any) -> None:
+async def test_broadcasting_sends_nothing_back_and_goes_on(tmp_path: Any) -> None:
     async with scripted_queues(GROUP) as broker:
         for number in range(3):
             broker.put(b"%d" % number)

@@ -124,7 +124,7 @@ async def test_a_listener_that_commits_itself_commits_when_it_says_so_and_can_go
 # --- owners ---------------------------------------------------------------------------------------------------------
 
 
-async def test_who_lost_its_lock_commits_nothing_more() -> None:
+async def test_a_member_that_lost_its_lock_commits_nothing_more() -> None:
     release, began = asyncio.Event(), asyncio.Event()
 
     async def handle(message: ReceivedMessage) -> None:
@@ -151,7 +151,7 @@ async def test_who_lost_its_lock_commits_nothing_more() -> None:
         assert broker.committed[QUEUE] == 2
 
 
-async def test_who_could_not_renew_in_time_stops_and_begins_anew_from_what_is_stored() -> None:
+async def test_a_member_that_renews_too_late_stops_and_begins_anew_from_what_is_stored() -> None:
     """The broker does not answer renewals: after 30 s the lock counts as gone, though no broker said so."""
     clock = ManualClock()
     seen: list[int] = []

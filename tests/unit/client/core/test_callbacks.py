@@ -61,16 +61,16 @@ def record(body: bytes = b"x", **properties: str) -> bytes:
 
 
 def ask(roles: list[Role], code: Code, header: Any, body: bytes = b"") -> Command:
-    """The answer of a client with these roles."""
+    """The response of a client with these roles."""
 
     async def main() -> Command:
         tasks, peer = TaskOwner("test"), Peer()
         callbacks = Callbacks(lambda: roles, tasks, ManualClock(), "")
         callbacks.on_requests(peer, [Received(int(code), header, 9, body=body)])  # type: ignore[arg-type]
         await tasks.drained()
-        (answer,) = peer.sent
-        assert answer.correlation_id == 9
-        return answer
+        (response,) = peer.sent
+        assert response.correlation_id == 9
+        return response
 
     return asyncio.run(main())
 
@@ -99,20 +99,20 @@ def test_consumers_are_asked_by_group() -> None:
     header = ResetOffsetHeader(topic="t", group="g", timestamp=-1)
     ask(roles, Code.RESET_CONSUMER_CLIENT_OFFSET, header, bodies.encode(bodies.ResetOffsets(offset_table={Q: 3})))
     assert (mine.calls, other.calls) == (["members", ("t", {Q: 3})], [])
-    answer = ask(roles, Code.GET_CONSUMER_STATUS_FROM_CLIENT, TopicGroupHeader(topic="t", group="g"))
-    assert bodies.decode(answer.body, bodies.ClientOffsets).message_queue_table == {Q: 5}
+    response = ask(roles, Code.GET_CONSUMER_STATUS_FROM_CLIENT, TopicGroupHeader(topic="t", group="g"))
+    assert bodies.decode(response.body, bodies.ClientOffsets).message_queue_table == {Q: 5}
     info = ConsumerRunningInfoHeader(consumer_group="g", client_id="c")
     assert ask(roles, Code.GET_CONSUMER_RUNNING_INFO, info).body == b'{"jstack":"no"}'
-    info = ConsumerRunningInfoHeader(consumer_group="nobody", client_id="c")
-    answer = ask(roles, Code.GET_CONSUMER_RUNNING_INFO, info)
-    assert answer.code == 1 and "no consumer in group 'nobody'" in (answer.remark or "")
+    info = ConsumerRunningInfoHeader(consumer_group="absent", client_id="c")
+    response = ask(roles, Code.GET_CONSUMER_RUNNING_INFO, info)
+    assert response.code == 1 and "no consumer in group 'absent'" in (response.remark or "")
 
 
 def test_one_message_is_consumed_at_an_operators_wish() -> None:
     header = ConsumeDirectlyHeader(consumer_group="g", broker_name="b")
     assert ask([Consumer("g")], Code.CONSUME_MESSAGE_DIRECTLY, header, record()).body.startswith(b'{"consumeResult"')
-    answer = ask([Consumer("g")], Code.CONSUME_MESSAGE_DIRECTLY, header, record(b"bad"))
-    assert (answer.code, answer.remark) == (1, "RuntimeError: listener failed")
+    response = ask([Consumer("g")], Code.CONSUME_MESSAGE_DIRECTLY, header, record(b"bad"))
+    assert (response.code, response.remark) == (1, "RuntimeError: listener failed")
     assert ask([Consumer("g")], Code.CONSUME_MESSAGE_DIRECTLY, header, b"").code == 1
 
 

@@ -10,7 +10,7 @@ from pyromq.client.core.errors import (
 from pyromq.wire.received import Received
 
 
-def test_errors_follow_from_answer_codes() -> None:
+def test_errors_follow_from_response_codes() -> None:
     assert isinstance(error_of(Received(2, {}, remark="slow down")), SystemBusyError)
     missing = error_of(Received(17, {}), topic="t")
     assert isinstance(missing, TopicNotFoundError) and missing.topic == "t"

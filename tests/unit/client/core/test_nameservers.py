@@ -49,12 +49,12 @@ def test_the_next_name_server_is_asked_when_one_fails_and_kept_from_then_on() ->
 
 def test_a_changed_list_of_name_servers_is_used_by_the_client_that_runs() -> None:
     async def main() -> None:
-        clock, answers = ManualClock(), ["a:1;b:2", "b:2;c:3"]
+        clock, lists = ManualClock(), ["a:1;b:2", "b:2;c:3"]
 
         async def fetch(url: str) -> str:
-            if not answers:
+            if not lists:
                 raise ConnectFailedError("down", peer=url)
-            return answers.pop(0)
+            return lists.pop(0)
 
         links = [FakeLink("a:1"), FakeLink("b:2"), FakeLink("c:3", fails=True)]
         servers = nameservers_of(links, NameServerList(["http://list.example"], clock=clock, fetch=fetch))
@@ -70,19 +70,19 @@ def test_a_changed_list_of_name_servers_is_used_by_the_client_that_runs() -> Non
             await servers.route("t", timeout_ms=3_000)
         assert [address for address, _ in caught.value.failures] == ["b:2", "c:3"]
 
-        nobody = nameservers_of([], NameServerList(["http://list.example"], clock=clock, fetch=fetch))
+        empty = nameservers_of([], NameServerList(["http://list.example"], clock=clock, fetch=fetch))
         with pytest.raises(NameServersUnreachableError, match=r"http://list\.example:8080/rocketmq/nsaddr: down"):
-            await nobody.route("t", timeout_ms=3_000)
+            await empty.route("t", timeout_ms=3_000)
 
     asyncio.run(main())
 
 
 def test_a_name_server_that_leaves_the_list_while_it_is_asked_is_no_failure() -> None:
     async def main() -> None:
-        clock, answers = ManualClock(), ["a:1", "b:2"]
+        clock, lists = ManualClock(), ["a:1", "b:2"]
 
         async def fetch(url: str) -> str:
-            return answers.pop(0)
+            return lists.pop(0)
 
         leaving, staying = FakeLink("a:1"), FakeLink("b:2")
         servers = nameservers_of([leaving, staying], NameServerList(["http://l"], clock=clock, fetch=fetch))

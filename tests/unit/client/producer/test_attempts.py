@@ -40,7 +40,7 @@ def test_what_will_not_pass_is_given_up_at_once(code: int) -> None:
 
 
 @pytest.mark.parametrize("error", [LOST, RequestTimeoutError("late")])
-def test_a_lost_answer_is_an_attempt(error: MQError) -> None:
+def test_a_lost_response_is_an_attempt(error: MQError) -> None:
     tries = attempts()
     assert [tries.after("a", error, 0, {"a", "b"}) for _ in range(3)] == [
         SendStep.AGAIN,
@@ -70,7 +70,7 @@ def test_a_fixed_queue_is_tried_again_only_when_the_broker_goes_away() -> None:
     assert attempts(is_pinned=True).after("a", BrokerError(code=1500, remark=""), 0, {"a"}) is SendStep.AGAIN
 
 
-def test_a_failure_leaves_doubt_only_if_an_answer_was_lost() -> None:
+def test_a_failure_leaves_doubt_only_if_a_response_was_lost() -> None:
     tries = attempts()
     tries.after("a", NOT_CONNECTED, 0, {"a"})
     tries.after("a", BrokerError(code=2, remark="busy"), 0, {"a"})

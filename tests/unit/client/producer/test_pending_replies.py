@@ -30,7 +30,7 @@ def push(correlation_id: str) -> PushReplyHeader:
     )
 
 
-def test_a_reply_finds_whoever_asked() -> None:
+def test_a_reply_finds_its_request() -> None:
     async def main() -> None:
         replies = PendingReplies(Random(1))
         (one, first), (two, second) = replies.expect(), replies.expect()

@@ -32,7 +32,7 @@ def route(perm: int = 6, reads: int = 8, writes: int = 8, **addresses: str) -> T
     return TopicRoute(broker_datas=tuple(brokers), queue_datas=tuple(queues))
 
 
-def test_queues_take_turns() -> None:
+def test_queues_are_used_one_after_the_other() -> None:
     chosen = topic_queues()
     assert Counter(chosen.next() for _ in range(12)) == dict.fromkeys(QUEUES, 2)
 

@@ -72,7 +72,7 @@ async def test_messages_that_arrive_do_not_end_the_rest_of_a_queue() -> None:
     assert rig.owned.buffer.commit_offset() == 0
 
 
-async def test_a_verdict_of_somebody_who_has_lost_the_lock_meanwhile_counts_for_nothing() -> None:
+async def test_a_verdict_after_the_lock_was_lost_counts_for_nothing() -> None:
     rig = Rig(OrderlyStatus.SUCCESS)
     rig.after = rig.owned.lock.lost
     await rig.arrive(0, 1)
@@ -87,7 +87,7 @@ async def test_what_failed_too_often_is_a_dead_letter_and_the_next_message_follo
     assert rig.owned.buffer.commit_offset() == 2
 
 
-async def test_who_has_lost_the_lock_buries_nothing() -> None:
+async def test_without_the_lock_no_dead_letter_is_sent() -> None:
     rig = Rig(OrderlyStatus.SUSPEND, attempts_max=0)
     rig.after = rig.owned.lock.lost
     await rig.arrive(0, 1)

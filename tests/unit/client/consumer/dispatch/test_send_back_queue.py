@@ -51,7 +51,7 @@ class Broken(NoShortWay):
 
 
 class Connected:
-    """There is a connection: requests begin at once, and the test holds their answers in its hands."""
+    """There is a connection: requests begin at once, and the test holds their responses in its hands."""
 
     def __init__(self) -> None:
         self.begun: dict[int, asyncio.Future[Any]] = {}
@@ -65,7 +65,7 @@ class Connected:
         self.the_long_way.append((message.offset, begun))
         return True
 
-    def answer(self, offset: int, code: int) -> None:
+    def respond(self, offset: int, code: int) -> None:
         self.begun[offset].set_result(SimpleNamespace(code=code))
 
 
@@ -83,7 +83,7 @@ async def test_where_there_is_a_connection_no_task_is_needed() -> None:
     assert (list(broker.begun), len(line)) == ([0, 1], 1)
     assert not await line.drain(0)
     for offset in range(3):
-        broker.answer(offset, 0)
+        broker.respond(offset, 0)
         await asyncio.sleep(0)
     assert over == [(0, True), (1, True), (2, True)]
     assert len(tasks) == 0 and not broker.the_long_way and await line.drain(0)
@@ -93,15 +93,15 @@ async def test_what_is_refused_gets_no_response_or_is_cancelled_takes_the_slow_p
     broker, over = Connected(), list[tuple[int, bool]]()
     line = line_to(broker, over, TaskOwner("test"), at_once_max=3)
     line.add(OWNED, failed(range(4)))
-    broker.answer(0, 1)
-    broker.begun[1].set_exception(RequestTimeoutError("no answer", peer="b", code=36, timeout_ms=1))
+    broker.respond(0, 1)
+    broker.begun[1].set_exception(RequestTimeoutError("no response", peer="b", code=36, timeout_ms=1))
     broker.begun[2].cancel()
     await asyncio.sleep(0)
     assert len(line) == 1, "those on the long way count"
     waiting = asyncio.ensure_future(line.drain(5_000))
     for _ in range(5):
         await asyncio.sleep(0)
-    broker.answer(3, 0)
+    broker.respond(3, 0)
     assert await waiting
     assert broker.the_long_way == [(offset, broker.begun[offset]) for offset in range(3)]
     assert sorted(over) == [(offset, True) for offset in range(4)]
@@ -113,7 +113,7 @@ async def test_what_waits_in_line_when_its_queue_goes_is_left_to_the_next_owner(
     line = line_to(broker, over, TaskOwner("test"), at_once_max=1)
     line.add(owned, failed([1, 2, 3]))
     owned.is_released = True
-    broker.answer(1, 0)
+    broker.respond(1, 0)
     assert await line.drain(5_000)
     assert over == [(1, True), (2, False), (3, False)] and list(broker.begun) == [1]
 
@@ -123,7 +123,7 @@ async def test_a_response_after_the_consumer_was_closed_leaves_nothing_behind() 
     line = line_to(broker, over, tasks)
     line.add(OWNED, failed([1]))
     await tasks.close()
-    broker.answer(1, 1)
+    broker.respond(1, 1)
     assert await line.drain(5_000)
     assert over == [(1, False)] and not broker.the_long_way
 

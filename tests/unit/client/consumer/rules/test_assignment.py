@@ -39,7 +39,7 @@ def test_other_topics_are_left_alone() -> None:
     assert Assignment(1, frozenset(RETRIES)).moves_to("orders", ORDERS[:1]) == Moves(granted=(ORDERS[0],))
 
 
-def test_a_queue_nobody_pulled_for_two_minutes_is_dropped_and_taken_again() -> None:
+def test_a_queue_that_was_not_pulled_for_two_minutes_is_dropped_and_taken_again() -> None:
     assert not is_pull_expired(last_pull_ms=0, now_ms=120_000)
     assert is_pull_expired(last_pull_ms=0, now_ms=120_001)
     moves = Assignment(1, frozenset(ORDERS[:2])).moves_to("orders", ORDERS[:2], stale=[ORDERS[1], ORDERS[3]])

@@ -58,7 +58,7 @@ def test_a_message_on_its_way_back_holds_up_progress_until_a_broker_has_it() -> 
     assert buffer.begin_leaving(batch[:1]) == batch[:1]
     assert buffer.consumed(batch[1:]) == 0
     assert (buffer.commit_offset(), len(buffer), buffer.waiting_count) == (1, 1, 0)
-    assert buffer.take(9) == [], "nobody gets it meanwhile"
+    assert buffer.take(9) == [], "no listener gets it meanwhile"
     assert buffer.finish(batch[:1]) == 3
 
 
@@ -115,7 +115,7 @@ def test_messages_and_bytes_are_counted_until_they_are_finished() -> None:
     assert (len(buffer), buffer.size_bytes, buffer.waiting_count, buffer.has_taken) == (1, 100, 1, False)
 
 
-def test_an_answer_that_comes_twice_is_counted_once() -> None:
+def test_a_response_that_comes_twice_is_counted_once() -> None:
     buffer = filled(1, 2)
     taken = buffer.take(1)
     assert buffer.add(messages(1, 2, 3)) == 1

@@ -74,7 +74,7 @@ def test_tags_with_the_same_hash_are_told_apart_and_messages_without_tag_dropped
     assert list(wanted_messages(subscribe_tags("orders", "Aa", 5), pulled)) == pulled[:1]
 
 
-def test_who_asks_for_all_gets_the_same_list() -> None:
+def test_a_subscription_to_all_gets_the_same_list() -> None:
     pulled = [FakeMessage(1, tags="Aa"), FakeMessage(3)]
     assert wanted_messages(subscribe_tags("orders", "*", 5), pulled) is pulled
     assert wanted_messages(subscribe_sql("orders", "a > 5", 5), pulled) is pulled
