@@ -102,8 +102,6 @@ class Puller:
                     await owned.hold(wait_ms)
                 case Stop():
                     return
-                case _:
-                    raise AssertionError("queues are located before they are pulled")
 
     async def _pull(self, owned: OwnedQueue, step: Pull) -> bool:
         """False when there is nothing more to pull: the queue is going."""

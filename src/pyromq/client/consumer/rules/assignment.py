@@ -24,7 +24,6 @@ REBALANCE_MS: Final = 20_000
 REBALANCE_MIN_MS: Final = 1_000
 LOCK_FAILED_MS: Final = 500
 PULL_EXPIRED_MS: Final = 120_000
-UNLOCK_DELAY_MS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +100,3 @@ def next_version(version: int, now_ms: int) -> int:
     Brokers keep the larger version, so a clock that was set back must not make a subscription older.
     """
     return max(now_ms, version + 1)
-
-
-def rebalance_in_ms(*, balanced: bool, lock_failed: bool = False) -> int:
-    """How long until the next round when nothing else asks for one."""
-    if lock_failed:
-        return LOCK_FAILED_MS
-    return REBALANCE_MS if balanced else REBALANCE_MIN_MS
-
-
-def unlock_in_ms(*, unfinished: bool) -> int:
-    """When a released queue of an orderly consumer may be unlocked: messages under way get time to finish."""
-    return UNLOCK_DELAY_MS if unfinished else 0

@@ -65,10 +65,6 @@ class SendBack(msgspec.Struct, Generic[PulledT], frozen=True):
     message: PulledT
     delay_level: int
 
-    @property
-    def is_dead(self) -> bool:
-        return self.delay_level < 0
-
 
 class Outcome(msgspec.Struct, Generic[PulledT], frozen=True):
     """The fate of each message of a batch; every message stands in exactly one list."""

@@ -1,7 +1,7 @@
 """State machine of the pull loop of one queue, without I/O: the loop asks what to do, does it, tells how it went.
 
     next_step ──▶ Pull ──▶ answered / failed ──▶ Accept, Wait, DropQueue ──▶ next_step …
-              ──▶ Wait, Relocate, Stop
+              ──▶ Wait, Stop
 
     code                       what follows
       0 found                  messages to the buffer, pull on at the next offset, after pull_interval_ms
@@ -72,11 +72,6 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Relocate:
-    """The queue was locked for the first time: another member may have gone on, look up the start offset anew."""
-
-
-@dataclass(frozen=True, slots=True)
 class Stop:
     """The queue is not ours any more."""
 
@@ -102,12 +97,9 @@ class DropQueue:
 class PullState:
     """Where one queue stands; the loop owns it, from the grant of the queue to its release."""
 
-    def __init__(
-        self, offset: int, clock: Clock, settings: PullSettings | None = None, *, relocate_first: bool = False
-    ) -> None:
+    def __init__(self, offset: int, clock: Clock, settings: PullSettings | None = None) -> None:
         self._clock = clock
         self._settings = settings or PullSettings()
-        self._relocate = relocate_first  # orderly consumers in clustering
         self._quick_responses = 0
         self.offset = Offset(offset)
         self.broker_id = MASTER_ID
@@ -115,22 +107,16 @@ class PullState:
 
     def next_step(
         self, flow: FlowDecision, *, dropped: bool = False, committable: int | None = None
-    ) -> Pull | Wait | Relocate | Stop:
+    ) -> Pull | Wait | Stop:
         """What to do now; ``committable`` is the offset in memory of a clustering consumer."""
         if dropped:
             return Stop()
         self.last_pull_ms = self._clock.monotonic_ms()
         if isinstance(flow, HoldOff):
             return Wait(flow.wait_ms, flow.reason)
-        if self._relocate:
-            return Relocate()
         if committable is None or committable <= 0 or self.broker_id != MASTER_ID:  # replicas take no offsets
             return Pull(self.offset, self.broker_id)
         return Pull(self.offset, self.broker_id, Offset(committable))
-
-    def relocated(self, offset: int) -> None:
-        """The start offset was looked up after the first lock."""
-        self._relocate, self.offset = False, Offset(offset)
 
     def seek(self, offset: int) -> None:
         """Go on elsewhere; a response to a pull that is under way must not be handed in any more."""

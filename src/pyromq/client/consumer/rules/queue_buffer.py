@@ -230,10 +230,6 @@ class QueueBuffer(Generic[PulledT]):
         return offset not in self._taken and offset not in self._leaving
 
     @property
-    def has_taken(self) -> bool:
-        return bool(self._taken)
-
-    @property
     def span(self) -> int:
         """How far the first and the last unfinished message are apart; large when one of them is stuck."""
         first = self._first_offset()

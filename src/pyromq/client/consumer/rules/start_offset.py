@@ -86,13 +86,6 @@ def plan_start(topic: str, stored: int | Stored, from_where: ConsumeFromWhere, c
     return AskEnd()  # also what RocketMQ makes of its three outdated choices
 
 
-def plan_seek(target: int | SeekTo) -> StartPlan:
-    """A user's wish to go on elsewhere; whether an offset lies within the queue is for the broker to say."""
-    if isinstance(target, int):
-        return StartAt(Offset(target))
-    return AskBegin() if target is SeekTo.BEGIN else AskEnd()
-
-
 def parse_consume_time(text: str, zone: tzinfo | None = None) -> int:
     """RocketMQ's ``yyyyMMddHHmmss`` in the given zone (the machine's own when None), as milliseconds."""
     if not (len(text) == 14 and text.isascii() and text.isdigit()):

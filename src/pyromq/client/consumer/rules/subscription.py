@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from pyromq.client.consumer.rules.message_protocol import PulledT
 from pyromq.errors import LocalProtocolError
 from pyromq.model.names import retry_topic
@@ -59,10 +57,6 @@ def subscribe_sql(topic: str, expression: str, version: int) -> Subscription:
 def subscribe_retries(group: str, version: int) -> Subscription:
     """What every clustering group subscribes besides: the messages that it failed with."""
     return subscribe_tags(retry_topic(group), ALL, version)
-
-
-def with_version(subscription: Subscription, version: int) -> Subscription:
-    return msgspec.structs.replace(subscription, sub_version=version)
 
 
 def wanted_messages(subscription: Subscription, messages: Sequence[PulledT]) -> Sequence[PulledT]:

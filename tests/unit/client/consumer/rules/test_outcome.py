@@ -11,7 +11,6 @@ from pyromq.client.consumer.rules.outcome import (
     ConsumeStatus,
     ListenerResult,
     Outcome,
-    SendBack,
     attempts_max,
     decide,
     rung,
@@ -51,11 +50,6 @@ def test_messages_behind_the_last_success_are_sent_back(
 def test_broadcasting_drops_what_failed() -> None:
     outcome = decide(BATCH, BatchResult(ack_index=0), model=MessageModel.BROADCASTING)
     assert outcome == Outcome(finished=BATCH[:1], dropped=BATCH[1:])
-
-
-def test_a_level_below_zero_makes_a_dead_letter() -> None:
-    assert SendBack(BATCH[0], -1).is_dead
-    assert not SendBack(BATCH[0], 0).is_dead
 
 
 @given(

@@ -12,7 +12,6 @@ from pyromq.client.consumer.rules.pull_state import (
     Pull,
     PullSettings,
     PullState,
-    Relocate,
     Stop,
     Wait,
     pull_flags,
@@ -106,16 +105,6 @@ def test_flow_control_delays_the_pull_and_a_dropped_queue_ends_the_loop() -> Non
     clock.advance_ms(500)
     assert state.next_step(GoOn(), dropped=True) == Stop()
     assert state.last_pull_ms == 500
-
-
-def test_a_queue_that_was_locked_for_the_first_time_looks_up_its_offset_anew() -> None:
-    state = PullState(10, ManualClock(), relocate_first=True)
-    assert state.next_step(HoldOff(3_000, Hold.NOT_LOCKED)) == Wait(3_000, Hold.NOT_LOCKED)
-    assert state.next_step(GoOn()) == Relocate()
-    state.relocated(25)
-    assert state.next_step(GoOn()) == Pull(Offset(25), broker_id=0)
-    assert state.next_step(HoldOff(3_000, Hold.NOT_LOCKED)) == Wait(3_000, Hold.NOT_LOCKED)
-    assert state.next_step(GoOn()) == Pull(Offset(25), broker_id=0), "only the first time"
 
 
 def test_a_seek_goes_on_elsewhere() -> None:

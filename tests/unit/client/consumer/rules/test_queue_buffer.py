@@ -110,9 +110,9 @@ def test_a_closed_buffer_commits_nothing() -> None:
 def test_messages_and_bytes_are_counted_until_they_are_finished() -> None:
     buffer = filled(1, 2, 3)
     batch = buffer.take(2)
-    assert (len(buffer), buffer.size_bytes, buffer.waiting_count, buffer.has_taken) == (3, 300, 1, True)
+    assert (len(buffer), buffer.size_bytes, buffer.waiting_count) == (3, 300, 1)
     buffer.finish(batch)
-    assert (len(buffer), buffer.size_bytes, buffer.waiting_count, buffer.has_taken) == (1, 100, 1, False)
+    assert (len(buffer), buffer.size_bytes, buffer.waiting_count) == (1, 100, 1)
 
 
 def test_a_response_that_comes_twice_is_counted_once() -> None:

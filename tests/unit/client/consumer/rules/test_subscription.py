@@ -11,7 +11,6 @@ from pyromq.client.consumer.rules.subscription import (
     subscribe_sql,
     subscribe_tags,
     wanted_messages,
-    with_version,
 )
 from pyromq.wire.heartbeat import Subscription
 from tests.unit.client.messages import FakeMessage
@@ -62,11 +61,6 @@ def test_sql_is_passed_on_as_it_is() -> None:
     assert (found.expression_type, found.sub_string, found.tags_set) == ("SQL92", "a > 5 AND b = 'x'", frozenset())
     with pytest.raises(InvalidExpressionError):
         subscribe_sql("orders", " ", 5)
-
-
-def test_a_new_version_changes_nothing_else() -> None:
-    subscription = subscribe_tags("orders", "TagA", 5)
-    assert with_version(subscription, 6) == subscribe_tags("orders", "TagA", 6)
 
 
 def test_tags_with_the_same_hash_are_told_apart_and_messages_without_tag_dropped() -> None:
