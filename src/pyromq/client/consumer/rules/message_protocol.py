@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol, Self, TypeVar
 
 
@@ -27,9 +26,6 @@ class PulledMessage(Protocol):
     @property
     def tags(self) -> str | None:
         """None or an empty text when it has none."""
-
-    @property
-    def properties(self) -> Mapping[str, str]: ...
 
 
 PulledT = TypeVar("PulledT", bound=PulledMessage)
