@@ -1,4 +1,4 @@
-"""Time comes in through the door: whoever needs it is handed a Clock."""
+"""Time comes in through the door: what needs it is handed a Clock."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall-clock and monotonic time in milliseconds."""
+    """Wall-clock and monotonic time: milliseconds for moments, seconds as a float for durations."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch; may jump when the machine's clock is set."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds from an arbitrary start; never goes back."""
+
+    def monotonic_s(self) -> float:
+        """Seconds from another arbitrary start, as fine as the clock has them: to measure how long something took."""
 
 
 class SystemClock:
@@ -24,3 +27,5 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    monotonic_s = staticmethod(time.perf_counter)  # as it is: a method around it would cost more than it does

@@ -9,7 +9,8 @@
              │                    StoreNotFoundError, StoreClosedError, LogGapError
              └─ ClientClosedError, ConfigError
 
-``retry`` tells a caller whether trying again can help, and where.
+``retry`` tells whether trying again can help, and where; of a BrokerError that depends on its code
+(``client.core.retry_advice``, which is what producers and the pipeline ask).
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ class RetryAdvice(Enum):
     """Where a failed request may be tried again."""
 
     NEVER = "never"
-    SAME_BROKER = "same broker"
-    OTHER_BROKER = "other broker"
+    LATER = "after a while"
+    SAME_BROKER = "same broker"  # nothing was done, and nothing speaks against this one
+    ANY_BROKER = "any broker"  # another one at once, or this one a moment later
+    OTHER_BROKER = "other broker"  # this one refuses for good
     AFTER_ROUTE_REFRESH = "after route refresh"
 
 
@@ -90,7 +93,7 @@ class PropertiesTooLargeError(MessageTooLargeError):
 class TransportError(MQError):
     """The network, not the protocol, failed; ``peer`` is ``host:port``."""
 
-    retry = RetryAdvice.OTHER_BROKER
+    retry = RetryAdvice.ANY_BROKER
 
     def __init__(self, message: str = "", *, peer: str = "") -> None:
         super().__init__(message)
@@ -120,6 +123,8 @@ class RequestTimeoutError(TransportError):
 class BrokerError(MQError):
     """A server answered with an error code."""
 
+    retry = RetryAdvice.LATER  # unless the code says more
+
     def __init__(self, *, code: int, remark: str) -> None:
         super().__init__(f"code {code}: {remark}")
         self.code = code
@@ -147,8 +152,6 @@ class StoreClosedError(StoreError):
 
 class StoreReadOnlyError(StoreError):
     """The store takes no messages at the moment; reading goes on."""
-
-    retry = RetryAdvice.OTHER_BROKER
 
 
 class DiskFullError(StoreReadOnlyError):

@@ -47,9 +47,7 @@ async def test_a_consumer_killed_at_a_marked_point_loses_nothing(
     report(found, record_property)
 
 
-def test_a_tenth_that_fails_is_retried_and_buried_and_nothing_is_lost(
-    tmp_path: Path, record_property: Property
-) -> None:
+def test_a_tenth_that_fails_is_retried_then_dead_and_nothing_is_lost(tmp_path: Path, record_property: Property) -> None:
     found, dead = asyncio.run(fail_a_tenth(tmp_path))  # a full count takes longer than a coroutine test may
     assert found.is_settled and found.counts["dead"] == dead > 0, str(found)
     assert found.duplicates == 0, "nobody died: nothing comes twice"

@@ -17,6 +17,7 @@ from pyromq.aio import (
 )
 from pyromq.client.consumer.rules.flow_control import FlowLimits
 from pyromq.client.consumer.rules.queue_lock import TRUSTED_MS
+from pyromq.client.consumer.rules.queue_state import Ownership
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.properties import decode_properties
@@ -37,7 +38,7 @@ def consumer(broker: ScriptedQueues, listener: Any, **changes: Any) -> PushConsu
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_that_failed_too_often_is_buried_and_its_queue_goes_on() -> None:
+async def test_a_message_that_failed_too_often_is_a_dead_letter_and_its_queue_goes_on() -> None:
     attempts: list[int] = []
     others: list[bytes] = []
 
@@ -123,7 +124,7 @@ async def test_a_listener_that_commits_itself_commits_when_it_says_so_and_can_go
 # --- owners ---------------------------------------------------------------------------------------------------------
 
 
-async def test_who_lost_its_lock_commits_nothing_more() -> None:
+async def test_a_member_that_lost_its_lock_commits_nothing_more() -> None:
     release, began = asyncio.Event(), asyncio.Event()
 
     async def handle(message: ReceivedMessage) -> None:
@@ -138,7 +139,8 @@ async def test_who_lost_its_lock_commits_nothing_more() -> None:
             await asyncio.wait_for(began.wait(), 10)
             await until(lambda: broker.committed[QUEUE] == 1)
             broker.locks[QUEUE] = "somebody else"
-            await until(lambda: member._share.owned[QUEUE].abandoned, "the next renewal was refused")
+            owned = member._share.owned[QUEUE]
+            await until(lambda: owned.ownership is Ownership.ABANDONED, "the next renewal was refused")
             broker.committed[QUEUE] = 2  # the other one is ahead
             mark = len(broker.commits[QUEUE])
             release.set()
@@ -149,7 +151,7 @@ async def test_who_lost_its_lock_commits_nothing_more() -> None:
         assert broker.committed[QUEUE] == 2
 
 
-async def test_who_could_not_renew_in_time_stops_and_begins_anew_from_what_is_stored() -> None:
+async def test_a_member_that_renews_too_late_stops_and_begins_anew_from_what_is_stored() -> None:
     """The broker does not answer renewals: after 30 s the lock counts as gone, though no broker said so."""
     clock = ManualClock()
     seen: list[int] = []
@@ -245,7 +247,7 @@ async def test_messages_of_a_queue_that_stays_after_all_are_consumed_though_none
             for other in ("0", "1", "2"):  # whoever comes first gets the first queue
                 broker.members[other] = broker.members[member.client.id]
             member.members_changed()
-            await until(lambda: owned.buffer.lock.unlocks_tried == 1, "a round has waited for the listener in vain")
+            await until(lambda: owned.unlocks_tried == 1, "a round has waited for the listener in vain")
             for other in ("0", "1", "2"):
                 del broker.members[other]
             release.set()

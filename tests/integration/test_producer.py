@@ -138,7 +138,7 @@ def test_a_batch_is_split_where_it_must_be_and_every_message_has_its_receipt(run
     run(main())
 
 
-def test_what_needs_no_answer_is_stored_all_the_same(run: Run) -> None:
+def test_what_needs_no_response_is_stored_all_the_same(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Producer(broker.nameserver) as producer:
             for _ in range(10):
@@ -296,7 +296,7 @@ def test_without_a_name_server_the_error_names_the_addresses_that_were_tried(run
     run(main())
 
 
-def test_a_topic_that_nobody_may_create_is_reported_as_unknown(run: Run) -> None:
+def test_a_topic_that_must_not_be_created_is_reported_as_unknown(run: Run) -> None:
     async def main() -> None:
         settings = BrokerSettings(auto_create_topics=False, store=SMALL_FILES)
         async with LoopbackBroker(settings) as broker, aio.Producer(broker.nameserver) as producer:
@@ -513,7 +513,7 @@ def test_a_heartbeat_comes_before_the_first_message_and_a_farewell_after_the_las
     run(main())
 
 
-def test_a_request_gets_the_reply_of_whoever_consumed_it(run: Run) -> None:
+def test_a_request_gets_the_reply_of_its_consumer(run: Run) -> None:
     async def main() -> None:
         broker = ScriptedBroker("a")
 
@@ -544,7 +544,7 @@ def test_a_request_gets_the_reply_of_whoever_consumed_it(run: Run) -> None:
     run(main())
 
 
-def test_a_real_broker_brings_the_reply_to_whoever_asked(run: Run) -> None:
+def test_a_real_broker_brings_the_reply_to_its_request(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
             await admin.create_topic("questions", queues=1)
@@ -637,7 +637,7 @@ def test_closing_waits_for_what_was_begun(run: Run) -> None:
     run(main())
 
 
-def test_who_closes_a_client_ends_the_sends_of_all_who_share_it(run: Run) -> None:
+def test_a_client_that_is_closed_ends_the_sends_of_all_its_producers(run: Run) -> None:
     async def main() -> None:
         async with scripted(ScriptedBroker("a", lambda *_: None)) as cluster:
             client = aio.Client(aio.ClientSettings(nameservers=cluster.nameserver))

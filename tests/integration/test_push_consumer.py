@@ -22,6 +22,7 @@ from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.consumer.rules.flow_control import FlowLimits
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
+from pyromq.client.consumer.rules.queue_state import Ownership
 from pyromq.client.core.client import Client
 from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import ConfigError
@@ -464,9 +465,10 @@ async def test_a_busy_orderly_listener_keeps_its_queue_until_it_is_done() -> Non
             await producer.send(Message(TOPIC, b"held"), queue=one)
             await asyncio.wait_for(began.wait(), 10)
             async with b:
-                await until(lambda: a._share.owned[one].stopping, "the second queue shall go to b")
+                owned = a._share.owned[one]
+                await until(lambda: owned.ownership is Ownership.REVOKED, "the second queue shall go to b")
                 await producer.send(Message(TOPIC, b"behind"), queue=one)
-                await until(lambda: a._share.owned[one].buffer.lock.unlocks_tried > 0)
+                await until(lambda: a._share.owned[one].unlocks_tried > 0)
                 assert one not in b.assignment and took == ["a1"]
                 finish.set()
                 await until(lambda: one in b.assignment and took == ["a1", "b1"])

@@ -138,7 +138,7 @@ async def test_a_wish_that_comes_while_the_queue_is_being_taken_is_heard() -> No
         assert gate.ended == [6, 7, 8, 9]
 
 
-async def test_a_failure_from_before_is_not_given_back() -> None:
+async def test_a_failure_from_before_is_not_sent_back() -> None:
     release = asyncio.Event()
     seen: list[int] = []
 
@@ -161,7 +161,7 @@ async def test_a_failure_from_before_is_not_given_back() -> None:
         assert not broker.asked[Code.CONSUMER_SEND_MSG_BACK], "the group does not want it any more"
 
 
-async def test_an_orderly_failure_from_before_is_not_buried() -> None:
+async def test_an_orderly_failure_from_before_is_no_dead_letter() -> None:
     release, began = asyncio.Event(), asyncio.Event()
     seen: list[int] = []
 

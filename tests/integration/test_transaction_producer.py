@@ -82,7 +82,7 @@ def no_check(message: aio.ReceivedMessage) -> None:
 # --- sending ---
 
 
-async def test_a_half_message_is_marked_and_its_outcome_goes_where_the_answer_says() -> None:
+async def test_a_prepared_message_is_marked_and_its_outcome_goes_where_the_response_says() -> None:
     broker = TransactionBroker()
     async with (
         cluster(broker) as servers,
@@ -154,7 +154,7 @@ async def test_a_block_commits_rolls_back_or_leaves_it_open() -> None:
         assert fourth.receipt is None
 
 
-async def test_a_half_message_that_is_not_safe_is_rolled_back_and_nothing_executed() -> None:
+async def test_a_prepared_message_that_is_not_safe_is_rolled_back_and_nothing_executed() -> None:
     broker = TransactionBroker(send_code=10)
     async with (
         cluster(broker) as servers,
@@ -283,7 +283,7 @@ async def test_a_producer_that_starts_before_its_topic_registers_when_the_topic_
             await until(lambda: broker.outcomes == [8])
 
 
-async def test_outcomes_and_answers_are_signed_with_the_credentials() -> None:
+async def test_outcomes_of_transactions_and_of_checks_are_signed_with_the_credentials() -> None:
     broker = TransactionBroker()
     async with cluster(broker) as servers:
         signing = aio.ClientSettings(nameservers=servers.nameserver, credentials=aio.Credentials("key", "secret"))

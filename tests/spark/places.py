@@ -128,10 +128,10 @@ def _transactions(module: Any) -> None:
 
 
 def _consume(module: Any) -> None:
-    commit, give_back = module.ConsumeWriter.commit, module.Returns.give_back
+    commit, send_back = module.ConsumeWriter.commit, module.RowSendBack.send_back
 
-    def held_give_back(self: Any, judged: Any) -> None:
-        give_back(self, judged)
+    def held_send_back(self: Any, judged: Any) -> None:
+        send_back(self, judged)
         reached("writing", self._group)
 
     def held_commit(self: Any, messages: Any, batchId: int) -> None:  # noqa: N803
@@ -140,7 +140,7 @@ def _consume(module: Any) -> None:
         commit(self, messages, batchId)
         reached("committed", "consume")
 
-    module.ConsumeWriter.commit, module.Returns.give_back = held_commit, held_give_back
+    module.ConsumeWriter.commit, module.RowSendBack.send_back = held_commit, held_send_back
 
 
 def _archive_source(module: Any) -> None:

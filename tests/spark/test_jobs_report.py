@@ -44,7 +44,7 @@ def test_a_group_without_trace_is_told_of_as_far_as_brokers_know(
         bury(topics, topic, [f"{number}"], error=f"cause {number:02}")
     bury(topics, "another-topic", ["x"], error="not ours")
     for attempt, count in ((1, 2), (2, 1)):
-        give_back(topics, topic, attempt, count, monkeypatch)
+        send_back(topics, topic, attempt, count, monkeypatch)
     topics.admin.reset_offset(topics.group, topic, to_ms=LATEST)
     topics.send(topic, range(3, 5))
 
@@ -58,7 +58,7 @@ def test_a_group_without_trace_is_told_of_as_far_as_brokers_know(
     assert (found.dead[20].cause, found.dead[20].count) == ("all other causes", 2) and len(found.dead) == 21
 
 
-def give_back(topics: Topics, topic: str, attempt: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def send_back(topics: Topics, topic: str, attempt: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the retry topic of the group, as brokers put it there after the n-th attempt."""
     again = topics.create(retry_topic(topics.group), 1)
     row = {"message_id": "M", "offset_message_id": "O", "keys": ""}

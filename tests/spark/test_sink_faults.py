@@ -149,10 +149,10 @@ def test_rows_whose_message_has_expired_come_again_as_copies(topics: Topics) -> 
     topic = topics.make()
     [queue, *_] = topics.queues(topic)
     options = SourceOptions(nameserver=topics.nameserver, retry_ms=2_000)
-    returns = RowSendBack(connect(options), options, topics.group, 16, "query/0")
+    rows = RowSendBack(connect(options), options, topics.group, 16, "query/0")
     gone = record(queue.broker, stored_topic=topic, position=1 << 40)
-    returns.give_back([(gone, Retry(delay_level=1)), (gone, Dead("no"))])
-    assert (returns.retried, returns.dead) == (1, 1)
+    rows.send_back([(gone, Retry(delay_level=1)), (gone, Dead("no"))])
+    assert (rows.retried, rows.dead) == (1, 1)
     letters = bodies_of(topics, f"%DLQ%{topics.group}")
     assert letters == Counter(["x"])
 
@@ -161,10 +161,10 @@ def test_rows_that_no_broker_takes_back_end_the_task_in_words(topics: Topics) ->
     topic = topics.make()
     topics.queues(topic)
     options = SourceOptions(nameserver=topics.nameserver, retry_ms=200)
-    returns = RowSendBack(connect(options), options, topics.group, 16, "query/0")
-    with pytest.raises(Exception, match=r"giving back .*nowhere/0/0 failed for .*retryTimeout"):
-        returns.give_back([(record("nowhere", stored_topic=topic), Retry())])
-    assert (returns.retried, returns.dead) == (0, 0)
+    rows = RowSendBack(connect(options), options, topics.group, 16, "query/0")
+    with pytest.raises(Exception, match=r"sending back .*nowhere/0/0 failed for .*retryTimeout"):
+        rows.send_back([(record("nowhere", stored_topic=topic), Retry())])
+    assert (rows.retried, rows.dead) == (0, 0)
 
 
 def test_a_batch_that_was_decided_is_not_sent_again(topics: Topics) -> None:

@@ -16,6 +16,9 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
 
+    def monotonic_s(self) -> float:
+        return self._monotonic_ms / 1000
+
     def advance_ms(self, duration_ms: int) -> None:
         if duration_ms < 0:
             raise ValueError("time passes forwards; use set_ms to move the wall clock back")

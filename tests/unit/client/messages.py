@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 
@@ -13,7 +12,6 @@ class FakeMessage:
     size_bytes: int = 100
     delivery_attempt: int = 0
     tags: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def after_failure(self) -> Self:
         return replace(self, delivery_attempt=self.delivery_attempt + 1)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.net import Backoff
-from pyromq.net.link_state import LinkState, LinkStep, Phase
+from pyromq.net.link_state import MOVES, STEPS, LinkEvent, LinkState, LinkStep, Phase
 
 BACKOFF = Backoff(first_ms=100, ceiling_ms=1_000)
 
@@ -50,7 +50,7 @@ PHASES: dict[Phase, Callable[[], LinkState]] = {
     Phase.BACKING_OFF: backing_off,
     Phase.CLOSED: closed,
 }
-MOVES: dict[str, Callable[[LinkState], object]] = {
+EVENTS: dict[str, Callable[[LinkState], object]] = {
     "wanted": lambda link: link.wanted(0),
     "wanted later": lambda link: link.wanted(10_000),
     "connected": lambda link: link.connected(),
@@ -68,16 +68,21 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("move", EVENTS)
 @pytest.mark.parametrize("phase", PHASES)
 def test_every_move_in_every_phase(phase: Phase, move: str) -> None:
     link = PHASES[phase]()
     assert link.phase is phase
-    MOVES[move](link)
+    EVENTS[move](link)
     assert link.phase is (Phase.CLOSED if move == "closed" else TABLE[phase].get(move, phase))
 
 
-def test_those_who_want_a_connection_are_told_what_to_do() -> None:
+def test_the_tables_name_every_phase_and_every_event() -> None:
+    assert set(MOVES) == set(STEPS) == set(Phase)
+    assert {event for row in MOVES.values() for event in row} == set(LinkEvent)
+
+
+def test_a_caller_that_wants_a_connection_is_told_what_to_do() -> None:
     steps = {phase: make().wanted(0) for phase, make in PHASES.items()}
     assert steps == {
         Phase.IDLE: LinkStep.CONNECT,
@@ -128,12 +133,12 @@ def test_closing_while_connecting_makes_the_late_connection_unwanted() -> None:
     assert link.phase is Phase.CLOSED
 
 
-@given(st.lists(st.sampled_from(sorted(MOVES))))
+@given(st.lists(st.sampled_from(sorted(EVENTS))))
 def test_whatever_happens_only_the_table_is_walked_and_closed_is_final(moves: list[str]) -> None:
     link = state()
     for move in moves:
         before = link.phase
-        MOVES[move](link)
+        EVENTS[move](link)
         assert link.phase in {before, *TABLE[before].values(), Phase.CLOSED}
         if before is Phase.CLOSED:
             assert link.phase is Phase.CLOSED

@@ -19,6 +19,7 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GetAllTopicConfigResponseHeader, GetTopicConfigHeader
 from pyromq.wire.headers.shared import TopicHeader
 from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.bodies import GroupNames
 from pyromq.wire.json.route import TopicList, encode_topics
 from pyromq.wire.received import Received
 
@@ -29,10 +30,6 @@ _ATTRIBUTES: Final = frozenset(
 
 class _TopicConfigs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     topic_config_list: list[TopicConfig] = []
-
-
-class _GroupNames(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    group_list: list[str] = []
 
 
 class TopicHandler:
@@ -120,7 +117,7 @@ class TopicHandler:
     def who_consumes(self, connection: Connection, request: Received[TopicHeader]) -> bytes:
         topic = request.header.topic
         groups = set(self._progress.groups_of(topic)) | self._readers_of(topic)
-        return java_json.dumps(_GroupNames(group_list=sorted(groups)))
+        return java_json.dumps(GroupNames(group_list=sorted(groups)))
 
     def system_topics(self, connection: Connection, request: Received[None]) -> bytes:
         names = [name for name, _ in self._topics.items() if self._topics.is_system(name)]

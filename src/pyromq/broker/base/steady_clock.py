@@ -31,6 +31,9 @@ class SteadyClock:
     def monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()
 
+    def monotonic_s(self) -> float:
+        return self._clock.monotonic_s()
+
     def now_ms(self) -> int:
         monotonic_ms = self._clock.monotonic_ms()
         off_ms = self._clock.now_ms() - monotonic_ms - self._shift_ms

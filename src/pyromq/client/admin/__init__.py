@@ -4,8 +4,8 @@
         await admin.create_topic("orders", queues=8)
         lag = await admin.lag("billing")
 
-What concerns a cluster is asked of the masters of all its brokers, and their answers are put together. Names are plain;
-the namespace of the client, if it has one, is added. One module per noun; ``Admin`` is all of them.
+What concerns a cluster is asked of the masters of all its brokers, and their responses are put together. Names are
+plain; the namespace of the client, if it has one, is added. One module per noun; ``Admin`` is all of them.
 """
 
 from __future__ import annotations

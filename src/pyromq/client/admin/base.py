@@ -1,4 +1,4 @@
-"""How administration asks: one server, all masters of a cluster, the brokers of a topic; answers are put together."""
+"""Admin requests: to one server, all masters of a cluster, the brokers of a topic; responses are put together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AdminBase:
         client: Client | None = None,
     ) -> None:
         self._owns_client = client is None
-        self._addresses: tuple[int, ClusterInfo] | None = None  # when it was asked for, and the answer
+        self._addresses: tuple[int, ClusterInfo] | None = None  # when it was asked for, and the response
         self.client = client or Client(client_settings_of(nameservers, client_settings))
 
     async def __aenter__(self) -> Self:
@@ -111,7 +111,7 @@ class AdminBase:
         return {name: address for name in sorted(table) if (address := table[name].master_addr)}
 
     async def _recent_cluster(self) -> ClusterInfo:
-        """What name servers said a moment ago: whoever reads a queue needs it for every step."""
+        """What name servers said a moment ago: reading a queue needs it for every step."""
         now_ms = self.client.clock.monotonic_ms()
         if self._addresses is None or now_ms - self._addresses[0] > _RECENT_MS:
             self._addresses = now_ms, await self.cluster()

@@ -1,4 +1,4 @@
-"""What holds a group up: the first unfinished message of each queue, and moving such a message out of the way."""
+"""Blocked queues: the first unfinished message of each queue, and moving such a message out of the way."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class BlockedQueueAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
     """Of ``Admin``: what holds groups up."""
 
     async def client_states(self, group: str) -> list[ClientState]:
-        """Of all members that are connected; none if nobody is."""
+        """Of all members that are connected; empty when none is."""
         try:
             connections = await self.group_connections(group)
         except GroupOfflineError:

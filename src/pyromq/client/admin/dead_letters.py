@@ -1,7 +1,7 @@
 """Dead letters: what a group gave up on, and sending it on its way again.
 
-A redriven letter is a new message with an id that follows from the letter alone. So whoever redrives twice, or goes on
-after a failure, finds what was sent before and does not send it again. How far the letters of a queue are redriven
+A redriven letter is a new message with an id that follows from the letter alone. So a redrive that is repeated, or goes
+on after a failure, finds what was sent before and does not send it again. How far the letters of a queue are redriven
 without a gap is kept as the offset of a group of its own, so that a later run begins there.
 """
 
@@ -233,7 +233,7 @@ def application_properties(given: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def redriven_id(offset_message_id: str) -> str:
-    """The id of the message that a dead letter becomes: always the same, and nobody else's."""
+    """The id of the message that a dead letter becomes: always the same, and no other message has it."""
     return hashlib.blake2b(offset_message_id.encode(), digest_size=16, person=b"redriven").hexdigest().upper()
 
 

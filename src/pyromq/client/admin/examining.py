@@ -1,4 +1,4 @@
-"""A look at a whole cluster: what is wrong, or will be soon."""
+"""Health check of a whole cluster: what is wrong, or will be soon."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     stored in its topic      each group: consumed, waiting, passed over, retrying, given up (``group_story``)
     in a delay topic         not visible before its time
-    in the half topic        not visible before its transaction is committed
+    prepared                 not visible before its transaction is committed
 
 Pure: ``client.admin.explaining`` asks brokers for the facts.
 """
@@ -73,15 +73,17 @@ def _of_message(facts: Facts) -> tuple[MessageState, str, StoredCopy, int] | Non
         return _of_delayed(facts.delayed[-1], facts.now_ms)
     if facts.discarded:
         place = facts.discarded[-1]
-        text = f"Its transaction was checked too often without an answer: it lies in {place.topic} since"
+        text = f"Its transaction was checked too often without an outcome: it lies in {place.topic} since"
         return MessageState.DISCARDED, f"{text} {shown_time(place.stored_ms)}.", place, 0
     if facts.prepared:
         place = facts.prepared[-1]
         if place.is_pending:
             since = ago(facts.prepared[0].stored_ms, facts.now_ms)  # checks append it again, and again
-            text = f"Prepared {since}, neither committed nor rolled back: nobody sees it until its producer answers."
+            text = (
+                f"Prepared {since}, neither committed nor rolled back: no consumer sees it until its producer answers."
+            )
             return MessageState.PREPARED, text, place, 0
-        text = "Its transaction was rolled back: nobody will see it."
+        text = "Its transaction was rolled back: no consumer will see it."
         return MessageState.ROLLED_BACK, text, place, 0
     return None
 
@@ -91,7 +93,7 @@ def _stored_text(facts: Facts) -> str:
     where = f"{place.broker}, queue {place.queue}, offset {place.offset}"
     text = f"Stored on {where} at {shown_time(place.stored_ms)} ({ago(place.stored_ms, facts.now_ms)})."
     if len(facts.visible) > 1:
-        text += f" It is there {len(facts.visible)} times: its producer sent it again after an answer got lost."
+        text += f" It is there {len(facts.visible)} times: its producer sent it again after a response got lost."
     if facts.delayed:
         text += f" It was delayed before, since {shown_time(facts.delayed[0].stored_ms)}."
     if facts.prepared:
@@ -103,7 +105,7 @@ def _stored_text(facts: Facts) -> str:
 
 def _of_delayed(place: StoredCopy, now_ms: int) -> tuple[MessageState, str, StoredCopy, int]:
     if place.is_pending or place.due_ms > now_ms:
-        text = f"Delayed until {shown_time(place.due_ms)} ({until(place.due_ms, now_ms)}); nobody sees it before."
+        text = f"Delayed until {shown_time(place.due_ms)} ({until(place.due_ms, now_ms)}); no consumer sees it before."
         return MessageState.DELAYED, text, place, place.due_ms
     text = f"It was due at {shown_time(place.due_ms)} and is not in its topic: it was called back, or is too old."
     return MessageState.RECALLED, text, place, place.due_ms

@@ -1,4 +1,4 @@
-"""What one group has done with a message, and what it will do.
+"""Delivery status of a message in one group: what the group has done with it, and what it will do.
 
 Committed offsets say what a group has finished, the trace (if there is one) says when; where the two differ, the trace
 is the better witness.

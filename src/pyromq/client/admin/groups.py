@@ -1,4 +1,4 @@
-"""Consumer and producer groups: their configuration, and who is connected."""
+"""Consumer and producer groups: their configuration, and the clients that are connected."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class GroupAdmin(AdminBase):
         return msgspec.structs.replace(found[0], connection_set=_distinct(found))
 
     async def producer_connections(self, group: str) -> tuple[ClientConnection, ...]:
-        """The producers of a group; none if nobody is connected."""
+        """The producers of a group that are connected."""
         header = ProducerGroupHeader(producer_group=self.client.wire_name(group))
         found = []
         for address in await self._masters():

@@ -1,4 +1,4 @@
-"""Finding and reading messages: by id, by key, by their place in a queue."""
+"""Message lookup: by id, by key, by their place in a queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a message: its copies in the logs of brokers, the groups of its topic, its trace."""
+"""Facts about a message: its copies in the logs of brokers, the groups of its topic, its trace."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     born_ms: int = 0
     visible: tuple[StoredCopy, ...] = ()  # in its topic
     delayed: tuple[StoredCopy, ...] = ()  # in a delay topic, on the way to its topic
-    prepared: tuple[StoredCopy, ...] = ()  # in the half topic; pending while nobody has ended the transaction
+    prepared: tuple[StoredCopy, ...] = ()  # still prepared: pending until its transaction ends
     discarded: tuple[StoredCopy, ...] = ()  # checked too often
     groups: tuple[GroupFacts, ...] = ()
     trace: tuple[TraceRecord, ...] = ()

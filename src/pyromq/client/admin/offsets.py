@@ -1,4 +1,4 @@
-"""How far groups are, and moving them: first a plan that can be looked at, then the deed."""
+"""Committed offsets: how far groups are, and moving them: first a plan that can be looked at, then the deed."""
 
 from __future__ import annotations
 

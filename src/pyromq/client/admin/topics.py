@@ -1,8 +1,9 @@
-"""Topics: what there are, making and deleting them, what they hold and who consumes them."""
+"""Topics: what there are, making and deleting them, what they hold and which groups consume them."""
 
 from __future__ import annotations
 
-import msgspec
+from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from pyromq.client.admin.base import AdminBase
 from pyromq.model.names import DEFAULT_TOPIC, validate_topic
@@ -13,12 +14,34 @@ from pyromq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader
 from pyromq.wire.headers.nameserver import DeleteTopicInNameServerHeader
 from pyromq.wire.headers.shared import TopicHeader
 from pyromq.wire.json import bodies, java_json
-from pyromq.wire.json.bodies import TopicOffset, TopicStats
+from pyromq.wire.json.bodies import GroupNames, TopicOffset, TopicStats
 from pyromq.wire.json.route import decode_topics
 
 
-class _GroupNames(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    group_list: list[str] = []
+class TopicOptions(TypedDict, total=False):
+    """Keywords of ``Admin.create_topic`` that describe the topic."""
+
+    queues: int
+    """For reading and writing, unless one of the next two says otherwise; 8 by default."""
+    read_queues: int | None
+    write_queues: int | None
+    perm: Perm
+    """What clients may do with it; both by default."""
+    ordered: bool
+    attributes: dict[str, str] | None
+    """Those of RocketMQ 5, such as ``{"message.type": "FIFO"}``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewTopic:
+    """``TopicOptions`` with their defaults; refuses a keyword that is none of them."""
+
+    queues: int = 8
+    read_queues: int | None = None
+    write_queues: int | None = None
+    perm: Perm = Perm.READ_WRITE
+    ordered: bool = False
+    attributes: dict[str, str] | None = None
 
 
 class TopicAdmin(AdminBase):
@@ -30,29 +53,24 @@ class TopicAdmin(AdminBase):
         return sorted({self.client.plain_name(name) for name in decode_topics(response.body).topic_list})
 
     async def create_topic(
-        self,
-        topic: str,
-        *,
-        queues: int = 8,
-        read_queues: int | None = None,
-        write_queues: int | None = None,
-        perm: Perm = Perm.READ_WRITE,
-        ordered: bool = False,
-        attributes: dict[str, str] | None = None,
-        cluster: str = "",
-        broker: str = "",
+        self, topic: str, *, cluster: str = "", broker: str = "", **options: Unpack[TopicOptions]
     ) -> None:
-        """Creates or changes a topic on one broker, on those of a cluster, or on all. Raises InvalidNameError."""
+        """Creates or changes a topic on one broker, on those of a cluster, or on all. Raises InvalidNameError.
+
+        Keywords: ``queues`` (8), ``read_queues`` and ``write_queues`` where they differ, ``perm``, ``ordered``,
+        ``attributes`` (see ``TopicOptions``).
+        """
+        new = _NewTopic(**options)
         header = CreateTopicHeader(
             topic=self.client.wire_name(validate_topic(topic)),
             default_topic=DEFAULT_TOPIC,
-            read_queue_nums=queues if read_queues is None else read_queues,
-            write_queue_nums=queues if write_queues is None else write_queues,
-            perm=int(perm),
+            read_queue_nums=new.queues if new.read_queues is None else new.read_queues,
+            write_queue_nums=new.queues if new.write_queues is None else new.write_queues,
+            perm=int(new.perm),
             topic_filter_type="SINGLE_TAG",
             topic_sys_flag=0,
-            order=ordered,
-            attributes=",".join(f"+{key}={value}" for key, value in (attributes or {}).items()) or None,
+            order=new.ordered,
+            attributes=",".join(f"+{key}={value}" for key, value in (new.attributes or {}).items()) or None,
         )
         await self._ask_all(await self._masters(cluster, broker), RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
@@ -87,5 +105,5 @@ class TopicAdmin(AdminBase):
         """The groups that consume a topic, or did."""
         header = TopicHeader(topic=self.client.wire_name(topic))
         responses = await self._ask_brokers_of(topic, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
-        names = {name for response in responses for name in java_json.decode(response.body, _GroupNames).group_list}
+        names = {name for response in responses for name in java_json.decode(response.body, GroupNames).group_list}
         return sorted(map(self.client.plain_name, names))

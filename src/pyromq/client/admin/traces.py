@@ -1,4 +1,4 @@
-"""What producers and consumers wrote about a message, read from the trace topic."""
+"""Message traces: what producers and consumers wrote about a message, read from the trace topic."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Transactions that nobody has ended: prepared messages without a word about what becomes of them.
+"""Open transactions: prepared messages that were neither committed nor rolled back.
 
-half topic   prepared messages, from where the checker of the broker stands
+half topic   prepared messages (RMQ_SYS_TRANS_HALF_TOPIC), from where the checker of the broker stands
 op topic     offsets in the half topic that were committed or rolled back: ``12,15,``
 """
 

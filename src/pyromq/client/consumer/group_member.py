@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
-from pyromq.client.consumer.assigning.owned_queues import OwnedQueues
+from pyromq.client.consumer.assigning.owned_queues import OwnedQueues, QueueCallbacks
 from pyromq.client.consumer.assigning.rebalancer import Rebalancer
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.consume_stats import SAMPLE_MS, ConsumeStats
@@ -90,13 +90,15 @@ class GroupMember(ConsumerRole, PullTarget):
             self._clock,
             pull,
             self._stats,
+            QueueCallbacks(
+                plan=self._plan_start,
+                pull=Puller(client, self._calls, self, choices).run,
+                quiesce=self._quiesce,
+                note=self._note,
+                kept=self._kept,
+                lost=lambda queue: self._rebalancer.lost(queue),
+            ),
             uses_locks=self._uses_locks,
-            plan=self._plan_start,
-            pull=Puller(client, self._calls, self, choices).run,
-            quiesce=self._quiesce,
-            note=self._note,
-            kept=self._kept,
-            lost=lambda queue: self._rebalancer.lost(queue),
         )
         view = GroupView(client, self._calls, self._subscriptions, self._share, self._flow)
         self._rebalancer = Rebalancer(
@@ -279,9 +281,9 @@ class GroupMember(ConsumerRole, PullTarget):
     # --- what pull loops ask and tell ---
 
     def flow(self, owned: OwnedQueue) -> FlowDecision:
-        if owned.is_silent:
+        if not owned.may_hand_out:
             return HoldOff(self._flow.limits.paused_wait_ms, Hold.PAUSED)
-        return self._flow.check(owned.buffer, locked=not self._uses_locks or owned.buffer.lock.held)
+        return self._flow.check(owned.settle(), locked=not self._uses_locks or owned.lock.held)
 
     def subscription(self, topic: str) -> Subscription | None:
         return self._subscriptions.effective.get(topic)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -154,9 +153,9 @@ class PullConsumer(GroupMember):
         self._require_open()
         self._require_usable()
         self._settle()
-        if time.monotonic() - self._yielded > _TURN_S:
+        if self._clock.monotonic_s() - self._yielded > _TURN_S:
             await asyncio.sleep(0)
-            self._yielded = time.monotonic()
+            self._yielded = self._clock.monotonic_s()
         batch = self._hand_out.next(count_max or self.settings.poll_batch)
         if batch or timeout_ms <= 0:
             return batch
@@ -252,12 +251,11 @@ class PullConsumer(GroupMember):
     def pause(self, queues: Iterable[QueueId] | None = None) -> None:
         """Nothing of these queues (of all, when none are given) is fetched or handed out."""
         for owned in self._chosen(queues):
-            owned.paused = True
+            owned.pause()
 
     def resume(self, queues: Iterable[QueueId] | None = None) -> None:
         for owned in self._chosen(queues):
-            owned.paused = False
-            owned.changed()
+            owned.resume()
             self._hand_out.listed(owned)
 
     def _chosen(self, queues: Iterable[QueueId] | None) -> list[OwnedQueue]:
@@ -291,5 +289,5 @@ class PullConsumer(GroupMember):
     def arrived(self, owned: OwnedQueue, messages: int, reached: Offset) -> None:
         if len(owned.buffer):
             self._hand_out.listed(owned)
-        elif not owned.buffer.dropped and self._hand_out.reached(owned, reached):
+        elif not owned.is_released and self._hand_out.reached(owned, reached):
             self._note_done({owned.queue: reached})

@@ -118,8 +118,8 @@ class PushConsumer(GroupMember):
 
     def _make_service(self) -> ConcurrentService | OrderlyService:
         limit = attempts_max(self.settings.attempts_max, orderly=self.settings.orderly)
-        returns = SendBacks(self.client, self._calls, self.group, limit)
-        parts = (self._listener, self.settings, self._tasks, returns, self._hook_runner)
+        send_backs = SendBacks(self.client, self._calls, self.group, limit)
+        parts = (self._listener, self.settings, self._tasks, send_backs, self._hook_runner, self._clock)
         if self.settings.orderly:
             return OrderlyService(*parts, self._share.abandon_soon if self._uses_locks else None)
         return ConcurrentService(*parts)
@@ -160,7 +160,7 @@ class PushConsumer(GroupMember):
         if queues is None:
             self._service.is_paused = self._flow.paused = True
         for owned in self._ours(queues or ()):
-            owned.paused = True
+            owned.pause()
 
     def resume(self, queues: Iterable[QueueId] | None = None) -> None:
         """Undoes ``pause``, for the same queues; for all when none are given."""
@@ -169,8 +169,7 @@ class PushConsumer(GroupMember):
         if queues is None:
             self._service.is_paused = self._flow.paused = False
         for owned in chosen:
-            owned.paused = False
-            owned.changed()
+            owned.resume()
         self._service.resumed(chosen)
 
     def _ours(self, queues: Iterable[QueueId]) -> list[OwnedQueue]:
@@ -179,13 +178,13 @@ class PushConsumer(GroupMember):
     # --- progress ---
 
     def _note(self, owned: OwnedQueue) -> Offset | None:
-        offset = owned.buffer.commit_offset()
+        offset = owned.settle().commit_offset()
         if offset is not None:
             self._keeper.table.update(owned.queue, offset)
         return super()._note(owned)
 
     def arrived(self, owned: OwnedQueue, messages: int, reached: Offset) -> None:
-        if len(owned.buffer):
+        if len(owned.settle()):
             self._service.arrived(owned)
         else:
             self._keeper.table.update(owned.queue, reached)
@@ -205,7 +204,7 @@ class PushConsumer(GroupMember):
     @property
     def heads(self) -> list[HeadOfLine]:
         """For each of our queues with messages the one that holds up its offset, and what its listener does."""
-        found = [(owned.queue, head) for owned in self._share.owned.values() if (head := owned.buffer.head())]
+        found = [(owned.queue, head) for owned in self._share.owned.values() if (head := owned.settle().head())]
         running = [head for _, head in found if head.stage is Stage.CONSUMING]
         told = {id(head.message) for head in sorted(running, key=lambda head: head.taken_ms)[:_STACKS_MAX]}
         now_ms = self._clock.now_ms()
@@ -224,7 +223,7 @@ class PushConsumer(GroupMember):
         """An operator wants to see what the listener makes of a message; no offset changes."""
         settings = self.settings
         return await consume_directly(
-            self._listener, message, orderly=settings.orderly, auto_commit=settings.auto_commit
+            self._listener, message, self._clock, orderly=settings.orderly, auto_commit=settings.auto_commit
         )
 
     def running_info(self, header: ConsumerRunningInfoHeader) -> bytes:
@@ -259,16 +258,9 @@ class PushConsumer(GroupMember):
         return encode_running_info(info)
 
     def _queue_info(self, owned: OwnedQueue) -> QueueInfo:
-        buffer = owned.buffer
         return queue_info(
-            buffer.state(),
+            owned,
             commit_offset=self._note(owned),
             orderly=self.settings.orderly,
-            locked=buffer.lock.locked,
-            unlocks_tried=buffer.lock.unlocks_tried,
-            dropped=buffer.dropped,
-            locked_ms=buffer.lock.granted_ms,
-            pulled_ms=owned.pull.last_pull_ms,
-            consumed_ms=buffer.last_consumed_ms,
             wall_minus_monotonic_ms=self._clock.now_ms() - self._clock.monotonic_ms(),
         )

@@ -1,4 +1,4 @@
-"""Brokers that were slow or failed are left alone for a while.
+"""Broker health: those that were slow or failed are left alone for a while.
 
 How long follows from the latency of a send by one of two tables, RocketMQ 5's and the stricter one of 4. A failure
 counts as a long latency. Off unless ``ProducerSettings.avoid_slow_brokers`` says otherwise.
@@ -53,7 +53,7 @@ class BrokerHealth:
         self._avoid(broker, latency_ms)
 
     def failed(self, broker: str, *, was_reached: bool) -> None:
-        """``was_reached``: it answered, but with an error."""
+        """``was_reached``: it responded, but with an error."""
         if not was_reached:
             self._unreachable.add(broker)
         self._avoid(broker, self._table.failure_ms)

@@ -1,4 +1,4 @@
-"""What brokers ask of a client, passed on to the role whose group is meant; ``roles`` has the table."""
+"""Callbacks: what brokers ask of a client, passed on to the role whose group is meant; ``roles`` has the table."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Callbacks(Handler):
         }
 
     def serve(self, code: RequestCode, serve: Serve) -> None:
-        """``serve(connection, request)`` returns the body of the answer, or None for one without; it may raise."""
+        """``serve(connection, request)`` returns the body of the response, or None for one without; it may raise."""
         self._table[code] = serve
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
@@ -64,7 +64,7 @@ class Callbacks(Handler):
     def _respond(self, connection: Connection, request: Received[Any], serve: Serve) -> None:
         try:
             body = serve(connection, request)
-        except Exception as error:  # a role's mistake must not cost everybody the connection
+        except Exception as error:  # a role's mistake must not cost all roles the connection
             self._fail(connection, request, error)
         else:
             _reply(connection, request, _OK, body or b"", None)
@@ -74,7 +74,7 @@ class Callbacks(Handler):
             role = self._role(ConsumerRole, request.header.consumer_group)
             message = self._message(request, request.header.broker_name or "")
             body = await role.consume_directly(request.header, message)
-        except Exception as error:  # a role's mistake must not leave the broker without answer
+        except Exception as error:  # a role's mistake must not leave the broker without response
             self._fail(connection, request, error)
         else:
             _reply(connection, request, _OK, body, None)
@@ -111,13 +111,13 @@ class Callbacks(Handler):
         group = message.get(names.PRODUCER_GROUP) or ""
         producers = [role for role in self._roles() if isinstance(role, ProducerRole) and role.group == group]
         if not any(producer.check_transaction(message, request.header, connection) for producer in producers):
-            raise RemoteProtocolError(f"this client has nobody who answers for transactions of group {group!r}")
+            raise RemoteProtocolError(f"this client has no producer that answers for transactions of group {group!r}")
 
     def _reply_arrived(self, connection: Connection, request: Received[Any]) -> None:
         message = reply_message(request.header, request.body, self._clock.now_ms(), namespace=self._namespace)
         producers = [role for role in self._roles() if isinstance(role, ProducerRole)]
         if not any(producer.reply_arrived(message) for producer in producers):
-            logger.info("reply that nobody waits for: id=%s", message.get(names.CORRELATION_ID))
+            logger.info("reply that no request waits for: id=%s", message.get(names.CORRELATION_ID))
 
     # --- helpers ---
 
@@ -125,7 +125,7 @@ class Callbacks(Handler):
         for role in self._roles():
             if isinstance(role, kind) and role.group == group:
                 return role
-        raise RemoteProtocolError(f"this client has nobody in group {group!r}")
+        raise RemoteProtocolError(f"this client has no consumer in group {group!r}")
 
     def _message(self, request: Received[Any], broker: str) -> ReceivedMessage:
         messages = split_messages(request.body, broker, namespace=self._namespace)

@@ -61,12 +61,14 @@ class Client:
         self.clock = clock or SystemClock()
         self.rng = rng or Random()
         ip = self.settings.client_ip or own_ip([host_of(text) for text in self.settings.nameservers])
-        name = self.settings.instance_name or instance_name(os.getpid(), time.time_ns())
+        unlike_others = time.time_ns()  # not a time: two clients with one clock must not have one name
+        name = self.settings.instance_name or instance_name(os.getpid(), unlike_others)
         self.id = client_id(ip, name, self.settings.unit_name)
         self.message_ids = MessageIds(ip, os.getpid(), self.rng.getrandbits(32))
         self.signer = Signer(self.settings.credentials)
         self._roles: list[Role] = []
-        self._is_open = self._is_closed = False
+        self._is_open = False
+        self._is_closed = False  # for good
 
     # --- life ---
 
@@ -175,7 +177,7 @@ class Client:
         timeout_ms: int = 0,
         expect: Collection[int] = _OK,
     ) -> Received[Any]:
-        """An answer with one of the expected codes. Raises TransportError, and BrokerError for any other code."""
+        """A response with one of the expected codes. Raises TransportError, and BrokerError for any other code."""
         self.require_open_or_closing()
         timeout_ms = timeout_ms or self.settings.request_timeout_ms
         response = await link.request(code, self.signer.signed(header, body), body, timeout_ms=timeout_ms)
@@ -213,7 +215,7 @@ class Client:
                     logger.info("broker is in no route any more: address=%s", link.address)
                     await link.close()
                 await self.heartbeat_now()
-            except Exception:  # a mistake of ours must not end it: who is not heard loses its queues
+            except Exception:  # a mistake of ours must not end it: a client that is not heard loses its queues
                 logger.exception("heartbeats failed, trying again: client=%s", self.id)
 
     # --- routes ---
@@ -222,7 +224,7 @@ class Client:
         while True:
             try:
                 await self.nameservers.refresh()
-            except ConnectFailedError as error:  # whoever asks a name server tries again, and is told
+            except ConnectFailedError as error:  # a request to a name server tries again, and its caller is told
                 logger.warning("no list of name servers: error=%s", error)
             await asyncio.sleep(REFRESH_MS / 1000)
 

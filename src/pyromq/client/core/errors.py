@@ -1,6 +1,6 @@
-"""Errors of clients beside those in ``pyromq.errors``, and which answer of a server becomes which error.
+"""Errors of clients beside those in ``pyromq.errors``, and which response of a server becomes which error.
 
-NoRouteError ─┬─ NameServersUnreachableError   nobody can tell where the topic is
+NoRouteError ─┬─ NameServersUnreachableError   it is not known where the topic is
               ├─ TopicNotFoundError            no broker has it, and none may create it
               └─ NoWritableQueueError          brokers have it, but none takes messages
 SendFailedError                                every attempt of a send failed; they are attached
@@ -45,6 +45,8 @@ class TopicNotFoundError(NoRouteError, BrokerError):
 class NoWritableQueueError(NoRouteError):
     """Brokers have the topic but none takes messages of it: give it the right to write, or start a master."""
 
+    retry = RetryAdvice.NEVER  # an operator has to act
+
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(f"topic {topic} has no queue to write to: {reason}")
         self.topic = topic
@@ -60,7 +62,7 @@ class Attempt(NamedTuple):
 class SendFailedError(MQError):
     """No broker confirmed the message.
 
-    ``maybe_stored``: an answer was lost, so it may be stored all the same; sending again may make two of it.
+    ``maybe_stored``: a response was lost, so it may be stored all the same; sending again may make two of it.
     ``sent`` are receipts of the parts of a batch that were stored before.
     """
 
@@ -70,13 +72,13 @@ class SendFailedError(MQError):
         self.attempts = tuple(attempts)
         self.sent = tuple(sent)
         self.maybe_stored = any(map(_leaves_doubt, attempts))
-        doubt = ". It may be stored all the same: an answer was lost" if self.maybe_stored else ""
+        doubt = ". It may be stored all the same: a response was lost" if self.maybe_stored else ""
         count = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}"
         super().__init__(f"message to topic {topic} not confirmed after {count} ({tried}){doubt}")
 
 
 class NoReplyError(MQError):
-    """The request was stored, but nobody replied in time."""
+    """The request was stored, but no reply came in time."""
 
 
 class NoPermissionError(BrokerError):
@@ -86,13 +88,9 @@ class NoPermissionError(BrokerError):
 class SystemBusyError(BrokerError):
     """Send more slowly, or add brokers."""
 
-    retry = RetryAdvice.OTHER_BROKER
-
 
 class ServiceNotAvailableError(BrokerError):
     """The broker is full, read-only or going down."""
-
-    retry = RetryAdvice.OTHER_BROKER
 
 
 class GroupNotFoundError(BrokerError):
@@ -126,7 +124,7 @@ _NAMES: Final = {code.value: code.name for code in ResponseCode}
 
 
 def error_of(response: Received[Any], *, topic: str = "") -> BrokerError:
-    """The error that an answer stands for; its remark is the server's own text."""
+    """The error that a response stands for; its remark is the server's own text."""
     remark = response.remark or _NAMES.get(response.code, "without a word")
     if response.code == ResponseCode.TOPIC_NOT_EXIST:
         return TopicNotFoundError(topic, remark)

@@ -1,7 +1,8 @@
-"""Heartbeats: how brokers know that a client is there, and who is in it.
+"""Heartbeats: how brokers know that a client is there, and which producers and consumers it has.
 
-A connection to a broker begins with one, so the broker knows who sends before the first request. After that all known
-brokers hear one from time to time: who is silent for too long is taken for dead, and its queues are given to others.
+A connection to a broker begins with one, so the broker knows the client before the first request. After that all known
+brokers hear one from time to time: a client that is silent for too long is taken for dead, and its queues are given to
+others.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Heartbeats:
             raise error_of(response)
 
     def greet(self, connection: Connection) -> None:
-        """A new connection, or one whose broker should hear at once that somebody joined."""
+        """A new connection, or one whose broker should hear at once that a role joined."""
         heartbeat = heartbeat_of(self._client_id, self._roles)
         if heartbeat is None or not connection.is_open:
             return

@@ -1,4 +1,4 @@
-"""Who a client is: its address, its id, and the ids that it gives to messages."""
+"""Identity of a client: its address, its id, and the ids that it gives to messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def instance_name(pid: int, nanoseconds: int) -> str:
 
 
 class MessageIds:
-    """Unique ids for the messages of one client: when, who, and a counter."""
+    """Unique ids for the messages of one client: when, which client, and a counter."""
 
     def __init__(self, ip: str, pid: int, loader_hash: int) -> None:
         try:
@@ -28,7 +28,8 @@ class MessageIds:
         except ValueError as error:
             raise ConfigError(f"{ip!r} is no address of this machine") from error
         self._next = UniqueIdGenerator(packed, pid, loader_hash).next
-        self._month_ms = self._month_end_ms = 0
+        self._month_ms = 0
+        self._month_end_ms = 0
 
     def next(self, now_ms: int) -> str:
         if not self._month_ms <= now_ms < self._month_end_ms:

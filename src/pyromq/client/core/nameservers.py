@@ -60,7 +60,7 @@ class NameServers:
         return [link for link in before.values() if link not in self.links]
 
     async def ask(self, code: RequestCode, header: Ext = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
-        """The answer of the first that gives one, whatever its code.
+        """The response of the first that gives one, whatever its code.
 
         A silent server gets its share of the time, so that there is some left for the others.
         Raises NameServersUnreachableError.

@@ -1,6 +1,6 @@
-"""Messages as they arrive: stored bytes, of which little is read until somebody asks.
+"""Messages as they arrive: stored bytes, of which little is read before it is asked for.
 
-A pull answer is records back to back (``wire.record_layout``). Taking it apart reads the few fields that
+A pull response is records back to back (``wire.record`` has their layout). Taking it apart reads the few fields that
 consuming itself needs and cuts one piece of bytes per message; tags, keys, properties, hosts, times and the body are
 read from that piece on access. Most of them, most of the time, never are.
 """
@@ -202,7 +202,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 
 def split_messages(data: bytes, broker: str, *, namespace: str = "") -> list[ReceivedMessage]:
-    """All messages of an answer, in order. Raises CorruptRecordError if lengths do not add up."""
+    """All messages of a response, in order. Raises CorruptRecordError if lengths do not add up."""
     found: list[ReceivedMessage] = []
     add, unpack = found.append, HEAD.unpack_from
     start, end = 0, len(data)

@@ -1,4 +1,4 @@
-"""Who shares a client: producers and consumers, each in its group.
+"""Roles: the producers and consumers that share a client, each in its group.
 
 A role tells the client what belongs into heartbeats and which topics' routes to keep fresh, and is told what brokers
 ask of its group:
@@ -55,7 +55,7 @@ class ProducerRole(Role):
     def check_transaction(
         self, message: ReceivedMessage, header: CheckTransactionHeader, connection: Connection
     ) -> bool:
-        """A broker asks how a transaction ended; the answer is an END_TRANSACTION request. False: none will come."""
+        """A broker asks how a transaction ended; END_TRANSACTION tells it. False: it will not come."""
         return False
 
     def reply_arrived(self, message: ReceivedMessage) -> bool:
@@ -71,7 +71,7 @@ class ConsumerRole(Role):
         return ConsumerData(group_name=self.group)
 
     def members_changed(self) -> None:
-        """Somebody joined or left the group: share the queues anew."""
+        """A member joined or left the group: share the queues anew."""
 
     def reset_offsets(self, header: ResetOffsetHeader, offsets: Mapping[QueueId, int]) -> None:
         """An operator wants the group to go on somewhere else."""
@@ -90,7 +90,7 @@ class ConsumerRole(Role):
 
 
 def heartbeat_of(client_id: str, roles: Iterable[Role]) -> Heartbeat | None:
-    """What a client tells brokers of itself; None while there is nobody to tell about."""
+    """What a client tells brokers of itself; None while it has no role."""
     roles = list(roles)
     producers = sorted({role.group for role in roles if isinstance(role, ProducerRole)})
     consumers = sorted((role for role in roles if isinstance(role, ConsumerRole)), key=lambda role: role.group)

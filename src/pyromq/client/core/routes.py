@@ -1,4 +1,4 @@
-"""Where topics live: asked once, kept, renewed from time to time, by one question at a time for each topic.
+"""Route cache: where topics live. Asked once, kept, renewed from time to time, one question at a time for each topic.
 
 A route that is known stays known when name servers do not answer or have lost the topic: brokers decide whether they
 still take its messages, and a broker that restarts is missing from routes for a while.
@@ -85,11 +85,11 @@ class Routes:
         except asyncio.CancelledError:
             question.set_exception(ClientClosedError("the client was closed before a name server answered"))
             raise
-        except Exception as error:  # a defect of ours: those who wait must hear of it; raised again
+        except Exception as error:  # a defect of ours: the callers that wait must hear of it; raised again
             question.set_exception(error)
             raise
         else:
-            question.set_result(route)  # first: whatever those who are told of the change do, it is known
+            question.set_result(route)  # first: whatever the roles do that are told of the change, it is known
             self._learn(topic, route)
         finally:
             self._pending_calls.pop(topic, None)
@@ -111,6 +111,6 @@ def normal(route: TopicRoute | None) -> Any:
 
 
 def _look(question: asyncio.Future[TopicRoute]) -> None:
-    """An exception that nobody waited for is no mistake."""
+    """An exception that no caller waited for is no mistake."""
     if not question.cancelled():
         question.exception()

@@ -1,4 +1,4 @@
-"""Requests in the name of somebody: credentials added, and a signature over all fields and the body."""
+"""Signed requests: credentials added, and a signature over all fields and the body."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Signer:
 
     def signed_fields(self, ext: dict[str, str], body: bytes) -> dict[str, str]:
         """The same map with credentials and signature added; there must be credentials."""
-        who = self._credentials
-        assert who is not None
-        ext[ACCESS_KEY] = who.access_key
-        if who.security_token:
-            ext[SECURITY_TOKEN] = who.security_token
-        ext[SIGNATURE] = sign(ext, body, who.secret_key)
+        credentials = self._credentials
+        assert credentials is not None
+        ext[ACCESS_KEY] = credentials.access_key
+        if credentials.security_token:
+            ext[SECURITY_TOKEN] = credentials.security_token
+        ext[SIGNATURE] = sign(ext, body, credentials.secret_key)
         return ext

@@ -1,4 +1,4 @@
-"""Where threads and tasks are at the moment, as text for people: a name, then its calls, the innermost last."""
+"""Stack dump: where threads and tasks are at the moment, as text: a name, then its calls, the innermost last."""
 
 from __future__ import annotations
 

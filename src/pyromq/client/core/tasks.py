@@ -1,4 +1,4 @@
-"""Tasks that belong to somebody: none outlives its owner, none fails unseen."""
+"""Tasks with an owner: none outlives it, none fails unseen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message whose fate depends on something else: prepared at a broker, seen by nobody before its outcome is COMMIT.
+"""Transactional message: prepared at a broker, not visible before its outcome is COMMIT.
 
     prepare ──▶ prepared message at the broker ──▶ local work ──▶ END_TRANSACTION (outcome) ──▶ visible, or forgotten
                      └─ no outcome for a while ──▶ CHECK_TRANSACTION_STATE to any producer of the group ──▶ outcome
@@ -46,7 +46,7 @@ class PreparedPlace(msgspec.Struct, frozen=True):
 
 
 def place_of_receipt(topic: str, receipt: SendReceipt) -> PreparedPlace:
-    """Raises MalformedMessageIdError for an answer whose id leads nowhere."""
+    """Raises MalformedMessageIdError for a response whose id leads nowhere."""
     position = decode_offset_id(receipt.offset_message_id)[1]
     return PreparedPlace(
         topic, receipt.offset, position, receipt.message_id, receipt.transaction_id or receipt.message_id
@@ -103,7 +103,7 @@ class Transaction:
     def left(self, error: BaseException | None) -> bool:
         """The block ended: normally is COMMIT, with an error ROLLBACK; an interrupt may have come at any point.
 
-        True when there is time to tell the outcome, which there is not for who was interrupted.
+        True when there is time to tell the outcome, which there is not after an interruption.
         """
         is_interrupted = error is not None and not isinstance(error, Exception)
         if self.decided is None and error is None:
@@ -135,7 +135,7 @@ class Execution:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         if isinstance(error, Exception):
             logger.error("execute failed, left to the check: transaction=%s", self._transaction.id, exc_info=error)
-            self._transaction.unknown()  # nobody knows how far it came
+            self._transaction.unknown()  # how far it came is not known
             self.error = error
         elif error is not None:
             self._abandon(self._transaction)
@@ -174,7 +174,7 @@ def outcome_of(result: Any) -> TransactionOutcome:
 
 
 def prepared_properties(group: str, check_after_ms: int) -> list[tuple[str, str]]:
-    """What makes a message a half one. Raises ConfigError."""
+    """What makes a message a prepared one. Raises ConfigError."""
     if check_after_ms < 0:
         raise ConfigError(f"check_after_ms must not be negative: {check_after_ms}")
     properties = [(names.PREPARED, "true"), (names.PRODUCER_GROUP, group)]

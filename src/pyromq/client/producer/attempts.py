@@ -3,31 +3,23 @@
     failure                                        the message may go to any queue   its queue is fixed
     nothing was sent (no connection, too many      another broker at once; when      once more after a pause,
     requests under way)                            all failed, a pause               while there is time
-    no answer, connection lost                     another attempt, if one is left   give up: order might suffer
-    answer code 1, 2, 14, 16, 17, 204, 205, 1500   another attempt, if one is left   1500: as above; else give up
-    any other answer                               give up                           give up
+    no response, connection lost                   another attempt, if one is left   give up: order might suffer
+    code 1, 2, 14, 16, 17, 204, 205, 1500          another attempt, if one is left   1500: as above; else give up
+    any other response                             give up                           give up
 
-What was not sent does not count as an attempt: it cannot make a second copy.
+What was not sent does not count as an attempt: it cannot make a second copy. Which error is which is written in
+``core.retry_advice``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from enum import Enum
-from typing import Final
 
 from pyromq.client.core.errors import Attempt
-from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
+from pyromq.client.core.retry_advice import may_retry, may_retry_in_order
+from pyromq.errors import ConnectFailedError, MQError
 from pyromq.net import TooManyRequestsError
-from pyromq.wire.codes import ResponseCode
-
-RETRYABLE_CODES: Final = frozenset(
-    (
-        *(ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE),
-        *(ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_BUYER_ID),
-        *(ResponseCode.NOT_IN_CURRENT_UNIT, ResponseCode.GO_AWAY),
-    )
-)
 
 
 class SendStep(Enum):
@@ -45,10 +37,11 @@ class Attempts:
         self.deadline_ms = deadline_ms
         self.retries = retries
         self.is_pinned = is_pinned
-        self.failed: list[Attempt] = []
+        self.failed: list[Attempt] = []  # one of several in a row that read the same
         self.last_broker = ""
-        self.reached = self.pauses = 0
-        self._unreachable: set[str] = set()
+        self.reached = 0  # attempts that may have reached a broker
+        self.pauses = 0
+        self._unreachable: set[str] = set()  # brokers that could not be sent to since the last pause
 
     def left_ms(self, now_ms: int) -> int:
         return self.deadline_ms - now_ms
@@ -64,9 +57,9 @@ class Attempts:
         if isinstance(error, ConnectFailedError | TooManyRequestsError):
             return self._after_nothing_sent(broker, brokers)
         self.reached += 1
-        if not is_retryable(error) or self.reached > self.retries:
+        if not may_retry(error) or self.reached > self.retries:
             return SendStep.GIVE_UP
-        if self.is_pinned and not _is_go_away(error):
+        if self.is_pinned and not may_retry_in_order(error):
             return SendStep.GIVE_UP
         return SendStep.AGAIN
 
@@ -77,14 +70,3 @@ class Attempts:
         self._unreachable.clear()
         self.pauses += 1
         return SendStep.PAUSE
-
-
-def is_retryable(error: MQError) -> bool:
-    """Whether another broker, or the same a moment later, may take what this one did not."""
-    if isinstance(error, BrokerError):
-        return error.code in RETRYABLE_CODES
-    return isinstance(error, TransportError)
-
-
-def _is_go_away(error: MQError) -> bool:
-    return isinstance(error, BrokerError) and error.code == ResponseCode.GO_AWAY

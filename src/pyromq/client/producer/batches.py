@@ -20,9 +20,14 @@ from pyromq.wire.property_text import join_items
 class BatchSender:
     """Of one producer."""
 
-    def __init__(self, sending: SendContext) -> None:
-        self._client, self._settings, self._topic_queues_table, self._delivery, self._hooks, self._system = sending
-        self._clock = self._client.clock
+    def __init__(self, context: SendContext) -> None:
+        self._client = context.client
+        self._settings = context.settings
+        self._topic_queues_table = context.topic_queues_table
+        self._retrying_sender = context.retrying_sender
+        self._hooks = context.hooks
+        self._system = context.system  # properties that all messages have
+        self._clock = context.client.clock
 
     async def send(self, messages: Sequence[Message], queue: QueueId | None, timeout_ms: int) -> list[SendReceipt]:
         """``check_batch`` has passed them. Raises SendFailedError, whose ``sent`` are receipts of requests before."""
@@ -33,7 +38,7 @@ class BatchSender:
         topic = self._client.wire_name(first.topic)
         with self._hooks.around(messages) as receipts:
             for part in split_batch(messages, ids, self._system, self._settings.body_bytes_max):
-                letter = OutgoingMessage(
+                outgoing = OutgoingMessage(
                     SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms
                 )
                 topic_queues = await self._topic_queues_table.find(
@@ -41,7 +46,7 @@ class BatchSender:
                 )
                 pinned = pinned_queue(first, topic_queues, queue)
                 try:
-                    receipt = await self._delivery.deliver(letter, first.topic, pinned)
+                    receipt = await self._retrying_sender.deliver(outgoing, first.topic, pinned)
                 except SendFailedError as error:
                     raise SendFailedError(topic, error.attempts, sent=receipts) from error
                 receipts += receipts_of_batch(receipt, part.unique_ids)
@@ -49,10 +54,10 @@ class BatchSender:
 
 
 def receipts_of_batch(receipt: SendReceipt, unique_ids: Sequence[str]) -> list[SendReceipt]:
-    """One for each message. Raises RemoteProtocolError for an answer about other messages than were sent."""
+    """One for each message. Raises RemoteProtocolError for a response about other messages than were sent."""
     offset_ids = receipt.offset_message_id.split(",")
     if len(offset_ids) != len(unique_ids):
-        raise RemoteProtocolError(f"{len(unique_ids)} messages were sent, the answer names {len(offset_ids)}")
+        raise RemoteProtocolError(f"{len(unique_ids)} messages were sent, the response names {len(offset_ids)}")
     return [
         msgspec.structs.replace(
             receipt, message_id=unique_id, offset_message_id=offset_id, offset=receipt.offset + number

@@ -1,7 +1,7 @@
-"""The short way of a send: one encoded frame and one future, no task, no lock.
+"""The fast path of a send: one encoded frame and one future, no task, no lock.
 
 It is open to usual messages, when the route is known and the connection is there. Speed is all it is for: what it needs
-of others is looked up once, and whatever is special, and every failure, is left to the long way.
+of others is looked up once, and whatever is special, and every failure, is left to the slow path.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pyromq.wire.fast.message_properties import properties_text
 from pyromq.wire.received import Received
 
 Begun = tuple[OutgoingMessage, QueueId, Connection, asyncio.Future[Received[Any]]]
-"""A send that waits for its answer."""
+"""A send that waits for its response."""
 
 
 class FastPath:
-    """``is_open`` belongs to the producer: while it is false, every message has to go the long way."""
+    """``is_open`` belongs to the producer: while it is false, every message takes the slow path."""
 
-    def __init__(self, sending: SendContext) -> None:
-        client, settings, delivery = sending.client, sending.settings, sending.delivery
+    def __init__(self, context: SendContext) -> None:
+        client, settings = context.client, context.settings
         self.is_open = False
         self._clock = client.clock
-        self._system = sending.system
-        self._known = sending.topic_queues_table.known
-        self._ext_of = delivery.ext
+        self._system = context.system
+        self._known = context.topic_queues_table.known
+        self._ext_of = context.retrying_sender.ext
         self._next_id = client.message_ids.next
         self._timeout_ms = settings.timeout_ms
         self._attempt_timeout_ms = settings.attempt_timeout_ms
@@ -60,13 +60,13 @@ class FastPath:
         unique_id = self._next_id(now_ms)
         text = properties_text(message, unique_id, self._system)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        letter = OutgoingMessage(SEND, topic_queues.topic, body, text, unique_id, now_ms, deadline_ms, message.flag)
-        ext = self._ext_of(letter, queue)
+        outgoing = OutgoingMessage(SEND, topic_queues.topic, body, text, unique_id, now_ms, deadline_ms, message.flag)
+        ext = self._ext_of(outgoing, queue)
         try:
             response = connection.request_nowait(SEND, ext, body, timeout_ms=self._attempt_timeout_ms or timeout_ms)
         except TransportError:
-            return None  # the long way knows what to do
-        return letter, queue, connection, response
+            return None  # the slow path knows what to do
+        return outgoing, queue, connection, response
 
 
 def _bytes_max_uncompressed(settings: ProducerSettings) -> int:

@@ -18,7 +18,7 @@ from pyromq.wire.property_text import join_items
 
 
 class PendingReplies:
-    """Who waits for which reply."""
+    """Requests and the replies they wait for."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -39,7 +39,7 @@ class PendingReplies:
         self._waiting.pop(correlation_id, None)
 
     def arrived(self, message: ReceivedMessage) -> bool:
-        """False if nobody waits for it."""
+        """False if no request waits for it."""
         waiter = self._waiting.get(message.get(names.CORRELATION_ID) or "")
         if waiter is None or waiter.done():
             return False
@@ -63,10 +63,10 @@ def request_properties(correlation_id: str, client_id: str, timeout_ms: int) -> 
 
 
 def reply_of(request: ReceivedMessage) -> tuple[str, str]:
-    """Topic and properties of a reply. Raises MessageRefusedError if nobody waits for one."""
+    """Topic and properties of a reply. Raises MessageRefusedError if the message asks for none."""
     cluster, correlation_id, client_id = map(request.get, (names.CLUSTER, names.CORRELATION_ID, names.REPLY_TO_CLIENT))
     if not (cluster and correlation_id and client_id):
-        raise MessageRefusedError(f"message {request.message_id} is no request: nobody waits for a reply")
+        raise MessageRefusedError(f"message {request.message_id} is no request: it does not ask for a reply")
     properties = [
         (names.MESSAGE_TYPE, "reply"),
         (names.CORRELATION_ID, correlation_id),
@@ -77,6 +77,6 @@ def reply_of(request: ReceivedMessage) -> tuple[str, str]:
 
 
 def _look(waiter: asyncio.Future[ReceivedMessage]) -> None:
-    """An exception that nobody waited for is no mistake."""
+    """An exception that no caller waited for is no mistake."""
     if not waiter.cancelled():
         waiter.exception()

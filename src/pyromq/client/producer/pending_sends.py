@@ -1,4 +1,4 @@
-"""Sends that nobody waits for in a coroutine: each is a future, whose end comes from an answer or from a task."""
+"""Pending sends: each is a future, whose end comes from a response or from a task; no coroutine waits for it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Outcome = asyncio.Future[SendReceipt]
 
 
 class PendingSends:
-    """Those of one producer, ``in_flight_max`` at most. ``tasks`` tells who owns tasks now."""
+    """Those of one producer, ``in_flight_max`` at most. ``tasks`` tells which TaskOwner there is now."""
 
-    def __init__(self, delivery: RetryingSender, tasks: Callable[[], TaskOwner], in_flight_max: int) -> None:
-        self._delivery = delivery
+    def __init__(self, retrying_sender: RetryingSender, tasks: Callable[[], TaskOwner], in_flight_max: int) -> None:
+        self._retrying_sender = retrying_sender
         self._tasks = tasks
         self._in_flight_max = in_flight_max
-        self._receipt_of = delivery.receipt
+        self._receipt_of = retrying_sender.receipt
         self._outcomes: set[Outcome] = set()
 
     def require_room(self, topic: str) -> None:
@@ -38,13 +38,13 @@ class PendingSends:
             raise TooManyRequestsError(peer=f"topic {topic}", in_flight_max=self._in_flight_max)
 
     def add_begun(self, begun: Begun, callback: SendCallback | None) -> Outcome:
-        """One that went the short way and waits for its answer."""
+        """One that took the fast path and waits for its response."""
         outcome = self._added(callback)
         begun[3].add_done_callback(partial(self._on_response, begun, outcome))
         return outcome
 
     def add(self, work: Coroutine[Any, Any, SendReceipt], callback: SendCallback | None) -> Outcome:
-        """One that goes the long way, in a task."""
+        """One that takes the slow path, in a task."""
         outcome = self._added(callback)
         self._continue(work, outcome)
         return outcome
@@ -58,7 +58,7 @@ class PendingSends:
         """Those that are left fail."""
         for outcome in list(self._outcomes):
             if not outcome.done():
-                outcome.set_exception(ClientClosedError("the producer was closed before the answer came"))
+                outcome.set_exception(ClientClosedError("the producer was closed before the response came"))
 
     def _added(self, callback: SendCallback | None) -> Outcome:
         outcome: Outcome = asyncio.get_running_loop().create_future()
@@ -69,19 +69,19 @@ class PendingSends:
     def _on_response(self, begun: Begun, outcome: Outcome, response: asyncio.Future[Received[Any]]) -> None:
         if outcome.done() or response.cancelled():
             return
-        letter, queue, connection, _ = begun
+        outgoing, queue, connection, _ = begun
         error = response.exception()
         if isinstance(error, TransportError):
-            self._continue(self._delivery.after_failure(letter, queue, error), outcome)
+            self._continue(self._retrying_sender.after_failure(outgoing, queue, error), outcome)
         elif error is not None:
             outcome.set_exception(error)
         elif (received := response.result()).code == 0:
             try:
-                outcome.set_result(self._receipt_of(letter, queue, received))
+                outcome.set_result(self._receipt_of(outgoing, queue, received))
             except MQError as unreadable:
                 outcome.set_exception(unreadable)
         else:
-            self._continue(self._delivery.after_response(letter, queue, connection, received), outcome)
+            self._continue(self._retrying_sender.after_response(outgoing, queue, connection, received), outcome)
 
     def _continue(self, work: Coroutine[Any, Any, SendReceipt], outcome: Outcome) -> None:
         """The rest of a send, as a task."""
@@ -108,7 +108,7 @@ class PendingSends:
 async def _settle(work: Coroutine[Any, Any, SendReceipt], outcome: Outcome) -> None:
     try:
         receipt = await work
-    except Exception as error:  # whatever it is, whoever holds the future hears it (hooks and selectors may raise all)
+    except Exception as error:  # whatever it is, the future tells it (hooks and selectors may raise all)
         if not outcome.done():
             outcome.set_exception(error)
     else:
@@ -117,6 +117,6 @@ async def _settle(work: Coroutine[Any, Any, SendReceipt], outcome: Outcome) -> N
 
 
 def _left_behind(outcome: Outcome, task: asyncio.Task[None]) -> None:
-    """A client that is closed ends the sends of those who share it, and they must hear of it."""
+    """A client that is closed ends the sends of all its producers, and their futures must tell it."""
     if task.cancelled() and not outcome.done():
-        outcome.set_exception(ClientClosedError("the client was closed before the answer came"))
+        outcome.set_exception(ClientClosedError("the client was closed before the response came"))

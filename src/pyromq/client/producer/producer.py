@@ -4,8 +4,8 @@
         receipt = await producer.send(Message("orders", b"42", tags="new"))
 
 One ``send`` has one time for all its attempts; ``attempts`` says what is tried again, and where. The usual case takes
-the short way (``fast_path``): route known, connection open, nothing special about the message. Then a send is one
-encoded frame and one future, awaited by the caller itself. Whatever is special takes the long way (``slow_path``), and
+the fast path (``fast_path``): route known, connection open, nothing special about the message. Then a send is one
+encoded frame and one future, awaited by the caller itself. Whatever is special takes the slow path (``slow_path``), and
 after a failure of the first attempt ``retrying_sender`` makes the others.
 """
 
@@ -84,13 +84,16 @@ class Producer(ProducerRole):
     def _compose(self, hooks: SendHooks, latency_table: LatencyTable) -> None:
         client, settings = self.client, self.settings
         system = join_items([(names.INSTANCE_ID, ns)]) if (ns := client.settings.namespace) else ""
-        self._topic_queues_table = topic_queues_table = TopicQueuesTable(client, settings)
-        self._delivery = delivery = RetryingSender(client, settings, topic_queues_table, self.group, latency_table)
-        sending = SendContext(client, settings, topic_queues_table, delivery, hooks, system)
-        self._fast_path, self._slow_path, self._batches = FastPath(sending), SlowPath(sending), BatchSender(sending)
-        self._requests = RequestReply(client, topic_queues_table, self._slow_path)
-        self._under_way = PendingSends(delivery, lambda: client.tasks, settings.in_flight_max)
-        self._begin, self._receipt_of = self._fast_path.begin, delivery.receipt  # looked up once, for speed
+        self._topic_queues_table = table = TopicQueuesTable(client, settings)
+        self._retrying_sender = sender = RetryingSender(client, settings, table, self.group, latency_table)
+        context = SendContext(client, settings, table, sender, hooks, system)
+        self._fast_path = FastPath(context)
+        self._slow_path = SlowPath(context)
+        self._batches = BatchSender(context)
+        self._requests = RequestReply(client, table, self._slow_path)
+        self._under_way = PendingSends(sender, lambda: client.tasks, settings.in_flight_max)
+        self._begin = self._fast_path.begin  # this and the next one are looked up once, for speed
+        self._receipt_of = sender.receipt
 
     # --- life ---
 
@@ -102,7 +105,7 @@ class Producer(ProducerRole):
         await self.close()
 
     async def open(self) -> None:
-        """Connects to nobody yet. Raises ConfigError, ClientClosedError."""
+        """Opens no connection yet. Raises ConfigError, ClientClosedError."""
         if self._is_open:
             raise ClientClosedError("a producer cannot be opened twice; make a new one")
         if self._owns_client:
@@ -143,14 +146,14 @@ class Producer(ProducerRole):
         if begun is None:
             self._require_open()
             return await self._slow_path.send(message, queue, selector, timeout_ms)
-        letter, chosen, connection, response = begun
+        outgoing, chosen, connection, response = begun
         try:
             received = await response
         except TransportError as error:
-            return await self._delivery.after_failure(letter, chosen, error)
+            return await self._retrying_sender.after_failure(outgoing, chosen, error)
         if received.code == 0:
-            return self._receipt_of(letter, chosen, received)
-        return await self._delivery.after_response(letter, chosen, connection, received)
+            return self._receipt_of(outgoing, chosen, received)
+        return await self._retrying_sender.after_response(outgoing, chosen, connection, received)
 
     def send_nowait(
         self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int = 0
@@ -170,7 +173,7 @@ class Producer(ProducerRole):
     async def send_oneway(
         self, message: Message, *, queue: QueueId | None = None, selector: QueueSelector | None = None
     ) -> None:
-        """Sends and hopes: no answer comes, so nothing is known and nothing is tried again."""
+        """Sends and hopes: no response comes, so nothing is known and nothing is tried again."""
         self._require_open()
         await self._slow_path.send_oneway(message, queue, selector)
 
@@ -188,7 +191,7 @@ class Producer(ProducerRole):
         return await self._batches.send(messages, queue, timeout_ms)
 
     async def request(self, message: Message, *, timeout_ms: int = 0) -> ReceivedMessage:
-        """Sends a message and waits for the reply of whoever consumes it.
+        """Sends a message and waits for the reply of its consumer.
 
         Raises NoReplyError when none comes in time, and what ``send`` raises.
         """

@@ -45,11 +45,11 @@ class RequestReply:
         return await self._slow_path.send(message, None, None, timeout_ms, system, code=SEND_REPLY)
 
     def arrived(self, message: ReceivedMessage) -> bool:
-        """A reply; False if nobody here waits for it."""
+        """A reply; False if no request here waits for it."""
         return self._replies.arrived(message)
 
     def close(self) -> None:
-        """Those who still wait get ClientClosedError."""
+        """Requests that still wait end with ClientClosedError."""
         self._replies.close()
 
     async def _tell_brokers(self, topic: str, timeout_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Delivery of a letter: attempt after attempt, until a broker has it or none is left (``attempts`` decides)."""
+"""Retrying sender: attempt after attempt, until a broker has it or none is left (``attempts`` decides)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PAUSE: Final = Backoff(first_ms=50, ceiling_ms=500)
 
 
 class RetryingSender:
-    """Of the letters of one producer."""
+    """For one producer."""
 
     def __init__(
         self,
@@ -57,20 +57,20 @@ class RetryingSender:
         self._queue_nums = str(settings.new_topic_queues)
         self._is_signing = client.signer.is_needed
 
-    def ext(self, letter: OutgoingMessage, queue: QueueId) -> dict[str, str]:
+    def ext(self, outgoing: OutgoingMessage, queue: QueueId) -> dict[str, str]:
         """The fields of the request."""
-        ext = header_fields(letter, queue, self._group, self._template_topic, self._queue_nums)
-        return self._client.signer.signed_fields(ext, letter.body) if self._is_signing else ext
+        ext = header_fields(outgoing, queue, self._group, self._template_topic, self._queue_nums)
+        return self._client.signer.signed_fields(ext, outgoing.body) if self._is_signing else ext
 
-    def receipt(self, letter: OutgoingMessage, queue: QueueId, received: Received[Any]) -> SendReceipt:
-        """Raises RemoteProtocolError for an answer without the fields it must have."""
+    def receipt(self, outgoing: OutgoingMessage, queue: QueueId, received: Received[Any]) -> SendReceipt:
+        """Raises RemoteProtocolError for a response without the fields it must have."""
         header = received.header_as(SendResponseHeader)
         if header.queue_id != queue.number:
             queue = QueueId(queue.topic, queue.broker, header.queue_id)
         status = _SEND_OK if received.code == 0 else _STATUS[received.code]
         return SendReceipt(
             status,
-            letter.unique_ids,
+            outgoing.unique_ids,
             header.msg_id,
             queue,
             header.queue_offset,
@@ -82,45 +82,45 @@ class RetryingSender:
 
     # --- the first attempt was made elsewhere ---
 
-    async def after_failure(self, letter: OutgoingMessage, queue: QueueId, error: MQError) -> SendReceipt:
+    async def after_failure(self, outgoing: OutgoingMessage, queue: QueueId, error: MQError) -> SendReceipt:
         """On from there. Raises SendFailedError."""
-        attempts, name = self._attempts(letter, is_pinned=False), self._client.plain_name(letter.topic)
-        await self._note(letter, name, queue, error, attempts)
-        return await self.deliver(letter, name, None, attempts)
+        attempts, name = self._attempts(outgoing, is_pinned=False), self._client.plain_name(outgoing.topic)
+        await self._note(outgoing, name, queue, error, attempts)
+        return await self.deliver(outgoing, name, None, attempts)
 
     async def after_response(
-        self, letter: OutgoingMessage, queue: QueueId, connection: Connection, received: Received[Any]
+        self, outgoing: OutgoingMessage, queue: QueueId, connection: Connection, received: Received[Any]
     ) -> SendReceipt:
-        """On from an answer other than success. Raises SendFailedError."""
+        """On from a response other than success. Raises SendFailedError."""
         if received.code in _STATUS:
-            return self.receipt(letter, queue, received)
-        return await self.after_failure(letter, queue, _refusal(letter, connection, received))
+            return self.receipt(outgoing, queue, received)
+        return await self.after_failure(outgoing, queue, _refusal(outgoing, connection, received))
 
     # --- attempts ---
 
     async def deliver(
-        self, letter: OutgoingMessage, name: str, pinned: QueueId | None, attempts: Attempts | None = None
+        self, outgoing: OutgoingMessage, name: str, pinned: QueueId | None, attempts: Attempts | None = None
     ) -> SendReceipt:
         """``name`` is the topic as the application calls it. Raises SendFailedError, NoRouteError."""
-        attempts = attempts or self._attempts(letter, is_pinned=pinned is not None)
+        attempts = attempts or self._attempts(outgoing, is_pinned=pinned is not None)
         while True:
             topic_queues = await self._topic_queues_table.find(name, attempts.left_ms(self._clock.monotonic_ms()))
             queue = pinned or self._next_queue(topic_queues, attempts.last_broker)
             started_ms = self._clock.monotonic_ms()
             try:
-                received, error = await self._attempt(letter, topic_queues, queue, attempts)
+                received, error = await self._attempt(outgoing, topic_queues, queue, attempts)
             except TransportError as caught:
                 received, error = None, caught
             if self.health is not None:
                 self._remember(self.health, queue.broker, error, self._clock.monotonic_ms() - started_ms)
             if received is not None and not self._wants_better(received, attempts):
                 self._topic_queues_table.used(topic_queues)
-                return self.receipt(letter, queue, received)
+                return self.receipt(outgoing, queue, received)
             if error is not None:
-                await self._note(letter, name, queue, error, attempts)
+                await self._note(outgoing, name, queue, error, attempts)
 
-    def _attempts(self, letter: OutgoingMessage, *, is_pinned: bool) -> Attempts:
-        return Attempts(deadline_ms=letter.deadline_ms, retries=self._settings.retries, is_pinned=is_pinned)
+    def _attempts(self, outgoing: OutgoingMessage, *, is_pinned: bool) -> Attempts:
+        return Attempts(deadline_ms=outgoing.deadline_ms, retries=self._settings.retries, is_pinned=is_pinned)
 
     async def connection(self, topic_queues: TopicQueues, queue: QueueId, timeout_ms: int) -> Connection:
         """Raises ConnectFailedError, ClientClosedError."""
@@ -128,23 +128,23 @@ class RetryingSender:
         return link.ready or await link.connection(timeout_ms=timeout_ms)
 
     async def _attempt(
-        self, letter: OutgoingMessage, topic_queues: TopicQueues, queue: QueueId, attempts: Attempts
+        self, outgoing: OutgoingMessage, topic_queues: TopicQueues, queue: QueueId, attempts: Attempts
     ) -> tuple[Received[Any] | None, MQError | None]:
-        """The answer if the message was stored, else the refusal. Raises TransportError."""
+        """The response if the message was stored, else the refusal. Raises TransportError."""
         left_ms = attempts.left_ms(self._clock.monotonic_ms())
         if left_ms <= 0:
             raise ConnectFailedError("there was no time left to send: what came before took all of timeout_ms")
         connection = await self.connection(topic_queues, queue, left_ms)
         left_ms = max(1, attempts.left_ms(self._clock.monotonic_ms()))
         timeout_ms = min(left_ms, self._settings.attempt_timeout_ms or left_ms)
-        ext = self.ext(letter, queue)
-        received = await connection.request(letter.code, ext, letter.body, timeout_ms=timeout_ms)
+        ext = self.ext(outgoing, queue)
+        received = await connection.request(outgoing.code, ext, outgoing.body, timeout_ms=timeout_ms)
         if received.code in _STATUS:
             return received, None
-        return None, _refusal(letter, connection, received)
+        return None, _refusal(outgoing, connection, received)
 
     async def _note(
-        self, letter: OutgoingMessage, name: str, queue: QueueId, error: MQError, attempts: Attempts
+        self, outgoing: OutgoingMessage, name: str, queue: QueueId, error: MQError, attempts: Attempts
     ) -> None:
         """Gives up with SendFailedError, or returns when it is time to try again."""
         self._client.require_open()
@@ -153,7 +153,7 @@ class RetryingSender:
         now_ms = self._clock.monotonic_ms()
         step = attempts.after(queue.broker, error, now_ms, brokers)
         if isinstance(error, TransportError | TopicNotFoundError):
-            self._client.routes.refresh_soon(letter.topic)  # perhaps the broker has moved
+            self._client.routes.refresh_soon(outgoing.topic)  # perhaps the broker has moved
         if step is SendStep.GIVE_UP:
             raise SendFailedError(name, attempts.failed) from error
         logger.info("send failed, trying again: topic=%s broker=%s error=%s", name, queue.broker, error)
@@ -180,10 +180,10 @@ class RetryingSender:
             health.failed(broker, was_reached=not isinstance(error, TransportError))
 
 
-def _refusal(letter: OutgoingMessage, connection: Connection, received: Received[Any]) -> MQError:
+def _refusal(outgoing: OutgoingMessage, connection: Connection, received: Received[Any]) -> MQError:
     if received.code == ResponseCode.GO_AWAY:
         connection.close("the broker is going down and said so")
-    return error_of(received, topic=letter.topic)
+    return error_of(received, topic=outgoing.topic)
 
 
 def _truth(text: str | None) -> bool | None:

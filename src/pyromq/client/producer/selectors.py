@@ -1,4 +1,4 @@
-"""Which queue a message goes to: functions of the message and the topic's queues, which come sorted.
+"""Queue selectors: functions of the message and the topic's queues, which come sorted.
 
 Any callable with the same arguments will do.
 """

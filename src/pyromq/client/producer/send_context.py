@@ -1,4 +1,4 @@
-"""What the ways of one producer's messages share."""
+"""What the paths of one producer's messages share."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class SendContext(NamedTuple):
     client: Client
     settings: ProducerSettings
     topic_queues_table: TopicQueuesTable
-    delivery: RetryingSender
+    retrying_sender: RetryingSender
     hooks: SendHooks
     system: str

@@ -1,4 +1,4 @@
-"""The long way of a send: hooks, compression, a queue of the caller's choice, attempts until a broker has it."""
+"""The slow path of a send: hooks, compression, a queue of the caller's choice, attempts until a broker has it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,14 @@ _LONG_COMPRESSION_BYTES: Final = 64 * 1024  # larger bodies are compressed on a 
 class SlowPath:
     """Of the messages of one producer."""
 
-    def __init__(self, sending: SendContext) -> None:
-        self._client, self._settings, self._topic_queues_table, self._delivery, self._hooks, self._system = sending
-        self._clock = self._client.clock
+    def __init__(self, context: SendContext) -> None:
+        self._client = context.client
+        self._settings = context.settings
+        self._topic_queues_table = context.topic_queues_table
+        self._retrying_sender = context.retrying_sender
+        self._hooks = context.hooks
+        self._system = context.system  # properties that all messages have
+        self._clock = context.client.clock
 
     async def send(
         self,
@@ -37,24 +42,24 @@ class SlowPath:
     ) -> SendReceipt:
         """Raises SendFailedError, NoRouteError, MessageRefusedError and what hooks and selectors raise."""
         with self._hooks.around([message]) as receipts:
-            letter = await self._letter(message, timeout_ms, system, code, sys_flag)
+            outgoing = await self._outgoing(message, timeout_ms, system, code, sys_flag)
             topic_queues = await self._topic_queues_table.find(
-                message.topic, letter.deadline_ms - self._clock.monotonic_ms()
+                message.topic, outgoing.deadline_ms - self._clock.monotonic_ms()
             )
             pinned = pinned_queue(message, topic_queues, queue, selector)
-            receipts.append(await self._delivery.deliver(letter, message.topic, pinned))
+            receipts.append(await self._retrying_sender.deliver(outgoing, message.topic, pinned))
         return receipts[0]
 
     async def send_oneway(self, message: Message, queue: QueueId | None, selector: QueueSelector | None) -> None:
-        """One attempt, no answer, no hooks: there is nothing to tell them."""
+        """One attempt, no response, no hooks: there is nothing to tell them."""
         timeout_ms = self._settings.timeout_ms
-        letter = await self._letter(message, timeout_ms)
+        outgoing = await self._outgoing(message, timeout_ms)
         topic_queues = await self._topic_queues_table.find(message.topic, timeout_ms)
         chosen = pinned_queue(message, topic_queues, queue, selector) or topic_queues.next()
-        connection = await self._delivery.connection(topic_queues, chosen, timeout_ms)
-        connection.request_oneway(letter.code, self._delivery.ext(letter, chosen), letter.body)
+        connection = await self._retrying_sender.connection(topic_queues, chosen, timeout_ms)
+        connection.request_oneway(outgoing.code, self._retrying_sender.ext(outgoing, chosen), outgoing.body)
 
-    async def _letter(
+    async def _outgoing(
         self, message: Message, timeout_ms: int, system: str = "", code: int = SEND, sys_flag: int = 0
     ) -> OutgoingMessage:
         now_ms = self._clock.now_ms()

@@ -1,4 +1,4 @@
-"""The queues that messages of a topic may be sent to, and whose turn it is.
+"""Topic queues: where messages of a topic may be sent, and which queue is next.
 
 A topic that no broker has yet borrows its queues from the template topic: the broker that gets its first message
 creates it. Borrowed queues are used only until the name servers know the topic itself.
@@ -16,7 +16,7 @@ from pyromq.net import Link
 
 
 class TopicQueues:
-    """Replaced whole when the route changes; only the turn moves. ``links`` are those to the masters, by broker."""
+    """Replaced whole when the route changes; only the cursor moves. ``links`` are those to the masters, by broker."""
 
     __slots__ = ("_cursor", "brokers", "is_borrowed", "links", "queues", "topic")
 

@@ -1,4 +1,4 @@
-"""The publications of a producer: found when a topic is first sent to, dropped when its route changes."""
+"""Topic queues by topic, of one producer: found when a topic is first sent to, dropped when its route changes."""
 
 from __future__ import annotations
 

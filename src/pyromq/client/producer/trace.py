@@ -90,7 +90,8 @@ class TraceDispatcher:
         self._is_due = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
-        self.sent = self.dropped = 0
+        self.sent = 0
+        self.dropped = 0
 
     async def open(self) -> None:
         """The client must be open."""

@@ -1,9 +1,9 @@
 """Check-backs: brokers ask how transactions ended, and the application's ``check`` answers.
 
 A coroutine runs on the loop, a function on a pool of threads; so many at a time, and so many waiting. What does not fit
-is not answered: the broker asks again. It also asks again while an answer is being found, each time about a newer copy
-of the prepared message, and to answer an older one too would make two messages of it; so one question per transaction
-waits, and the answer goes to the newest.
+is not answered: the broker asks again. It also asks again while the outcome is being found out, each time about a newer
+copy of the prepared message, and an outcome for an older one too would make two messages of it; so one question per
+transaction waits, and the outcome goes to the newest.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class CheckBacks:
                 outcome = await self._outcome(self._newest[key].message)
                 self._respond(self._newest.pop(key), outcome)
         finally:
-            self._workers.discard(worker)  # in the same step that saw no more work: later is too late for who comes now
+            self._workers.discard(
+                worker
+            )  # in the same step that saw no more work: later is too late for a check that comes now
 
     async def _outcome(self, message: ReceivedMessage) -> TransactionOutcome:
         try:

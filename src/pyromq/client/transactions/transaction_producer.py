@@ -1,4 +1,4 @@
-"""Messages that are seen if and only if something else happened, on asyncio.
+"""The transaction producer on asyncio: messages that are seen if and only if something else happened.
 
     async with TransactionProducer(
         "10.0.0.1:9876", group="orders-service", topics=["orders"], check=is_paid
@@ -125,7 +125,7 @@ class TransactionProducer:
         await self._prepared.open()
         try:
             await self._prepared.register()
-        except BaseException:  # nobody will close what was never open; raised again
+        except BaseException:  # what was never open is not closed later; raised again
             await self._prepared.close()
             raise
 

@@ -22,7 +22,7 @@ NEEDED: Final = (
     *("topic", "broker", "queue_id", "queue_offset", "delivery_attempt", "flag", "commit_log_offset"),
     *("properties", "body"),
 )
-"""Columns that every row has: what it takes to handle it and to give it back."""
+"""Columns that every row has: what it takes to handle it and to send it back."""
 
 
 class Record(msgspec.Struct, gc=False):

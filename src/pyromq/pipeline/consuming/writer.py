@@ -1,6 +1,6 @@
 """Where the work of a consumer group is done: the last step of its query, a sink that calls the handler in its tasks.
 
-One pass: a task reads rows, handles them, gives back those that failed, and only then is done. So Spark commits a
+One pass: a task reads rows, handles them, sends back those that failed, and only then is done. So Spark commits a
 batch, and the group learns of it, when every row of it is done, sent back or dead.
 """
 
@@ -106,7 +106,7 @@ class ConsumeWriter(DataSourceStreamArrowWriter):
             log.write(_TOTALS, json.dumps(asdict(before.plus(batchId, rows, retried, dead))), durable=False)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Rows that were given back come twice: at least once is what a group promises."""
+        """Rows that were sent back come twice: at least once is what a group promises."""
 
 
 @lru_cache(8)
@@ -120,15 +120,15 @@ def handle_rows(work: tuple[Work, Any], batch: str, batches: Iterator[pa.RecordB
     """Every row is done, sent back or dead when it returns."""
     facts, handler = work
     judge: Any = judge_batch if facts.in_batches else judge_records
-    returns: RowSendBack | None = None
+    send_back: RowSendBack | None = None
     rows = 0
     for each in batches:
         rows += each.num_rows
         if judged := judge(each, handler):
-            if returns is None:
-                returns = RowSendBack(connect(facts.reaching), facts.reaching, facts.group, facts.attempts_max, batch)
-            returns.give_back(judged)
-    return Handled(rows, returns.retried, returns.dead) if returns is not None else Handled(rows, 0, 0)
+            if send_back is None:
+                send_back = RowSendBack(connect(facts.reaching), facts.reaching, facts.group, facts.attempts_max, batch)
+            send_back.send_back(judged)
+    return Handled(rows, send_back.retried, send_back.dead) if send_back is not None else Handled(rows, 0, 0)
 
 
 def counts_log(checkpoint: str) -> CheckpointLog:

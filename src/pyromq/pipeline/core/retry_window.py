@@ -1,32 +1,16 @@
-"""How long failures are borne: brokers restart, so what fails is tried again for a while, then given up in words."""
+"""Retry window: brokers restart, so what fails is tried again for a while, then given up in words."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from pyromq.client.core.retry_advice import may_retry_later
 from pyromq.clock import Clock
-from pyromq.errors import BrokerError, MQError, TransportError
+from pyromq.errors import MQError
 from pyromq.pipeline.core.errors import SourceUnreachableError
-from pyromq.wire.codes import ResponseCode
 
 _WAIT_MS_FIRST: Final = 50
 _WAIT_MS_MAX: Final = 2_000
-_HOPELESS: Final = frozenset(
-    (
-        int(ResponseCode.NO_PERMISSION),
-        int(ResponseCode.SUBSCRIPTION_PARSE_FAILED),
-        int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
-        int(ResponseCode.INVALID_PARAMETER),
-        int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
-    )
-)
-
-
-def may_pass(error: BaseException) -> bool:
-    """Whether trying again can help."""
-    if isinstance(error, BrokerError):
-        return error.code not in _HOPELESS
-    return isinstance(error, TransportError)
 
 
 class RetryWindow:
@@ -44,7 +28,7 @@ class RetryWindow:
 
     def failed(self, error: MQError) -> int:
         """How long to wait before the next attempt. Raises the error itself or SourceUnreachableError."""
-        if not may_pass(error):
+        if not may_retry_later(error):
             raise error
         now_ms = self._clock.monotonic_ms()
         if self._since_ms is None:

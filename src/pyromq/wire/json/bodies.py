@@ -35,6 +35,12 @@ class GroupMemberIds(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     consumer_id_list: list[str] = []
 
 
+class GroupNames(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """300: the groups that consume a topic, or did."""
+
+    group_list: list[str] = []
+
+
 class LockRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Queues that a client wants for itself, or gives back (RocketMQ: LockBatchRequestBody, UnlockBatch…)."""
 

@@ -75,14 +75,14 @@ def test_the_namespace_is_taken_off_the_topic() -> None:
     assert only(record("%RETRY%ns%g", properties={"RETRY_TOPIC": "ns%orders"}), namespace="ns").topic == "orders"
 
 
-def test_an_answer_is_taken_apart_in_order() -> None:
+def test_a_response_is_taken_apart_in_order() -> None:
     found = split_messages(b"".join(record(body=b"%d" % n) for n in range(5)), "b")
     assert [message.body for message in found] == [b"0", b"1", b"2", b"3", b"4"]
     assert split_messages(b"", "b") == []
 
 
 @given(cut=st.integers(1, 400))
-def test_a_cut_answer_is_refused(cut: int) -> None:
+def test_a_cut_response_is_refused(cut: int) -> None:
     data = record() * 2
     if cut % len(record()) == 0:
         return

@@ -1,4 +1,4 @@
-"""What a transaction decides, and which check-back gets an answer; without a network."""
+"""What a transaction decides, and which check-back gets an outcome; without a network."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def a_transaction() -> Transaction:
 # --- decisions ---
 
 
-def test_the_outcome_goes_to_where_the_receipt_says_the_half_message_is() -> None:
+def test_the_outcome_goes_to_where_the_receipt_says_the_prepared_message_is() -> None:
     header = end_header("g", place_of_receipt("T", RECEIPT), COMMIT)
     assert (header.tran_state_table_offset, header.commit_log_offset, header.commit_or_rollback) == (7, 0x1000, 8)
     assert (header.msg_id, header.transaction_id, header.from_transaction_check) == ("ID", "ID", False)
 
 
-def test_the_answer_to_a_check_goes_to_where_the_check_says() -> None:
+def test_the_outcome_of_a_check_goes_to_where_the_check_says() -> None:
     asked = CheckTransactionHeader(tran_state_table_offset=9, commit_log_offset=0x2000, transaction_id="TX")
     header = end_header("g", place_of_check("T", "ID", asked), ROLLBACK)
     assert (header.tran_state_table_offset, header.commit_log_offset, header.commit_or_rollback) == (9, 0x2000, 12)
@@ -153,15 +153,15 @@ def test_a_producer_that_could_not_be_asked_is_refused(given: dict[str, Any], re
 
 
 class Asked:
-    """Checks with their answers."""
+    """Checks with their outcomes."""
 
     def __init__(self, check: Any, *, workers: int = 1, waiting_max: int = 10) -> None:
-        self.answers: list[tuple[str, int, TransactionOutcome]] = []
+        self.outcomes: list[tuple[str, int, TransactionOutcome]] = []
         self.checks = CheckBacks(check, self._answer, workers=workers, waiting_max=waiting_max, name="g")
         self.tasks = TaskOwner("test")
 
     def _answer(self, question: Question, outcome: TransactionOutcome) -> None:
-        self.answers.append((question.place.transaction_id, question.place.offset, outcome))
+        self.outcomes.append((question.place.transaction_id, question.place.offset, outcome))
 
     def ask(self, transaction_id: str, offset: int = 0) -> None:
         place = PreparedPlace("T", offset, 0, transaction_id, transaction_id, is_from_check=True)
@@ -190,11 +190,11 @@ async def test_a_coroutine_answers_and_so_does_a_function_on_a_thread() -> None:
         it.ask("A", 1)
         it.ask("B", 2)
         await it.tasks.drained()
-        assert it.answers == [("A", 1, COMMIT), ("B", 2, ROLLBACK)]
+        assert it.outcomes == [("A", 1, COMMIT), ("B", 2, ROLLBACK)]
     async with asked(function) as it:
         it.ask("A", 1)
         await it.tasks.drained()
-        assert it.answers == [("A", 1, UNKNOWN)]
+        assert it.outcomes == [("A", 1, UNKNOWN)]
     assert threads and threading.main_thread() not in threads
 
 
@@ -212,7 +212,7 @@ async def test_a_check_that_fails_leaves_the_outcome_unknown(
         async with asked(check) as it:
             it.ask("A")
             await it.tasks.drained()
-            assert it.answers == [("A", 0, UNKNOWN)]
+            assert it.outcomes == [("A", 0, UNKNOWN)]
     assert "check failed" in caplog.text
 
 
@@ -220,7 +220,7 @@ async def test_a_check_that_returns_nonsense_leaves_the_outcome_unknown(caplog: 
     async with asked(lambda message: "commit") as it:
         it.ask("A")
         await it.tasks.drained()
-        assert it.answers == [("A", 0, UNKNOWN)]
+        assert it.outcomes == [("A", 0, UNKNOWN)]
     assert "TransactionOutcome was expected, not str" in caplog.text
 
 
@@ -235,7 +235,7 @@ def held(outcome: TransactionOutcome = COMMIT) -> tuple[Callable[[ReceivedMessag
     return check, gate, called
 
 
-async def test_one_answer_for_a_transaction_that_is_asked_about_again_goes_to_the_newest_copy() -> None:
+async def test_one_outcome_of_a_transaction_that_is_asked_about_again_goes_to_the_newest_copy() -> None:
     check, gate, called = held()
     async with asked(check) as it:
         it.ask("A", 1)
@@ -245,11 +245,11 @@ async def test_one_answer_for_a_transaction_that_is_asked_about_again_goes_to_th
         it.ask("B", 4)  # while the first waits
         gate.set()
         await it.tasks.drained()
-        assert it.answers == [("A", 2, COMMIT), ("B", 4, COMMIT)]
+        assert it.outcomes == [("A", 2, COMMIT), ("B", 4, COMMIT)]
         assert called == ["A", "B"]
         it.ask("A", 5)  # and later it is asked anew
         await it.tasks.drained()
-        assert it.answers[-1] == ("A", 5, COMMIT)
+        assert it.outcomes[-1] == ("A", 5, COMMIT)
 
 
 async def test_more_than_may_wait_are_left_to_the_broker(caplog: pytest.LogCaptureFixture) -> None:
@@ -262,7 +262,7 @@ async def test_more_than_may_wait_are_left_to_the_broker(caplog: pytest.LogCaptu
             assert called == ["0", "1"]  # as many as there are workers
             gate.set()
             await it.tasks.drained()
-            assert {answer[0] for answer in it.answers} == {"0", "1", "2"}
+            assert {each[0] for each in it.outcomes} == {"0", "1", "2"}
     assert caplog.text.count("left to the broker's next try") == 2
 
 
@@ -274,4 +274,4 @@ async def test_closing_waits_for_what_has_begun_and_drops_what_waits() -> None:
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_soon(gate.set)
         await it.checks.close(5_000)
-        assert [answer[0] for answer in it.answers] == called == ["A"]
+        assert [each[0] for each in it.outcomes] == called == ["A"]

@@ -1,4 +1,4 @@
-"""Hooks around a send: whoever heard its beginning hears its end, and never takes a failure for a success."""
+"""Hooks around a send: a hook that heard its beginning hears its end, and never takes a failure for a success."""
 
 from __future__ import annotations
 

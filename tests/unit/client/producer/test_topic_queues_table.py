@@ -20,7 +20,7 @@ TEMPLATE = ProducerSettings().template_topic
 
 
 class SlowNames:
-    """Every answer takes two seconds, and no topic is known."""
+    """Every response takes two seconds, and no topic is known."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock

@@ -113,7 +113,7 @@ async def test_a_full_queue_drops_and_counts() -> None:
 
 async def test_what_cannot_be_sent_is_given_up() -> None:
     sender = Sender()
-    for sender.error in (ConnectFailedError("nobody there"), RuntimeError("a mistake")):
+    for sender.error in (ConnectFailedError("not there"), RuntimeError("a mistake")):
         dispatcher = TraceDispatcher(sender, client(), flush_ms=LONG_MS)
         await dispatcher.open()
         for number in range(20):

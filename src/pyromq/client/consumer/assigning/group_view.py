@@ -1,4 +1,4 @@
-"""A group as its member sees it: what is subscribed, which queues that means, who else is there.
+"""Group view: what is subscribed, which queues that means, and which other members there are.
 
 Subscriptions are of two kinds. ``wanted`` is what the application asked for; ``effective`` is what brokers are told in
 heartbeats, and what pulls go by. They differ for a moment after a change: no pull may be under way when brokers hear of
@@ -58,11 +58,16 @@ class GroupView:
     """What the rebalancer needs to know; asks name servers and brokers for it."""
 
     def __init__(
-        self, client: Client, calls: BrokerCalls, subscriptions: Subscriptions, share: OwnedQueues, flow: FlowControl
+        self,
+        client: Client,
+        calls: BrokerCalls,
+        subscriptions: Subscriptions,
+        owned_queues: OwnedQueues,
+        flow: FlowControl,
     ) -> None:
         self._client = client
         self._calls = calls
-        self._share = share
+        self._owned_queues = owned_queues
         self._flow = flow
         self._subscriptions = subscriptions
         self._told: list[str] = []  # addresses of brokers that know us
@@ -83,7 +88,7 @@ class GroupView:
             self._told = brokers
 
     async def _tell_brokers(self, changed: Collection[str]) -> None:
-        owned_by_change = [owned for owned in self._share.owned.values() if owned.queue.topic in changed]
+        owned_by_change = [owned for owned in self._owned_queues.owned.values() if owned.queue.topic in changed]
         for owned in owned_by_change:
             owned.stop_pulling()
         self._subscriptions.take_effect()
@@ -91,7 +96,7 @@ class GroupView:
             await self._client.heartbeat_now()
         finally:
             for owned in owned_by_change:
-                self._share.pull_again(owned)
+                self._owned_queues.pull_again(owned)
 
     def queues_of(self, topic: str) -> Collection[QueueId] | None:
         route = self._client.routes.known(topic)

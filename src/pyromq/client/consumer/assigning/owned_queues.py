@@ -1,4 +1,4 @@
-"""The queues that are ours: taken and released as the rebalancer decides, abandoned when something else happens.
+"""Assigned queues: taken and released as the rebalancer decides, abandoned when something else happens.
 
     take      lock, look up where to go on, start pulling
     release   hand out nothing more, commit, unlock; an orderly listener that is busy keeps its queue for now
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
@@ -21,6 +22,7 @@ from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.offsets.offset_keeper import OffsetKeeper
 from pyromq.client.consumer.rules.assignment import is_pull_expired
 from pyromq.client.consumer.rules.pull_state import PullSettings
+from pyromq.client.consumer.rules.queue_state import Ownership
 from pyromq.client.consumer.rules.start_offset import StartPlan, Stored
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock
@@ -32,14 +34,27 @@ logger = logging.getLogger(__name__)
 _RELEASE_WAIT_MS: Final = 1_000  # per round; a listener that takes longer keeps its queue until the next
 _ABANDON_WAIT_MS: Final = 10_000
 
-Quiesce = Callable[[Iterable[OwnedQueue], int], Coroutine[Any, Any, None]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCallbacks:
+    """What the consumer does with its queues, and what it wants to hear of them."""
+
+    plan: Callable[[str, int | Stored], StartPlan]
+    """Where to start a queue of this topic, given what is stored for the group."""
+    pull: Callable[[OwnedQueue], Coroutine[Any, Any, None]]
+    """The pull loop of a queue."""
+    quiesce: Callable[[Iterable[OwnedQueue], int], Coroutine[Any, Any, None]]
+    """Waits for orderly listeners that have messages of these queues, so many milliseconds at most."""
+    note: Callable[[OwnedQueue], object]
+    """Brings the offset table up to date with a queue."""
+    kept: Callable[[OwnedQueue], None]
+    """A queue stays though it was to go."""
+    lost: Callable[[QueueId], None]
+    """A queue is gone without a rebalance."""
 
 
 class OwnedQueues:
-    """``owned`` belongs to this class. ``plan`` says where to start, ``quiesce`` waits for orderly listeners.
-
-    ``note`` brings the offset table up to date with a queue, ``kept`` hears of one that stays though it was to go.
-    """
+    """``owned`` belongs to this class; it is also the one that tells each OwnedQueue what happens to it."""
 
     def __init__(
         self,
@@ -48,14 +63,9 @@ class OwnedQueues:
         clock: Clock,
         settings: PullSettings,
         stats: ConsumeStats,
+        callbacks: QueueCallbacks,
         *,
         uses_locks: bool,
-        plan: Callable[[str, int | Stored], StartPlan],
-        pull: Callable[[OwnedQueue], Coroutine[Any, Any, None]],
-        quiesce: Quiesce,
-        note: Callable[[OwnedQueue], object],
-        kept: Callable[[OwnedQueue], None],
-        lost: Callable[[QueueId], None],
     ) -> None:
         self._calls = calls
         self._keeper = keeper
@@ -63,14 +73,14 @@ class OwnedQueues:
         self._settings = settings
         self._stats = stats
         self._uses_locks = uses_locks
-        self._plan = plan
-        self._pull = pull
-        self._quiesce = quiesce
-        self._note = note
-        self._kept = kept
-        self._lost = lost
+        self._plan = callbacks.plan
+        self._pull = callbacks.pull
+        self._quiesce = callbacks.quiesce
+        self._note = callbacks.note
+        self._kept = callbacks.kept
+        self._lost = callbacks.lost
         self.owned: dict[QueueId, OwnedQueue] = {}
-        self._moved: dict[QueueId, Offset | None] = {}  # being taken → where an operator wants it to start, if he does
+        self._moved: dict[QueueId, Offset | None] = {}  # being taken → where an operator wants it to start, if at all
         self.tasks: TaskOwner | None = None  # set while the consumer is open
 
     # --- rounds of the rebalancer ---
@@ -84,9 +94,8 @@ class OwnedQueues:
         """These should be ours: those that were on their way out stay."""
         for queue in queues:
             owned = self.owned.get(queue)
-            if owned is not None and owned.stopping:
-                owned.stopping = False
-                owned.changed()
+            if owned is not None and owned.ownership is Ownership.REVOKED:
+                owned.keep()
                 self._kept(owned)
 
     async def release(self, queues: Iterable[QueueId]) -> list[QueueId]:
@@ -94,11 +103,11 @@ class OwnedQueues:
         wanted = list(queues)
         leaving = [owned for queue in wanted if (owned := self.owned.get(queue))]
         for owned in leaving:
-            owned.stopping = True
+            owned.revoke()
         await self._quiesce(leaving, _RELEASE_WAIT_MS)
         for owned in leaving:
             if owned.run is not None:
-                owned.buffer.lock.unlocks_tried += 1
+                owned.note_busy()
             elif self.owned.get(owned.queue) is owned:
                 self._note(owned)
                 self._let_go(owned)
@@ -136,25 +145,23 @@ class OwnedQueues:
         self._keeper.table.update(queue, start)
         owned = self.owned[queue] = OwnedQueue(queue, start, self._clock, self._settings, self._stats.of(queue.topic))
         if self._uses_locks:
-            owned.buffer.lock.granted()
+            owned.lock.granted()
         self.pull_again(owned)
         logger.info("queue taken: queue=%s offset=%d", queue, start)
         return owned
 
     def seek(self, owned: OwnedQueue, offset: Offset) -> None:
         """Goes on elsewhere; what was pulled, or is on its way, is forgotten."""
-        owned.stop_pulling()
-        owned.buffer.clear()
-        owned.pull.seek(offset)
-        owned.position = owned.done = offset
+        owned.seek(offset)
         self.pull_again(owned)
 
     def pull_again(self, owned: OwnedQueue) -> None:
         """After ``stop_pulling``, if it is still ours."""
         queue = owned.queue
-        if self.tasks is None or self.owned.get(queue) is not owned or owned.buffer.dropped:
+        if self.tasks is None or self.owned.get(queue) is not owned:
             return
-        owned.pulling = self.tasks.start(self._pull(owned), name=f"pull {queue.topic} {queue.broker} {queue.number}")
+        name = f"pull {queue.topic} {queue.broker} {queue.number}"
+        owned.pulled_by(self.tasks.start(self._pull(owned), name=name))
 
     # --- between rounds ---
 
@@ -173,8 +180,9 @@ class OwnedQueues:
         assert self.tasks is not None
         if offset is not None:
             self._keeper.table.freeze(owned.queue, offset)
-        if not owned.abandoned:
-            owned.abandoned = True
+        is_first = owned.ownership is not Ownership.ABANDONED
+        owned.abandon()
+        if is_first:
             self.tasks.start(self._abandon(owned), name="abandon")
 
     async def _abandon(self, owned: OwnedQueue) -> None:
@@ -186,18 +194,18 @@ class OwnedQueues:
             self._lost(owned.queue)
 
     def may_commit(self, owned: OwnedQueue) -> bool:
-        """Whether nobody else can have the queue: who lost its lock must not set back what the next owner did."""
-        return not self._uses_locks or owned.buffer.lock.held
+        """Whether no other member can have the queue: without its lock we might set back what the next owner did."""
+        return not self._uses_locks or owned.lock.held
 
     def _let_go(self, owned: OwnedQueue) -> None:
-        owned.drop()
+        owned.release()
         del self.owned[owned.queue]
         if self.may_commit(owned):
             self._keeper.give_up(owned.queue)
         else:
             self._keeper.table.forget(owned.queue)
         if self._uses_locks:
-            owned.buffer.lock.lost()
+            owned.lock.lost()
             self._calls.unlock([owned.queue])
         logger.info("queue released: queue=%s", owned.queue)
 
@@ -206,17 +214,17 @@ class OwnedQueues:
         granted, refused = await self._calls.lock(self.owned)
         for queue in granted:
             if owned := self.owned.get(queue):
-                if owned.buffer.lock.held:
-                    owned.buffer.lock.granted()
-                else:  # too late: who knows who had it meanwhile
-                    owned.buffer.lock.lost()
+                if owned.lock.held:
+                    owned.lock.granted()
+                else:  # too late: another member may have had it meanwhile
+                    owned.lock.lost()
                     self.abandon_soon(owned)
         strays = granted - self.owned.keys() - self._moved.keys()  # released meanwhile, and not being taken again
         self._calls.unlock(strays)
         for queue in refused:
             if owned := self.owned.get(queue):
                 logger.warning("lock lost: queue=%s", queue)
-                owned.buffer.lock.lost()
+                owned.lock.lost()
                 self.abandon_soon(owned)
 
     # --- the end ---
@@ -229,7 +237,7 @@ class OwnedQueues:
         """After the last commit. What a listener still works on is not unlocked: the lock runs out a minute later."""
         queues = [queue for queue, owned in self.owned.items() if owned.run is None]
         for owned in self.owned.values():
-            owned.drop()
+            owned.release()
         self.owned.clear()
         if self._uses_locks:
             self._calls.unlock(queues)

@@ -1,7 +1,7 @@
-"""Who has which queue, kept up to date: rounds of deciding first, then releasing, then taking.
+"""Rebalance: which queues are ours, kept up to date in rounds of deciding first, then releasing, then taking.
 
 A round comes every 20 s, and at once when the group, a route or a subscription changed or a queue was lost. What could
-not be decided or done now (no route yet, no broker that knows the members, a lock that somebody else still has, a
+not be decided or done now (no route yet, no broker that knows the members, a lock that another member still has, a
 listener that is still busy) is tried again after a second at first, later and later when it goes on.
 """
 
@@ -44,10 +44,10 @@ class Rebalancer:
     """``run`` is the task; ``wake`` asks for a round now."""
 
     def __init__(
-        self, group: Group, share: OwnedQueues, me: str, assign: Assign, model: MessageModel, *, period_ms: int
+        self, group: Group, owned_queues: OwnedQueues, me: str, assign: Assign, model: MessageModel, *, period_ms: int
     ) -> None:
         self._group = group
-        self._share = share
+        self._owned_queues = owned_queues
         self._me = me
         self._assign = assign
         self._model = model
@@ -83,7 +83,7 @@ class Rebalancer:
 
     async def round(self) -> int:
         """One round; returns how long until the next when nothing else asks for one."""
-        group, share = self._group, self._share
+        group, owned_queues = self._group, self._owned_queues
         await group.prepare()
         before, is_complete, is_refused = self.assignment, True, False
         topics = sorted(group.topics())
@@ -95,8 +95,8 @@ class Rebalancer:
             if wanted is None:
                 is_complete = False
                 continue
-            share.keep(wanted)
-            await self._carry_out(self.assignment.moves_to(topic, wanted, share.stale()))
+            owned_queues.keep(wanted)
+            await self._carry_out(self.assignment.moves_to(topic, wanted, owned_queues.stale()))
             if members is not None and self._me not in members:
                 is_complete = False
             if not self.assignment.is_balanced(topic, wanted):
@@ -112,10 +112,10 @@ class Rebalancer:
     async def _carry_out(self, moves: Moves) -> None:
         if not moves:
             return
-        released = await self._share.release(moves.revoked) if moves.revoked else ()
+        released = await self._owned_queues.release(moves.revoked) if moves.revoked else ()
         self.assignment = self.assignment.after(released, ())
         free = [queue for queue in moves.granted if queue not in self.assignment.queues]
-        taken = await self._share.take(free) if free else ()
+        taken = await self._owned_queues.take(free) if free else ()
         self.assignment = self.assignment.after((), taken)
 
     def _soon_ms(self) -> int:

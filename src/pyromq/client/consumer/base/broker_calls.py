@@ -1,4 +1,4 @@
-"""What a consumer asks of brokers: members, offsets, locks, messages.
+"""Requests of a consumer to brokers: members, offsets, locks, messages.
 
 Each queue's requests go to the broker that has it: to its master, or to a replica when there is no master. Offsets are
 committed one-way, on a connection that is there already: what got lost is said again five seconds later. Commits and
@@ -53,7 +53,7 @@ class BrokerCalls:
     # --- members ---
 
     async def members(self, route: TopicRoute) -> list[str] | None:
-        """Who is in the group, as a broker of the topic knows it; None when none can tell now."""
+        """The members of the group, as a broker of the topic knows them; None when none can tell now."""
         addresses = [address for broker in route.broker_datas if (address := broker.readable_addr())]
         self._client.rng.shuffle(addresses)
         for address in addresses:
@@ -158,7 +158,7 @@ class BrokerCalls:
         self, queue: QueueId, step: Pull, subscription: Subscription, *, count: int, suspend_ms: int, timeout_ms: int,
         send_expression: bool,
     ) -> Received[Any]:  # fmt: skip
-        """The answer, whatever its code. Raises TransportError."""
+        """The response, whatever its code. Raises TransportError."""
         flags = pull_flags(commit=step.commit_offset is not None, subscription=send_expression)
         header = PullHeader(
             consumer_group=self._group,
@@ -177,7 +177,7 @@ class BrokerCalls:
         return await link.request(RequestCode.PULL_MESSAGE, self._client.signer.signed(header), timeout_ms=timeout_ms)
 
     async def send_back(self, broker: str, header: SendBackHeader) -> Received[Any]:
-        """36: the broker delivers the message again later, or buries it; its answer, whatever the code."""
+        """36: the broker delivers the message again later, or it is a dead letter; the response, whatever its code."""
         signed = self._client.signer.signed(header)
         return await self._link(broker).request(_SEND_BACK, signed, timeout_ms=SEND_BACK_MS)
 

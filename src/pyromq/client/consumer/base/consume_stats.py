@@ -1,4 +1,4 @@
-"""What a consumer counts, per topic: pulled, consumed, failed, and how long it took.
+"""Consume statistics: what a consumer counts, per topic: pulled, consumed, failed, and how long it took.
 
 Totals only grow. A sample of them every ten seconds gives rates over the last minute and failures of the last hour,
 as RocketMQ's tools show them. The loop owns the counters.
@@ -10,12 +10,24 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from pyromq.client.consumer.base.running_info import TopicRates
+import msgspec
+
 from pyromq.clock import Clock
 
 SAMPLE_MS: Final = 10_000
 _MINUTE_SAMPLES: Final = 6
 _HOUR_SAMPLES: Final = 360
+
+
+class TopicRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Averages of one topic (RocketMQ: ConsumeStatus): milliseconds, messages a second, failures of the last hour."""
+
+    pull_rt: float = msgspec.field(name="pullRT", default=0.0)
+    pull_tps: float = msgspec.field(name="pullTPS", default=0.0)
+    consume_rt: float = msgspec.field(name="consumeRT", default=0.0)
+    consume_ok_tps: float = msgspec.field(name="consumeOKTPS", default=0.0)
+    consume_failed_tps: float = msgspec.field(name="consumeFailedTPS", default=0.0)
+    consume_failed_messages: int = msgspec.field(name="consumeFailedMsgs", default=0)
 
 
 class Totals(NamedTuple):
@@ -37,8 +49,14 @@ class TopicCounts:
     __slots__ = ("consume_s", "failed", "late", "ok", "pull_s", "pulled", "pulls", "samples", "timed_out")
 
     def __init__(self, now_ms: int) -> None:
-        self.pulls = self.pulled = self.ok = self.failed = self.timed_out = self.late = 0
-        self.pull_s = self.consume_s = 0.0
+        self.pulls = 0
+        self.pulled = 0
+        self.pull_s = 0.0
+        self.ok = 0
+        self.failed = 0
+        self.consume_s = 0.0
+        self.timed_out = 0
+        self.late = 0
         self.samples: deque[tuple[int, Totals]] = deque([(now_ms, Totals())], maxlen=_HOUR_SAMPLES + 1)
 
     def pulled_some(self, count: int, seconds: float) -> None:

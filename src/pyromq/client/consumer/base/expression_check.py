@@ -1,4 +1,4 @@
-"""Whether brokers can serve an SQL92 expression, asked before anything is pulled: only they know (46)."""
+"""Expression check (46): whether brokers can serve an SQL92 expression, asked before anything is pulled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class ExpressionCheck:
-    """For one group. Who cannot be asked now cannot refuse: pulls will be told."""
+    """For one group. A broker that cannot be asked now cannot refuse: its response to a pull will tell."""
 
     def __init__(self, client: Client, group: str) -> None:
         self._client = client

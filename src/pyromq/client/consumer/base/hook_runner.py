@@ -1,4 +1,4 @@
-"""The hooks of a consumer around its listener calls. They are called on the loop; what they raise is logged."""
+"""Hooks of a consumer, around its listener calls. They are called on the loop; what they raise is logged."""
 
 from __future__ import annotations
 

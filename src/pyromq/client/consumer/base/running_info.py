@@ -1,6 +1,6 @@
-"""What a consumer tells about itself when a tool asks through the broker (307 GET_CONSUMER_RUNNING_INFO).
+"""Running info: what a consumer tells about itself when a tool asks through the broker (307 GET_CONSUMER_RUNNING_INFO).
 
-Everything comes in as plain values, taken on the loop; the answer is RocketMQ's ConsumerRunningInfo, word for word (its
+Everything is looked up on the loop; the response is RocketMQ's ConsumerRunningInfo, word for word (its
 ``droped`` too). Java's ``jstack`` becomes a text with the stacks of all threads and tasks. Options are shown as they
 are handed in, so credentials must not be among them.
 
@@ -9,7 +9,7 @@ What RocketMQ has no field for stands among the properties, where its tools show
     pyromq.head.<topic>@<broker>@<queue>   JSON: the message that holds up the offset of a queue (``HeadOfLine``)
     pyromq.flow.<rule>                     how often flow control held a pull back by that rule (``Hold``)
 
-``heads_of_line`` and ``flow_counts`` read them from an answer.
+``heads_of_line`` and ``flow_counts`` read them from a response.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.consumer.rules.buffer_state import BufferState, Head, Stage
+from pyromq.client.consumer.base.consume_stats import TopicRates
+from pyromq.client.consumer.base.owned_queue import OwnedQueue
+from pyromq.client.consumer.rules.buffer_state import Head, Stage
 from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import RemoteProtocolError
@@ -58,17 +60,6 @@ class PopQueueInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_pop_timestamp: int = 0
 
 
-class TopicRates(msgspec.Struct, frozen=True, kw_only=True):
-    """Averages of one topic (RocketMQ: ConsumeStatus): milliseconds, messages a second, failures of the last hour."""
-
-    pull_rt: float = msgspec.field(name="pullRT", default=0.0)
-    pull_tps: float = msgspec.field(name="pullTPS", default=0.0)
-    consume_rt: float = msgspec.field(name="consumeRT", default=0.0)
-    consume_ok_tps: float = msgspec.field(name="consumeOKTPS", default=0.0)
-    consume_failed_tps: float = msgspec.field(name="consumeFailedTPS", default=0.0)
-    consume_failed_messages: int = msgspec.field(name="consumeFailedMsgs", default=0)
-
-
 class HeadOfLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The first unfinished message of a queue: nothing behind it is committed before it is finished."""
 
@@ -87,7 +78,7 @@ class HeadOfLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class RunningInfo:
-    """The whole answer, before it is written."""
+    """The whole response, before it is written."""
 
     name_servers: str
     consume_type: ConsumeType
@@ -107,7 +98,7 @@ class RunningInfo:
 
 
 def encode_running_info(info: RunningInfo) -> bytes:
-    """The body of the answer, as Java writes it."""
+    """The body of the response, as Java writes it."""
     properties = {
         **info.options,
         **{f"{_FLOW_PREFIX}{reason.name}": str(count) for reason, count in info.flow.items()},
@@ -132,22 +123,13 @@ def encode_running_info(info: RunningInfo) -> bytes:
 
 
 def queue_info(
-    state: BufferState,
-    *,
-    commit_offset: int | None,
-    orderly: bool,
-    locked: bool,
-    unlocks_tried: int,
-    dropped: bool,
-    locked_ms: int,
-    pulled_ms: int,
-    consumed_ms: int,
-    wall_minus_monotonic_ms: int,
+    owned: OwnedQueue, *, commit_offset: int | None, orderly: bool, wall_minus_monotonic_ms: int
 ) -> QueueInfo:
-    """A queue from its buffer; times come monotonic, and the last argument turns them into wall-clock time.
+    """A queue of ours; its times are monotonic, and the last argument turns them into wall-clock time.
 
     What is taken is told of orderly consumers only, as RocketMQ does: there it is taken and not yet committed.
     """
+    state = owned.settle().state()
     return QueueInfo(
         commit_offset=-1 if commit_offset is None else commit_offset,
         cached_msg_min_offset=state.first_offset,
@@ -157,12 +139,12 @@ def queue_info(
         transaction_msg_min_offset=state.taken_first_offset if orderly else 0,
         transaction_msg_max_offset=state.taken_last_offset if orderly else 0,
         transaction_msg_count=state.taken_count if orderly else 0,
-        locked=locked,
-        try_unlock_times=unlocks_tried,
-        last_lock_timestamp=locked_ms + wall_minus_monotonic_ms,
-        dropped=dropped,
-        last_pull_timestamp=pulled_ms + wall_minus_monotonic_ms,
-        last_consume_timestamp=consumed_ms + wall_minus_monotonic_ms,
+        locked=owned.lock.locked,
+        try_unlock_times=owned.unlocks_tried,
+        last_lock_timestamp=owned.lock.granted_ms + wall_minus_monotonic_ms,
+        dropped=owned.is_released,
+        last_pull_timestamp=owned.pull.last_pull_ms + wall_minus_monotonic_ms,
+        last_consume_timestamp=owned.buffer.last_consumed_ms + wall_minus_monotonic_ms,
     )
 
 
@@ -195,7 +177,7 @@ def _head_name(head: HeadOfLine) -> str:
     return f"{_HEAD_PREFIX}{head.topic}@{head.broker_name}@{head.queue_id}"
 
 
-# --- reading an answer ---------------------------------------------------------------------------------------------
+# --- reading a response --------------------------------------------------------------------------------------------
 
 
 def heads_of_line(body: bytes) -> list[HeadOfLine]:

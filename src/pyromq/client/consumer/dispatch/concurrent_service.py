@@ -2,9 +2,9 @@
 
     arrived ──▶ line of queues with messages ──▶ runner takes a batch when a listener is free ──▶ over
                         ▲                                                                         │ success: consumed
-                        └── after five seconds, what no broker takes ◀── return line ◀────────────┘ failure, timeout
+                        └── after five seconds, what no broker takes ◀── send-back ◀──────────────┘ failure, timeout
 
-Queues stand in a line and each gives one batch before the next has its turn, so a busy queue starves nobody.
+Queues stand in a line and each gives one batch before the next one does, so a busy queue does not starve the others.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import TIMED_OUT_LEVEL, BatchResult, ConsumeStatus, Outcome, SendBack, decide
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
+from pyromq.clock import Clock
 from pyromq.wire.json.heartbeat import MessageModel
 
 logger = logging.getLogger(__name__)
@@ -34,33 +35,36 @@ _KINDS: Final = (ConsumeStatus, BatchResult)
 
 
 class ConcurrentService:
-    """One per consumer; the loop owns it. Progress is in the buffers, for whoever commits it."""
+    """One per consumer; the loop owns it. Progress is in the buffers; GroupMember commits it."""
 
     def __init__(
         self,
         listener: Listener,
         settings: PushConsumerSettings,
         tasks: TaskOwner,
-        returns: SendBacks,
+        send_backs: SendBacks,
         hook_runner: HookRunner,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._hook_runner = hook_runner
         self._batch_max = settings.batch_max
         self._messages_max = settings.limits.messages_max
-        self._line: deque[OwnedQueue] = deque()
-        self._returning = SendBackQueue(returns, tasks, self._returned)
-        self._is_closed = self.is_paused = False
+        self._line: deque[OwnedQueue] = deque()  # queues with messages
+        self._listed: set[OwnedQueue] = set()  # those in the line
+        self._send_back_queue = SendBackQueue(send_backs, tasks, self._sent_back)
+        self._is_closed = False
+        self.is_paused = False  # by the application, all queues at once
         self._is_watched = bool(hook_runner)
         runner: type[CoroutineRunner] | type[ThreadRunner] = CoroutineRunner if listener.is_coroutine else ThreadRunner
-        self._runner = runner(listener, settings, tasks, self._next, self._over)
+        self._runner = runner(listener, settings, tasks, clock, self._next, self._over)
 
     # --- messages come ---
 
     def arrived(self, owned: OwnedQueue) -> None:
         """Messages wait in a buffer, or may be handed out again."""
-        if not owned.is_listed and not self._is_closed:
-            owned.is_listed = True
+        if owned not in self._listed and not self._is_closed:
+            self._listed.add(owned)
             self._line.append(owned)
             self._runner.wake()
 
@@ -72,16 +76,14 @@ class ConcurrentService:
         """The next batch for a free listener."""
         line = self._line
         if self.is_paused:
-            for owned in line:
-                owned.is_listed = False
+            self._listed.clear()
             line.clear()
         while line and not self._is_closed:
             owned = line.popleft()
-            batch = owned.take(self._batch_max) if not owned.is_silent else None
+            batch = owned.take(self._batch_max) if owned.may_hand_out else None
             if not batch:
-                owned.is_listed = False
+                self._listed.discard(owned)
                 continue
-            owned.batches_out += 1
             line.append(owned)
             if self._is_watched:
                 self._hook_runner.began(batch)
@@ -98,7 +100,6 @@ class ConcurrentService:
         if error is None and (result is None or result is _SUCCESS):
             owned.succeeded(batch, seconds, self._messages_max)
             return
-        owned.batches_out -= 1
         self._failed(owned, batch, result, error, seconds)
 
     def _failed(
@@ -122,25 +123,26 @@ class ConcurrentService:
         """Verdicts on messages that were given up on, or put back meanwhile, are counted and passed over."""
         for message in outcome.dropped:
             logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
-        late = owned.buffer.consumed([*outcome.finished, *outcome.dropped])
-        leaving = owned.buffer.begin_leaving([item.message for item in outcome.send_back])
-        if not owned.buffer.dropped:
+        buffer = owned.settle()
+        late = buffer.consumed([*outcome.finished, *outcome.dropped])
+        leaving = buffer.begin_leaving([item.message for item in outcome.send_back])
+        if not owned.is_released:
             owned.counts.late += late + len(outcome.send_back) - len(leaving)
         owned.made_room(self._messages_max)
         offsets = {message.offset for message in leaving}
-        self._returning.add(owned, (item for item in outcome.send_back if item.message.offset in offsets))
+        self._send_back_queue.add(owned, (item for item in outcome.send_back if item.message.offset in offsets))
 
-    def _returned(self, owned: OwnedQueue, message: ReceivedMessage, is_sent: bool) -> None:
+    def _sent_back(self, owned: OwnedQueue, message: ReceivedMessage, is_sent: bool) -> None:
         if is_sent:
-            owned.buffer.finish([message])
+            owned.settle().finish([message])
             owned.made_room(self._messages_max)
-        elif not owned.buffer.dropped:
+        elif not owned.is_released:
             delay_s = self._settings.retry_wait_ms / 1000
             asyncio.get_running_loop().call_later(delay_s, self._again, owned, message)
 
     def _again(self, owned: OwnedQueue, message: ReceivedMessage) -> None:
-        if not owned.buffer.dropped and not self._is_closed:
-            owned.buffer.put_back([message])
+        if not owned.is_released and not self._is_closed:
+            owned.settle().put_back([message])
             self.arrived(owned)
 
     def give_up_on(self, owned: OwnedQueue, late: list[ReceivedMessage]) -> None:
@@ -163,4 +165,4 @@ class ConcurrentService:
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         if not await self._runner.close(timeout_ms):
             logger.warning("listeners still busy, not waiting longer: their messages will come again")
-        await self._returning.drain(max(0, int((deadline - asyncio.get_running_loop().time()) * 1000)))
+        await self._send_back_queue.drain(max(0, int((deadline - asyncio.get_running_loop().time()) * 1000)))

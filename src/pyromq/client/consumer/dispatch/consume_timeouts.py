@@ -1,4 +1,4 @@
-"""Listeners that take too long: found when their time is over, not at the next round of some scan.
+"""Consume timeouts: listeners that take too long are found when their time is over, not at the next round of some scan.
 
 The listener that runs longest is the next whose time can be over, and one that begins later ends later. So a look now
 tells when to look again: when the oldest is due, or after one whole timeout when none runs.
@@ -48,7 +48,7 @@ class ConsumeTimeouts:
         """Gives up on those whose time is over; returns how long until the next look."""
         now_ms = oldest_ms = self._clock.monotonic_ms()
         for owned in queues:
-            buffer = owned.buffer
+            buffer = owned.settle()
             if late := buffer.timed_out(self._timeout_ms):
                 self._late(owned, late)
             taken_ms = buffer.oldest_taken_ms

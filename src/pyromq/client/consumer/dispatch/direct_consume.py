@@ -1,29 +1,30 @@
-"""One message for the listener because an operator wants to see what it makes of it (309 CONSUME_MESSAGE_DIRECTLY)."""
+"""Direct consume (309 CONSUME_MESSAGE_DIRECTLY): an operator wants to see what the listener makes of one message."""
 
 from __future__ import annotations
-
-import time
 
 from pyromq.client.consumer.base.listeners import Listener
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
 from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.clock import Clock
 from pyromq.wire.json import java_json
 
 
-async def consume_directly(listener: Listener, message: ReceivedMessage, *, orderly: bool, auto_commit: bool) -> bytes:
+async def consume_directly(
+    listener: Listener, message: ReceivedMessage, clock: Clock, *, orderly: bool, auto_commit: bool
+) -> bytes:
     """JSON of the outcome (RocketMQ: ConsumeMessageDirectlyResult); what the listener raises is told in it."""
-    began, remark = time.perf_counter(), None
+    began, remark = clock.monotonic_s(), None
     try:
         verdict = _word(await listener.invoke([message]))
-    except Exception as error:  # what the listener raises is the answer
+    except Exception as error:  # what the listener raises is told
         verdict, remark = "CR_THROW_EXCEPTION", f"{type(error).__name__}: {error}"
     response = {
         "autoCommit": auto_commit,
         "consumeResult": verdict,
         "order": orderly,
         "remark": remark,
-        "spentTimeMills": int((time.perf_counter() - began) * 1000),
+        "spentTimeMills": int((clock.monotonic_s() - began) * 1000),
     }
     return java_json.dumps(response)
 

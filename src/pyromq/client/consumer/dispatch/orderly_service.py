@@ -1,7 +1,7 @@
 """Orderly consuming: one batch of a queue after the other, and only while the broker's lock on the queue is held.
 
-A queue with messages gets a turn: one task that takes, calls the listener, concludes, and takes again. A failing
-message ends the turn and the queue rests; the messages behind it wait. Different queues are consumed at the same time,
+A queue with messages gets a run: one task that takes, calls the listener, concludes, and takes again. A failing
+message ends the run and the queue rests; the messages behind it wait. Different queues are consumed at the same time,
 as many as there are threads, or as coroutines may run.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -26,19 +25,21 @@ from pyromq.client.consumer.rules.orderly_outcome import (
     decide_orderly,
 )
 from pyromq.client.consumer.rules.outcome import attempts_max
+from pyromq.client.consumer.rules.queue_state import RunState
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
+from pyromq.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 _KINDS: Final = (OrderlyStatus, OrderlyResult)
-_SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
+_SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everything else
 
 
 class OrderlyService:
     """One per consumer; the loop owns it. ``lost(queue)`` is told of a queue whose lock is not held any more.
 
-    Progress is in the buffers, for whoever commits it.
+    Progress is in the buffers; GroupMember commits it.
     """
 
     def __init__(
@@ -46,25 +47,29 @@ class OrderlyService:
         listener: Listener,
         settings: PushConsumerSettings,
         tasks: TaskOwner,
-        returns: SendBacks,
+        send_backs: SendBacks,
         hook_runner: HookRunner,
+        clock: Clock,
         lost: Callable[[OwnedQueue], None] | None,
     ) -> None:
         self._listener = listener
         self._settings = settings
         self._tasks = tasks
-        self._returns = returns
+        self._send_backs = send_backs
         self._hook_runner = hook_runner
+        self._now_s = clock.monotonic_s
         self._lost = lost
         self._slots = asyncio.Semaphore(settings.concurrency_max if listener.is_coroutine else settings.threads)
         self._attempts_max = attempts_max(settings.attempts_max, orderly=True)
         self._runs: set[asyncio.Task[None]] = set()
-        self._is_closed = self.is_paused = False
+        self._is_closed = False
+        self.is_paused = False  # by the application, all queues at once
 
     def arrived(self, owned: OwnedQueue) -> None:
         """Messages wait in a buffer, or may be handed out again."""
-        if self._may_go_on(owned) and owned.buffer.begin_run():
-            owned.run = run = self._tasks.start(self._run(owned), name="orderly turn")
+        if owned.run_state is RunState.IDLE and self._may_go_on(owned) and owned.settle().has_waiting:
+            run = self._tasks.start(self._run(owned), name="orderly run")
+            owned.begin_run(run)
             self._runs.add(run)
             run.add_done_callback(self._runs.discard)
 
@@ -73,58 +78,53 @@ class OrderlyService:
             self.arrived(owned)
 
     def _may_go_on(self, owned: OwnedQueue) -> bool:
-        return not (self._is_closed or self.is_paused or owned.is_silent or owned.is_resting)
+        return owned.may_hand_out and not self._is_closed and not self.is_paused
 
     async def _run(self, owned: OwnedQueue) -> None:
-        slice_began = time.perf_counter()
+        slice_began = self._now_s()
         try:
             while await self._step(owned):
-                if time.perf_counter() - slice_began > _SLICE_S:
+                if self._now_s() - slice_began > _SLICE_S:
                     await asyncio.sleep(0)
-                    slice_began = time.perf_counter()
+                    slice_began = self._now_s()
         finally:
-            owned.buffer.end_run()
-            owned.run = None
+            owned.end_run()
 
     async def _step(self, owned: OwnedQueue) -> bool:
-        """One batch; False when the turn is over."""
+        """One batch; False when the run is over."""
         async with self._slots:
             if not self._may_go_on(owned):
                 return False
             if not self._is_ours(owned):
                 return False
-            batch = owned.buffer.take(self._settings.batch_max)
+            batch = owned.take(self._settings.batch_max)
             if not batch:
                 return False
-            owned.batches_out = 1
-            try:
-                verdict = await self._verdict(owned, batch)
-            finally:
-                owned.batches_out = 0
+            verdict = await self._verdict(owned, batch)
         if not self._is_ours(owned):
             return False
-        outcome = await self._buried(owned, self._decide(batch, verdict))
+        outcome = await self._send_dead_letters(owned, self._decide(batch, verdict))
         if not self._is_ours(owned):
             return False
         self._conclude(owned, outcome)
         owned.made_room(self._settings.limits.messages_max)
         if not outcome.goes_on:
-            owned.is_resting = True
+            owned.rest()
             asyncio.get_running_loop().call_later(outcome.rest_ms / 1000, self._rested, owned)
         return outcome.goes_on
 
     def _is_ours(self, owned: OwnedQueue) -> bool:
         """Whether a verdict on its messages counts; a queue whose lock has run out is given up."""
-        if owned.abandoned or owned.buffer.dropped:
+        if not owned.is_ours:
             return False
-        if self._lost is not None and not owned.buffer.lock.held:
+        if self._lost is not None and not owned.lock.held:
             self._lost(owned)
             return False
         return True
 
     async def _verdict(self, owned: OwnedQueue, batch: list[ReceivedMessage]) -> OrderlyStatus | OrderlyResult | None:
         """What the listener says; None when it raised."""
-        began, verdict, failure = time.perf_counter(), None, None
+        began, verdict, failure = self._now_s(), None, None
         if self._hook_runner:
             self._hook_runner.began(batch)
         try:
@@ -136,7 +136,7 @@ class OrderlyService:
             logger.warning("listener failed, queue rests: queue=%s offset=%d id=%s", *facts, exc_info=error)
         status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
-        count, seconds = len(batch), time.perf_counter() - began
+        count, seconds = len(batch), self._now_s() - began
         owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
         if self._hook_runner:
             self._hook_runner.ended(batch, verdict, failure, seconds)
@@ -154,40 +154,40 @@ class OrderlyService:
             model=self._settings.model,
         )
 
-    async def _buried(
+    async def _send_dead_letters(
         self, owned: OwnedQueue, outcome: OrderlyOutcome[ReceivedMessage]
     ) -> OrderlyOutcome[ReceivedMessage]:
         if outcome.warning:
             logger.warning("%s: queue=%s", outcome.warning, owned.queue)
         for message in outcome.drop:
             logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
-        not_buried = set[int]()
-        for message in outcome.bury:
-            if not await self._returns.bury(message):
-                not_buried.add(message.offset)
-        return outcome.settled(not_buried) if outcome.bury else outcome
+        not_sent = set[int]()
+        for message in outcome.dead:
+            if not await self._send_backs.send_dead_letter(message):
+                not_sent.add(message.offset)
+        return outcome.settled(not_sent) if outcome.dead else outcome
 
     def _conclude(self, owned: OwnedQueue, outcome: OrderlyOutcome[ReceivedMessage]) -> None:
-        buffer = owned.buffer
+        buffer = owned.settle()
         match outcome.step:
             case OrderlyStep.COMMIT:
                 buffer.commit_taken()
             case OrderlyStep.ROLL_BACK:
                 buffer.roll_back_taken()
             case OrderlyStep.PUT_BACK:
-                buffer.finish([*outcome.bury, *outcome.drop])
+                buffer.finish([*outcome.dead, *outcome.drop])
                 buffer.put_back(outcome.put_back)
             case OrderlyStep.KEEP:
                 pass
 
     def _rested(self, owned: OwnedQueue) -> None:
-        owned.is_resting = False
+        owned.end_rest()
         self.arrived(owned)
 
     # --- the end ---
 
     async def quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
-        """Waits for the turns of queues that nothing more is handed out of."""
+        """Waits for the runs of queues that nothing more is handed out of."""
         runs = [owned.run for owned in queues if owned.run is not None]
         if runs:
             await asyncio.wait(runs, timeout=timeout_ms / 1000)

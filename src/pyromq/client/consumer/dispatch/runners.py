@@ -1,4 +1,4 @@
-"""How listeners are run: coroutines by workers on the loop, functions by a pool of threads. Both are bounded.
+"""Worker pools for listeners: tasks for coroutines, threads for functions. Both are bounded.
 
 ``next_batch()`` gives a queue and messages, or None; ``over(queue, batch, result, error, seconds)`` takes the outcome.
 Both are called on the loop only.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner, this_task
+from pyromq.clock import Clock
 
 Work = tuple[OwnedQueue, list[ReceivedMessage]]
 Over = Callable[[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float], None]
@@ -27,7 +27,7 @@ Over = Callable[[OwnedQueue, list[ReceivedMessage], Any, Exception | None, float
 logger = logging.getLogger(__name__)
 
 _NO_THREAD_S: Final = 1.0  # until it is tried again
-_SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everybody else
+_SLICE_S: Final = 0.005  # how long coroutines that never wait may keep the loop from everything else
 
 
 class CoroutineRunner:
@@ -41,11 +41,13 @@ class CoroutineRunner:
         listener: Listener,
         settings: PushConsumerSettings,
         tasks: TaskOwner,
+        clock: Clock,
         next_batch: Callable[[], Work | None],
         over: Over,
     ) -> None:
         self._listener = listener
         self._tasks = tasks
+        self._now_s = clock.monotonic_s
         self._next_batch = next_batch
         self._over = over
         self._workers_max = settings.concurrency_max
@@ -69,7 +71,7 @@ class CoroutineRunner:
 
     async def _consume(self) -> None:
         function, takes_one = self._listener.function, self._listener.takes_one
-        over, clock = self._over, time.perf_counter
+        over, clock = self._over, self._now_s
         runs, me = self._listener.runs, this_task()
         began = slice_began = clock()
         while (work := self._next_batch()) is not None:
@@ -115,12 +117,14 @@ class ThreadRunner:
         listener: Listener,
         settings: PushConsumerSettings,
         tasks: TaskOwner,
+        clock: Clock,
         next_batch: Callable[[], Work | None],
         over: Over,
     ) -> None:
         self._listener = listener
         self._next_batch = next_batch
         self._over_one = over
+        self._now_s = clock.monotonic_s
         self._threads = settings.threads
         self._busy = 0  # batches that are out
         self._ready: deque[Work] = deque()  # those that no thread has begun with
@@ -147,7 +151,7 @@ class ThreadRunner:
             try:
                 self._listener.pool.submit(self._work)
             except RuntimeError as error:
-                if not self._is_closed:  # else those who wait have stopped waiting
+                if not self._is_closed:  # else the batches were given up already
                     self._no_thread(error)
 
     def _no_thread(self, error: RuntimeError) -> None:
@@ -159,7 +163,7 @@ class ThreadRunner:
 
     def _work(self) -> None:
         """On a thread of the pool."""
-        self._is_coming = False  # first: whoever still sees True has added its work already
+        self._is_coming = False  # first: a caller that still sees True has added its work already
         ident = threading.get_ident()
         try:
             self._consume(ident)
@@ -168,7 +172,7 @@ class ThreadRunner:
 
     def _consume(self, ident: int) -> None:
         function, takes_one = self._listener.function, self._listener.takes_one
-        ready, runs, clock = self._ready, self._listener.runs, time.perf_counter
+        ready, runs, clock = self._ready, self._listener.runs, self._now_s
         while ready:
             try:
                 owned, batch = ready.popleft()
@@ -189,7 +193,7 @@ class ThreadRunner:
 
     def _tell(self) -> None:
         assert self._loop is not None
-        with suppress(RuntimeError):  # the loop is gone, and with it everybody who would care
+        with suppress(RuntimeError):  # the loop is gone, and with it the consumer
             self._loop.call_soon_threadsafe(self._collect)
 
     def _collect(self) -> None:

@@ -1,7 +1,7 @@
-"""The line of failed messages: many are on their way back at once, but not more than a broker can bear.
+"""Send-back queue: many failed messages are on their way back at once, but not more than a broker can bear.
 
-    add ──▶ line ──▶ short way: a request on an open connection, and a callback on its answer ──taken──▶ over
-                └──▶ long way: a task ◀── no connection, congested; refused, no answer ──────┘ ────────▶ over
+    add ──▶ line ──▶ fast path: a request on an open connection, and a callback on its response ──taken──▶ over
+                └──▶ slow path: a task ◀── no connection, congested; refused, no response ──────┘ ────────▶ over
 
 What stands in line is still in its buffer, so flow control bounds the line too.
 """
@@ -17,7 +17,8 @@ from functools import partial
 from typing import Final
 
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.dispatch.send_back import Begun, SendBacks, is_taken
+from pyromq.client.consumer.base.send_back import Begun, is_taken
+from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.rules.outcome import SendBack
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
@@ -34,14 +35,14 @@ Item = SendBack[ReceivedMessage]
 class SendBackQueue:
     """``over(queue, message, is_sent)`` is called on the loop for every message that was added."""
 
-    def __init__(self, returns: SendBacks, tasks: TaskOwner, over: Over, *, at_once_max: int = AT_ONCE_MAX) -> None:
-        self._returns = returns
+    def __init__(self, send_backs: SendBacks, tasks: TaskOwner, over: Over, *, at_once_max: int = AT_ONCE_MAX) -> None:
+        self._send_backs = send_backs
         self._tasks = tasks
         self._over = over
         self._at_once_max = at_once_max
         self._line: deque[tuple[OwnedQueue, Item]] = deque()
         self._under_way = 0
-        self._quiet = asyncio.Event()  # for who drains: nothing is under way
+        self._quiet = asyncio.Event()  # set when nothing is under way; ``drain`` waits for it
 
     def __len__(self) -> int:
         """How many wait; those under way do not count."""
@@ -56,12 +57,12 @@ class SendBackQueue:
         while self._line and self._under_way < self._at_once_max:
             owned, item = self._line.popleft()
             self._under_way += 1
-            if owned.buffer.dropped:  # whoever has the queue now gets the message from there
+            if owned.is_released:  # its next owner gets the message from there
                 self._ended(owned, item, False)
-            elif (begun := self._returns.begin(item.message, item.delay_level)) is not None:
+            elif (begun := self._send_backs.begin(item.message, item.delay_level)) is not None:
                 begun.add_done_callback(partial(self._answered, owned, item))
             else:
-                self._take_the_long_way(owned, item, None)
+                self._take_slow_path(owned, item, None)
         if not self._under_way:
             self._quiet.set()
 
@@ -69,19 +70,19 @@ class SendBackQueue:
         if is_taken(begun):
             self._ended(owned, item, True)
         else:
-            self._take_the_long_way(owned, item, begun)
+            self._take_slow_path(owned, item, begun)
         self._go_on()
 
-    def _take_the_long_way(self, owned: OwnedQueue, item: Item, begun: Begun | None) -> None:
+    def _take_slow_path(self, owned: OwnedQueue, item: Item, begun: Begun | None) -> None:
         try:
-            self._tasks.start(self._give_back(owned, item, begun), name="give back")
+            self._tasks.start(self._send_back(owned, item, begun), name="send back")
         except ClientClosedError:  # the consumer is gone, and its message comes again elsewhere
             self._ended(owned, item, False)
 
-    async def _give_back(self, owned: OwnedQueue, item: Item, begun: Begun | None) -> None:
+    async def _send_back(self, owned: OwnedQueue, item: Item, begun: Begun | None) -> None:
         is_sent = False
         try:
-            is_sent = await self._returns.give_back(item.message, item.delay_level, begun)
+            is_sent = await self._send_backs.send_back(item.message, item.delay_level, begun)
         except Exception:  # a mistake of ours must not cost a message
             logger.exception("failed message kept here: id=%s", item.message.message_id)
         finally:

@@ -1,4 +1,4 @@
-"""Where offsets are kept: at the broker for a group that shares its queues, in a file for one that broadcasts."""
+"""Committed offsets: at the broker for a group that shares its queues, in a file for one that broadcasts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OffsetKeeper(Protocol):
         """All offsets of owned queues."""
 
     def give_up(self, queue: QueueId) -> None:
-        """The last offset of a queue that somebody else gets."""
+        """The last offset of a queue that another member gets."""
 
 
 class BrokerOffsets:
@@ -56,7 +56,7 @@ class BrokerOffsets:
 
 
 class FileOffsets:
-    """Broadcasting: nobody but this machine knows how far it is."""
+    """Broadcasting: only this machine knows how far it is."""
 
     def __init__(self, file: OffsetsFile) -> None:
         self._file = file

@@ -1,8 +1,8 @@
-"""Messages on their way to whoever polls: queues in a line, one batch of each in turn, and how far each has come.
+"""Poll queue: messages on their way to ``poll``, one batch of each queue after the other, and how far each has come.
 
     buffer ──take──▶ handed out: ``position`` is behind it ──settle──▶ dealt with: ``done`` is behind it too
 
-Whatever was handed out has left the buffer, for flow control counts what nobody has seen yet.
+Whatever was handed out has left the buffer, for flow control counts what was not handed out yet.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ class PollQueue:
     def __init__(self, messages_max: int) -> None:
         self._messages_max = messages_max
         self._line: deque[OwnedQueue] = deque()  # queues with messages
+        self._listed: set[OwnedQueue] = set()  # those in the line
         self._out: set[OwnedQueue] = set()  # queues whose messages the application works on
         self._repeated: set[OwnedQueue] = set()  # some of what was handed out last is not done, nor ever will be
         self.news = asyncio.Event()
 
     def listed(self, owned: OwnedQueue) -> None:
         """The queue has messages, or may give them out again."""
-        if not owned.is_listed:
-            owned.is_listed = True
+        if owned not in self._listed:
+            self._listed.add(owned)
             self._line.append(owned)
             self.news.set()
 
     def next(self, count: int) -> list[ReceivedMessage]:
-        """Messages of the queue whose turn it is; empty when there are none."""
+        """Messages of the next queue in line; empty when there are none."""
         while self._line:
             owned = self._line.popleft()
-            batch = owned.take(count) if not owned.is_silent else []
+            batch = owned.take(count) if owned.may_hand_out else []
             if not batch:
-                owned.is_listed = False
+                self._listed.discard(owned)
                 continue
             self._line.append(owned)
             owned.buffer.finish(batch)
@@ -54,7 +55,7 @@ class PollQueue:
         settled, self._out = self._out, set()
         for owned in settled:
             owned.done = owned.position
-        return {owned.queue: owned.done for owned in settled if not owned.buffer.dropped}
+        return {owned.queue: owned.done for owned in settled if not owned.is_released}
 
     def reached(self, owned: OwnedQueue, offset: Offset) -> bool:
         """All before was filtered out, or is not in the queue any more; True when what came before is dealt with."""

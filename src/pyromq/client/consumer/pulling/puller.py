@@ -12,7 +12,6 @@ skipped. (Once the queue has grown beyond where we are, nothing tells that there
 from __future__ import annotations
 
 import logging
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
@@ -88,12 +87,13 @@ class Puller:
         self._calls = calls
         self._target = target
         self._choices = choices
+        self._now_s = client.clock.monotonic_s
 
     async def run(self, owned: OwnedQueue) -> None:
         state, target = owned.pull, self._target
         while True:
             committable = target.committable(owned)
-            step = state.next_step(target.flow(owned), dropped=owned.buffer.dropped, committable=committable)
+            step = state.next_step(target.flow(owned), dropped=owned.is_released, committable=committable)
             match step:
                 case Pull():
                     if not await self._pull(owned, step):
@@ -102,8 +102,6 @@ class Puller:
                     await owned.hold(wait_ms)
                 case Stop():
                     return
-                case _:
-                    raise AssertionError("queues are located before they are pulled")
 
     async def _pull(self, owned: OwnedQueue, step: Pull) -> bool:
         """False when there is nothing more to pull: the queue is going."""
@@ -112,7 +110,7 @@ class Puller:
         if subscription is None:  # unsubscribed a moment ago: the queue is about to go
             await owned.hold(state.failed().wait_ms)
             return True
-        began = time.perf_counter()
+        began = self._now_s()
         try:
             response = await self._calls.pull(
                 queue,
@@ -132,7 +130,7 @@ class Puller:
             self._client.routes.refresh_soon(queue.topic)
             await owned.hold(state.failed().wait_ms)
             return True
-        return not owned.buffer.dropped and await self._take_in(owned, subscription, response, header, messages, began)
+        return not owned.is_released and await self._take_in(owned, subscription, response, header, messages, began)
 
     async def _behind_the_cut(self, owned: OwnedQueue, header: PullResponseHeader) -> PullResponseHeader:
         """The queue lost its end: on with the first message that can be a new one."""
@@ -155,8 +153,8 @@ class Puller:
             case Accept(reached, wait):
                 if messages:
                     owned.newest_ms = messages[-1].stored_ms
-                    owned.counts.pulled_some(len(messages), time.perf_counter() - began)
-                    owned.buffer.add(wanted_messages(subscription, messages))
+                    owned.counts.pulled_some(len(messages), self._now_s() - began)
+                    owned.settle().add(wanted_messages(subscription, messages))
                 self._target.arrived(owned, len(messages), reached)
                 if wait is not None:
                     await owned.hold(wait.wait_ms)

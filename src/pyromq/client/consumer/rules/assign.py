@@ -1,14 +1,14 @@
-"""Who consumes which queue: functions that every member of a group evaluates alike, so that no queue has two owners.
+"""Assignment strategies: functions that every member of a group evaluates alike, so that no queue has two owners.
 
 Each takes all queues of a topic, the ids of all members and the own id, in any order, and gives the own share, sorted.
-Results are those of RocketMQ's clients, because a group may have members in several languages. Who is not on the list
-of members gets nothing.
+Results are those of RocketMQ's clients, because a group may have members in several languages. A member that is not on
+the list of members gets nothing.
 
     function                  RocketMQ's name          shares
     assign_evenly             AVG                      consecutive blocks, the first ones larger by one
     assign_in_circle          AVG_BY_CIRCLE            dealt out one by one
     assign_by_hash            CONSISTENT_HASH          few queues move when a member comes or goes
-    assigning_fixed           CONFIG                   what the user said; nobody checks that it adds up
+    assigning_fixed           CONFIG                   what the user said; it is not checked that it adds up
     assigning_by_room         MACHINE_ROOM             only queues of brokers called room@name, in the given rooms
     assigning_nearby          MACHINE_ROOM_NEARBY-…    own room first; rooms without members are shared by all
 """
@@ -132,6 +132,6 @@ def _by_room(items: list[T], room_of: Callable[[T], str]) -> dict[str, list[T]]:
     rooms: dict[str, list[T]] = {}
     for item in items:
         if not (room := room_of(item)):
-            raise ConfigError(f"nobody knows the machine room of {item}")
+            raise ConfigError(f"the machine room of {item} is not known")
         rooms.setdefault(room, []).append(item)
     return rooms

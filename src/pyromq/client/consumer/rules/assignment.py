@@ -1,4 +1,4 @@
-"""What changes hands in a rebalance: decided here, carried out by whoever owns sockets and buffers.
+"""Rebalance decisions: which queues change hands. Decided here, carried out by OwnedQueues.
 
 One round for one topic:
 
@@ -7,7 +7,7 @@ One round for one topic:
     ...                                                release and take; a lock may be refused, a listener may be busy
     assignment = assignment.after(released, taken)     what really happened; the rest is tried again next round
 
-A queue that nobody pulled for 120 s although it is ours is given up and taken again: its pull loop is dead.
+A queue that was not pulled for 120 s although it is ours is given up and taken again: its pull loop is dead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ REBALANCE_MS: Final = 20_000
 REBALANCE_MIN_MS: Final = 1_000
 LOCK_FAILED_MS: Final = 500
 PULL_EXPIRED_MS: Final = 120_000
-UNLOCK_DELAY_MS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +100,3 @@ def next_version(version: int, now_ms: int) -> int:
     Brokers keep the larger version, so a clock that was set back must not make a subscription older.
     """
     return max(now_ms, version + 1)
-
-
-def rebalance_in_ms(*, balanced: bool, lock_failed: bool = False) -> int:
-    """How long until the next round when nothing else asks for one."""
-    if lock_failed:
-        return LOCK_FAILED_MS
-    return REBALANCE_MS if balanced else REBALANCE_MIN_MS
-
-
-def unlock_in_ms(*, unfinished: bool) -> int:
-    """When a released queue of an orderly consumer may be unlocked: messages under way get time to finish."""
-    return UNLOCK_DELAY_MS if unfinished else 0

@@ -1,4 +1,4 @@
-"""What a buffer tells about itself, for reports."""
+"""Snapshots of a QueueBuffer, for reports."""
 
 from __future__ import annotations
 

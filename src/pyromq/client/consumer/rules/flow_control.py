@@ -1,4 +1,4 @@
-"""When a consumer pulls no further: rules over what it holds already, each with its own counter.
+"""Flow control: when a consumer pulls no further. Rules over what it holds already, each with its own counter.
 
 Checked in this order before every pull; the first that applies counts.
 

@@ -1,13 +1,12 @@
-"""What the pure parts of a consumer need to know of a message; any class with these attributes fits."""
+"""The message as the rules see it: what they need to know of it; any class with these attributes fits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol, Self, TypeVar
 
 
 class PulledMessage(Protocol):
-    """A message as it came out of a pull answer."""
+    """A message as it came out of a pull response."""
 
     @property
     def offset(self) -> int:
@@ -27,9 +26,6 @@ class PulledMessage(Protocol):
     @property
     def tags(self) -> str | None:
         """None or an empty text when it has none."""
-
-    @property
-    def properties(self) -> Mapping[str, str]: ...
 
 
 PulledT = TypeVar("PulledT", bound=PulledMessage)

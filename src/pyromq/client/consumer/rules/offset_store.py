@@ -1,27 +1,25 @@
-"""How far a group is: a table in memory that consuming moves forward, and what of it must be written when.
+"""Offset table: how far a group is, moved forward in memory by consuming, and what of it must be written when.
 
     update    after every finished batch, forward only
     freeze    the broker said that an offset is illegal: the corrected one stays, whatever late listeners report
     reset     an operator's wish, also backwards
 
-    every 5 s (first after 10 s)   all owned queues with a known offset, changed or not: one-way commits may get lost
+    every 5 s                      all owned queues with a known offset, changed or not: one-way commits may get lost
     a queue is given up            its offset once more, then it is forgotten
     shutdown                       all owned queues
 
 Clustering commits to the broker. Broadcasting writes ``snapshot()`` to a file (``offsets_file``) and forgets nothing,
-as nobody else remembers. The loop owns the table.
+as it is remembered nowhere else. The loop owns the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pyromq.clock import Clock
 from pyromq.model.queue import Offset, QueueId
 
 PERSIST_MS: Final = 5_000
-FIRST_PERSIST_MS: Final = 10_000
 
 
 class MemberOffsets:
@@ -70,11 +68,6 @@ class MemberOffsets:
         """What to persist for the owned queues; those without an offset stand for nothing and are left out."""
         return {queue: self._offsets[queue] for queue in sorted(queues) if queue in self._offsets}
 
-    def forget_others(self, owned: Collection[QueueId]) -> dict[QueueId, Offset]:
-        """Offsets of queues that are owned no longer, to be persisted one last time."""
-        strays = sorted(self._offsets.keys() - set(owned))
-        return {queue: offset for queue in strays if (offset := self.forget(queue)) is not None}
-
     def of_topic(self, topic: str) -> dict[QueueId, Offset]:
         """What a broker is told when it asks where the consumer is (221)."""
         return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
@@ -86,21 +79,3 @@ class MemberOffsets:
         assert offset >= 0, "offsets are ordinals"
         self._offsets[queue] = Offset(offset)
         self._revision += 1
-
-
-class PersistSchedule:
-    """When the table is due; rebalance and shutdown do not wait for it."""
-
-    def __init__(self, clock: Clock, *, period_ms: int = PERSIST_MS, first_ms: int = FIRST_PERSIST_MS) -> None:
-        self._clock = clock
-        self._period_ms = period_ms
-        self._due_ms = clock.monotonic_ms() + first_ms
-
-    @property
-    def wait_ms(self) -> int:
-        """How long until the table is due; 0 when it is."""
-        return max(0, self._due_ms - self._clock.monotonic_ms())
-
-    def persisted(self) -> None:
-        """Somebody wrote the table: the next time is a whole period away."""
-        self._due_ms = self._clock.monotonic_ms() + self._period_ms

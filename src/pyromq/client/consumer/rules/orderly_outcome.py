@@ -1,17 +1,17 @@
-"""What happens to messages after their listener returned, for orderly consumers.
+"""Consume outcome of orderly consumers: what happens to messages after their listener returned.
 
     result                     commits by itself                      the listener commits
       SUCCESS                  commit what was taken                  nothing yet
       COMMIT                   as SUCCESS                             commit what was taken
       ROLLBACK                 as SUCCESS                             everything taken again, after a rest
-      SUSPEND, None, exception put back and rest; a message with too many attempts is buried instead
+      SUSPEND, None, exception put back and rest; a message with too many attempts becomes a dead letter
 
-Buried means sent to the group's retry topic, whence the broker moves it to the dead letters. That may fail, so a
-decision has two steps: ``decide_orderly`` says what to bury, ``settled`` says what follows from how it went. When
-nothing needs to be put back, the queue goes on (and a consumer that commits by itself commits).
+A dead letter is sent to the group's retry topic, whence the broker moves it to the dead letters. That may fail, so a
+decision has two steps: ``decide_orderly`` says what is dead, ``settled`` says what follows from how sending it went.
+When nothing needs to be put back, the queue goes on (and a consumer that commits by itself commits).
 
-Broadcasting holds the queue back in the same way, as order asks for it, but buries nothing: after too many attempts the
-message is dropped.
+Broadcasting holds the queue back in the same way, as order asks for it, but has no dead letters: after too many
+attempts the message is dropped.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class OrderlyStep(Enum):
     """What to do with everything that was taken from the buffer."""
 
     COMMIT = "commit_taken, store the offset, go on"
-    KEEP = "go on; the listener's next commit covers these messages, buried ones too"
+    KEEP = "go on; the listener's next commit covers these messages, dead ones too"
     ROLL_BACK = "roll_back_taken, then rest"
-    PUT_BACK = "finish what was buried or dropped, put_back the others, then rest"
+    PUT_BACK = "finish what is dead or dropped, put_back the others, then rest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class OrderlyOutcome(Generic[PulledT]):
 
     step: OrderlyStep
     rest_ms: int
-    bury: Sequence[PulledT] = ()
+    dead: Sequence[PulledT] = ()  # to be sent as dead letters
     drop: Sequence[PulledT] = ()
     put_back: Sequence[PulledT] = ()
     warning: str | None = None
@@ -71,14 +71,14 @@ class OrderlyOutcome(Generic[PulledT]):
         """Whether the next messages may be taken at once."""
         return self.step in (OrderlyStep.COMMIT, OrderlyStep.KEEP)
 
-    def settled(self, not_buried: Collection[int]) -> OrderlyOutcome[PulledT]:
-        """After burying: messages of these offsets found no grave and hold the queue like the others."""
-        left = [message for message in self.bury if message.offset in not_buried]
+    def settled(self, not_sent: Collection[int]) -> OrderlyOutcome[PulledT]:
+        """After sending dead letters: no broker took those of these offsets, so they hold the queue like the others."""
+        left = [message for message in self.dead if message.offset in not_sent]
         if not left:
             return self
         again = sorted((*self.put_back, *left), key=lambda message: message.offset)
-        buried = [message for message in self.bury if message.offset not in not_buried]
-        return replace(self, step=OrderlyStep.PUT_BACK, bury=buried, put_back=again)
+        sent = [message for message in self.dead if message.offset not in not_sent]
+        return replace(self, step=OrderlyStep.PUT_BACK, dead=sent, put_back=again)
 
 
 def decide_orderly(
@@ -129,7 +129,7 @@ def _suspend(
     spent = [message for message in messages if attempts_max is not None and message.delivery_attempt >= attempts_max]
     gone = {message.offset for message in spent}
     again = [message for message in messages if message.offset not in gone]
-    bury, drop = ((), spent) if model is MessageModel.BROADCASTING else (spent, ())
+    dead, drop = ((), spent) if model is MessageModel.BROADCASTING else (spent, ())
     if again:
-        return OrderlyOutcome(OrderlyStep.PUT_BACK, rest, bury, drop, again)
-    return OrderlyOutcome(OrderlyStep.COMMIT if auto_commit else OrderlyStep.KEEP, rest, bury, drop)
+        return OrderlyOutcome(OrderlyStep.PUT_BACK, rest, dead, drop, again)
+    return OrderlyOutcome(OrderlyStep.COMMIT if auto_commit else OrderlyStep.KEEP, rest, dead, drop)

@@ -1,10 +1,10 @@
-"""What happens to messages after their listener returned, for concurrent consumers.
+"""Consume outcome of concurrent consumers: what happens to messages after their listener returned.
 
     SUCCESS                        up to ack_index (default: all) finished; the others fail
     RETRY, None, exception         all fail
 
     a failed message               clustering                              broadcasting
-      delay level > 0              sent back with it                       dropped: there is nobody to send it to
+      delay level > 0              sent back with it                       dropped: no other member would get it
       delay level = 0              the group's ladder; else broker chooses dropped
       delay level < 0              sent back as dead letter                dropped
 
@@ -64,10 +64,6 @@ class SendBack(msgspec.Struct, Generic[PulledT], frozen=True):
 
     message: PulledT
     delay_level: int
-
-    @property
-    def is_dead(self) -> bool:
-        return self.delay_level < 0
 
 
 class Outcome(msgspec.Struct, Generic[PulledT], frozen=True):

@@ -1,7 +1,7 @@
-"""The pull loop of one queue as a state machine without I/O: the loop asks what to do, does it, tells how it went.
+"""State machine of the pull loop of one queue, without I/O: the loop asks what to do, does it, tells how it went.
 
     next_step ──▶ Pull ──▶ answered / failed ──▶ Accept, Wait, DropQueue ──▶ next_step …
-              ──▶ Wait, Relocate, Stop
+              ──▶ Wait, Stop
 
     code                       what follows
       0 found                  messages to the buffer, pull on at the next offset, after pull_interval_ms
@@ -12,7 +12,7 @@
       anything else, errors    error_wait_ms
 
 A broker holds a pull that finds nothing, so 19 needs no pause here. One that answers at once again and again, because
-it may hold no more pulls, would be asked in a busy loop: after three such answers the loop waits a little.
+it may hold no more pulls, would be asked in a busy loop: after three such responses the loop waits a little.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyromq.wire.flags import PullFlag
 from pyromq.wire.headers.consumer import PullResponseHeader
 
 QUICK_MS: Final = 10
-QUICK_ANSWERS_MAX: Final = 3
+QUICK_RESPONSES_MAX: Final = 3
 QUICK_WAIT_MS: Final = 100
 
 
@@ -50,7 +50,7 @@ class Because(Enum):
     INTERVAL = "pull interval"
     ERROR = "error"
     BROKER_BUSY = "broker controls its flow"
-    SENSELESS = "answer that leads nowhere"
+    SENSELESS = "response that leads nowhere"
     SPINNING = "broker holds no pulls"
 
 
@@ -72,18 +72,13 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Relocate:
-    """The queue was locked for the first time: another member may have gone on, look up the start offset anew."""
-
-
-@dataclass(frozen=True, slots=True)
 class Stop:
     """The queue is not ours any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Filter and buffer the messages of the answer (there may be none); then wait, and ask ``next_step``.
+    """Filter and buffer the messages of the response (there may be none); then wait, and ask ``next_step``.
 
     ``reached`` is where consuming stands when the buffer is empty after that: all before was filtered out.
     """
@@ -102,12 +97,9 @@ class DropQueue:
 class PullState:
     """Where one queue stands; the loop owns it, from the grant of the queue to its release."""
 
-    def __init__(
-        self, offset: int, clock: Clock, settings: PullSettings | None = None, *, relocate_first: bool = False
-    ) -> None:
+    def __init__(self, offset: int, clock: Clock, settings: PullSettings | None = None) -> None:
         self._clock = clock
         self._settings = settings or PullSettings()
-        self._relocate = relocate_first  # orderly consumers in clustering
         self._quick_responses = 0
         self.offset = Offset(offset)
         self.broker_id = MASTER_ID
@@ -115,29 +107,23 @@ class PullState:
 
     def next_step(
         self, flow: FlowDecision, *, dropped: bool = False, committable: int | None = None
-    ) -> Pull | Wait | Relocate | Stop:
+    ) -> Pull | Wait | Stop:
         """What to do now; ``committable`` is the offset in memory of a clustering consumer."""
         if dropped:
             return Stop()
         self.last_pull_ms = self._clock.monotonic_ms()
         if isinstance(flow, HoldOff):
             return Wait(flow.wait_ms, flow.reason)
-        if self._relocate:
-            return Relocate()
         if committable is None or committable <= 0 or self.broker_id != MASTER_ID:  # replicas take no offsets
             return Pull(self.offset, self.broker_id)
         return Pull(self.offset, self.broker_id, Offset(committable))
 
-    def relocated(self, offset: int) -> None:
-        """The start offset was looked up after the first lock."""
-        self._relocate, self.offset = False, Offset(offset)
-
     def seek(self, offset: int) -> None:
-        """Go on elsewhere; an answer to a pull that is under way must not be handed in any more."""
+        """Go on elsewhere; a response to a pull that is under way must not be handed in any more."""
         self.offset = Offset(offset)
 
     def answered(self, code: int, header: PullResponseHeader | None) -> Accept | Wait | DropQueue:
-        """A broker's answer; ``header`` is None for codes that have none, or when it could not be read."""
+        """A broker's response; ``header`` is None for codes that have none, or when it could not be read."""
         if code not in _WITH_HEADER:
             if code == ResponseCode.FLOW_CONTROL:
                 return Wait(self._settings.flow_control_wait_ms, Because.BROKER_BUSY)
@@ -153,7 +139,7 @@ class PullState:
         return Accept(self.offset, self._pause_after(code))
 
     def failed(self) -> Wait:
-        """No answer, or an error: the master is asked next time, whatever was suggested."""
+        """No response, or an error: the master is asked next time, whatever was suggested."""
         self.broker_id = MASTER_ID
         return Wait(self._settings.error_wait_ms, Because.ERROR)
 
@@ -173,7 +159,7 @@ class PullState:
             self._quick_responses += 1
         else:
             self._quick_responses = 0
-        if self._quick_responses > QUICK_ANSWERS_MAX:
+        if self._quick_responses > QUICK_RESPONSES_MAX:
             return Wait(QUICK_WAIT_MS, Because.SPINNING)
         interval_ms = self._settings.pull_interval_ms if code == ResponseCode.SUCCESS else 0
         return Wait(interval_ms, Because.INTERVAL) if interval_ms else None

@@ -1,4 +1,4 @@
-"""QueueBuffer: messages of one queue between pull answer and finished listener (RocketMQ: ProcessQueue).
+"""QueueBuffer: messages of one queue between pull response and finished listener (RocketMQ: ProcessQueue).
 
     add ──▶ waiting ──take──▶ taken ──consumed / commit_taken──▶ gone
                ▲                │                                 ▲
@@ -9,7 +9,7 @@ Invariant: the offset given out for committing never passes a message that is no
 largest offset ever added, plus one.
 
 A verdict counts as long as its message is taken, and the same object as when it was taken: a listener that was given up
-on says nothing any more, even if the message was put back meanwhile and somebody else has it.
+on says nothing any more, even if the message was put back meanwhile and another listener has it.
 
 Owner. The event loop owns a buffer: every method is called from the loop's thread and none of them waits. Listeners on
 worker threads get the list that ``take`` made and nothing else; what they return goes back to the loop first.
@@ -29,7 +29,6 @@ from typing import Final, Generic
 
 from pyromq.client.consumer.rules.buffer_state import BufferState, Head, Stage
 from pyromq.client.consumer.rules.message_protocol import PulledT
-from pyromq.client.consumer.rules.queue_lock import QueueLock
 from pyromq.clock import Clock
 from pyromq.model.queue import Offset
 
@@ -51,15 +50,13 @@ class QueueBuffer(Generic[PulledT]):
         self._leaving: set[int] = set()  # on their way back to a broker, or resting before they wait again
         self._last_offset = -1
         self._size_bytes = 0
-        self._is_running = False
-        self.lock = QueueLock(clock)
-        self.dropped = False  # set once, by whoever gives the queue up; from then on there is nothing to commit
+        self._is_closed = False  # the queue was released: there is nothing to commit from then on
         self.last_consumed_ms = clock.monotonic_ms()
 
     # --- filling ---------------------------------------------------------------------------------------------------
 
     def add(self, messages: Sequence[PulledT]) -> int:
-        """Messages of one pull answer; returns how many are new, as what is here already is passed over."""
+        """Messages of one pull response; returns how many are new, as what is here already is passed over."""
         offsets = list(map(_offset_of, messages))
         if not offsets:
             return 0
@@ -87,7 +84,7 @@ class QueueBuffer(Generic[PulledT]):
     def take(self, count_max: int) -> list[PulledT]:
         """The next messages for a listener, in order of their offsets; empty when none wait.
 
-        Concurrent consumers take again while earlier batches are out. An orderly consumer takes within a turn, and
+        Concurrent consumers take again while earlier batches are out. An orderly consumer takes within a run, and
         ends what it took with ``commit_taken``, ``roll_back_taken`` or ``put_back``.
         """
         assert 1 <= count_max <= BATCH_MAX, "batches have 1 to 1024 messages"
@@ -101,17 +98,6 @@ class QueueBuffer(Generic[PulledT]):
                 taken[offset] = now_ms
                 batch.append(message)
         return batch
-
-    def begin_run(self) -> bool:
-        """True when messages wait and nobody consumes the queue in order: the caller does from now on."""
-        if self._is_running or not self._waiting:
-            return False
-        self._is_running = True
-        return True
-
-    def end_run(self) -> None:
-        """``take`` gave nothing, or the queue rests: the next ``begin_turn`` may succeed."""
-        self._is_running = False
 
     def put_back(self, messages: Iterable[PulledT], *, failed: bool = True) -> None:
         """Taken messages wait again, before all that follow them; ``failed`` counts one more attempt for each."""
@@ -134,9 +120,9 @@ class QueueBuffer(Generic[PulledT]):
     def begin_leaving(self, messages: Iterable[PulledT]) -> list[PulledT]:
         """A listener failed or is given up on; returns those whose verdict counted until now.
 
-        They hold up the commit offset until ``finish`` (somebody else has them) or ``put_back``.
+        They hold up the commit offset until ``finish`` (a broker has them) or ``put_back``.
         """
-        leaving = [] if self.dropped else [message for message in messages if self._counts(message)]
+        leaving = [] if self._is_closed else [message for message in messages if self._counts(message)]
         for message in leaving:
             del self._taken[message.offset]
             self._leaving.add(message.offset)
@@ -162,9 +148,9 @@ class QueueBuffer(Generic[PulledT]):
         return late
 
     def finish(self, messages: Iterable[PulledT]) -> Offset | None:
-        """The messages are done with, whoever has them.
+        """The messages are done with, wherever they are: taken, leaving or waiting.
 
-        Returns the offset to commit; None when the buffer was empty already, or the queue was dropped. Unknown messages
+        Returns the offset to commit; None when the buffer was empty already, or closed. Unknown messages
         are passed over.
         """
         unfinished, taken, leaving = self._messages, self._taken, self._leaving
@@ -184,35 +170,40 @@ class QueueBuffer(Generic[PulledT]):
     def commit_taken(self) -> Offset | None:
         """An orderly consumer is done with all it took.
 
-        Returns the offset behind the last of them; None when it took none, or when the queue was dropped.
+        Returns the offset behind the last of them; None when it took none, or when the buffer is closed.
         """
         if not self._taken:
             return None
         last = max(self._taken)
         self.finish([self._messages[offset] for offset in self._taken])
-        return None if self.dropped else Offset(last + 1)
+        return None if self._is_closed else Offset(last + 1)
 
     def roll_back_taken(self) -> None:
         """An orderly consumer starts again with everything it took and did not commit."""
         self.put_back([self._messages[offset] for offset in self._taken], failed=False)
 
+    def close(self) -> None:
+        """The queue was released, and another member may own it by now: there is nothing to commit any more."""
+        self._is_closed = True
+
     def clear(self) -> None:
-        """Forget all messages, without a word about how far consuming came: a seek, or a queue that was dropped."""
+        """Forget all messages, without a word about how far consuming came: a seek."""
         self._messages.clear()
         self._offsets.clear()
         self._waiting.clear()
         self._taken.clear()
         self._leaving.clear()
-        self._size_bytes, self._last_offset, self._is_running = 0, -1, False
+        self._size_bytes = 0
+        self._last_offset = -1
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
     def commit_offset(self) -> Offset | None:
         """The smallest offset that is not finished, or one behind the largest when all are.
 
-        None before the first message, and when the queue was dropped: somebody else may own it by now.
+        None before the first message, and when the buffer is closed.
         """
-        if self.dropped:
+        if self._is_closed:
             return None
         first = self._first_offset()
         if first is not None:
@@ -227,15 +218,16 @@ class QueueBuffer(Generic[PulledT]):
         return self._size_bytes
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether ``take`` may find something; False is certain."""
+        return bool(self._waiting)
+
+    @property
     def waiting_count(self) -> int:
         return len(self._messages) - len(self._taken) - len(self._leaving)
 
     def _is_waiting(self, offset: int) -> bool:
         return offset not in self._taken and offset not in self._leaving
-
-    @property
-    def has_taken(self) -> bool:
-        return bool(self._taken)
 
     @property
     def span(self) -> int:

@@ -1,12 +1,14 @@
-"""What a consumer knows of its lock on a queue: the broker grants it for 60 s, the consumer trusts it for 30.
+"""The lock on a queue as its consumer sees it: the broker grants it for 60 s, the consumer trusts it for 30.
 
 The 30 s between are for clocks that run apart and for messages under way. Times are monotonic; the loop owns the lock.
+Which state follows which is written in ``queue_state.LOCK``.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from pyromq.client.consumer.rules.queue_state import LOCK, LockEvent, LockState, after
 from pyromq.clock import Clock
 
 TRUSTED_MS: Final = 30_000
@@ -18,16 +20,21 @@ class QueueLock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.locked = False
+        self._state = LockState.FREE
         self.granted_ms = clock.monotonic_ms()
-        self.unlocks_tried = 0  # how often a listener that was still busy kept the queue from being given up
 
     def granted(self) -> None:
-        self.locked, self.granted_ms = True, self._clock.monotonic_ms()
+        self._state = after(LOCK, self._state, LockEvent.GRANTED)
+        self.granted_ms = self._clock.monotonic_ms()
 
     def lost(self) -> None:
-        """The broker gave the queue to somebody else, or it was given back."""
-        self.locked = False
+        """The broker gave the queue to another member, or it was given back."""
+        self._state = after(LOCK, self._state, LockEvent.LOST)
+
+    @property
+    def locked(self) -> bool:
+        """Whether the broker granted it last, however long ago."""
+        return self._state is LockState.HELD
 
     @property
     def expired(self) -> bool:
@@ -36,4 +43,4 @@ class QueueLock:
     @property
     def held(self) -> bool:
         """Whether messages may be consumed: granted, and not too long ago."""
-        return self.locked and not self.expired
+        return self._state is LockState.HELD and not self.expired

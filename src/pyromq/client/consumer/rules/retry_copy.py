@@ -1,40 +1,93 @@
-"""The copy of a message that goes to the group's retry topic as an ordinary send.
+"""Send-back without I/O: the request that gives a failed message back, and the copy that replaces it.
 
-Used when the broker that holds the original cannot take it back (36 failed), and by orderly consumers to bury a message
-that failed too often: the broker reads attempts and limit from the copy, and moves it to the dead letters when the
-limit is exceeded or the group holds locks on queues, which only orderly consumers do.
+A message that failed goes back to its broker in one of two forms:
+
+    send-back   36 CONSUMER_SEND_MSG_BACK names the stored message; the broker delivers a copy of it again later, or
+                makes it a dead letter (level below 0, or too many attempts)
+    retry copy  an ordinary send to the group's retry topic, with the body: for a broker that cannot find the message
+                any more, or cannot be reached; and for dead letters that carry properties of ours, or come from
+                orderly consumers. The broker reads attempts and limit from the copy's header: one with more attempts
+                than it may have becomes a dead letter, and so does any copy of a group that holds locks on queues,
+                which only orderly consumers do
+
+``base.send_back`` sends both, for consumers and for the pipeline.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
-from pyromq.client.consumer.rules.message_protocol import PulledMessage
 from pyromq.model import property_names as names
+from pyromq.wire.headers.consumer import SendBackHeader
+from pyromq.wire.property_text import value_of, with_values, without
 
-ATTEMPT: Final = names.RECONSUME_TIME  # the producer moves this and the next one into the header of the send
-ATTEMPTS_MAX: Final = names.MAX_RECONSUME_TIMES
 FIRST_RETRY_LEVEL: Final = 3
 UNLIMITED: Final = (1 << 31) - 1
 
-# true of the original alone
-_LEFT_OUT: Final = (names.PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME)
+_LEFT_OUT: Final = (
+    *(names.PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME),  # true of the original alone
+    *(names.DELAY, names.WAIT),  # its producer's wishes; a copy counts only when it is stored as safely as can be
+)
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
-def resend_properties(
-    message: PulledMessage, *, stored_topic: str, message_id: str, attempts_max: int | None, delay_level: int = 0
-) -> dict[str, str]:
-    """Properties of the copy; ``stored_topic`` is the topic of the original as servers know it.
+class FailedMessage(Protocol):
+    """What a send-back needs to know; messages of consumers and rows of Spark have it."""
 
-    This failure is added to those before; more than ``attempts_max`` make it a dead letter. ``delay_level`` 0 stands
-    for the level that a broker would choose. A message that was retried before keeps the topic and the id of its first
-    copy.
+    @property
+    def broker(self) -> str: ...
+
+    @property
+    def position(self) -> int:
+        """Where the broker has stored it."""
+
+    @property
+    def stored_topic(self) -> str:
+        """The topic whose queue it came from."""
+
+    @property
+    def message_id(self) -> str:
+        """Empty when it has none."""
+
+    @property
+    def delivery_attempt(self) -> int:
+        """How often it was delivered before; 0 the first time."""
+
+    @property
+    def flag(self) -> int: ...
+
+
+def send_back_header(
+    message: FailedMessage, group: str, delay_level: int, *, topic: str, attempts_max: int | None
+) -> SendBackHeader:
+    """``topic`` is the one it came from, as servers know it; ``attempts_max`` None means no limit."""
+    return SendBackHeader(
+        position=message.position,
+        group=group,
+        delay_level=delay_level,
+        origin_msg_id=message.message_id or None,
+        origin_topic=topic,
+        max_reconsume_times=UNLIMITED if attempts_max is None else attempts_max,
+    )
+
+
+def copy_properties(
+    properties: str, *, topic: str, message_id: str, delay_level: int = 0, more: Mapping[str, str] = _NOTHING
+) -> str:
+    """Properties of a retry copy, from those of the original; ``topic`` is where that is stored.
+
+    A message that was retried before keeps the topic and the id of its first copy. ``more`` is added; a level of 0
+    leaves the delay out.
     """
-    attempt = message.delivery_attempt
-    properties = {name: value for name, value in message.properties.items() if name not in _LEFT_OUT}
-    properties.setdefault(names.RETRY_TOPIC, stored_topic)
-    properties.setdefault(names.ORIGIN_MESSAGE_ID, message_id)
-    properties[ATTEMPT] = str(attempt + 1)
-    properties[ATTEMPTS_MAX] = str(UNLIMITED if attempts_max is None else attempts_max)
-    properties[names.DELAY] = str(delay_level if delay_level > 0 else FIRST_RETRY_LEVEL + attempt)
-    return properties
+    text = without(properties, _LEFT_OUT)
+    origin = {names.RETRY_TOPIC: topic, names.ORIGIN_MESSAGE_ID: message_id}
+    values = {name: value for name, value in origin.items() if value and not value_of(text, name)}
+    if delay_level:
+        values[names.DELAY] = str(delay_level)
+    return with_values(text, {**values, **more})
+
+
+def copy_level(delay_level: int, delivery_attempt: int) -> int:
+    """The delay of a retry copy; 0 and less stand for the level that a broker would choose."""
+    return delay_level if delay_level > 0 else FIRST_RETRY_LEVEL + delivery_attempt

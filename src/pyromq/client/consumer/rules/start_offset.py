@@ -1,4 +1,4 @@
-"""Where a consumer starts in a queue: a plan that the asynchronous part carries out with one request, or none.
+"""Start offset: where a consumer begins with a queue. A plan, which takes one request or none to carry out.
 
     stored offset              known ──▶ there          could not be read ──▶ not now, next rebalance
     none stored                ordinary topic           retry topic of the group
@@ -84,13 +84,6 @@ def plan_start(topic: str, stored: int | Stored, from_where: ConsumeFromWhere, c
     if retries or from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
         return StartAt(Offset(0))
     return AskEnd()  # also what RocketMQ makes of its three outdated choices
-
-
-def plan_seek(target: int | SeekTo) -> StartPlan:
-    """A user's wish to go on elsewhere; whether an offset lies within the queue is for the broker to say."""
-    if isinstance(target, int):
-        return StartAt(Offset(target))
-    return AskBegin() if target is SeekTo.BEGIN else AskEnd()
 
 
 def parse_consume_time(text: str, zone: tzinfo | None = None) -> int:

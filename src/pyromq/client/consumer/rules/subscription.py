@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic: tag expressions, their form in heartbeats, the exact filter behind the broker's.
+"""Subscriptions: tag expressions, their form in heartbeats, the exact filter behind the broker's.
 
 ``TagA || TagB`` asks for either tag, ``*`` or nothing for all messages. A broker compares hashes of tags, and different
 tags may have the same hash: the consumer compares the text again. SQL is the broker's business alone.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-
-import msgspec
 
 from pyromq.client.consumer.rules.message_protocol import PulledT
 from pyromq.errors import LocalProtocolError
@@ -59,10 +57,6 @@ def subscribe_sql(topic: str, expression: str, version: int) -> Subscription:
 def subscribe_retries(group: str, version: int) -> Subscription:
     """What every clustering group subscribes besides: the messages that it failed with."""
     return subscribe_tags(retry_topic(group), ALL, version)
-
-
-def with_version(subscription: Subscription, version: int) -> Subscription:
-    return msgspec.structs.replace(subscription, sub_version=version)
 
 
 def wanted_messages(subscription: Subscription, messages: Sequence[PulledT]) -> Sequence[PulledT]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, cast
 
-from pyromq.client.consumer.assigning.owned_queues import OwnedQueues
+from pyromq.client.consumer.assigning.owned_queues import OwnedQueues, QueueCallbacks
 from pyromq.client.consumer.base.consume_stats import ConsumeStats
 from pyromq.client.consumer.rules.offset_store import MemberOffsets
 from pyromq.client.consumer.rules.pull_state import PullSettings
@@ -52,13 +52,15 @@ def share_of(broker: Broker) -> OwnedQueues:
     clock, unused = ManualClock(), cast(Any, lambda *_: None)
     share = OwnedQueues(
         *(cast(Any, broker), cast(Any, broker), clock, PullSettings(), ConsumeStats(clock)),
+        QueueCallbacks(
+            plan=lambda _topic, stored: StartAt(Offset(cast(int, stored))),
+            pull=nothing,
+            quiesce=nothing,
+            note=unused,
+            kept=unused,
+            lost=unused,
+        ),
         uses_locks=True,
-        plan=lambda _topic, stored: StartAt(Offset(cast(int, stored))),
-        pull=nothing,
-        quiesce=nothing,
-        note=unused,
-        kept=unused,
-        lost=unused,
     )
     share.tasks = TaskOwner("test")
     return share
@@ -103,6 +105,6 @@ async def test_at_the_end_what_a_listener_still_works_on_is_not_unlocked() -> No
     broker = Broker()
     share = share_of(broker)
     busy, idle = share.begin(QUEUE, Offset(3)), share.begin(QueueId("T", "broker-a", 1), Offset(3))
-    busy.run = asyncio.ensure_future(nothing())
+    busy.begin_run(asyncio.ensure_future(nothing()))
     share.drop_all()
     assert broker.unlocked == [idle.queue] and not share.owned

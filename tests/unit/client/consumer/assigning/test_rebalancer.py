@@ -91,7 +91,7 @@ async def test_what_is_not_known_changes_nothing_and_is_asked_again_later_and_la
     assert await rebalancer.round() == 20_000
 
 
-async def test_who_is_not_seen_by_the_others_gives_everything_up_and_looks_again_soon() -> None:
+async def test_a_member_the_others_do_not_see_gives_everything_up_and_looks_again_soon() -> None:
     group, _, rebalancer = made()
     await rebalancer.round()
     group.members = ["zoe"]

@@ -73,6 +73,6 @@ def test_each_hook_gets_its_own_note_back_whatever_order_batches_end_in_and_what
     assert [entry[0] for entry in two.seen] == ["before", "before", "after", "after"]
 
 
-def test_without_hooks_there_is_nobody_to_tell() -> None:
+def test_without_hooks_there_is_nothing_to_tell() -> None:
     assert not HookRunner([], lambda: 1)
     assert HookRunner([ConsumeHook()], lambda: 1)

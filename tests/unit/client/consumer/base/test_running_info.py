@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from pyromq.client.consumer.base.consume_stats import ConsumeStats, TopicRates
+from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.running_info import (
     HeadOfLine,
     PopQueueInfo,
     QueueInfo,
     RunningInfo,
-    TopicRates,
     encode_running_info,
     flow_counts,
     heads_of_line,
@@ -21,7 +22,7 @@ from pyromq.client.consumer.base.running_info import (
 )
 from pyromq.client.consumer.rules.buffer_state import Stage
 from pyromq.client.consumer.rules.flow_control import Hold
-from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
+from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.subscription import subscribe_tags
 from pyromq.client.core.stack_dump import dump_stacks, task_text, thread_text
 from pyromq.errors import RemoteProtocolError
@@ -93,21 +94,16 @@ def test_tables_have_queues_as_keys_and_rocketmqs_fields() -> None:
 
 def test_a_queue_is_described_from_its_buffer_in_wall_clock_time() -> None:
     clock = ManualClock(now_ms=1_000_000)
-    clock.advance_ms(100)
-    buffer: QueueBuffer[FakeMessage] = QueueBuffer(clock)
-    buffer.add([FakeMessage(5, size_bytes=3 << 20), FakeMessage(9)])
-    buffer.take(1)
-    buffer.lock.granted()
+    clock.advance_ms(50)
+    owned = OwnedQueue(QUEUE, 5, clock, PullSettings(), ConsumeStats(clock).of("orders"))
+    clock.advance_ms(50)
+    owned.buffer.add(cast(Any, [FakeMessage(5, size_bytes=3 << 20), FakeMessage(9)]))
+    owned.take(1)
+    owned.lock.granted()
     found = queue_info(
-        buffer.state(),
-        commit_offset=buffer.commit_offset(),
+        owned,
+        commit_offset=owned.buffer.commit_offset(),
         orderly=True,
-        locked=buffer.lock.locked,
-        unlocks_tried=buffer.lock.unlocks_tried,
-        dropped=buffer.dropped,
-        locked_ms=buffer.lock.granted_ms,
-        pulled_ms=50,
-        consumed_ms=buffer.last_consumed_ms,
         wall_minus_monotonic_ms=clock.now_ms() - clock.monotonic_ms(),
     )
     assert found == QueueInfo(

@@ -37,7 +37,7 @@ class Setup:
 async def test_the_next_look_is_when_the_oldest_listener_is_due() -> None:
     setup = Setup()
     one, two = setup.queue(1, 10, 11), setup.queue(2, 20)
-    assert setup.timeouts.look([one, two]) == 1_000, "whoever begins now is not due before"
+    assert setup.timeouts.look([one, two]) == 1_000, "a listener that begins now is not due before"
     two.take(1)
     setup.clock.advance_ms(300)
     one.take(1)

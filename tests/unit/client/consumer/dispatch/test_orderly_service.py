@@ -13,6 +13,7 @@ from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyStatus
 from pyromq.client.consumer.rules.pull_state import PullSettings
+from pyromq.client.consumer.rules.queue_state import RunState
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.model.queue import QueueId
 from pyromq.testing import ManualClock
@@ -26,11 +27,11 @@ class Rig:
         clock = ManualClock()
         counts = ConsumeStats(clock).of("T")
         self.owned = OwnedQueue(QueueId("T", "b", 0), 0, clock, PullSettings(), counts)
-        self.owned.buffer.lock.granted()
+        self.owned.lock.granted()
         self.says, self.seen = says, list[int]()
         self.lost: list[OwnedQueue] = []
-        self.buried: list[int] = []
-        self.after = self.after_burial = lambda: None
+        self.dead: list[int] = []
+        self.after = self.after_dead_letter = lambda: None
         settings = PushConsumerSettings(group="readers", rest_ms=30_000, **changes)
         self.service = OrderlyService(
             Listener(cast(Any, self._listen), None, threads=1, name="test"),
@@ -38,6 +39,7 @@ class Rig:
             TaskOwner("test"),
             cast(Any, self),
             HookRunner((), lambda: 0),
+            clock,
             self._lose,
         )
 
@@ -46,10 +48,10 @@ class Rig:
         self.after()
         return self.says
 
-    async def bury(self, message: Any) -> bool:
-        """What ``Returns`` does with a message that has failed too often."""
-        self.buried.append(message.offset)
-        self.after_burial()
+    async def send_dead_letter(self, message: Any) -> bool:
+        """What ``SendBacks`` does with a message that has failed too often."""
+        self.dead.append(message.offset)
+        self.after_dead_letter()
         return True
 
     def _lose(self, owned: OwnedQueue) -> None:
@@ -66,35 +68,35 @@ async def test_messages_that_arrive_do_not_end_the_rest_of_a_queue() -> None:
     rig = Rig(OrderlyStatus.SUSPEND)
     await rig.arrive(0)
     await rig.arrive(1, 2)
-    assert rig.seen == [0] and rig.owned.is_resting
+    assert rig.seen == [0] and rig.owned.run_state is RunState.RESTING
     assert rig.owned.buffer.commit_offset() == 0
 
 
-async def test_a_verdict_of_somebody_who_has_lost_the_lock_meanwhile_counts_for_nothing() -> None:
+async def test_a_verdict_after_the_lock_was_lost_counts_for_nothing() -> None:
     rig = Rig(OrderlyStatus.SUCCESS)
-    rig.after = rig.owned.buffer.lock.lost
+    rig.after = rig.owned.lock.lost
     await rig.arrive(0, 1)
     assert rig.seen == [0] and rig.lost == [rig.owned]
     assert rig.owned.buffer.commit_offset() == 0
 
 
-async def test_what_failed_too_often_is_buried_and_the_next_message_has_its_turn() -> None:
+async def test_what_failed_too_often_is_a_dead_letter_and_the_next_message_follows() -> None:
     rig = Rig(OrderlyStatus.SUSPEND, attempts_max=0)
     await rig.arrive(0, 1)
-    assert rig.buried == [0, 1]
+    assert rig.dead == [0, 1]
     assert rig.owned.buffer.commit_offset() == 2
 
 
-async def test_who_has_lost_the_lock_buries_nothing() -> None:
+async def test_without_the_lock_no_dead_letter_is_sent() -> None:
     rig = Rig(OrderlyStatus.SUSPEND, attempts_max=0)
-    rig.after = rig.owned.buffer.lock.lost
+    rig.after = rig.owned.lock.lost
     await rig.arrive(0, 1)
-    assert (rig.seen, rig.buried, rig.lost) == ([0], [], [rig.owned])
+    assert (rig.seen, rig.dead, rig.lost) == ([0], [], [rig.owned])
 
 
-async def test_who_loses_the_lock_while_burying_does_not_move_on() -> None:
+async def test_a_lock_that_is_lost_while_a_dead_letter_is_sent_stops_the_queue() -> None:
     rig = Rig(OrderlyStatus.SUSPEND, attempts_max=0)
-    rig.after_burial = rig.owned.buffer.lock.lost
+    rig.after_dead_letter = rig.owned.lock.lost
     await rig.arrive(0, 1)
-    assert (rig.seen, rig.buried, rig.lost) == ([0], [0], [rig.owned])
+    assert (rig.seen, rig.dead, rig.lost) == ([0], [0], [rig.owned])
     assert rig.owned.buffer.commit_offset() == 0

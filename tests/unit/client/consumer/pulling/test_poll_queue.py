@@ -59,7 +59,7 @@ def test_everything_that_is_to_be_repeated_stays_undone(polled: Polled) -> None:
     assert polled.hand_out.settle() == {} and polled.owned.done == 5
 
 
-def test_who_polls_on_or_seeks_has_changed_his_mind(polled: Polled) -> None:
+def test_a_poll_or_a_seek_ends_the_repeat(polled: Polled) -> None:
     polled.hand_out.repeat_all()
     polled.pulled(20)
     assert len(polled.hand_out.next(32)) == 1

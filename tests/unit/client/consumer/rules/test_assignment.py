@@ -8,8 +8,6 @@ from pyromq.client.consumer.rules.assignment import (
     Moves,
     is_pull_expired,
     next_version,
-    rebalance_in_ms,
-    unlock_in_ms,
     wanted_queues,
 )
 from pyromq.model.queue import QueueId
@@ -39,7 +37,7 @@ def test_other_topics_are_left_alone() -> None:
     assert Assignment(1, frozenset(RETRIES)).moves_to("orders", ORDERS[:1]) == Moves(granted=(ORDERS[0],))
 
 
-def test_a_queue_nobody_pulled_for_two_minutes_is_dropped_and_taken_again() -> None:
+def test_a_queue_that_was_not_pulled_for_two_minutes_is_dropped_and_taken_again() -> None:
     assert not is_pull_expired(last_pull_ms=0, now_ms=120_000)
     assert is_pull_expired(last_pull_ms=0, now_ms=120_001)
     moves = Assignment(1, frozenset(ORDERS[:2])).moves_to("orders", ORDERS[:2], stale=[ORDERS[1], ORDERS[3]])
@@ -83,14 +81,3 @@ def test_a_member_the_others_do_not_see_gives_everything_up() -> None:
 def test_a_version_is_the_time_but_never_goes_back() -> None:
     assert next_version(5, 1_000) == 1_000
     assert next_version(2_000, 1_000) == 2_001
-
-
-def test_an_unbalanced_group_tries_again_sooner() -> None:
-    assert rebalance_in_ms(balanced=True) == 20_000
-    assert rebalance_in_ms(balanced=False) == 1_000
-    assert rebalance_in_ms(balanced=False, lock_failed=True) == 500
-
-
-def test_a_queue_with_messages_under_way_is_unlocked_later() -> None:
-    assert unlock_in_ms(unfinished=True) == 20_000
-    assert unlock_in_ms(unfinished=False) == 0

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pyromq.client.consumer.rules.offset_store import MemberOffsets, PersistSchedule
+from pyromq.client.consumer.rules.offset_store import MemberOffsets
 from pyromq.model.queue import QueueId
-from pyromq.testing.manual_clock import ManualClock
 
 FIRST, SECOND, THIRD = (QueueId("orders", "broker-a", number) for number in range(3))
 
@@ -56,12 +55,6 @@ def test_a_queue_that_is_given_up_is_persisted_once_and_forgotten() -> None:
     assert table.read(FIRST) is None
 
 
-def test_queues_that_are_owned_no_longer_are_found_and_forgotten() -> None:
-    table = MemberOffsets({FIRST: 5, SECOND: 7, THIRD: 9})
-    assert table.forget_others([SECOND]) == {FIRST: 5, THIRD: 9}
-    assert table.snapshot() == {SECOND: 7}
-
-
 def test_a_broker_is_told_the_offsets_of_the_topic_it_asked_for() -> None:
     other = QueueId("other", "broker-a", 0)
     assert MemberOffsets({FIRST: 5, other: 6}).of_topic("orders") == {FIRST: 5}
@@ -75,16 +68,3 @@ def test_the_revision_tells_whether_anything_changed() -> None:
     assert table.revision == before
     table.update(FIRST, 6)
     assert table.revision > before
-
-
-def test_the_table_is_due_after_ten_seconds_and_then_every_five() -> None:
-    clock = ManualClock()
-    schedule = PersistSchedule(clock)
-    assert schedule.wait_ms == 10_000
-    clock.advance_ms(10_500)
-    assert schedule.wait_ms == 0
-    schedule.persisted()
-    assert schedule.wait_ms == 5_000
-    clock.advance_ms(1_000)
-    schedule.persisted()  # a rebalance wrote it
-    assert schedule.wait_ms == 5_000

@@ -53,7 +53,7 @@ def test_a_suspended_queue_rests_and_its_messages_wait() -> None:
     outcome = decide_orderly(BATCH, OrderlyResult(SUSPEND, suspend_ms=200), attempts_max=3)
     assert (outcome.rest_ms, outcome.goes_on) == (200, False)
     assert offsets_of(outcome.put_back) == [0, 1, 2]
-    assert not outcome.bury
+    assert not outcome.dead
 
 
 @pytest.mark.parametrize(
@@ -67,30 +67,30 @@ def spent(*offsets: int) -> list[FakeMessage]:
     return [FakeMessage(offset, delivery_attempt=16 if offset in offsets else 2) for offset in range(3)]
 
 
-def test_a_message_with_too_many_attempts_is_buried_and_the_others_wait() -> None:
+def test_a_message_with_too_many_attempts_is_dead_and_the_others_wait() -> None:
     outcome = decide_orderly(spent(1), SUSPEND, attempts_max=16)
-    assert (outcome.step, offsets_of(outcome.bury), offsets_of(outcome.put_back)) == (OrderlyStep.PUT_BACK, [1], [0, 2])
+    assert (outcome.step, offsets_of(outcome.dead), offsets_of(outcome.put_back)) == (OrderlyStep.PUT_BACK, [1], [0, 2])
 
 
 @pytest.mark.parametrize(("auto_commit", "step"), [(True, OrderlyStep.COMMIT), (False, OrderlyStep.KEEP)])
-def test_when_all_are_buried_the_queue_goes_on(auto_commit: bool, step: OrderlyStep) -> None:
-    outcome = decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=16, auto_commit=auto_commit).settled(not_buried=[])
-    assert (outcome.step, outcome.goes_on, offsets_of(outcome.bury)) == (step, True, [0, 1, 2])
+def test_when_all_are_dead_letters_the_queue_goes_on(auto_commit: bool, step: OrderlyStep) -> None:
+    outcome = decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=16, auto_commit=auto_commit).settled(not_sent=[])
+    assert (outcome.step, outcome.goes_on, offsets_of(outcome.dead)) == (step, True, [0, 1, 2])
 
 
 def test_a_message_that_found_no_grave_holds_its_queue() -> None:
-    outcome = decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=16).settled(not_buried=[1])
+    outcome = decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=16).settled(not_sent=[1])
     assert (outcome.step, outcome.rest_ms) == (OrderlyStep.PUT_BACK, 1_000)
-    assert (offsets_of(outcome.bury), offsets_of(outcome.put_back)) == ([0, 2], [1])
+    assert (offsets_of(outcome.dead), offsets_of(outcome.put_back)) == ([0, 2], [1])
 
 
-def test_without_a_limit_nothing_is_ever_buried() -> None:
-    assert not decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=None).bury
+def test_without_a_limit_nothing_is_ever_dead() -> None:
+    assert not decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=None).dead
 
 
-def test_broadcasting_drops_instead_of_burying() -> None:
+def test_broadcasting_drops_instead_of_sending_dead_letters() -> None:
     outcome = decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=16, model=MessageModel.BROADCASTING)
-    assert (outcome.step, offsets_of(outcome.drop), outcome.bury) == (OrderlyStep.COMMIT, [0, 1, 2], ())
+    assert (outcome.step, offsets_of(outcome.drop), outcome.dead) == (OrderlyStep.COMMIT, [0, 1, 2], ())
 
 
 def test_failures_in_a_row_use_up_the_attempts_that_only_the_buffer_counts() -> None:
@@ -102,5 +102,5 @@ def test_failures_in_a_row_use_up_the_attempts_that_only_the_buffer_counts() -> 
         steps.append(outcome.step)
         buffer.put_back(outcome.put_back)
     assert steps == [OrderlyStep.PUT_BACK, OrderlyStep.PUT_BACK, OrderlyStep.COMMIT]
-    assert offsets_of(outcome.bury) == [5]
+    assert offsets_of(outcome.dead) == [5]
     assert buffer.commit_taken() == 6

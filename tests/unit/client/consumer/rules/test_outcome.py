@@ -11,12 +11,10 @@ from pyromq.client.consumer.rules.outcome import (
     ConsumeStatus,
     ListenerResult,
     Outcome,
-    SendBack,
     attempts_max,
     decide,
     rung,
 )
-from pyromq.client.consumer.rules.retry_copy import resend_properties
 from pyromq.wire.json.heartbeat import MessageModel
 from tests.unit.client.messages import FakeMessage, messages, offsets_of
 
@@ -54,11 +52,6 @@ def test_broadcasting_drops_what_failed() -> None:
     assert outcome == Outcome(finished=BATCH[:1], dropped=BATCH[1:])
 
 
-def test_a_level_below_zero_makes_a_dead_letter() -> None:
-    assert SendBack(BATCH[0], -1).is_dead
-    assert not SendBack(BATCH[0], 0).is_dead
-
-
 @given(
     st.builds(
         BatchResult,
@@ -82,34 +75,6 @@ def test_the_default_limit_of_attempts_is_sixteen_or_none_in_order() -> None:
     assert attempts_max(-1, orderly=False) == 16
     assert attempts_max(-1, orderly=True) is None
     assert attempts_max(0, orderly=True) == 0
-
-
-def test_a_copy_for_the_retry_topic_tells_where_it_comes_from() -> None:
-    properties = {"KEYS": "k", "TRAN_MSG": "true", "MAX_OFFSET": "9"}
-    message = FakeMessage(1, delivery_attempt=2, properties=properties)
-    found = resend_properties(message, stored_topic="orders", message_id="ID", attempts_max=16)
-    assert found == {
-        "KEYS": "k",
-        "RETRY_TOPIC": "orders",
-        "ORIGIN_MESSAGE_ID": "ID",
-        "RECONSUME_TIME": "3",
-        "MAX_RECONSUME_TIMES": "16",
-        "DELAY": "5",
-    }
-
-
-def test_a_copy_of_a_retried_message_keeps_topic_and_id_of_the_first() -> None:
-    properties = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "FIRST"}
-    message = FakeMessage(1, delivery_attempt=16, properties=properties)
-    found = resend_properties(message, stored_topic="%RETRY%g", message_id="ID", attempts_max=None)
-    assert (found["RETRY_TOPIC"], found["ORIGIN_MESSAGE_ID"]) == ("orders", "FIRST")
-    assert (found["RECONSUME_TIME"], found["MAX_RECONSUME_TIMES"], found["DELAY"]) == ("17", "2147483647", "19")
-
-
-def test_a_copy_waits_as_long_as_the_listener_chose() -> None:
-    message = FakeMessage(1, delivery_attempt=2)
-    found = resend_properties(message, stored_topic="orders", message_id="ID", attempts_max=16, delay_level=9)
-    assert found["DELAY"] == "9"
 
 
 @pytest.mark.parametrize(("failures", "level"), [(1, 1), (2, 1), (3, 1), (4, 7), (5, 7), (6, 0), (7, -1), (1_000, -1)])

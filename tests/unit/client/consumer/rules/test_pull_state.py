@@ -12,7 +12,6 @@ from pyromq.client.consumer.rules.pull_state import (
     Pull,
     PullSettings,
     PullState,
-    Relocate,
     Stop,
     Wait,
     pull_flags,
@@ -55,7 +54,7 @@ def test_a_pull_interval_is_kept_after_messages_only() -> None:
 
 
 @pytest.mark.parametrize("code", [NONE, NO_MATCH])
-def test_an_empty_answer_moves_on_without_a_pause(code: int) -> None:
+def test_an_empty_response_moves_on_without_a_pause(code: int) -> None:
     state, clock = started()
     held_pull(state, clock)
     assert state.answered(code, header(15)) == Accept(reached=Offset(15))
@@ -108,16 +107,6 @@ def test_flow_control_delays_the_pull_and_a_dropped_queue_ends_the_loop() -> Non
     assert state.last_pull_ms == 500
 
 
-def test_a_queue_that_was_locked_for_the_first_time_looks_up_its_offset_anew() -> None:
-    state = PullState(10, ManualClock(), relocate_first=True)
-    assert state.next_step(HoldOff(3_000, Hold.NOT_LOCKED)) == Wait(3_000, Hold.NOT_LOCKED)
-    assert state.next_step(GoOn()) == Relocate()
-    state.relocated(25)
-    assert state.next_step(GoOn()) == Pull(Offset(25), broker_id=0)
-    assert state.next_step(HoldOff(3_000, Hold.NOT_LOCKED)) == Wait(3_000, Hold.NOT_LOCKED)
-    assert state.next_step(GoOn()) == Pull(Offset(25), broker_id=0), "only the first time"
-
-
 def test_a_seek_goes_on_elsewhere() -> None:
     state, _ = started()
     state.seek(99)
@@ -125,13 +114,14 @@ def test_a_seek_goes_on_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "answer"), [(FOUND, None), (FOUND, header(10)), (FOUND, header(-1)), (FOUND, header(9)), (NONE, header(9))]
+    ("code", "response"),
+    [(FOUND, None), (FOUND, header(10)), (FOUND, header(-1)), (FOUND, header(9)), (NONE, header(9))],
 )
-def test_an_answer_that_leads_nowhere_is_an_error_rather_than_a_loop(
-    code: int, answer: PullResponseHeader | None
+def test_a_response_that_leads_nowhere_is_an_error_rather_than_a_loop(
+    code: int, response: PullResponseHeader | None
 ) -> None:
     state, _ = started()
-    assert state.answered(code, answer) == Wait(3_000, Because.SENSELESS)
+    assert state.answered(code, response) == Wait(3_000, Because.SENSELESS)
     assert state.offset == 10
 
 
@@ -140,9 +130,9 @@ def test_a_broker_that_holds_no_pulls_is_not_asked_in_a_busy_loop() -> None:
     waits = []
     for _ in range(5):
         held_pull(state, clock, held_ms=1)
-        answer = state.answered(NONE, header(10))
-        assert isinstance(answer, Accept)
-        waits.append(answer.wait)
+        response = state.answered(NONE, header(10))
+        assert isinstance(response, Accept)
+        waits.append(response.wait)
     assert waits == [None, None, None, Wait(100, Because.SPINNING), Wait(100, Because.SPINNING)]
     held_pull(state, clock)
     assert state.answered(NONE, header(10)) == Accept(Offset(10)), "it held this one"

@@ -58,7 +58,7 @@ def test_a_message_on_its_way_back_holds_up_progress_until_a_broker_has_it() -> 
     assert buffer.begin_leaving(batch[:1]) == batch[:1]
     assert buffer.consumed(batch[1:]) == 0
     assert (buffer.commit_offset(), len(buffer), buffer.waiting_count) == (1, 1, 0)
-    assert buffer.take(9) == [], "nobody gets it meanwhile"
+    assert buffer.take(9) == [], "no listener gets it meanwhile"
     assert buffer.finish(batch[:1]) == 3
 
 
@@ -93,10 +93,10 @@ def test_a_message_that_leaves_and_is_pulled_again_is_not_handed_out() -> None:
     assert offsets_of(buffer.take(9)) == [2, 3]
 
 
-def test_a_dropped_queue_commits_nothing() -> None:
+def test_a_closed_buffer_commits_nothing() -> None:
     buffer = filled(1, 2)
     batch = buffer.take(1)
-    buffer.dropped = True
+    buffer.close()
     assert buffer.begin_leaving(batch) == []
     assert buffer.finish(batch) is None
     assert buffer.commit_offset() is None
@@ -110,12 +110,12 @@ def test_a_dropped_queue_commits_nothing() -> None:
 def test_messages_and_bytes_are_counted_until_they_are_finished() -> None:
     buffer = filled(1, 2, 3)
     batch = buffer.take(2)
-    assert (len(buffer), buffer.size_bytes, buffer.waiting_count, buffer.has_taken) == (3, 300, 1, True)
+    assert (len(buffer), buffer.size_bytes, buffer.waiting_count) == (3, 300, 1)
     buffer.finish(batch)
-    assert (len(buffer), buffer.size_bytes, buffer.waiting_count, buffer.has_taken) == (1, 100, 1, False)
+    assert (len(buffer), buffer.size_bytes, buffer.waiting_count) == (1, 100, 1)
 
 
-def test_an_answer_that_comes_twice_is_counted_once() -> None:
+def test_a_response_that_comes_twice_is_counted_once() -> None:
     buffer = filled(1, 2)
     taken = buffer.take(1)
     assert buffer.add(messages(1, 2, 3)) == 1
@@ -196,14 +196,13 @@ def test_only_taken_messages_can_be_put_back() -> None:
 # --- in order ------------------------------------------------------------------------------------------------------
 
 
-def test_only_one_turn_at_a_time_consumes_in_order() -> None:
+def test_a_buffer_tells_whether_messages_wait() -> None:
     buffer = filled()
-    assert not buffer.begin_run(), "nothing waits"
+    assert not buffer.has_waiting
     buffer.add(messages(1))
-    assert buffer.begin_run()
-    assert not buffer.begin_run()
-    buffer.end_run()
-    assert buffer.begin_run()
+    assert buffer.has_waiting
+    buffer.take(1)
+    assert not buffer.has_waiting
 
 
 def test_a_commit_covers_all_that_was_taken() -> None:
@@ -289,21 +288,6 @@ def test_the_state_tells_what_is_held_and_what_is_out() -> None:
     buffer.clear()
     assert buffer.state() == (0, 0, 0, 0, 0, 0, 0)
     assert buffer.commit_offset() is None
-
-
-def test_a_lock_is_trusted_for_thirty_seconds() -> None:
-    clock = ManualClock()
-    lock = filled(clock=clock).lock
-    assert not lock.held
-    lock.granted()
-    clock.advance_ms(30_000)
-    assert lock.held
-    clock.advance_ms(1)
-    assert lock.locked and lock.expired and not lock.held
-    lock.granted()
-    assert lock.held
-    lock.lost()
-    assert not lock.held
 
 
 # --- any order of events -------------------------------------------------------------------------------------------

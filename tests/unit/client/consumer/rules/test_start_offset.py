@@ -7,17 +7,14 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from pyromq.client.consumer.rules.start_offset import (
-    AskBegin,
     AskByTime,
     AskEnd,
     NotNow,
-    SeekTo,
     StartAt,
     StartPlan,
     Stored,
     default_consume_time,
     parse_consume_time,
-    plan_seek,
     plan_start,
 )
 from pyromq.errors import ConfigError
@@ -52,12 +49,6 @@ def test_a_stored_offset_wins_and_an_unreadable_one_waits(topic: str, from_where
     assert plan_start(topic, 0, from_where, 777) == ZERO
     assert plan_start(topic, 42, from_where, 777) == StartAt(Offset(42))
     assert plan_start(topic, Stored.UNREADABLE, from_where, 777) == NotNow()
-
-
-def test_a_user_may_seek_to_an_offset_or_to_either_end() -> None:
-    assert plan_seek(5) == StartAt(Offset(5))
-    assert plan_seek(SeekTo.BEGIN) == AskBegin()
-    assert plan_seek(SeekTo.END) == AskEnd()
 
 
 def test_a_consume_time_is_read_in_its_zone() -> None:

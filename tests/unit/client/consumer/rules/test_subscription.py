@@ -11,7 +11,6 @@ from pyromq.client.consumer.rules.subscription import (
     subscribe_sql,
     subscribe_tags,
     wanted_messages,
-    with_version,
 )
 from pyromq.wire.json.heartbeat import Subscription
 from tests.unit.client.messages import FakeMessage
@@ -64,17 +63,12 @@ def test_sql_is_passed_on_as_it_is() -> None:
         subscribe_sql("orders", " ", 5)
 
 
-def test_a_new_version_changes_nothing_else() -> None:
-    subscription = subscribe_tags("orders", "TagA", 5)
-    assert with_version(subscription, 6) == subscribe_tags("orders", "TagA", 6)
-
-
 def test_tags_with_the_same_hash_are_told_apart_and_messages_without_tag_dropped() -> None:
     pulled = [FakeMessage(1, tags="Aa"), FakeMessage(2, tags="BB"), FakeMessage(3), FakeMessage(4, tags="")]
     assert list(wanted_messages(subscribe_tags("orders", "Aa", 5), pulled)) == pulled[:1]
 
 
-def test_who_asks_for_all_gets_the_same_list() -> None:
+def test_a_subscription_to_all_gets_the_same_list() -> None:
     pulled = [FakeMessage(1, tags="Aa"), FakeMessage(3)]
     assert wanted_messages(subscribe_tags("orders", "*", 5), pulled) is pulled
     assert wanted_messages(subscribe_sql("orders", "a > 5", 5), pulled) is pulled

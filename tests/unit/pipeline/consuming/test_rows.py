@@ -1,4 +1,4 @@
-"""A consumer group on Spark without Spark: verdicts, rows, letters, options."""
+"""Rows in front of a handler, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyromq.errors import ConfigError
-from pyromq.pipeline.consuming.group import consume, source_options
 from pyromq.pipeline.consuming.rows import NEEDED, Record, columns_of, judge_batch, judge_records
-from pyromq.pipeline.consuming.send_back import decided, letter_properties
-from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry, verdict_of
+from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
 from pyromq.pipeline.core.errors import SchemaError
-from pyromq.wire.properties import decode_properties
-
-
-def record(body: bytes | None = b"x", **facts: Any) -> Record:
-    given = {
-        "stored_topic": "orders", "broker": "a", "queue_id": 1, "queue_offset": 7, "delivery_attempt": 0, "flag": 0,
-        "position": 99, "raw_properties": "UNIQ_KEY\x01ID\x02TAGS\x01red\x02KEYS\x01k\x02", "body": body, **facts,
-    }  # fmt: skip
-    return Record(**given)
+from tests.unit.pipeline.consuming.records import record
 
 
 def batch(*bodies: bytes | None) -> pa.RecordBatch:
@@ -83,58 +72,7 @@ def test_every_row_of_a_long_batch_keeps_its_own_verdict() -> None:
         assert [stage == "decode" for stage in stages] == [bodies[row] is None for row in sorted(bad)]
 
 
-def test_verdicts_are_checked() -> None:
-    with pytest.raises(ConfigError, match="outside"):
-        Retry(delay_level=19)
-    with pytest.raises(TypeError, match="Retry or Dead, not bool"):
-        verdict_of(False)
-
-
-def test_rows_that_were_tried_often_enough_are_dead() -> None:
-    assert decided(record(delivery_attempt=2), Retry(reason="r"), 3) == Retry(reason="r")
-    assert decided(record(delivery_attempt=3), Retry(reason="r"), 3) == Dead("r", "attempts")
-    assert decided(record(delivery_attempt=3), Retry(), 3) == Dead("it was tried 4 times", "attempts")
-
-
-def test_a_dead_letter_tells_what_happened_and_keeps_what_it_had() -> None:
-    raw = "UNIQ_KEY\x01ID\x02shop\x01north\x02DELAY\x013\x02TRAN_MSG\x01true\x02"
-    text = letter_properties(record(raw_properties=raw), Dead("no\x01 \x02way" + "!" * 2_000), "query/5")
-    found = decode_properties(text.encode())
-    assert len(found["DLQ_ERROR"]) == 1_000 and found["DLQ_ERROR"].startswith("no   way!")
-    assert (found["DLQ_STAGE"], found["DLQ_BATCH"], found["DLQ_SOURCE"]) == ("handler", "query/5", "orders/a/1/7")
-    assert (found["RETRY_TOPIC"], found["ORIGIN_MESSAGE_ID"], found["shop"]) == ("orders", "ID", "north")
-    assert "DELAY" not in found and "TRAN_MSG" not in found
-    second = letter_properties(record(stored_topic="%RETRY%g", raw_properties=text), Dead(""), "query/6")
-    assert decode_properties(second.encode())["RETRY_TOPIC"] == "orders", "the first topic stays"
-
-
 def test_columns_are_checked_and_needed_ones_are_there() -> None:
     assert columns_of(["tags", "body", "tags"]) == [*NEEDED, "tags"]
     with pytest.raises(SchemaError, match="no column tag;"):
         columns_of(["tag"])
-
-
-def test_the_source_reads_the_retries_of_the_group() -> None:
-    found = source_options(["a", "b"], "g", "n:1", "group", {"maxOffsetsPerTrigger": 5, "failOnDataLoss": False})
-    assert found["topic"] == "a,b" and found["includeRetry"] == "true"
-    assert (found["maxOffsetsPerTrigger"], found["failOnDataLoss"]) == ("5", "false")
-    with pytest.raises(ConfigError, match="option Group is set by consume itself"):
-        source_options("a", "g", "", "group", {"Group": "h"})
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"start": "first"}, "start must be latest or earliest"),
-        ({"handler": 7}, "handler must be a function, not int"),
-        ({"attempts_max": -1}, "attempts_max must not be negative"),
-        ({"options": {"maxOffsets": 1}}, "option maxOffsets"),
-        ({"group": "no group!"}, "option group"),
-        ({"columns": ["nothing"]}, "there is no column nothing"),
-    ],
-)
-def test_mistakes_are_named_before_anything_starts(given: dict[str, Any], words: str) -> None:
-    pytest.importorskip("pyspark")
-    facts = {"topics": "orders", "group": "g", "handler": print, **given}
-    with pytest.raises(ConfigError, match=words):
-        consume(None, **facts)  # type: ignore[arg-type]

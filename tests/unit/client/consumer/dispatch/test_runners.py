@@ -14,9 +14,10 @@ from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunne
 from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import SendBack
 from pyromq.client.core.tasks import TaskOwner
+from pyromq.testing import ManualClock
 from tests.unit.client.messages import FakeMessage
 
-OWNED: Any = SimpleNamespace(buffer=SimpleNamespace(dropped=False))
+OWNED: Any = SimpleNamespace(is_released=False)
 
 
 async def settled() -> None:
@@ -34,7 +35,12 @@ async def test_a_batch_that_comes_as_the_only_worker_leaves_finds_another() -> N
     listener: Any = SimpleNamespace(function=listen, takes_one=True, runs={})
     settings: Any = SimpleNamespace(concurrency_max=1)
     runner = CoroutineRunner(
-        listener, settings, TaskOwner("test"), lambda: waiting.pop(0) if waiting else None, lambda *_: None
+        listener,
+        settings,
+        TaskOwner("test"),
+        ManualClock(),
+        lambda: waiting.pop(0) if waiting else None,
+        lambda *_: None,
     )
 
     async def arrive(message: str) -> None:
@@ -50,14 +56,14 @@ async def test_a_batch_that_comes_as_the_only_worker_leaves_finds_another() -> N
 async def test_a_failed_message_that_comes_as_the_only_worker_leaves_finds_another() -> None:
     sent: list[int] = []
 
-    class Returns:
+    class SendBacks:
         def begin(self, message: FakeMessage, delay_level: int) -> None: ...
 
-        async def give_back(self, message: FakeMessage, delay_level: int, begun: object = None) -> bool:
+        async def send_back(self, message: FakeMessage, delay_level: int, begun: object = None) -> bool:
             sent.append(message.offset)
             return True
 
-    line = SendBackQueue(cast(Any, Returns()), TaskOwner("test"), lambda *_: None, at_once_max=1)
+    line = SendBackQueue(cast(Any, SendBacks()), TaskOwner("test"), lambda *_: None, at_once_max=1)
 
     async def fail(offset: int) -> None:
         line.add(OWNED, [SendBack(cast(Any, FakeMessage(offset)), 0)])
@@ -92,6 +98,7 @@ async def test_when_the_system_has_no_thread_it_is_said_and_tried_again(
         listener,
         cast(Any, SimpleNamespace(threads=4)),
         TaskOwner("test"),
+        ManualClock(),
         lambda: waiting.pop(0) if waiting else None,
         lambda *_: None,
     )

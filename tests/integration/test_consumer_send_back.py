@@ -1,4 +1,4 @@
-"""What fails is given back before progress passes it: to its broker, as a copy, or kept here."""
+"""What fails is sent back before progress passes it: to its broker, as a copy, or kept here."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_a_copy_keeps_the_chosen_level_and_a_dead_one_has_more_attempts_th
         assert (found[b"1"].reconsume_times, found[b"1"].max_reconsume_times) == (3, 2)
 
 
-async def test_a_batch_is_given_back_behind_its_last_success() -> None:
+async def test_a_batch_is_sent_back_behind_its_last_success() -> None:
     sizes: list[int] = []
 
     async def handle(messages: list[ReceivedMessage]) -> BatchResult:
@@ -205,7 +205,7 @@ async def test_closing_waits_for_what_is_on_its_way_back() -> None:
         assert broker.committed[QUEUE] == 1
 
 
-async def test_broadcasting_gives_nothing_back_and_goes_on(tmp_path: Any) -> None:
+async def test_broadcasting_sends_nothing_back_and_goes_on(tmp_path: Any) -> None:
     async with scripted_queues(GROUP) as broker:
         for number in range(3):
             broker.put(b"%d" % number)

@@ -1,0 +1,50 @@
+"""Topics that an operator makes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast, get_type_hints
+
+import pytest
+
+from pyromq.client.admin.topics import TopicAdmin, TopicOptions, _NewTopic
+from pyromq.model.topic import Perm
+from pyromq.wire.headers.admin import CreateTopicHeader
+
+
+class Recording(TopicAdmin):
+    """Notes the header instead of asking brokers."""
+
+    def __init__(self) -> None:
+        self.client = cast(Any, SimpleNamespace(wire_name=lambda name: name))
+        self.headers: list[CreateTopicHeader] = []
+        self.targets: list[tuple[str, str]] = []
+
+    async def _masters(self, cluster: str = "", broker: str = "") -> Any:
+        self.targets.append((cluster, broker))
+        return []
+
+    async def _ask_all(self, addresses: Any, code: Any, header: Any = None) -> Any:
+        self.headers.append(header)
+
+
+async def test_a_topic_has_eight_queues_for_reading_and_writing_unless_told_otherwise() -> None:
+    admin = Recording()
+    await admin.create_topic("orders")
+    await admin.create_topic("orders", queues=3, write_queues=1, perm=Perm.READ, ordered=True, broker="a")
+    await admin.create_topic("orders", attributes={"message.type": "FIFO"}, cluster="C")
+    found = [(each.read_queue_nums, each.write_queue_nums, each.perm, each.order) for each in admin.headers]
+    assert found == [(8, 8, 6, False), (3, 1, 4, True), (8, 8, 6, False)]
+    assert [each.attributes for each in admin.headers] == [None, None, "+message.type=FIFO"]
+    assert admin.targets == [("", ""), ("", "a"), ("C", "")]
+
+
+async def test_a_keyword_that_is_none_is_refused_before_anything_is_asked() -> None:
+    admin = Recording()
+    with pytest.raises(TypeError, match="queuez"):
+        await admin.create_topic("orders", queuez=3)  # type: ignore[call-arg]
+    assert admin.headers == []
+
+
+def test_every_keyword_has_a_default() -> None:
+    assert set(get_type_hints(TopicOptions)) == set(get_type_hints(_NewTopic))

@@ -1,0 +1,81 @@
+"""What follows a failed attempt of a send."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyromq.client.core.errors import (
+    SendFailedError,
+)
+from pyromq.client.producer.attempts import Attempts, SendStep
+from pyromq.errors import (
+    BrokerError,
+    ConnectFailedError,
+    ConnectionLostError,
+    MQError,
+    RequestTimeoutError,
+)
+from pyromq.net import TooManyRequestsError
+
+LOST = ConnectionLostError("gone", peer="a")
+
+NOT_CONNECTED = ConnectFailedError("refused", peer="a")
+
+
+def attempts(**fields: Any) -> Attempts:
+    return Attempts(**{"deadline_ms": 1_000, "retries": 2, **fields})
+
+
+@pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205, 1500])
+def test_two_more_attempts_follow_what_may_pass(code: int) -> None:
+    tries, error = attempts(), BrokerError(code=code, remark="")
+    assert [tries.after("a", error, 0, {"a"}) for _ in range(3)] == [SendStep.AGAIN, SendStep.AGAIN, SendStep.GIVE_UP]
+
+
+@pytest.mark.parametrize("code", [13, 29, 26, 3, 604])
+def test_what_will_not_pass_is_given_up_at_once(code: int) -> None:
+    assert attempts().after("a", BrokerError(code=code, remark=""), 0, {"a"}) is SendStep.GIVE_UP
+
+
+@pytest.mark.parametrize("error", [LOST, RequestTimeoutError("late")])
+def test_a_lost_response_is_an_attempt(error: MQError) -> None:
+    tries = attempts()
+    assert [tries.after("a", error, 0, {"a", "b"}) for _ in range(3)] == [
+        SendStep.AGAIN,
+        SendStep.AGAIN,
+        SendStep.GIVE_UP,
+    ]
+    assert attempts(is_pinned=True).after("a", error, 0, {"a"}) is SendStep.GIVE_UP
+
+
+@pytest.mark.parametrize("error", [NOT_CONNECTED, TooManyRequestsError(peer="a", in_flight_max=1)])
+def test_what_was_never_sent_is_no_attempt(error: MQError) -> None:
+    tries = attempts()
+    steps = [tries.after(broker, error, 0, {"a", "b"}) for broker in ("a", "b", "a", "b")]
+    assert steps == [SendStep.AGAIN, SendStep.PAUSE, SendStep.AGAIN, SendStep.PAUSE]
+    assert (tries.reached, tries.pauses, tries.last_broker) == (0, 2, "b")
+    pinned = attempts(is_pinned=True)
+    assert [pinned.after("a", error, 0, {"a", "b"}) for _ in range(20)] == [SendStep.PAUSE] * 20
+    assert len(pinned.failed) == 1
+
+
+def test_when_the_time_is_up_nothing_is_tried() -> None:
+    assert attempts().after("a", NOT_CONNECTED, 1_000, {"a"}) is SendStep.GIVE_UP
+
+
+def test_a_fixed_queue_is_tried_again_only_when_the_broker_goes_away() -> None:
+    assert attempts(is_pinned=True).after("a", BrokerError(code=2, remark=""), 0, {"a"}) is SendStep.GIVE_UP
+    assert attempts(is_pinned=True).after("a", BrokerError(code=1500, remark=""), 0, {"a"}) is SendStep.AGAIN
+
+
+def test_a_failure_leaves_doubt_only_if_a_response_was_lost() -> None:
+    tries = attempts()
+    tries.after("a", NOT_CONNECTED, 0, {"a"})
+    tries.after("a", BrokerError(code=2, remark="busy"), 0, {"a"})
+    assert not SendFailedError("t", tries.failed).maybe_stored
+    tries.after("a", LOST, 0, {"a"})
+    error = SendFailedError("t", tries.failed)
+    assert error.maybe_stored
+    assert "not confirmed after 3 attempts (a: refused; a: code 2: busy; a: gone)" in str(error)
