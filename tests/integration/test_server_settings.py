@@ -126,7 +126,7 @@ def test_everything_of_up_under_tls_and_nothing_else(tmp_path: Path, ours: Certi
     tls = f"tls_mode = 'enforcing'\ntls_certificate_file = '{ours.file}'\ntls_key_file = '{ours.key}'\nport = 0\n"
     file = tmp_path / "up.toml"
     file.write_text(f"[nameserver]\n{tls}[broker]\n{tls}{SMALL_TOML}", encoding="utf-8")
-    with pyromq("up", "--config", str(file), "--data", str(tmp_path / "data"), "--no-console") as (_, ready):
+    with pyromq("up", "--config", str(file), "--data", str(tmp_path / "data")) as (_, ready):
         nameserver = ready.split()[1].partition("=")[2]
         trusting = aio.TlsSettings(ca_file=ours.file)
         asyncio.run(send_one(nameserver, trusting))
