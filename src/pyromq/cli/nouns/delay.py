@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Annotated
 
 import typer
 
+from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
-from pyromq.cli.output.times import show_span, show_time
+from pyromq.cli.output.times import show_time
+from pyromq.wording import shown_span
 
 app = typer.Typer(help="Delayed messages: list, cancel.", no_args_is_help=True)
 TopicOption = Annotated[str, typer.Option(help="Only this topic.")]
 
 _COLUMNS = (
     Column("due_ms", "due", show=show_time, whole=True),
-    Column("in_ms", "in", show=show_span, whole=True),
+    Column("in_ms", "in", show=shown_span, whole=True),
     Column("topic", "topic"),
     Column("message_id", "id"),
     Column("keys", "keys", optional=True),
@@ -39,7 +40,7 @@ def list_delayed(
 
     with progress("reading delayed messages"):
         found = with_admin(nameserver, lambda admin: admin.delayed(topic, count_max=count))
-    now_ms = int(time.time() * 1000)
+    now_ms = clock.now_ms()
     rows = [{**msgspec.structs.asdict(each), "in_ms": max(0, each.due_ms - now_ms)} for each in found]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if not found:

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import sys
-import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.nouns.group_view import HEAD_COLUMNS, LAG_COLUMNS, describe_group, lag_row, show_group
-from pyromq.cli.output.prompts import YesOption, confirm, parse_queue
+from pyromq.cli.option_records import unfolded
+from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_json, write_rows
-from pyromq.cli.output.times import parse_time, show_span
+from pyromq.cli.output.times import parse_time
+from pyromq.wording import counted, shown_span
 
 if TYPE_CHECKING:
-    from pyromq.aio import Admin
+    from pyromq.aio import Admin, QueueId
     from pyromq.client.admin.blocked_queues import Parked
     from pyromq.client.admin.offsets import OffsetMove
 
 app = typer.Typer(help="Consumer groups: list, create, lag, describe, reset, park, delete.", no_args_is_help=True)
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
 QueueOption = Annotated[str, typer.Option(metavar="BROKER:ID", help="Only this queue.")]
+
+
+def parse_queue(text: str, topic: str) -> QueueId:
+    """``broker-a:3`` of a topic. Raises BadParameter."""
+    from pyromq.aio import QueueId
+
+    broker, colon, number = text.rpartition(":")
+    if not (broker and colon and number.isdecimal()):
+        raise typer.BadParameter(f"{text!r} is not a queue: write BROKER:NUMBER, such as broker-a:3")
+    return QueueId(topic, broker, int(number))
 
 
 @app.command("ls")
@@ -85,7 +98,7 @@ def create(
 
 def _shown_ladder(policy: dict[str, Any]) -> str:
     steps = (policy.get("customizedRetryPolicy") or {}).get("next") or []
-    return ", ".join(show_span(step) for step in steps) or "the broker's"
+    return ", ".join(shown_span(step) for step in steps) or "the broker's"
 
 
 @app.command()
@@ -120,14 +133,35 @@ def describe(
         write_json(sys.stdout, told, indent=2 if form is Form.JSON else 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetTarget:
+    """Where a group is moved to; exactly one field is given."""
+
+    to_time: Annotated[
+        str, typer.Option(help="To the first message stored at this time or later: 2026-11-15T07:30, 2h ago.")
+    ] = ""
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None
+    to_begin: Annotated[bool, typer.Option("--to-begin", help="To the first message that is still stored.")] = False
+    to_end: Annotated[bool, typer.Option("--to-end", help="To the end: messages stored so far are skipped.")] = False
+
+    def time_ms(self) -> int:
+        """As ``Admin.plan_reset`` takes it. Raises typer.BadParameter unless one field is given."""
+        from pyromq.client.admin.offsets import EARLIEST, LATEST
+
+        if sum((bool(self.to_time), self.to_offset is not None, self.to_begin, self.to_end)) != 1:
+            raise typer.BadParameter("give one of --to-time, --to-offset, --to-begin, --to-end")
+        if self.to_time:
+            return parse_time(self.to_time, clock.now_ms())
+        return EARLIEST if self.to_begin else LATEST
+
+
 @app.command()
+@unfolded
 def reset(
     group: GroupArgument,
     topic: Annotated[str, typer.Option(help="The topic to move in.")],
-    to_time: Annotated[str, typer.Option(help="To what was stored then: 2026-11-15T07:30, 2h ago.")] = "",
-    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
-    to_begin: Annotated[bool, typer.Option("--to-begin", help="To the first message that is still there.")] = False,
-    to_end: Annotated[bool, typer.Option("--to-end", help="Behind the last message.")] = False,
+    *,
+    to: ResetTarget,
     queue: QueueOption = "",
     preview: Annotated[bool, typer.Option("--preview", help="Only show what would happen.")] = False,
     yes: YesOption = False,
@@ -135,16 +169,12 @@ def reset(
     output: FormOption = None,
 ) -> None:
     """Move a group to another place of a topic; members that are connected follow at once."""
-    from pyromq.client.admin.wording import counted
-
-    if sum((bool(to_time), to_offset is not None, to_begin, to_end)) != 1:
-        raise typer.BadParameter("say where to: one of --to-time, --to-offset, --to-begin, --to-end")
-    to_ms = parse_time(to_time, int(time.time() * 1000)) if to_time else 0 if to_begin else -1
+    to_ms = to.time_ms()
     chosen = parse_queue(queue, topic) if queue else None
 
     async def plan(admin: Admin) -> list[OffsetMove]:
         await admin.require_group(group)
-        return await admin.plan_reset(group, topic, to_ms=to_ms, offset=to_offset, queue=chosen)
+        return await admin.plan_reset(group, topic, to_ms=to_ms, offset=to.to_offset, queue=chosen)
 
     moves = with_admin(nameserver, plan)
     form = form_for(output, sys.stdout)
@@ -195,7 +225,7 @@ def park(
     """
     chosen = parse_queue(queue, topic)
     message, move = with_admin(nameserver, lambda admin: admin.plan_park(group, chosen, offset))
-    age = show_span(int(time.time() * 1000) - message.stored_ms)
+    age = shown_span(clock.now_ms() - message.stored_ms)
     typer.echo(f"queue {queue} of {topic} stands at offset {move.new - 1}: {message.message_id}, {age} old", err=True)
     confirm(f"Move this message to the dead letters of {group}?", yes)
     parked: Parked = with_admin(nameserver, lambda admin: admin.park(group, chosen, move.new - 1))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, TextIO
 
+from pyromq.cli import clock
 from pyromq.cli.output.tables import Column, Form, shown, write_rows, write_text
-from pyromq.cli.output.times import show_span
+from pyromq.wording import counted, shown_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
@@ -110,7 +110,7 @@ def show_group(out: TextIO, told: dict[str, Any], *, stacks: bool) -> None:
     """For people: members have numbers, so that queues can name them in little room."""
     members, queues = told["members"], told["queues"]
     if members:
-        write_text(out, f"group {told['group']} has {len(members)} member{'' if len(members) == 1 else 's'}")
+        write_text(out, f"group {told['group']} has {counted(len(members), 'member')}")
         write_text(out, f"subscribes to {members[0]['subscribes_to']}")
     else:
         write_text(out, f"no member of group {told['group']} is connected")
@@ -141,9 +141,9 @@ def _stands_at(row: dict[str, Any]) -> str:
     if row["offset"] is None:
         return ""
     parts = [f"offset {row['offset']}"] if row["offset"] != row["committed"] else []
-    parts += [f"key {row['keys']}" if row["keys"] else row["message_id"], f"{show_span(row['age_ms'])} old"]
+    parts += [f"key {row['keys']}" if row["keys"] else row["message_id"], f"{shown_span(row['age_ms'])} old"]
     parts += [f"attempt {row['attempt'] + 1}"] if row["attempt"] else []
     if row["stage"]:
-        running_ms = int(time.time() * 1000) - row["since_ms"] if row["since_ms"] else 0
-        parts.append(f"{row['stage']} for {show_span(running_ms)}" if running_ms else row["stage"])
+        running_ms = clock.now_ms() - row["since_ms"] if row["since_ms"] else 0
+        parts.append(f"{row['stage']} for {shown_span(running_ms)}" if running_ms else row["stage"])
     return ", ".join(parts)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.nouns.trace_rows import TRACE_COLUMNS, trace_row
 from pyromq.cli.output.prompts import progress
@@ -129,7 +129,7 @@ def find(
     output: FormOption = None,
 ) -> None:
     """Find messages by a key, oldest first."""
-    now_ms = int(time.time() * 1000)
+    now_ms = clock.now_ms()
     begin_ms, end_ms = parse_time(begin, now_ms) if begin else 0, parse_time(end, now_ms + 1_000)
     found = with_admin(
         nameserver, lambda admin: admin.messages_by_key(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)

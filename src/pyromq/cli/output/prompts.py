@@ -12,9 +12,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyromq.aio import QueueId
-
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")]
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -24,16 +23,6 @@ def confirm(question: str, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter("nobody can be asked here: add --yes to do it")
     typer.confirm(question, abort=True, err=True)
-
-
-def parse_queue(text: str, topic: str) -> QueueId:
-    """``broker-a:3`` of a topic. Raises BadParameter."""
-    from pyromq.aio import QueueId
-
-    broker, colon, number = text.rpartition(":")
-    if not (broker and colon and number.isdecimal()):
-        raise typer.BadParameter(f"{text!r} is no queue: BROKER:NUMBER, such as broker-a:3")
-    return QueueId(topic, broker, int(number))
 
 
 @contextmanager

@@ -8,23 +8,26 @@ from typing import Annotated, Any
 
 import typer
 
-from pyromq.cli.output.option_records import unfolded
-from pyromq.cli.output.prompts import YesOption, confirm
+from pyromq.cli.option_records import unfolded
+from pyromq.cli.output.prompts import confirm
 from pyromq.cli.output.tables import Form, form_for, write_json, write_rows
 from pyromq.cli.pipeline.checks import check_source, check_topics, has_dead_letters
 from pyromq.cli.pipeline.options import (
+    ArchiveOptions,
     BeginOption,
-    CheckpointOption,
     ClusterOptions,
+    DedupeTarget,
     EndOption,
     FilterOptions,
     FollowOption,
-    GroupOption,
+    KeyOptions,
+    LetterOptions,
     ParquetCompression,
-    RateOption,
+    RedriveOptions,
+    ReplayOptions,
     SparkOptions,
+    StretchOptions,
     TopicsArgument,
-    WhereOption,
     one_of,
     one_target,
     page_file,
@@ -56,14 +59,7 @@ def archive(
     topics: TopicsArgument,
     *,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="Of the archive (Iceberg: name of the table).")],
-    group: GroupOption = "pyromq-archive",
-    checkpoint: CheckpointOption = "",
-    writer: Annotated[
-        str, typer.Option(metavar="KIND", help="task: tasks write themselves, fast; spark: Spark's own writer.")
-    ] = "task",
-    form: Annotated[str, typer.Option("--format", metavar="KIND", help="parquet, delta or iceberg.")] = "parquet",
-    compression: Annotated[str, typer.Option(metavar="KIND", help="snappy, zstd, gzip, lz4 or none.")] = "snappy",
-    compact: Annotated[bool, typer.Option("--compact", help="Merge small files at the end.")] = False,
+    writing: ArchiveOptions,
     begin: BeginOption = "",
     filters: FilterOptions,
     follow: FollowOption = 0,
@@ -78,23 +74,23 @@ def archive(
     from pyromq.pipeline.jobs import compact_archive
     from pyromq.pipeline.jobs.archiving.job import ArchiveFormat, ArchiveWriterKind
 
-    kind, table = one_of(ArchiveWriterKind, writer, "--writer"), one_of(ArchiveFormat, form, "--format")
-    one_of(ParquetCompression, compression, "--compression")
+    kind, table = one_of(ArchiveWriterKind, writing.writer, "--writer"), one_of(ArchiveFormat, writing.form, "--format")
+    one_of(ParquetCompression, writing.compression, "--compression")
     by_tasks = kind is ArchiveWriterKind.TASK and table is ArchiveFormat.PARQUET
     if filters.where and by_tasks:
         raise typer.BadParameter("--where needs --writer spark: tasks write what brokers send")
-    if compact and not by_tasks:
+    if writing.compact and not by_tasks:
         raise typer.BadParameter("--compact is for --writer task: Spark and table formats know their own files")
     chosen = selection(topics, filters, cluster, time_of(begin))
-    check_topics(cluster, *topics, group=group)
+    check_topics(cluster, *topics, group=writing.group)
     with started(run_in) as spark, bar("archiving") as tell:
         done = job(
-            spark, chosen, to, group=group, checkpoint=checkpoint, writer=kind, form=table,
-            compression=compression, follow_s=follow or None, tell=tell,
+            spark, chosen, to, group=writing.group, checkpoint=writing.checkpoint, writer=kind, form=table,
+            compression=writing.compression, follow_s=follow or None, tell=tell,
         )  # fmt: skip
-    if compact:
+    if writing.compact:
         with bar("merging small files") as tell:
-            merged = compact_archive(to, compression=compression, tell=tell)
+            merged = compact_archive(to, compression=writing.compression, tell=tell)
         typer.echo(f"{merged.files_before} files before, {merged.files_after} after", err=True)
     write_summary(sys.stdout, run_in.output, "archive", done)
 
@@ -105,22 +101,9 @@ def replay(
     topics: TopicsArgument,
     *,
     to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="That gets the messages.")],
-    begin: BeginOption = "",
-    end: EndOption = "",
-    begin_offsets: Annotated[
-        str, typer.Option("--begin-offsets", metavar="JSON", help='Or by offset: {"orders":{"broker-a":{"0":123}}}.')
-    ] = "",
-    end_offsets: Annotated[
-        str, typer.Option("--end-offsets", metavar="JSON", help="The offsets behind the last.")
-    ] = "",
+    stretch: StretchOptions,
     filters: FilterOptions,
-    rate: RateOption = 0,
-    count: Annotated[int, typer.Option("--max", min=0, metavar="NUMBER", help="Send at most so many; 0: all.")] = 0,
-    name: Annotated[
-        str, typer.Option(metavar="NAME", help="Run again under its name, it does not send what it sent before.")
-    ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count and show.")] = False,
-    yes: YesOption = False,
+    sending: ReplayOptions,
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
@@ -130,25 +113,28 @@ def replay(
     """
     from pyromq.pipeline.jobs import replay as job
 
-    first, behind = times_of(begin, end)
+    first, behind = times_of(stretch.begin, stretch.end)
     chosen = selection(
         topics, filters, cluster,
-        place_of(first, begin_offsets, "--begin"), place_of(behind, end_offsets, "--end"),
+        place_of(first, stretch.begin_offsets, "--begin"), place_of(behind, stretch.end_offsets, "--end"),
     )  # fmt: skip
     check_topics(cluster, *topics, to)
     form = form_for(run_in.output, sys.stdout)
     with started(run_in) as spark:
         with bar("counting"):
             chosen = chosen.frozen()  # what is sent is what was shown
-            plan = job(spark, chosen, to, count_max=count, name=name)
-        if form is Form.TABLE or dry_run:
+            plan = job(spark, chosen, to, count_max=sending.count, name=sending.name)
+        if form is Form.TABLE or sending.dry_run:
             write_rows(sys.stdout if form is Form.TABLE else sys.stderr, Form.TABLE, SAMPLES, rows_of(plan.samples))
-        if dry_run or not plan.found:
+        if sending.dry_run or not plan.found:
             write_summary(sys.stdout, run_in.output, "replay", plan)
             return
-        confirm(f"send {plan.found} messages to topic {to}?", yes)
+        confirm(f"send {plan.found} messages to topic {to}?", sending.yes)
         with bar("replaying") as tell:
-            done = job(spark, chosen, to, rate=rate or None, name=name, dry_run=False, count_max=count, tell=tell)
+            done = job(
+                spark, chosen, to, rate=sending.rate or None, name=sending.name, dry_run=False,
+                count_max=sending.count, tell=tell,
+            )  # fmt: skip
     write_summary(sys.stdout, run_in.output, "replay", done)
     if done.failed:
         raise typer.Exit(5)
@@ -159,18 +145,8 @@ def replay(
 def redrive(
     group: Annotated[str, typer.Argument(metavar="GROUP")],
     *,
-    where: WhereOption = "",
-    begin: Annotated[str, typer.Option("--begin", metavar="TIME", help="Letters that died then or later.")] = "",
-    end: Annotated[str, typer.Option("--end", metavar="TIME", help="Letters that died before.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
-    canary: Annotated[
-        int, typer.Option(min=0, metavar="NUMBER", help="Send so many first and see whether they come back.")
-    ] = 0,
-    canary_wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to watch them.")] = 30,
-    rate: RateOption = 0,
-    patch: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="Changes each letter before it is sent.")] = "",
-    only_group: Annotated[bool, typer.Option("--only-group", help="To this group alone.")] = False,
-    yes: YesOption = False,
+    which: LetterOptions,
+    sending: RedriveOptions,
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
@@ -185,12 +161,12 @@ def redrive(
     from pyromq.pipeline.jobs.common.patching import find_function
 
     form = form_for(run_in.output, sys.stdout)
-    function = find_function(patch) if patch else None
-    died_from, died_before = times_of(begin, end)
+    function = find_function(sending.patch) if sending.patch else None
+    died_from, died_before = times_of(which.begin, which.end)
     letters = selection([dead_letter_topic(group)], FilterOptions(), cluster, died_from, died_before)
     chosen: dict[str, Any] = {
-        "nameserver": cluster.nameserver, "where": where, "begin": died_from, "patch": function,
-        "only_group": only_group, "options": cluster.source_options,
+        "nameserver": cluster.nameserver, "where": which.where, "begin": died_from, "patch": function,
+        "only_group": sending.only_group, "options": cluster.source_options,
     }  # fmt: skip
     if not has_dead_letters(cluster, group):
         typer.echo(f"group {group} has no dead letters", err=True)
@@ -200,17 +176,17 @@ def redrive(
             chosen["end"] = letters.frozen().end  # what is sent is what was shown
             done = job(spark, group, **chosen)
         to_send = sum(each.outcome == "would send" for each in done.letters)
-        if not dry_run and to_send:
-            if form is Form.TABLE and not yes:
+        if not sending.dry_run and to_send:
+            if form is Form.TABLE and not sending.yes:
                 first = done.letters[:_LETTERS_SHOWN]
                 write_rows(sys.stderr, form, fitting(sys.stderr, form, LETTERS), rows_of(first))
-            confirm(f"send {to_send} dead letters?", yes)
+            confirm(f"send {to_send} dead letters?", sending.yes)
             with bar("redriving") as tell:
                 done = job(
-                    spark, group, dry_run=False, canary=canary, canary_wait_s=canary_wait, rate=rate or None,
-                    tell=tell, **chosen,
+                    spark, group, dry_run=False, canary=sending.canary, canary_wait_s=sending.canary_wait,
+                    rate=sending.rate or None, tell=tell, **chosen,
                 )  # fmt: skip
-    if not dry_run and not to_send:
+    if not sending.dry_run and not to_send:
         typer.echo("nothing is left to send", err=True)
         done = replace(done, is_dry=False)
     write_rows(sys.stdout, form, fitting(sys.stdout, form, LETTERS), rows_of(done.letters))
@@ -269,12 +245,8 @@ def report(
 def dedupe(
     topics: TopicsArgument,
     *,
-    key: Annotated[str, typer.Option(metavar="SQL", help="Expression over the columns that gives the key.")] = "keys",
-    within: Annotated[str, typer.Option(metavar="SPAN", help="How long a key is remembered.")] = "1 hour",
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="That gets Parquet.")] = "",
-    to_topic: Annotated[str, typer.Option("--to-topic", metavar="TOPIC", help="Or a topic.")] = "",
-    checkpoint: CheckpointOption = "",
-    group: GroupOption = "pyromq-dedupe",
+    keys: KeyOptions,
+    target: DedupeTarget,
     begin: BeginOption = "",
     filters: FilterOptions,
     follow: FollowOption = 0,
@@ -284,13 +256,13 @@ def dedupe(
     """A topic without repetitions, into Parquet or another topic."""
     from pyromq.pipeline.jobs import dedupe as job
 
-    one_target(to, to_topic, checkpoint, topics)
+    one_target(target, topics)
     chosen = selection(topics, filters, cluster, time_of(begin))
-    check_topics(cluster, *topics, *filter(None, [to_topic]), group=group)
+    check_topics(cluster, *topics, *filter(None, [target.to_topic]), group=target.group)
     with started(run_in) as spark, bar("without repetitions") as tell:
         done = job(
-            spark, chosen, key=key, within=within, path=to, to_topic=to_topic, checkpoint=checkpoint, group=group,
-            follow_s=follow or None, tell=tell,
+            spark, chosen, key=keys.key, within=keys.within, path=target.to, to_topic=target.to_topic,
+            checkpoint=target.checkpoint, group=target.group, follow_s=follow or None, tell=tell,
         )  # fmt: skip
     write_summary(sys.stdout, run_in.output, "dedupe", done)
 

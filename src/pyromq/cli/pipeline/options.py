@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption
+from pyromq.cli.output.prompts import DryRunOption, YesOption
 from pyromq.cli.output.tables import FormOption
 from pyromq.cli.output.times import parse_time
 
@@ -90,6 +92,98 @@ class SparkOptions:
         return self.master.startswith("sc://")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveOptions:
+    """How ``archive`` writes, and under which group it remembers how far it is."""
+
+    group: GroupOption = "pyromq-archive"
+    checkpoint: CheckpointOption = ""
+    writer: Annotated[
+        str,
+        typer.Option(metavar="KIND", help="task: tasks write the files themselves, fast; spark: Spark's own writer."),
+    ] = "task"
+    form: Annotated[str, typer.Option("--format", metavar="KIND", help="parquet, delta or iceberg.")] = "parquet"
+    compression: Annotated[str, typer.Option(metavar="KIND", help="snappy, zstd, gzip, lz4 or none.")] = "snappy"
+    compact: Annotated[bool, typer.Option("--compact", help="Merge small files at the end.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StretchOptions:
+    """Which stretch of its topics ``replay`` sends: by time or by offset."""
+
+    begin: BeginOption = ""
+    end: EndOption = ""
+    begin_offsets: Annotated[
+        str, typer.Option("--begin-offsets", metavar="JSON", help='Or by offset: {"orders":{"broker-a":{"0":123}}}.')
+    ] = ""
+    end_offsets: Annotated[
+        str, typer.Option("--end-offsets", metavar="JSON", help="The offsets to stop before, in the same form.")
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How ``replay`` sends."""
+
+    rate: RateOption = 0
+    count: Annotated[
+        int, typer.Option("--max", min=0, metavar="NUMBER", help="Send no more than this many; 0: no limit.")
+    ] = 0
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the replay: run again under it, it skips what it sent before.")
+    ] = ""
+    dry_run: DryRunOption = False
+    yes: YesOption = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterOptions:
+    """Which dead letters ``redrive`` sends."""
+
+    where: WhereOption = ""
+    begin: Annotated[
+        str, typer.Option("--begin", metavar="TIME", help="Letters that became dead at this time or later.")
+    ] = ""
+    end: Annotated[str, typer.Option("--end", metavar="TIME", help="Letters that became dead before this time.")] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveOptions:
+    """How ``redrive`` sends."""
+
+    dry_run: DryRunOption = False
+    canary: Annotated[
+        int, typer.Option(min=0, metavar="NUMBER", help="Send this many first and see whether they become dead again.")
+    ] = 0
+    canary_wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to watch the canary.")] = 30
+    rate: RateOption = 0
+    patch: Annotated[
+        str, typer.Option(metavar="MODULE:FUNCTION", help="Function that changes each letter before it is sent.")
+    ] = ""
+    only_group: Annotated[
+        bool, typer.Option("--only-group", help="Send to this group alone, not to every group of the topic.")
+    ] = False
+    yes: YesOption = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyOptions:
+    """What ``dedupe`` takes for a repetition."""
+
+    key: Annotated[str, typer.Option(metavar="SQL", help="Expression over the columns that gives the key.")] = "keys"
+    within: Annotated[str, typer.Option(metavar="SPAN", help="How long a key is remembered.")] = "1 hour"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedupeTarget:
+    """Where ``dedupe`` writes, and where it remembers how far it is."""
+
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Folder to write Parquet files to.")] = ""
+    to_topic: Annotated[str, typer.Option("--to-topic", metavar="TOPIC", help="Topic to send to instead.")] = ""
+    checkpoint: CheckpointOption = ""
+    group: GroupOption = "pyromq-dedupe"
+
+
 def selection(
     topics: list[str],
     filters: FilterOptions,
@@ -113,9 +207,7 @@ def selection(
 
 
 def time_of(text: str) -> int | None:
-    import time
-
-    return parse_time(text, int(time.time() * 1000)) if text else None
+    return parse_time(text, clock.now_ms()) if text else None
 
 
 def times_of(begin: str, end: str) -> tuple[int | None, int | None]:
@@ -156,14 +248,15 @@ def pairs(texts: list[str] | None) -> dict[str, str]:
     return found
 
 
-def one_target(folder: str, topic: str, checkpoint: str, sources: list[str]) -> None:
+def one_target(target: DedupeTarget, sources: list[str]) -> None:
     """Raises typer.BadParameter."""
-    if topic in sources:
-        raise typer.BadParameter(f"--to-topic {topic} is read: what is written to it would be read again")
-    if bool(folder) == bool(topic):
-        raise typer.BadParameter("say where to: --to DIR or --to-topic TOPIC, one of them")
-    if topic and not checkpoint:
-        raise typer.BadParameter("--to-topic needs --checkpoint DIR: a topic has no folder for it")
+    if target.to_topic in sources:
+        text = f"--to-topic {target.to_topic} is also read: what is written to it would be read again"
+        raise typer.BadParameter(text)
+    if bool(target.to) == bool(target.to_topic):
+        raise typer.BadParameter("give either --to DIR or --to-topic TOPIC")
+    if target.to_topic and not target.checkpoint:
+        raise typer.BadParameter("--to-topic needs --checkpoint DIR: a topic has no folder to keep one in")
 
 
 def page_file(path: Path | None) -> Path | None:

@@ -48,9 +48,9 @@ NOBODY = "127.0.0.1:1"
         (("archive", "orders", "--to", "x", "--compact", "--writer", "spark"), "--compact is for --writer task"),
         (("archive", "orders", "--to", "x", "--compact", "--format", "delta"), "--compact is for --writer task"),
         (("dedupe", "orders"), "--to DIR or --to-topic TOPIC"),
-        (("dedupe", "orders", "--to", "x", "--to-topic", "y"), "one of them"),
+        (("dedupe", "orders", "--to", "x", "--to-topic", "y"), "either --to DIR or --to-topic TOPIC"),
         (("dedupe", "orders", "--to-topic", "y"), "needs --checkpoint"),
-        (("dedupe", "a", "b", "--to-topic", "b", "--checkpoint", "c"), "--to-topic b is read"),
+        (("dedupe", "a", "b", "--to-topic", "b", "--checkpoint", "c"), "--to-topic b is also read"),
     ],
 )
 def test_wrong_arguments_are_told_first(
