@@ -17,7 +17,18 @@ import pytest
 
 from pyromq.clock import SystemClock
 from pyromq.errors import ConfigError, ConnectFailedError, ConnectionLostError, RequestTimeoutError
-from pyromq.net import Address, Backoff, Connection, ConnectionSettings, Handler, Link, Server, TlsMode, open_connection
+from pyromq.net import (
+    Address,
+    Backoff,
+    Connection,
+    ConnectionSettings,
+    Handler,
+    Link,
+    Server,
+    TlsMode,
+    TrustedProxies,
+    open_connection,
+)
 from pyromq.net.link_state import Phase
 from pyromq.net.preamble import SIGNATURE
 from pyromq.testing import ManualClock
@@ -36,6 +47,7 @@ ANY_PORT = Address("127.0.0.1", 0)
 CODE = int(RequestCode.GET_BROKER_CLUSTER_INFO)  # has no ext fields
 SILENT = int(RequestCode.GET_BROKER_RUNTIME_INFO)  # our test server never answers it
 LARGE = int(RequestCode.GET_BROKER_CONFIG)  # … and answers this one with 1 MiB
+ANY_PROXY = TrustedProxies(["0.0.0.0/0"])
 FAST_BACKOFF = Backoff(first_ms=2, ceiling_ms=10)
 
 
@@ -485,7 +497,7 @@ def test_the_peer_is_whom_the_proxy_names(run: Run, kind: str, piecewise: bool) 
     header, name = PROXY_HEADERS[kind]
 
     async def scenario() -> None:
-        async with serving(proxy_protocol=True) as (_, address, handler), raw(address) as (reader, writer):
+        async with serving(proxies=ANY_PROXY) as (_, address, handler), raw(address) as (reader, writer):
             data = header + encode_request(CODE, 1, body=b"x")
             for size in [1] * len(data) if piecewise else [len(data)]:
                 writer.write(data[:size])
@@ -500,7 +512,7 @@ def test_the_peer_is_whom_the_proxy_names(run: Run, kind: str, piecewise: bool) 
 
 def test_a_peer_needs_no_proxy_header_where_one_is_allowed(run: Run) -> None:
     async def scenario() -> None:
-        async with serving(proxy_protocol=True) as (_, address, handler):
+        async with serving(proxies=ANY_PROXY) as (_, address, handler):
             connection = await connect(address)
             await connection.request(CODE, timeout_ms=5_000)
             assert (await handler.connected.get()).remote == connection.local
@@ -511,7 +523,7 @@ def test_a_peer_needs_no_proxy_header_where_one_is_allowed(run: Run) -> None:
 
 def test_a_malformed_proxy_header_closes_the_connection(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async with serving(proxy_protocol=True) as (_, address, handler), raw(address) as (reader, writer):
+        async with serving(proxies=ANY_PROXY) as (_, address, handler), raw(address) as (reader, writer):
             writer.write(b"PROXY TCP4 somewhere over the rainbow\r\n")
             assert await ends(reader)
             assert handler.connected.empty()
@@ -583,7 +595,7 @@ def test_tls_modes(
 
 def test_a_proxy_header_comes_before_tls(run: Run, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
     async def scenario() -> None:
-        options = {"tls_mode": TlsMode.ENFORCING, "tls_context": server_tls, "proxy_protocol": True}
+        options = {"tls_mode": TlsMode.ENFORCING, "tls_context": server_tls, "proxies": ANY_PROXY}
         async with serving(**options) as (_, address, handler):
             loop = asyncio.get_running_loop()
             with socket.create_connection(address) as plain:

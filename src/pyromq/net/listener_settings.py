@@ -78,6 +78,5 @@ class ListenerSettings:
             connections_max=self.connections_max,
             tls_mode=self.tls.mode,
             tls_context=self.tls.context(),
-            proxy_protocol=bool(self.trusted_proxies),
             proxies=TrustedProxies(self.trusted_proxies),
         )
