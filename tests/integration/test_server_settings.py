@@ -106,7 +106,7 @@ def test_a_broker_starts_with_a_real_broker_conf(tmp_path: Path) -> None:
         with pyromq("broker", "--config", str(conf)) as (process, ready):
             assert (process.wait(30), ready) == (1, "")
             assert process.stderr is not None
-            assert "brokerRole=SLAVE cannot be had: replication is not there yet" in process.stderr.read()
+            assert "brokerRole=SLAVE is not supported: replication is not there yet" in process.stderr.read()
 
 
 # --- TLS ---

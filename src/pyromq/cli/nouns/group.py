@@ -1,4 +1,4 @@
-"""``pyromq group``: consumer groups, who is in them, how far they are, what holds them up, and moving them."""
+"""``pyromq group``: consumer groups, their members, progress and lag, what holds them up, and moving them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse_queue(text: str, topic: str) -> QueueId:
 
     broker, colon, number = text.rpartition(":")
     if not (broker and colon and number.isdecimal()):
-        raise typer.BadParameter(f"{text!r} is not a queue: write BROKER:NUMBER, such as broker-a:3")
+        raise typer.BadParameter(f"{text!r} is not a queue: write BROKER:ID, such as broker-a:3")
     return QueueId(topic, broker, int(number))
 
 
@@ -48,15 +48,17 @@ def list_groups(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormO
 @app.command()
 def create(
     group: GroupArgument,
-    retries: Annotated[int | None, typer.Option(min=0, help="Failures before a message is a dead letter.")] = None,
-    delays: Annotated[str | None, typer.Option(help="Before each retry, the last one goes on: '1s 10s 1m'.")] = None,
+    retries: Annotated[int | None, typer.Option(min=0, help="Retries before a message becomes a dead letter.")] = None,
+    delays: Annotated[
+        str | None, typer.Option(help="Delay before each retry; the last one repeats: '1s 10s 1m'.")
+    ] = None,
     retry_queues: Annotated[int | None, typer.Option(min=0, help="Queues of the retry topic; 0: no retries.")] = None,
-    broadcast: Annotated[bool | None, typer.Option(help="May its members consume everything each?")] = None,
-    enabled: Annotated[bool | None, typer.Option(help="May it consume at all?")] = None,
+    broadcast: Annotated[bool | None, typer.Option(help="Whether members may each consume all messages.")] = None,
+    enabled: Annotated[bool | None, typer.Option(help="Whether the group may consume at all.")] = None,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Create a group on every master, or change what is said about it; the rest stays as it is."""
+    """Create a group on every master, or change the settings that are given; the others stay as they are."""
     import msgspec
 
     from pyromq.errors import ConfigError
@@ -98,7 +100,7 @@ def create(
 
 def _shown_ladder(policy: dict[str, Any]) -> str:
     steps = (policy.get("customizedRetryPolicy") or {}).get("next") or []
-    return ", ".join(shown_span(step) for step in steps) or "the broker's"
+    return ", ".join(shown_span(step) for step in steps) or "broker's default"
 
 
 @app.command()
@@ -118,11 +120,13 @@ def lag(
 def describe(
     group: GroupArgument,
     topic: Annotated[str, typer.Option(help="Only queues of this topic.")] = "",
-    stacks: Annotated[bool, typer.Option("--stacks", help="Show where listeners are that hold a queue up.")] = False,
+    stacks: Annotated[
+        bool, typer.Option("--stacks", help="Show the stacks of listeners that hold a queue up.")
+    ] = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Show the members of a group, its queues, and the message that each queue stands at."""
+    """Show the members of a group, its queues, and the message at the head of each queue."""
     form = form_for(output, sys.stdout)
     told = with_admin(nameserver, lambda admin: describe_group(admin, group, topic))
     if form is Form.TABLE:
@@ -159,7 +163,7 @@ class ResetTarget:
 @unfolded
 def reset(
     group: GroupArgument,
-    topic: Annotated[str, typer.Option(help="The topic to move in.")],
+    topic: Annotated[str, typer.Option(help="Topic to move in.")],
     *,
     to: ResetTarget,
     queue: QueueOption = "",
@@ -168,7 +172,7 @@ def reset(
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Move a group to another place of a topic; members that are connected follow at once."""
+    """Move a group to another place in a topic; connected members follow at once."""
     to_ms = to.time_ms()
     chosen = parse_queue(queue, topic) if queue else None
 
@@ -183,10 +187,10 @@ def reset(
         return
     again = sum(-move.difference for move in moves if move.difference < 0)
     passed = sum(move.difference for move in moves if move.difference > 0)
-    effect = f"{counted(again, 'message')} will come again, {passed} will be passed over"
+    effect = f"{counted(again, 'message')} will be delivered again, {passed} will be skipped"
     confirm(f"Move group {group}? {effect}.", yes)
     with_admin(nameserver, lambda admin: admin.carry_out(group, moves))
-    typer.echo(f"group {group} is moved: {effect}", err=True)
+    typer.echo(f"group {group} was moved: {effect}", err=True)
 
 
 _MOVE_COLUMNS = (
@@ -212,28 +216,30 @@ def _move_row(move: OffsetMove) -> dict[str, Any]:
 @app.command()
 def park(
     group: GroupArgument,
-    topic: Annotated[str, typer.Option(help="The topic of the queue.")],
-    queue: Annotated[str, typer.Option(metavar="BROKER:ID", help="The queue that does not move.")],
-    offset: Annotated[int | None, typer.Option(min=0, help="Only if the queue stands at this offset.")] = None,
+    topic: Annotated[str, typer.Option(help="Topic of the queue.")],
+    queue: Annotated[str, typer.Option(metavar="BROKER:ID", help="Queue that is held up.")],
+    offset: Annotated[int | None, typer.Option(min=0, help="Only if this offset is at the head of the queue.")] = None,
     yes: YesOption = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Move the message that a queue stands at to the dead letters, so that the queue goes on behind it.
+    """Move the message at the head of a queue to the dead letters, so that the queue goes on with the next one.
 
-    A member that works on the message at the moment may still finish it: then it is both consumed and a dead letter.
+    A member that is working on the message may still finish it: then it is both consumed and a dead letter.
     """
     chosen = parse_queue(queue, topic)
     message, move = with_admin(nameserver, lambda admin: admin.plan_park(group, chosen, offset))
     age = shown_span(clock.now_ms() - message.stored_ms)
-    typer.echo(f"queue {queue} of {topic} stands at offset {move.new - 1}: {message.message_id}, {age} old", err=True)
+    typer.echo(
+        f"head of queue {queue} of {topic}: offset {move.new - 1}, message {message.message_id}, {age} old", err=True
+    )
     confirm(f"Move this message to the dead letters of {group}?", yes)
     parked: Parked = with_admin(nameserver, lambda admin: admin.park(group, chosen, move.new - 1))
     row = {**_move_row(parked.move), "message_id": parked.message_id, "dead_letter_topic": parked.dead_letter_topic}
     columns = (
         Column("message_id", "message"),
         Column("dead_letter_topic", "is now in"),
-        Column("new", "queue goes on at"),
+        Column("new", "queue continues at"),
     )
     write_rows(sys.stdout, form_for(output, sys.stdout), columns, [row])
 
@@ -247,4 +253,4 @@ def delete(
     """Delete a group and its progress."""
     confirm(f"Delete group {group} and its progress?", yes)
     with_admin(nameserver, lambda admin: admin.delete_group(group))
-    typer.echo(f"group {group} is deleted", err=True)
+    typer.echo(f"group {group} was deleted", err=True)

@@ -1,4 +1,4 @@
-"""A group as ``pyromq group describe`` shows it: its members, its queues, and what each queue stands at."""
+"""A group as ``pyromq group describe`` shows it: its members, its queues, and the head of each queue."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _QUEUE_COLUMNS = (
     Column("committed", "committed", right=True),
     Column("lag", "lag", right=True),
     Column("member", "member", right=True),
-    Column("stands_at", "stands at"),
+    Column("head", "head of the queue"),
 )
 
 
@@ -107,7 +107,7 @@ def _head_row(head: BlockedQueue) -> dict[str, Any]:
 
 
 def show_group(out: TextIO, told: dict[str, Any], *, stacks: bool) -> None:
-    """For people: members have numbers, so that queues can name them in little room."""
+    """As tables: members get numbers, by which queues name them."""
     members, queues = told["members"], told["queues"]
     if members:
         write_text(out, f"group {told['group']} has {counted(len(members), 'member')}")
@@ -133,11 +133,11 @@ def _queue_row(row: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any]:
         **row,
         "name": f"{row['broker']}:{row['queue']}",
         "member": numbers.get(row["client"]),
-        "stands_at": _stands_at(row),
+        "head": _head(row),
     }
 
 
-def _stands_at(row: dict[str, Any]) -> str:
+def _head(row: dict[str, Any]) -> str:
     if row["offset"] is None:
         return ""
     parts = [f"offset {row['offset']}"] if row["offset"] != row["committed"] else []

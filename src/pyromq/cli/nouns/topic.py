@@ -1,4 +1,4 @@
-"""``pyromq topic``: what topics there are, how they are set up, what is in them."""
+"""``pyromq topic``: the topics of a cluster, their queues and what these hold."""
 
 from __future__ import annotations
 
@@ -78,4 +78,4 @@ def delete(
     """Delete a topic with its messages and the progress of groups in it."""
     confirm(f"Delete topic {topic} and everything in it?", yes)
     with_admin(nameserver, lambda admin: admin.delete_topic(topic))
-    typer.echo(f"topic {topic} is deleted", err=True)
+    typer.echo(f"topic {topic} was deleted", err=True)

@@ -1,4 +1,4 @@
-"""``pyromq tx``: transactions that nobody has ended."""
+"""``pyromq tx``: transactions that are neither committed nor rolled back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
 from pyromq.wording import shown_span
 
-app = typer.Typer(help="Transactions: list those that are open.", no_args_is_help=True)
+app = typer.Typer(help="Transactions: list open ones.", no_args_is_help=True)
 
 _COLUMNS = (
     Column("born_ms", "sent", show=show_time, whole=True),

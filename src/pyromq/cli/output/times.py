@@ -29,7 +29,9 @@ def parse_time(text: str, now_ms: int) -> int:
     try:
         when = datetime.fromisoformat(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no time: 2026-11-15T07:30, 2h ago, now, or milliseconds") from error
+        raise typer.BadParameter(
+            f"{text!r} is not a time: write 2026-11-15T07:30, 2h ago, now, or milliseconds"
+        ) from error
     return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

@@ -1,4 +1,4 @@
-"""``pyromq pipeline``: jobs on Spark. Each shows how far it is on a terminal and ends with a summary."""
+"""``pyromq pipeline``: jobs on Spark. Each shows its progress on a terminal and ends with a summary."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import confirm
 from pyromq.cli.output.tables import Form, form_for, write_json, write_rows
@@ -58,7 +59,7 @@ app = typer.Typer(help="Jobs on Spark: archive, replay, redrive, report, dedupe,
 def archive(
     topics: TopicsArgument,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Of the archive (Iceberg: name of the table).")],
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Folder of the archive (Iceberg: name of the table).")],
     writing: ArchiveOptions,
     begin: BeginOption = "",
     filters: FilterOptions,
@@ -66,9 +67,9 @@ def archive(
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """Topics to Parquet, each message once; goes on where it ended.
+    """Write topics to Parquet, each message once.
 
-    Files lie by topic, date and hour. A run that was interrupted is finished by the next one.
+    Files are laid out by topic, date and hour. A run continues where the last one ended, also if that was interrupted.
     """
     from pyromq.pipeline.jobs import archive as job
     from pyromq.pipeline.jobs import compact_archive
@@ -80,7 +81,7 @@ def archive(
     if filters.where and by_tasks:
         raise typer.BadParameter("--where needs --writer spark: tasks write what brokers send")
     if writing.compact and not by_tasks:
-        raise typer.BadParameter("--compact is for --writer task: Spark and table formats know their own files")
+        raise typer.BadParameter("--compact is for --writer task: Spark and table formats manage their own files")
     chosen = selection(topics, filters, cluster, time_of(begin))
     check_topics(cluster, *topics, group=writing.group)
     with started(run_in) as spark, bar("archiving") as tell:
@@ -100,16 +101,16 @@ def archive(
 def replay(
     topics: TopicsArgument,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="That gets the messages.")],
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Topic to send to.")],
     stretch: StretchOptions,
     filters: FilterOptions,
     sending: ReplayOptions,
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """A stretch of topics into a topic again, after a look at it.
+    """Send a stretch of topics to a topic again.
 
-    What would be sent is counted and shown first; then it is sent in the order it was stored, at a set rate.
+    What would be sent is counted and shown first; then it is sent in the order in which it was stored, at a set rate.
     """
     from pyromq.pipeline.jobs import replay as job
 
@@ -129,7 +130,7 @@ def replay(
         if sending.dry_run or not plan.found:
             write_summary(sys.stdout, run_in.output, "replay", plan)
             return
-        confirm(f"send {plan.found} messages to topic {to}?", sending.yes)
+        confirm(f"Send {plan.found} messages to topic {to}?", sending.yes)
         with bar("replaying") as tell:
             done = job(
                 spark, chosen, to, rate=sending.rate or None, name=sending.name, dry_run=False,
@@ -137,7 +138,7 @@ def replay(
             )  # fmt: skip
     write_summary(sys.stdout, run_in.output, "replay", done)
     if done.failed:
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.PARTIAL)
 
 
 @app.command()
@@ -150,9 +151,9 @@ def redrive(
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """Dead letters to the topics they came from, a few first.
+    """Send dead letters to the topics they came from.
 
-    Chosen by SQL, patched, sent at a set rate, and told of one by one.
+    They are chosen by SQL, may be patched, are sent at a set rate, a few first, and are reported one by one.
     """
     from msgspec.structs import replace
 
@@ -180,19 +181,19 @@ def redrive(
             if form is Form.TABLE and not sending.yes:
                 first = done.letters[:_LETTERS_SHOWN]
                 write_rows(sys.stderr, form, fitting(sys.stderr, form, LETTERS), rows_of(first))
-            confirm(f"send {to_send} dead letters?", sending.yes)
+            confirm(f"Send {to_send} dead letters?", sending.yes)
             with bar("redriving") as tell:
                 done = job(
                     spark, group, dry_run=False, canary=sending.canary, canary_wait_s=sending.canary_wait,
                     rate=sending.rate or None, tell=tell, **chosen,
                 )  # fmt: skip
     if not sending.dry_run and not to_send:
-        typer.echo("nothing is left to send", err=True)
+        typer.echo("no dead letter is left to send", err=True)
         done = replace(done, is_dry=False)
     write_rows(sys.stdout, form, fitting(sys.stdout, form, LETTERS), rows_of(done.letters))
     write_summary(sys.stderr, Form.TABLE if form is Form.TABLE else Form.JSONL, "redrive", done)
     if done.failed or done.held_back or done.canary.is_bad:
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.PARTIAL)
 
 
 @app.command()
@@ -202,20 +203,20 @@ def report(
     *,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", "-g", metavar="GROUP", help="For one that writes no trace; again for more."),
+        typer.Option("--group", "-g", metavar="GROUP", help="A group that writes no trace; may be repeated."),
     ] = None,
     begin: BeginOption = "",
     end: EndOption = "",
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with charts there.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with charts to this file.")] = None,
     trace_topic: Annotated[
-        str, typer.Option(metavar="TOPIC", help="Where consumers write their trace.")
+        str, typer.Option(metavar="TOPIC", help="Topic that consumers write their trace to.")
     ] = "RMQ_SYS_TRACE_TOPIC",
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """What happened to messages: rates, latencies, lag, dead letters.
+    """Report what happened to messages: rates, latencies, lag, dead letters.
 
-    What consumers did is known where they write a trace.
+    What consumers did is known only where they write a trace.
     """
     from pyromq.pipeline.jobs import page
     from pyromq.pipeline.jobs import report as job
@@ -253,13 +254,13 @@ def dedupe(
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """A topic without repetitions, into Parquet or another topic."""
+    """Write a topic without repetitions, to Parquet or to another topic."""
     from pyromq.pipeline.jobs import dedupe as job
 
     one_target(target, topics)
     chosen = selection(topics, filters, cluster, time_of(begin))
     check_topics(cluster, *topics, *filter(None, [target.to_topic]), group=target.group)
-    with started(run_in) as spark, bar("without repetitions") as tell:
+    with started(run_in) as spark, bar("removing repetitions") as tell:
         done = job(
             spark, chosen, key=keys.key, within=keys.within, path=target.to, to_topic=target.to_topic,
             checkpoint=target.checkpoint, group=target.group, follow_s=follow or None, tell=tell,
@@ -274,14 +275,16 @@ def store(
     *,
     query: Annotated[
         str,
-        typer.Option("--query", "-q", metavar="SQL", help="Over the view messages; without one, counts by topic."),
+        typer.Option("--query", "-q", metavar="SQL", help="Query over the view messages; by default, counts by topic."),
     ] = "",
-    topic: Annotated[list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; again for more.")] = None,
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Write Parquet there instead of showing rows.")] = "",
-    count: Annotated[int, typer.Option("--max", min=1, metavar="NUMBER", help="Show at most so many rows.")] = 100,
+    topic: Annotated[list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; may be repeated.")] = None,
+    to: Annotated[
+        str, typer.Option("--to", metavar="DIR", help="Write Parquet to this folder instead of showing rows.")
+    ] = "",
+    count: Annotated[int, typer.Option("--max", min=1, metavar="NUMBER", help="Show at most this many rows.")] = 100,
     run_in: SparkOptions,
 ) -> None:
-    """Query a store folder without a broker, ours or RocketMQ's."""
+    """Query a store folder of PyroMQ or Apache RocketMQ without a broker."""
     from pyromq.pipeline.jobs.common.queries import failures_in_words
     from pyromq.pipeline.jobs.common.selection import absolute
     from pyromq.pipeline.store_files.source import read_store
@@ -307,12 +310,12 @@ def store(
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Pipeline in TOML or YAML.")],
     *,
-    check: Annotated[bool, typer.Option("--check", help="Only look whether the file is right.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
     run_in: SparkOptions,
 ) -> None:
-    """Run a pipeline that a file describes.
+    """Run a pipeline that a file describes: a source, steps in SQL or Python, sinks.
 
-    A source, steps in SQL or Python, sinks; the mistakes in a file are told with their places.
+    Mistakes in the file are reported with their places.
     """
     from pyromq.pipeline.jobs import run_file
     from pyromq.pipeline.jobs.running.pipeline_file import option_text, read_pipeline_file
@@ -321,7 +324,7 @@ def run(
     pipeline = read_pipeline_file(file)
     require_functions(pipeline, file.absolute().parent)
     if check:
-        typer.echo(f"{file} is right", err=True)
+        typer.echo(f"{file} is valid", err=True)
         return
     if not run_in.is_elsewhere:
         check_source(pipeline.source_options(pipeline.group_of(0)), is_stream=pipeline.mode != "batch")

@@ -1,4 +1,4 @@
-"""Options of ``pyromq pipeline`` that several jobs have, and what their texts mean."""
+"""Options of ``pyromq pipeline``, as records by what they are about, and what their texts mean."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ from pyromq.cli.output.times import parse_time
 if TYPE_CHECKING:
     from pyromq.pipeline.jobs.common.selection import Selection
 
-TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="One or more.")]
+TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Topics to read.")]
 BeginOption = Annotated[
-    str, typer.Option("--begin", metavar="TIME", help="Messages stored then or later: 2h ago, 2026-11-15T07:30.")
+    str,
+    typer.Option("--begin", metavar="TIME", help="Messages stored at this time or later: 2h ago, 2026-11-15T07:30."),
 ]
-EndOption = Annotated[str, typer.Option("--end", metavar="TIME", help="Messages stored before.")]
+EndOption = Annotated[str, typer.Option("--end", metavar="TIME", help="Messages stored before this time.")]
 WhereOption = Annotated[
-    str, typer.Option("--where", metavar="CONDITION", help="Filter of Spark: SQL over the columns.")
+    str, typer.Option("--where", metavar="CONDITION", help="Filter applied by Spark: SQL over the columns.")
 ]
 GroupOption = Annotated[
-    str, typer.Option("--group", "-g", metavar="GROUP", help="Under which brokers show the progress.")
+    str, typer.Option("--group", "-g", metavar="GROUP", help="Consumer group that shows the progress on brokers.")
 ]
 CheckpointOption = Annotated[
-    str, typer.Option("--checkpoint", metavar="DIR", help="Remembers how far it is; beside the output by default.")
+    str,
+    typer.Option(
+        "--checkpoint", metavar="DIR", help="Folder that keeps the progress of the job; by default beside the output."
+    ),
 ]
-RateOption = Annotated[
-    float, typer.Option("--rate", min=0, metavar="NUMBER", help="Messages a second; 0: as fast as it goes.")
-]
+RateOption = Annotated[float, typer.Option("--rate", min=0, metavar="NUMBER", help="Messages per second; 0: no limit.")]
 FollowOption = Annotated[
-    float, typer.Option("--follow", min=0, metavar="SECONDS", help="Do not end: look for more every so often.")
+    float,
+    typer.Option("--follow", min=0, metavar="SECONDS", help="Keep running and look for new messages at this interval."),
 ]
 
 
@@ -52,8 +55,8 @@ class ParquetCompression(StrEnum):
 class FilterOptions:
     """Which messages of its topics a job reads."""
 
-    tags: Annotated[str, typer.Option("--tags", metavar="TAGS", help="Filter of brokers: a || b.")] = ""
-    sql: Annotated[str, typer.Option("--sql", metavar="SQL92", help="Filter of brokers, over properties.")] = ""
+    tags: Annotated[str, typer.Option("--tags", metavar="TAGS", help="Filter applied by brokers: a || b.")] = ""
+    sql: Annotated[str, typer.Option("--sql", metavar="SQL92", help="Filter applied by brokers, over properties.")] = ""
     where: WhereOption = ""
 
 
@@ -63,7 +66,7 @@ class ClusterOptions:
 
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="Further option of the source; again for more."),
+        typer.Option("--option", metavar="NAME=VALUE", help="Another option of the source; may be repeated."),
     ] = None
     nameserver: NameServerOption = DEFAULT_NAMESERVER
 
@@ -75,15 +78,18 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """Where a job runs, and in which form it answers."""
+    """Where a job runs, and the format of its output."""
 
     master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="local[2], spark://host:7077, sc://host:15002, …")
+        str,
+        typer.Option(
+            "--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host:15002, …"
+        ),
     ] = "local[*]"
     conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Setting of Spark; again for more.")
+        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Setting of Spark; may be repeated.")
     ] = None
-    spark_log: Annotated[Path | None, typer.Option(metavar="FILE", help="Append what Spark says of itself.")] = None
+    spark_log: Annotated[Path | None, typer.Option(metavar="FILE", help="Append Spark's own log to this file.")] = None
     output: FormOption = None
 
     @property
@@ -221,7 +227,7 @@ def times_of(begin: str, end: str) -> tuple[int | None, int | None]:
 def place_of(time_ms: int | None, offsets: str, flag: str) -> dict[str, Any] | int | None:
     """Of ``--begin`` and ``--begin-offsets``, or ``--end``. Raises typer.BadParameter."""
     if time_ms is not None and offsets:
-        raise typer.BadParameter(f"say {flag} or {flag}-offsets, one of them")
+        raise typer.BadParameter(f"give either {flag} or {flag}-offsets")
     return _offsets_of(offsets, f"{flag}-offsets") if offsets else time_ms
 
 
@@ -231,7 +237,7 @@ def _offsets_of(text: str, flag: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{flag}: it is not JSON: {error}") from error
+        raise typer.BadParameter(f"{flag}: not JSON: {error}") from error
     if not isinstance(found, dict):
         raise typer.BadParameter(f'{flag}: {text!r} is not {{"topic": {{"broker": {{"0": 123}}}}}}')
     return found
@@ -260,7 +266,7 @@ def one_target(target: DedupeTarget, sources: list[str]) -> None:
 
 
 def page_file(path: Path | None) -> Path | None:
-    """Can it be written? Better known before the work than after it. Raises typer.BadParameter."""
+    """Checked before the work: whether the page can be written. Raises typer.BadParameter."""
     if path is not None and not path.absolute().parent.is_dir():
         raise typer.BadParameter(f"--html: there is no folder {path.parent}")
     if path is not None and path.is_dir():
@@ -273,4 +279,4 @@ def one_of(kinds: Any, text: str, flag: str) -> Any:
     try:
         return kinds(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{flag}: {text!r} is none of {', '.join(kinds)}") from error
+        raise typer.BadParameter(f"{flag}: {text!r} is not one of {', '.join(kinds)}") from error

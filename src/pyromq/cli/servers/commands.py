@@ -85,7 +85,7 @@ def _print(settings: ServerSettings, output: Form | None) -> None:
 
 
 def _text(value: object) -> str:
-    """As it is written in the environment."""
+    """A value as the environment has it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -95,5 +95,5 @@ def _text(value: object) -> str:
 
 def _log_to_stderr(level: str) -> None:
     if level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise typer.BadParameter("one of debug, info, warning, error", param_hint="--log")
+        raise typer.BadParameter("expected debug, info, warning or error", param_hint="--log")
     logging.basicConfig(stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -154,7 +154,7 @@ class StartOptions:
     output: FormOption = None
     log: Annotated[
         str,
-        typer.Option("--log", metavar="LEVEL", help="Log to stderr from this level on: debug, info, warning, error."),
+        typer.Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
     ] = "warning"
 
 

@@ -28,8 +28,8 @@ def test_times_are_understood(text: str, time_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2h later", "2023-13-01"])
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is no time"):
+def test_what_is_not_a_time_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="is not a time"):
         parse_time(text, NOW_MS)
 
 

@@ -31,15 +31,15 @@ NOBODY = "127.0.0.1:1"
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("archive", "orders", "--to", "x", "--writer", "pen"), "'pen' is none of task, spark"),
-        (("replay", "orders", "--to", "x", "--begin", "soon"), "'soon' is no time"),
+        (("archive", "orders", "--to", "x", "--writer", "pen"), "'pen' is not one of task, spark"),
+        (("replay", "orders", "--to", "x", "--begin", "soon"), "'soon' is not a time"),
         (("replay", "orders", "--to", "x", "--begin-offsets", "7"), "is not"),
         (("replay", "orders", "--to", "x", "--begin", "now", "--begin-offsets", "{}"), "--begin or --begin-offsets"),
         (("replay", "orders", "--to", "x", "--end", "now", "--end-offsets", "{}"), "--end or --end-offsets"),
         (("archive", "orders", "--to", "x", "--option", "nonsense"), "not NAME=VALUE"),
         (("archive", "orders", "--to", "x", "--option", "topicPatern=a"), "did you mean topicPattern?"),
         (("report", "orders", "--option", "maxOffsetsPerTrigger=5"), "it is for stream reads only"),
-        (("archive", "orders", "--to", "x", "--compression", "zip"), "'zip' is none of snappy"),
+        (("archive", "orders", "--to", "x", "--compression", "zip"), "'zip' is not one of snappy"),
         (("archive", "orders", "--to", "x", "--where", "tags = 'a'"), "--where needs --writer spark"),
         (("report", "orders", "--html", "/nowhere/page.html"), "there is no folder /nowhere"),
         (("report", "orders", "--html", "/"), "/ is a folder, not a file"),
@@ -77,7 +77,7 @@ def test_a_pipeline_file_is_looked_at_first_then_its_cluster(
     assert "step[0].python: not_there:f: module not_there cannot be imported" in capsys.readouterr().err
     path.write_text(text)
     assert main(["pipeline", "run", str(path), "--check"]) == 0
-    assert capsys.readouterr().err == f"{path} is right\n"
+    assert capsys.readouterr().err == f"{path} is valid\n"
     assert main(["pipeline", "run", str(path)]) == 4
     assert capsys.readouterr().err.startswith("pyromq: no name server answered")
 
@@ -177,7 +177,7 @@ def test_processes_begun_meanwhile_complain_to_the_log(capfd: pytest.CaptureFixt
         ("x\n: org.apache.spark.SparkException: Could not parse it\n\tat x", b"", "Could not parse it"),
         ("[CANNOT_CONFIGURE] no", b"noise", "[CANNOT_CONFIGURE] no"),
         ("[JAVA_GATEWAY_EXITED] x", b"WARN\nError: no such flag\nusage", "Error: no such flag"),
-        ("[JAVA_GATEWAY_EXITED] x", b"", "Java ended at once, without a word"),
+        ("[JAVA_GATEWAY_EXITED] x", b"", "Java exited at once without an error message"),
     ],
 )
 def test_a_failed_start_has_its_reason(text: str, logged: bytes, told: str) -> None:
