@@ -1,4 +1,4 @@
-"""Time comes in through the door: whoever needs it is handed a Clock."""
+"""Clocks: time comes in through the door, as an argument."""
 
 from __future__ import annotations
 

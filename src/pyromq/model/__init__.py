@@ -1,1 +1,1 @@
-"""The words everybody uses: frozen values without I/O."""
+"""The values that all packages share: names, addresses, routes, messages. Frozen, without I/O."""

@@ -2,7 +2,7 @@
 
     {"configTable":{"ORDER_TOPIC_CONFIG":{"TopicTest":"broker-a:4;broker-b:4"}}}
 
-A change is saved before it counts: after a refusal of the disk the table is as it was, and so is the answer.
+A change is saved before it counts: when the disk refuses it, the table is as it was, and so are responses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from pyromq.nameserver.errors import LimitError, NotSavedError, shown
+from pyromq.errors import quoted
+from pyromq.nameserver.errors import LimitError, NotSavedError
 from pyromq.nameserver.kv_file import WholeText
 from pyromq.nameserver.settings import NameServerLimits
 from pyromq.wire import java_json
@@ -39,10 +40,10 @@ class KvConfig:
         return self._namespaces.get(name)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises RefusedError, NotSavedError."""
+        """Raises LimitError, NotSavedError."""
         for what, text in (("namespace", namespace), ("key", key)):
             if not text or len(text) > self._limits.name_characters_max:
-                raise LimitError(f"{what} {shown(text)} must have 1 to {self._limits.name_characters_max} characters")
+                raise LimitError(f"{what} {quoted(text)} must have 1 to {self._limits.name_characters_max} characters")
         if self.get(namespace, key) != value:
             self._replace(namespace, {**self._namespaces.get(namespace, {}), key: value})
 
@@ -56,7 +57,9 @@ class KvConfig:
         namespaces = {**self._namespaces, namespace: table}
         text = java_json.dumps(_Stored(config_table=namespaces))
         if len(text) > self._limits.kv_bytes_max:
-            raise LimitError(f"the configuration would have {len(text)} bytes, {self._limits.kv_bytes_max} at most")
+            raise LimitError(
+                f"the configuration would have {len(text)} bytes, at most {self._limits.kv_bytes_max} are allowed"
+            )
         if self._file:
             try:
                 self._file.save(text)

@@ -29,7 +29,7 @@ def _network(text: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(text.strip())
     except ValueError as error:
-        raise ConfigError(f"{text!r} is no address or network of proxies; write 10.0.0.7 or 10.0.0.0/24") from error
+        raise ConfigError(f"{text!r} is not an address or network; write 10.0.0.7 or 10.0.0.0/24") from error
 
 
 def _address(host: str) -> IPv4Address | IPv6Address:

@@ -87,7 +87,7 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Listens. Raises ConfigError if an address cannot be had."""
+        """Listens. Raises ConfigError for an address that cannot be bound."""
         try:
             for address in self._listen:
                 self._listeners.append(await _bind(address))
@@ -135,7 +135,7 @@ class Server:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Without a task, which could be cancelled between the arrival of a connection and our hearing of it."""
+        """Without a task, which could be cancelled between the arrival of a connection and its registration here."""
         loop = asyncio.get_running_loop()
         try:
             peer_socket, name = listener.accept()
@@ -188,9 +188,9 @@ class Server:
         except PreambleError as error:
             logger.warning("connection closed, bad preamble: peer=%s error=%s", peer, error)
         except TimeoutError:
-            logger.info("connection closed, it never spoke: peer=%s", peer)
+            logger.info("connection closed, peer sent nothing: peer=%s", peer)
         except (OSError, ssl.SSLError) as error:
-            logger.warning("connection failed while it began: peer=%s error=%s", peer, error)
+            logger.warning("connection failed during its handshake: peer=%s error=%s", peer, error)
         return False
 
     def _admits(self, preamble: Preamble, peer: Address) -> bool:
@@ -212,7 +212,7 @@ class Server:
 
 
 async def _read_preamble(peer_socket: socket.socket, preamble: Preamble) -> Preamble | None:
-    """None if the peer left without a word."""
+    """None if the peer closed the connection before it sent a byte."""
     while not preamble.is_done:
         peeked = await _peek(peer_socket)
         if not peeked:

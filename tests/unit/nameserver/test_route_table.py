@@ -60,7 +60,7 @@ def test_two_brokers_share_a_topic(table: RouteTable) -> None:
 
 
 def test_a_first_registration_with_exactly_one_topic_is_refused(table: RouteTable) -> None:
-    with pytest.raises(RegistrationRefusedError, match="all its topics must come first"):
+    with pytest.raises(RegistrationRefusedError, match="it must send all its topics first"):
         table.register(registration(None, "T1"), "connection")
     assert addresses(table) == {} and table.route("T1") is None and table.revision == 0
 

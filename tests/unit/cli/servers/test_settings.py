@@ -152,8 +152,8 @@ def test_up_keeps_everything_in_its_folder_unless_told_otherwise(tmp_path: Path)
         ("[nameserver]\nprt = 1\n", r"nameserver\.prt is not a setting; did you mean port\?"),
         ("[broker]\nport = 70000\n", r"outside \[0, 65535\] \(broker\.port: .*b\.toml, line 2\)"),
         ("[broker]\nname = 'a b'\n", r"'a b' is not allowed.* \(broker\.name: .*b\.toml, line 2\)"),
-        ("[broker]\nnameservers = ['nowhere']\n", "'nowhere' is no address"),
-        ("[broker]\ntrusted_proxies = ['10.0.0.0/99']\n", "'10.0.0.0/99' is no address or network"),
+        ("[broker]\nnameservers = ['nowhere']\n", "'nowhere' is not an address"),
+        ("[broker]\ntrusted_proxies = ['10.0.0.0/99']\n", "'10.0.0.0/99' is not an address or network"),
         ("[broker]\ntls_mode = 'enforcing'\n", "needs tls_certificate_file"),
     ],
 )
