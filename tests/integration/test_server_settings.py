@@ -205,9 +205,9 @@ async def test_only_trusted_proxies_say_who_their_clients_are(tmp_path: Path) ->
 
 
 @asynccontextmanager
-async def address_server(*answers: bytes) -> AsyncIterator[str]:
+async def address_server(*responses: bytes) -> AsyncIterator[str]:
     """Serves answers in turn, the last one for ever; yields the URL."""
-    left = list(answers)
+    left = list(responses)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -259,8 +259,8 @@ async def test_a_client_outlives_an_address_server_that_begins_late(tmp_path: Pa
         (b"", "cannot be reached"),
     ],
 )
-async def test_an_answer_that_is_no_list_is_told(answer: bytes, told: str) -> None:
-    async with address_server(answer) as url:
+async def test_an_answer_that_is_no_list_is_told(response: bytes, told: str) -> None:
+    async with address_server(response) as url:
         with pytest.raises(ConnectFailedError, match=told):
             await fetch_text(url)
 

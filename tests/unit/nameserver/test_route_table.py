@@ -249,7 +249,7 @@ def test_a_heartbeat_counts_as_a_sign_of_life(table: RouteTable, clock: ManualCl
     assert table.drop_silent() == []
 
 
-def test_a_wall_clock_that_jumps_drops_nobody(table: RouteTable, clock: ManualClock) -> None:
+def test_a_wall_clock_that_jumps_drops_no_broker(table: RouteTable, clock: ManualClock) -> None:
     table.register(registration(), "connection")
     clock.set_ms(clock.now_ms() + 10**9)
     assert table.drop_silent() == []
@@ -271,7 +271,7 @@ def test_closing_an_older_connection_does_not_drop_a_broker_that_came_back(table
 # --- rule 7 --------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_nobody_registered_has_no_route(table: RouteTable) -> None:
+def test_a_topic_that_no_broker_registered_has_no_route(table: RouteTable) -> None:
     table.register(registration(), "connection")
     assert table.route("T9") is None
 

@@ -22,7 +22,7 @@ def written(form: Form) -> str:
     return out.getvalue()
 
 
-def test_a_table_shows_values_for_people_and_leaves_out_what_nobody_has() -> None:
+def test_a_table_shows_values_for_people_and_leaves_out_what_no_row_has() -> None:
     assert written(Form.TABLE).splitlines() == ["name      time", "a          <5>", "b\\x1b[2J   <0>"]
 
 
