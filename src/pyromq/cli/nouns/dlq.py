@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import DryRunOption, progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyromq.client.admin.dead_letters import Redriven
 
 app = typer.Typer(help="Dead letters: list, redrive.", no_args_is_help=True)
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
 
 _COLUMNS = (
     Column("dead_ms", "dead since", show=show_time, whole=True),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument
 from pyromq.cli.nouns.message_rows import body_text
 from pyromq.cli.output.tables import Form, FormOption, form_for, shown, write_json
 
@@ -22,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def send(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: TopicArgument,
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", help="Body; by default each line of standard input is a message.")
     ] = None,
@@ -48,7 +48,7 @@ def send(
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: TopicArgument,
     group: Annotated[str, typer.Option(help="Consumer group; its progress is kept.")] = "pyromq-cli",
     tags: Annotated[str, typer.Option(help="Only messages with these tags, such as 'TagA || TagB'.")] = "*",
     sql: Annotated[str, typer.Option(help="SQL92 expression instead of tags, such as 'price > 10'.")] = "",

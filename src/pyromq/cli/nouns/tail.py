@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, TopicArgument, with_admin
 from pyromq.cli.nouns.message_rows import message_row, place_of
 from pyromq.cli.output.tables import Form, FormOption, form_for, shown, write_json
 from pyromq.cli.output.times import show_time
@@ -35,7 +35,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def tail(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: TopicArgument,
     count: Annotated[int, typer.Option("-n", "--count", min=0, max=10_000, help="Start with this many messages.")] = 10,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new messages, until Ctrl-C.")] = False,
     tags: Annotated[str, typer.Option(help="Only messages with these tags, such as 'TagA || TagB'.")] = "",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, with_admin
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyromq.aio import Admin
 
 app = typer.Typer(help="Topics: list, create, describe, delete.", no_args_is_help=True)
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
 @app.command("ls")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pyromq.cli.connection import GroupArgument
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import confirm
@@ -144,7 +145,7 @@ def replay(
 @app.command()
 @unfolded
 def redrive(
-    group: Annotated[str, typer.Argument(metavar="GROUP")],
+    group: GroupArgument,
     *,
     which: LetterOptions,
     sending: RedriveOptions,

@@ -1,16 +1,13 @@
-"""Queues and places as operators type them for ``pyromq group``, and ages by the clock of the commands."""
+"""Queues and places as operators type them for ``pyromq group reset`` and ``park``."""
 
 from __future__ import annotations
-
-from io import StringIO
 
 import pytest
 import typer
 
 from pyromq.cli import clock
 from pyromq.cli.main import main
-from pyromq.cli.nouns.group import ResetTarget, parse_queue
-from pyromq.cli.nouns.group_view import show_group
+from pyromq.cli.nouns.group_moves import ResetTarget, parse_queue
 from pyromq.client.admin import EARLIEST, LATEST
 from pyromq.model.queue import QueueId
 from pyromq.testing import ManualClock
@@ -47,14 +44,3 @@ def test_a_reset_goes_to_a_time(target: ResetTarget, time_ms: int) -> None:
 def test_a_reset_goes_to_one_place(capsys: pytest.CaptureFixture[str], places: tuple[str, ...]) -> None:
     assert main(["group", "reset", "billing", "--topic", "orders", *places]) == 1
     assert "give one of --to-time, --to-offset, --to-begin, --to-end" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_listener_is_as_old_as_the_clock_says() -> None:
-    queue = {
-        "topic": "orders", "broker": "broker-a", "queue": 3, "committed": 7, "end": 9, "lag": 2, "client": "c",
-        "offset": 7, "message_id": "ID", "keys": "", "age_ms": 60_000, "attempt": 1, "stage": "in the listener",
-        "since_ms": NOW_MS - 5_000, "stack": "",
-    }  # fmt: skip
-    out = StringIO()
-    show_group(out, {"group": "billing", "members": [], "queues": [queue]}, stacks=False)
-    assert "ID, 1 min old, attempt 2, in the listener for 5 s" in out.getvalue()
