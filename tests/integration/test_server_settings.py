@@ -251,15 +251,15 @@ async def test_a_client_outlives_an_address_server_that_begins_late(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("response", "told"),
     [
         (b"HTTP/1.0 404 Not Found\r\n\r\n", "answered with HTTP status 404"),
         (b"HTTP/1.0 204 No Content\r\n\r\n", "answered with HTTP status 204"),
-        (b"not HTTP at all\r\n\r\n", "cannot be reached"),
-        (b"", "cannot be reached"),
+        (b"not HTTP at all\r\n\r\n", "request to address server .* failed"),
+        (b"", "request to address server .* failed"),
     ],
 )
-async def test_an_answer_that_is_no_list_is_told(response: bytes, told: str) -> None:
+async def test_a_response_that_is_no_list_is_told(response: bytes, told: str) -> None:
     async with address_server(response) as url:
         with pytest.raises(ConnectFailedError, match=told):
             await fetch_text(url)
@@ -269,5 +269,5 @@ async def test_an_address_server_that_does_not_answer_or_is_not_there_is_told() 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with pytest.raises(ConnectFailedError, match=r"did not answer within 50 ms|timed out"):
             await fetch_text(f"http://127.0.0.1:{silent.getsockname()[1]}/", timeout_ms=50)
-    with pytest.raises(ConnectFailedError, match="cannot be reached"):
+    with pytest.raises(ConnectFailedError, match=r"request to address server .* failed"):
         await fetch_text("http://127.0.0.1:1/", timeout_ms=5_000)

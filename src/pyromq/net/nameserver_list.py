@@ -151,7 +151,7 @@ def _fetch(url: str, timeout_s: float) -> str:
         error.close()
     except (HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise ConnectFailedError(f"address server {url} cannot be reached: {reason}", peer=url) from error
+        raise ConnectFailedError(f"request to address server {url} failed: {reason}", peer=url) from error
     if status != 200:
         raise ConnectFailedError(f"address server {url} answered with HTTP status {status}", peer=url)
     return str(body.decode("utf-8", "replace"))

@@ -83,7 +83,7 @@ def create(
 
 def _shown_ladder(policy: dict[str, Any]) -> str:
     steps = (policy.get("customizedRetryPolicy") or {}).get("next") or []
-    return ", ".join(shown_span(step) for step in steps) or "broker's default"
+    return ", ".join(shown_span(step) for step in steps) or "the broker's"
 
 
 @app.command()
