@@ -1,7 +1,7 @@
 """Our requests on one connection: futures of responses, one timer for all deadlines, and whether the peer is there.
 
 A request that times out may mean a slow server. If not one byte has come since the first unanswered request, and that
-for long enough, there is no server any more (a cut cable, a vanished machine): the connection is half open: dropped.
+for long enough, there is no server any more (a cut cable, a vanished machine): the half-open connection is dropped.
 """
 
 from __future__ import annotations
