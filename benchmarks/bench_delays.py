@@ -70,10 +70,10 @@ def servers(folder: str) -> Iterator[Servers]:
 
 async def told(broker: str) -> dict[str, str]:
     connection = await open_connection(Address.parse(broker), clock=SystemClock())
-    answer = await connection.request(RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=5_000)
+    response = await connection.request(RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=5_000)
     connection.close()
     await connection.wait_closed()
-    return decode(answer.body, bodies.KeyValues).table
+    return decode(response.body, bodies.KeyValues).table
 
 
 async def send_all(nameserver: str, messages: list[aio.Message]) -> None:

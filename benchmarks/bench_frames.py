@@ -1,6 +1,6 @@
 """Frames and commands: how fast they are read and written, one core, no sockets.
 
-A send request as a Java client writes it (about 400 bytes of header, 1 KiB of body) and the answer to it.
+A send request as a Java client writes it (about 400 bytes of header, 1 KiB of body) and the response to it.
 """
 
 from __future__ import annotations

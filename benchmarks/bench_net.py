@@ -1,4 +1,4 @@
-"""Connections over loopback sockets: a 1 KiB send request as the Java client writes it, and its answer, one connection.
+"""Connections over loopback sockets: a 1 KiB send request as the Java client writes it, and its response.
 
 Client and server share this process and its loop, so CPU counts both sides and all system calls. The server answers at
 once, without a store. "wire alone" is what encoding and decoding cost of each row above it; the last two rows have no
@@ -88,11 +88,11 @@ def _wire_alone() -> int:
 
 class Ready(Handler):
     def __init__(self) -> None:
-        self.answer = encode_response(OK, 1, SENT)
+        self.response = encode_response(OK, 1, SENT)
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         for _ in requests:
-            connection.send(self.answer)
+            connection.send(self.response)
 
 
 class NoSocket(asyncio.Transport):

@@ -93,7 +93,7 @@ def rows() -> list[Row]:
         found.append(_begun("uvloop, send_nowait, 64 at a time", address))
         found.append(_batched("uvloop, send_batch of 32", address))
         found += [_sync(f"sync face, {threads} thread(s)", address, threads) for threads in (1, 8)]
-    found.append(_split("taking a pull answer of 32 apart"))
+    found.append(_split("taking a pull response of 32 apart"))
     return found
 
 
@@ -163,13 +163,13 @@ def _split(name: str) -> Row:
     properties = b"UNIQ_KEY\x017F000001251A3A122C29493E92150000\x02TAGS\x01a\x02"
     draft = Draft(topic="T", queue_id=1, body=BODY, properties=properties)
     host = b"\x7f\0\0\1\0\0\x2a\x9f"
-    answer = b"".join(
+    response = b"".join(
         encode_record(draft, offset=n, position=n * 1200, stored_ms=1, store_host=host) for n in range(32)
     )
 
     def run() -> int:
         for _ in range(1_000):
-            split_messages(answer, "broker-a")
+            split_messages(response, "broker-a")
         return 32_000
 
     return measure(name, run, bytes_per_operation=len(BODY))

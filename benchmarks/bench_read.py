@@ -1,4 +1,4 @@
-"""Reads: answers of 32 messages as slices of the log, with and without a tag filter."""
+"""Reads: responses of 32 messages as slices of the log, with and without a tag filter."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Broker(NamedTuple):
 @contextmanager
 def broker(flush: str) -> Iterator[Broker]:
     folder = tempfile.mkdtemp(prefix="pyromq-bench-")
-    command = [sys.executable, "-m", "pyromq", "up", "--data", folder, "--flush", flush, "--no-console"]
+    command = [sys.executable, "-m", "pyromq", "up", "--data", folder, "--flush", flush]
     process = subprocess.Popen(
         [*command, "--nameserver-port", "0", "--broker-port", "0"], stdout=subprocess.PIPE, text=True
     )
@@ -144,7 +144,7 @@ def _transactions(to: Broker, *, oneway: bool) -> tuple[float, float]:
     window, text = _send_frame("TRAN_MSG\x01true\x02PGROUP\x01payers\x02") * WINDOW, _end_text(oneway=oneway)
 
     def step(peer: Peer) -> None:
-        """Reads the answers to the halves of this window and the ends of the last one, sends the next of both."""
+        """Reads the responses to this window and to the ends of the last one, sends the next of both."""
         prepared = _stored(peer.read(WINDOW + (0 if oneway else len(peer.prepared))))
         peer.prepared = prepared
         ends = [text % (int(offset), int(position, 16)) for position, offset in prepared]

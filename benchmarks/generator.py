@@ -47,8 +47,8 @@ def run(scenario: Scenario, pids: list[int], port: int | str) -> Outcome:
     words = (scenario.mode, scenario.connections, scenario.outstanding, scenario.seconds, scenario.body_bytes)
     where = (scenario.batch, scenario.topic, scenario.queues)
     command = [str(GENERATOR), "127.0.0.1", str(port), *map(str, (*words, *where))]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=180).stdout.split()
-    _, messages, seconds, rate, p50, p99, _, errors = answer
+    response = subprocess.run(command, check=True, capture_output=True, text=True, timeout=180).stdout.split()
+    _, messages, seconds, rate, p50, p99, _, errors = response
     cpu = sum(map(cpu_s, pids)) - before
     return Outcome(
         cpu / max(1, int(messages)) * 1e6, float(rate), int(p50), int(p99), int(errors), cpu / float(seconds)

@@ -67,7 +67,7 @@ class Exchange:
     body: Any = None
     raw: bytes = b""
     version: int = 0
-    failure: str = ""  # why an answer did not come or did not decode
+    failure: str = ""  # why a response did not come or did not decode
     took_ms: int = 0
 
 
@@ -94,28 +94,28 @@ class Notes(Handler):
         exchange = self.exchanges[name] = Exchange(name)
         started = time.monotonic()
         try:
-            answer = await connection.request(code, header, body, timeout_ms=TIMEOUT_MS)
+            response = await connection.request(code, header, body, timeout_ms=TIMEOUT_MS)
         except MQError as error:
             exchange.failure = f"{type(error).__name__}: {error}"
             return exchange
         exchange.took_ms = int((time.monotonic() - started) * 1000)
-        exchange.code, exchange.remark, exchange.raw = answer.code, answer.remark, answer.body
-        exchange.version, exchange.ext = answer.version, answer.ext()
+        exchange.code, exchange.remark, exchange.raw = response.code, response.remark, response.body
+        exchange.version, exchange.ext = response.version, response.ext()
         try:
-            self._decode(exchange, answer, code, decode)
+            self._decode(exchange, response, code, decode)
         except MQError as error:
             exchange.failure = f"{type(error).__name__}: {error}"
         return exchange
 
     @staticmethod
-    def _decode(exchange: Exchange, answer: Received[Any], code: int, decode: Decode | None) -> None:
+    def _decode(exchange: Exchange, response: Received[Any], code: int, decode: Decode | None) -> None:
         header_type = RESPONSE_HEADERS.get(code)  # type: ignore[call-overload]
-        if header_type is not None and (answer.code == 0 or (exchange.ext and code in _PULLS)):
-            exchange.header = answer.header_as(header_type)
-        if answer.body and decode is not None and answer.code == 0:
-            exchange.body = decode(answer.body)
-        elif answer.body:
-            exchange.body = answer.body
+        if header_type is not None and (response.code == 0 or (exchange.ext and code in _PULLS)):
+            exchange.header = response.header_as(header_type)
+        if response.body and decode is not None and response.code == 0:
+            exchange.body = decode(response.body)
+        elif response.body:
+            exchange.body = response.body
 
 
 _PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -428,14 +428,14 @@ async def _members(notes: Notes, broker: Connection, address: str) -> None:
     who = admin.QuerySubscriptionHeader(group=GROUP, topic=TOPIC)
     await ask("subscription of a group", broker, code.QUERY_SUBSCRIPTION_BY_CONSUMER, who, decode=_plain)
     queue = QueueId(topic=TOPIC, broker="broker-a", number=0)
-    lock, unlock, answer = code.LOCK_BATCH_MQ, code.UNLOCK_BATCH_MQ, _body(bodies.LockResponse)
+    lock, unlock, response = code.LOCK_BATCH_MQ, code.UNLOCK_BATCH_MQ, _body(bodies.LockResponse)
     mine = bodies.encode(bodies.LockRequest(consumer_group=GROUP, client_id=CLIENT, mq_set=(queue,)))
     theirs = bodies.encode(bodies.LockRequest(consumer_group=GROUP, client_id="other", mq_set=(queue,)))
-    await ask("lock", broker, lock, body=mine, decode=answer)
-    await ask("lock what another has", broker, lock, body=theirs, decode=answer)
+    await ask("lock", broker, lock, body=mine, decode=response)
+    await ask("lock what another has", broker, lock, body=theirs, decode=response)
     await ask("unlock what another has", broker, unlock, body=theirs)
     await ask("unlock", broker, unlock, body=mine)
-    await ask("lock after unlock", broker, lock, body=theirs, decode=answer)
+    await ask("lock after unlock", broker, lock, body=theirs, decode=response)
     await ask("unlock by the other", broker, unlock, body=theirs)
     notes.asked.clear()
     async with connected(address) as other:

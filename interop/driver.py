@@ -84,7 +84,7 @@ class ClientUnderTest:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL: its connections break, nobody hears a farewell."""
+        """SIGKILL: its connections break, without a farewell."""
         self._process.kill()
         self._process.wait()
 
@@ -96,11 +96,11 @@ class ClientUnderTest:
         process.stdin.flush()
         if not select.select([process.stdout], [], [], _ANSWER_TIMEOUT_S)[0]:
             self.kill()  # its next answer would be taken for that of another call
-            raise TimeoutError(f"{op}: no answer from the {self.language} driver within {_ANSWER_TIMEOUT_S} s")
+            raise TimeoutError(f"{op}: no response from the {self.language} driver within {_ANSWER_TIMEOUT_S} s")
         line = process.stdout.readline()
         if not line:
             raise EOFError(f"{op}: the {self.language} driver ended")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise DriverError(answer["error"])
-        return answer["ok"]
+        response = json.loads(line)
+        if "error" in response:
+            raise DriverError(response["error"])
+        return response["ok"]

@@ -1,4 +1,4 @@
-"""The clients that can be under test, started when somebody asks for them."""
+"""The clients that can be under test, started when a test asks for them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _DUPLICATES_S: Final = 4  # two rounds of checks
 
 @dataclass(slots=True)
 class Pending:
-    """What was left: when which message is due, and how transactions shall end when somebody asks."""
+    """What was left: when which message is due, and how transactions shall end when a broker asks."""
 
     due_ms: dict[str, int] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ async def leave(address: str) -> Pending:
 
 
 async def _ends_noted(broker: Connection) -> int:
-    """Apache gathers for three seconds which transactions have ended: whoever takes over earlier asks again."""
+    """Apache gathers for three seconds which transactions have ended: a broker that takes over earlier asks again."""
     return sum(record.body.count(b",") for record in await delivered(broker, _ENDS_TOPIC))
 
 
@@ -115,10 +115,10 @@ async def delivered(broker: Connection, topic: str = TOPIC) -> list[Record]:
     found: list[Record] = []
     while True:
         header = pull_header(len(found), topic=topic, consumer_group="interop-reader")
-        answer = await broker.request(RequestCode.PULL_MESSAGE, header, timeout_ms=_TIMEOUT_MS)
-        if answer.code != 0:
+        response = await broker.request(RequestCode.PULL_MESSAGE, header, timeout_ms=_TIMEOUT_MS)
+        if response.code != 0:
             return found
-        found += split_records(answer.body)
+        found += split_records(response.body)
 
 
 class _Producer(Handler):
@@ -157,14 +157,14 @@ def _end(sent: SendResponseHeader, ending: int) -> EndTransactionHeader:
 async def _send(broker: Connection, key: str, properties: str) -> SendResponseHeader:
     sys_flag = 4 if "TRAN_MSG" in properties else 0
     header = send_header(TOPIC, 0, f"UNIQ_KEY\x01{key}\x02{properties}", sys_flag=sys_flag, born_timestamp=_now_ms())
-    answer = await _ask(broker, RequestCode.SEND_MESSAGE_V2, header, key.encode())
-    return answer.header_as(SendResponseHeader)
+    response = await _ask(broker, RequestCode.SEND_MESSAGE_V2, header, key.encode())
+    return response.header_as(SendResponseHeader)
 
 
 async def _ask(broker: Connection, code: RequestCode, header: Any, body: bytes = b"") -> Received[Any]:
-    answer = await broker.request(code, header, body, timeout_ms=_TIMEOUT_MS)
-    assert answer.code == 0, (code, answer.code, answer.remark)
-    return answer
+    response = await broker.request(code, header, body, timeout_ms=_TIMEOUT_MS)
+    assert response.code == 0, (code, response.code, response.remark)
+    return response
 
 
 def _key(record: Record) -> str:

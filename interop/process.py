@@ -87,7 +87,7 @@ def python_path() -> str:
 
 
 def free_port(*, neighbours: Sequence[int] = ()) -> int:
-    """A port that nobody listens on, nor on those at the given distances from it.
+    """A port that no process listens on, nor on those at the given distances from it.
 
     Below the range that systems take for outgoing connections: one of those could have it before the server starts.
     """

@@ -93,17 +93,17 @@ async def send_all(address: str, count: int, prefix: str) -> Expected:
 
 async def _send(broker: Connection, wanted: Wanted) -> Sent:
     header = send_header(wanted.topic, wanted.queue_id, wanted.properties)
-    answer = await broker.request(RequestCode.SEND_MESSAGE_V2, header, wanted.body, timeout_ms=TIMEOUT_MS)
-    assert answer.code == 0, (answer.code, answer.remark)
-    return wanted.sent(answer.header_as(SendResponseHeader).queue_offset)
+    response = await broker.request(RequestCode.SEND_MESSAGE_V2, header, wanted.body, timeout_ms=TIMEOUT_MS)
+    assert response.code == 0, (response.code, response.remark)
+    return wanted.sent(response.header_as(SendResponseHeader).queue_offset)
 
 
 async def _send_batch(broker: Connection, wanted: list[Wanted]) -> list[Sent]:
     items = [BatchItem(each.body, each.properties.encode()) for each in wanted]
     header = send_header(wanted[0].topic, wanted[0].queue_id, batch=True)
-    answer = await broker.request(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(items), timeout_ms=TIMEOUT_MS)
-    assert answer.code == 0, (answer.code, answer.remark)
-    first = answer.header_as(SendResponseHeader).queue_offset
+    response = await broker.request(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(items), timeout_ms=TIMEOUT_MS)
+    assert response.code == 0, (response.code, response.remark)
+    first = response.header_as(SendResponseHeader).queue_offset
     return [each.sent(first + n) for n, each in enumerate(wanted)]
 
 
@@ -116,20 +116,20 @@ async def pull_all(address: str) -> dict[tuple[str, int, int], Record]:
                 offset = 0
                 while True:
                     header = pull_header(offset, queue_id=queue_id, topic=topic, consumer_group="interop-reader")
-                    answer = await broker.request(RequestCode.PULL_MESSAGE, header, timeout_ms=TIMEOUT_MS)
-                    if answer.code != 0:
+                    response = await broker.request(RequestCode.PULL_MESSAGE, header, timeout_ms=TIMEOUT_MS)
+                    if response.code != 0:
                         break
-                    for record in split_records(answer.body):
+                    for record in split_records(response.body):
                         found[topic, queue_id, record.offset] = record
-                    offset = answer.header_as(PullResponseHeader).next_begin_offset
+                    offset = response.header_as(PullResponseHeader).next_begin_offset
     return found
 
 
 async def query_key(address: str, topic: str, key: str) -> list[Record]:
     async with connected(address) as broker:
         header = QueryMessageHeader(topic=topic, key=key, max_num=32, begin_timestamp=0, end_timestamp=2**62)
-        answer = await broker.request(RequestCode.QUERY_MESSAGE, header, timeout_ms=TIMEOUT_MS)
-        return split_records(answer.body) if answer.code == 0 else []
+        response = await broker.request(RequestCode.QUERY_MESSAGE, header, timeout_ms=TIMEOUT_MS)
+        return split_records(response.body) if response.code == 0 else []
 
 
 # --- in a store ----------------------------------------------------------------------------------------------------

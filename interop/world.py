@@ -1,4 +1,4 @@
-"""What a case plays in: a client, a cluster, and names that nobody else uses."""
+"""What a case plays in: a client, a cluster, and names that no other case uses."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class World:
             self.stop(member)
 
     def create_topic(self, queues: int = 4, topic: str = "") -> None:
-        """By a bare request, whoever is under test; back when the name server knows it."""
+        """By a bare request, whatever client is under test; back when the name server knows it."""
         topic = topic or self.topic
         asyncio.run(_ask(self.cluster.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_header(topic, queues)))
         until(lambda: self.has_route(topic), what="a route of the new topic")
@@ -142,5 +142,5 @@ def numbers(count: int, start: int = 0) -> list[str]:
 
 async def _ask(address: str, code: RequestCode, header: Any) -> None:
     async with connected(address) as connection:
-        answer = await connection.request(code, header, timeout_ms=5_000)
-        assert answer.code == 0, answer.remark
+        response = await connection.request(code, header, timeout_ms=5_000)
+        assert response.code == 0, response.remark

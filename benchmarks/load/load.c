@@ -6,7 +6,7 @@
  *          pull  PULL_MESSAGE of at most BATCH messages, from offset 0 on, round and round
  *          hold  idle consumers: every connection is a group of its own with a long poll on an empty topic, a heartbeat
  *                every 30 s and a committed offset every 5 s
- *          trip  one message at a time, from its send to the answer of the long poll that waits for it
+ *          trip  one message at a time, from its send to the response of the long poll that waits for it
  *     TOPIC name#N means N topics in turn, name-0 … name-(N-1)
  *
  * Prints one line: requests messages seconds messages/s p50 p99 p999 (µs) errors. Latencies are matched by opaque.
@@ -118,7 +118,7 @@ static void add_request(struct connection *each) {
     each->sent_at[opaque % outstanding] = now();
 }
 
-/* What an idle consumer sends beside its pull; answers are told apart by their opaque. */
+/* What an idle consumer sends beside its pull; responses are told apart by their opaque. */
 static const uint32_t ASIDE = 1u << 30;
 
 static void stay_alive(struct connection *each, double moment) {
@@ -210,7 +210,7 @@ static void readable(struct connection *each) {
     size_t at = 0;
     while (each->in_used - at >= 4) {
         size_t length = get32(each->in + at);
-        if (length + 4 > IN_BYTES) { fprintf(stderr, "an answer is too long\n"); exit(1); }
+        if (length + 4 > IN_BYTES) { fprintf(stderr, "a response is too long\n"); exit(1); }
         if (each->in_used - at < length + 4) break;
         if (mode != HOLD || !is_aside(each->in + at)) {
             answered(each, each->in + at, length);

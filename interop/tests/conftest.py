@@ -173,7 +173,7 @@ def apache_cluster(jars: Jars, folder: Path, **options: str) -> Iterator[Cluster
         try:
             yield Cluster("apache", names.address, broker.address)
         finally:
-            broker.kill()  # nobody needs its store, and a clean stop takes ten seconds
+            broker.kill()  # its store is not needed, and a clean stop takes ten seconds
 
 
 @contextmanager

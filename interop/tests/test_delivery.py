@@ -17,7 +17,7 @@ LATE_MS = 10_000  # what a busy machine may take longer
 
 
 def dead_letters(world: World, count: int, timeout_s: float = 15) -> Seen:
-    """Read by RocketMQ's own Java client, whoever is under test."""
+    """Read by RocketMQ's own Java client, whatever client is under test."""
     topic = f"%DLQ%{world.group}"
     java = world.drivers.get("java")
     until(lambda: world.has_route(topic), timeout_s, f"a topic {topic}")

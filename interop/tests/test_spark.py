@@ -44,7 +44,7 @@ def case(name: str) -> pytest.MarkDecorator:
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, jars: Jars) -> Iterator[Cluster]:
     """Apache's broker notes every three seconds what has ended, and commits again what it asks about again meanwhile.
 
-    It asks every thirty seconds where nobody says otherwise; here it asks and notes ten times as often.
+    It asks every thirty seconds unless told otherwise; here it asks and notes ten times as often.
     """
     folder = tmp_path_factory.mktemp(request.param)
     options = {"messageDelayLevel": LADDER, "transactionOpBatchInterval": "300"}
@@ -88,7 +88,7 @@ def texts_of(spark: Any, topics: Topics, topic: str, **options: object) -> Count
 
 
 def held(topics: Topics, topic: str) -> int:
-    """How many messages a topic has; none when nobody made it yet."""
+    """How many messages a topic has; none when it was not made yet."""
     try:
         return sum(each.max_offset - each.min_offset for each in topics.admin.topic_stats(topic).values())
     except TopicNotFoundError:
@@ -267,7 +267,7 @@ def test_check_backs(spark: Any, topics: Topics, checkpoint: str) -> None:
     sent = Counter(topics.send(topic, range(30)))
     with pytest.raises(PySparkException, match="it was to die here"):
         copy(spark, topics, topic, target, checkpoint, to=SILENT, place="prepared", mode="transactional")
-    assert held(topics, target) == 0, "prepared messages are seen by nobody"
+    assert held(topics, target) == 0, "prepared messages are not seen"
     copy(spark, topics, topic, target, checkpoint, to=SILENT, place="decided", mode="transactional")
     until(lambda: held(topics, target) >= 30, PATIENCE_S, "the broker has asked and heard: commit")
     until(lambda: not topics.admin.open_transactions(target), PATIENCE_S, "and of the first life: roll back")

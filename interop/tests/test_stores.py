@@ -113,8 +113,8 @@ async def keys_missing_there(address: str, expected: Expected) -> list[str]:
 async def commit_offset(address: str) -> None:
     header = UpdateConsumerOffsetHeader(consumer_group=READER, topic=TOPICS[0], queue_id=1, commit_offset=17)
     async with connected(address) as broker:
-        answer = await broker.request(RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_ms=5_000)
-        assert answer.code == 0, answer.remark
+        response = await broker.request(RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_ms=5_000)
+        assert response.code == 0, response.remark
 
 
 def wait_saved(path: Path, text: str) -> None:

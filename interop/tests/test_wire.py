@@ -1,4 +1,4 @@
-"""Bare requests: every answer of Apache's servers decodes with our types, and our servers answer the same."""
+"""Bare requests: every response of Apache's servers decodes with our types, and our servers answer the same."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def conversations(jars: Jars, tmp_path_factory: pytest.TempPathFactory) -> Conve
 
 
 @pytest.mark.parametrize("make", ["apache", "pyromq"])
-def test_every_answer_decodes_with_our_types(conversations: Conversations, make: str, fill: Fill) -> None:
+def test_every_response_decodes_with_our_types(conversations: Conversations, make: str, fill: Fill) -> None:
     exchanges = conversations[make]
     undecoded = {name: exchange.failure for name, exchange in exchanges.items() if exchange.failure}
     if make == "apache":

@@ -56,21 +56,21 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer (or a file) holds bytes that cannot be decoded; a connection that raises it must be closed."""
+    """The peer sent, or a file holds, bytes that cannot be decoded; a connection that raises it has to be closed."""
 
 
 class InvalidNameError(LocalProtocolError):
     """A topic or group name that RocketMQ would refuse."""
 
     def __init__(self, *, kind: str, name: str, reason: str) -> None:
-        super().__init__(f"{kind} name {_shown(name)} is not allowed: {reason}")
+        super().__init__(f"{kind} name {quoted(name)} is not allowed: {reason}")
         self.kind = kind
         self.name = name
         self.reason = reason
 
 
 class MessageRefusedError(LocalProtocolError):
-    """A message that no broker would store, whatever its state."""
+    """A message that no broker would store."""
 
 
 class MessageTooLargeError(MessageRefusedError):
@@ -105,11 +105,11 @@ class ConnectFailedError(TransportError):
 
 
 class ConnectionLostError(TransportError):
-    """The connection ended while an answer was awaited."""
+    """The connection ended while a response was awaited."""
 
 
 class RequestTimeoutError(TransportError):
-    """No answer within the time allowed; the request may have been carried out."""
+    """No response within the time allowed; the request may have been carried out."""
 
     def __init__(self, message: str = "", *, peer: str = "", code: int = 0, timeout_ms: int = 0) -> None:
         super().__init__(message, peer=peer)
@@ -117,7 +117,7 @@ class RequestTimeoutError(TransportError):
         self.timeout_ms = timeout_ms
 
 
-# --- answers of a server -------------------------------------------------------------------------------------------
+# --- error responses -----------------------------------------------------------------------------------------------
 
 
 class BrokerError(MQError):
@@ -151,7 +151,7 @@ class StoreClosedError(StoreError):
 
 
 class StoreReadOnlyError(StoreError):
-    """The store takes no messages at the moment; reading goes on."""
+    """The store accepts no messages at the moment; it can still be read."""
 
 
 class DiskFullError(StoreReadOnlyError):
@@ -199,6 +199,6 @@ class OffsetOutOfRangeError(StoreError):
         self.end = end
 
 
-def _shown(name: str, characters_max: int = 80) -> str:
-    """A name for an error text: quoted, control characters escaped, cut when absurdly long."""
-    return repr(name) if len(name) <= characters_max else f"{name[:characters_max]!r}… ({len(name)} characters)"
+def quoted(text: str, characters_max: int = 80) -> str:
+    """Foreign text for an error or the log: quoted, control characters escaped, cut when absurdly long."""
+    return repr(text) if len(text) <= characters_max else f"{text[:characters_max]!r}… ({len(text)} characters)"

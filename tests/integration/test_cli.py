@@ -27,9 +27,9 @@ def run(nameserver: str, *words: str, stdin: str = "") -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, input=stdin, env=environment, timeout=60)
 
 
-def rows(answer: subprocess.CompletedProcess[str]) -> list[dict[str, object]]:
-    assert answer.returncode == 0, answer.stderr
-    return [json.loads(line) for line in answer.stdout.splitlines()]
+def rows(response: subprocess.CompletedProcess[str]) -> list[dict[str, object]]:
+    assert response.returncode == 0, response.stderr
+    return [json.loads(line) for line in response.stdout.splitlines()]
 
 
 def test_lines_are_sent_and_consumed_and_leave_no_lag(nameserver: str) -> None:
@@ -63,8 +63,8 @@ def test_a_topic_is_created_described_and_deleted(nameserver: str) -> None:
 
 
 def test_what_cannot_be_reached_or_is_wrong_has_its_exit_code(nameserver: str) -> None:
-    nobody = run("127.0.0.1:1", "topic", "ls")
-    assert (nobody.returncode, "no name server answered" in nobody.stderr) == (4, True)
+    unreachable = run("127.0.0.1:1", "topic", "ls")
+    assert (unreachable.returncode, "no name server answered" in unreachable.stderr) == (4, True)
     assert run(nameserver, "topic", "create", "../etc").returncode == 1
     assert run(nameserver, "topic", "create").returncode == 1
     assert run(nameserver, "group", "describe", "nobody").returncode in (2, 3)

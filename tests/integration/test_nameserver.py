@@ -45,8 +45,10 @@ async def connected(address: Address) -> AsyncIterator[Connection]:
 
 
 async def register(connection: Connection, who: Any = None, **ext: str) -> None:
-    answer = await connection.request(Code.REGISTER_BROKER, register_ext(who, **ext), register_body(), timeout_ms=5_000)
-    assert answer.code == 0, answer.remark
+    response = await connection.request(
+        Code.REGISTER_BROKER, register_ext(who, **ext), register_body(), timeout_ms=5_000
+    )
+    assert response.code == 0, response.remark
 
 
 async def ask_route(connection: Connection, topic: str = "T1") -> Received[Any]:
@@ -64,8 +66,8 @@ def test_a_registered_topic_is_found_over_another_connection() -> None:
         async with NameServer(ANY_PORT) as server, connected(server.address) as broker:
             await register(broker)
             async with connected(server.address) as client:
-                answer = await ask_route(client)
-                assert decode_route(answer.body).broker_datas[0].broker_addrs == {0: A}
+                response = await ask_route(client)
+                assert decode_route(response.body).broker_datas[0].broker_addrs == {0: A}
                 assert (await ask_route(client, "nowhere")).code == 17
 
     run(main())
@@ -129,8 +131,8 @@ def test_many_questions_at_once_are_all_answered() -> None:
     async def main() -> None:
         async with NameServer(ANY_PORT) as server, connected(server.address) as client:
             await register(client)
-            answers = await asyncio.gather(*(ask_route(client, f"T{number % 4}") for number in range(400)))
-            assert [answer.code for answer in answers] == [17, 0, 0, 17] * 100
+            responses = await asyncio.gather(*(ask_route(client, f"T{number % 4}") for number in range(400)))
+            assert [response.code for response in responses] == [17, 0, 0, 17] * 100
 
     run(main())
 

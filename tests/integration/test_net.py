@@ -17,7 +17,18 @@ import pytest
 
 from pyromq.clock import SystemClock
 from pyromq.errors import ConfigError, ConnectFailedError, ConnectionLostError, RequestTimeoutError
-from pyromq.net import Address, Backoff, Connection, ConnectionSettings, Handler, Link, Server, TlsMode, open_connection
+from pyromq.net import (
+    Address,
+    Backoff,
+    Connection,
+    ConnectionSettings,
+    Handler,
+    Link,
+    Server,
+    TlsMode,
+    TrustedProxies,
+    open_connection,
+)
 from pyromq.net.link_state import Phase
 from pyromq.net.preamble import SIGNATURE
 from pyromq.testing import ManualClock
@@ -36,6 +47,7 @@ ANY_PORT = Address("127.0.0.1", 0)
 CODE = int(RequestCode.GET_BROKER_CLUSTER_INFO)  # has no ext fields
 SILENT = int(RequestCode.GET_BROKER_RUNTIME_INFO)  # our test server never answers it
 LARGE = int(RequestCode.GET_BROKER_CONFIG)  # … and answers this one with 1 MiB
+ANY_PROXY = TrustedProxies(["0.0.0.0/0"])
 FAST_BACKOFF = Backoff(first_ms=2, ceiling_ms=10)
 
 
@@ -96,7 +108,7 @@ async def raw(address: Address) -> AsyncIterator[tuple[asyncio.StreamReader, asy
             await writer.wait_closed()
 
 
-async def answers_from(reader: asyncio.StreamReader, count: int) -> list[Received[Any]]:
+async def responses_from(reader: asyncio.StreamReader, count: int) -> list[Received[Any]]:
     decoder, found = FrameDecoder(), []
     while len(found) < count:
         data = await reader.read(65_536)
@@ -141,8 +153,10 @@ def test_ten_thousand_pipelined_requests_are_answered_in_any_order(run: Run) -> 
     async def scenario() -> None:
         async with serving(Shuffling(10_000, seed)) as (_, address, _):
             connection = await connect(address)
-            answers = [connection.request_nowait(CODE, body=b"%d" % n, timeout_ms=10_000) for n in range(10_000)]
-            assert [answer.body for answer in await asyncio.gather(*answers)] == [b"%d" % n for n in range(10_000)]
+            responses = [connection.request_nowait(CODE, body=b"%d" % n, timeout_ms=10_000) for n in range(10_000)]
+            assert [response.body for response in await asyncio.gather(*responses)] == [
+                b"%d" % n for n in range(10_000)
+            ]
             assert (connection.frames_out, connection.frames_in, connection.in_flight) == (10_000, 10_000, 0)
             connection.close()
 
@@ -164,8 +178,8 @@ def test_any_cut_of_the_stream_gives_the_same_answers(run: Run) -> None:
                 at += size
                 await writer.drain()
                 await asyncio.sleep(0)
-            answers = await answers_from(reader, 300)
-            assert [answer.correlation_id for answer in answers] == list(range(1, 301))
+            responses = await responses_from(reader, 300)
+            assert [response.correlation_id for response in responses] == list(range(1, 301))
             assert handler.requests == 300
 
     run(scenario())
@@ -176,8 +190,8 @@ def test_a_frame_of_almost_16_mib_goes_both_ways(run: Run) -> None:
         async with serving() as (_, address, _):
             connection = await connect(address)
             body = Random(7).randbytes((1 << 24) - 1_000)
-            answer = await connection.request(CODE, body=body, timeout_ms=10_000)
-            assert answer.body == body
+            response = await connection.request(CODE, body=body, timeout_ms=10_000)
+            assert response.body == body
             connection.close()
 
     run(scenario())
@@ -191,11 +205,11 @@ def test_a_server_asks_its_client(run: Run) -> None:
             await connection.request(CODE, timeout_ms=5_000)
             peer = await handler.connected.get()
             header = CheckTransactionHeader(tran_state_table_offset=1, commit_log_offset=2)
-            answers = await asyncio.gather(
+            responses = await asyncio.gather(
                 *(peer.request(CODE, body=b"%d" % n, timeout_ms=5_000) for n in range(100)),
                 *(connection.request(CODE, body=b"%d" % n, timeout_ms=5_000) for n in range(100)),
             )
-            assert [answer.body for answer in answers] == [b"%d" % n for n in range(100)] * 2
+            assert [response.body for response in responses] == [b"%d" % n for n in range(100)] * 2
             peer.request_oneway(RequestCode.CHECK_TRANSACTION_STATE, header)
             while (request := await client_handler.heard.get()).code == CODE:
                 pass
@@ -211,8 +225,8 @@ def test_a_client_without_a_handler_says_what_it_does_not_support(run: Run) -> N
         async with serving() as (_, address, handler):
             connection = await connect(address)
             await connection.request(CODE, timeout_ms=5_000)
-            answer = await (await handler.connected.get()).request(CODE, timeout_ms=5_000)
-            assert answer.code == 3
+            response = await (await handler.connected.get()).request(CODE, timeout_ms=5_000)
+            assert response.code == 3
             connection.close()
 
     run(scenario())
@@ -248,10 +262,10 @@ def test_a_peer_that_hangs_up_fails_what_was_asked(run: Run) -> None:
     async def scenario() -> None:
         async with serving() as (_, address, handler):
             connection = await connect(address)
-            answer = connection.request_nowait(SILENT, timeout_ms=5_000)
+            response = connection.request_nowait(SILENT, timeout_ms=5_000)
             (await handler.connected.get()).abort("test")
             with pytest.raises(ConnectionLostError) as caught:
-                await answer
+                await response
             assert caught.value.peer == str(address)
             assert not connection.is_open
 
@@ -272,8 +286,8 @@ def test_a_malformed_frame_closes_its_own_connection_only(
             connection = await connect(address)
             await connection.request(CODE, timeout_ms=5_000)
             writer.write(encode_request(CODE, 1) + bad)
-            (answer,) = await answers_from(reader, 1)
-            assert answer.correlation_id == 1
+            (response,) = await responses_from(reader, 1)
+            assert response.correlation_id == 1
             assert await ends(reader)
             assert (await handler.reasons.get()).startswith("protocol error")
             await connection.request(CODE, timeout_ms=5_000)
@@ -312,8 +326,8 @@ def test_a_slow_reader_gets_everything_and_is_not_read_from_meanwhile(run: Run) 
                 await handler.heard.get() if handler.congestions == 0 else await asyncio.sleep(0)
             assert handler.congestions > 0
             assert handler.requests < total, "the server went on reading"
-            answers = await answers_from(reader, total)
-            assert [len(answer.body) for answer in answers] == [1 << 20] * total
+            responses = await responses_from(reader, total)
+            assert [len(response.body) for response in responses] == [1 << 20] * total
             assert handler.drains > 0
 
     run(scenario())
@@ -326,9 +340,9 @@ def test_two_sides_that_send_much_do_not_wait_for_each_other_forever(run: Run) -
         async with serving(settings=settings) as (_, address, _):
             connection = await connect(address, settings=settings)
             body = bytes(1 << 20)
-            answers = [connection.request_nowait(CODE, body=body, timeout_ms=14_000) for _ in range(32)]
+            responses = [connection.request_nowait(CODE, body=body, timeout_ms=14_000) for _ in range(32)]
             assert connection.is_congested or connection.unsent_bytes
-            assert all(len(answer.body) == len(body) for answer in await asyncio.gather(*answers))
+            assert all(len(response.body) == len(body) for response in await asyncio.gather(*responses))
             connection.close()
 
     run(scenario())
@@ -436,11 +450,11 @@ def test_a_server_that_stops_sends_what_it_has_first(run: Run) -> None:
         await server.start()
         address = server.addresses[0]
         connection = await connect(address)
-        answers = [connection.request_nowait(LARGE, timeout_ms=10_000) for _ in range(8)]
-        for _ in answers:
+        responses = [connection.request_nowait(LARGE, timeout_ms=10_000) for _ in range(8)]
+        for _ in responses:
             await handler.heard.get()
         await server.stop()
-        assert [len((await answer).body) for answer in answers] == [1 << 20] * 8
+        assert [len((await response).body) for response in responses] == [1 << 20] * 8
         await connection.wait_closed()
         with pytest.raises(ConnectFailedError, match=str(address)):
             await connect(address)
@@ -485,14 +499,14 @@ def test_the_peer_is_whom_the_proxy_names(run: Run, kind: str, piecewise: bool) 
     header, name = PROXY_HEADERS[kind]
 
     async def scenario() -> None:
-        async with serving(proxy_protocol=True) as (_, address, handler), raw(address) as (reader, writer):
+        async with serving(proxies=ANY_PROXY) as (_, address, handler), raw(address) as (reader, writer):
             data = header + encode_request(CODE, 1, body=b"x")
             for size in [1] * len(data) if piecewise else [len(data)]:
                 writer.write(data[:size])
                 data = data[size:]
                 await asyncio.sleep(0)
-            (answer,) = await answers_from(reader, 1)
-            assert answer.body == b"x"
+            (response,) = await responses_from(reader, 1)
+            assert response.body == b"x"
             assert (await handler.connected.get()).remote_text == name
 
     run(scenario())
@@ -500,7 +514,7 @@ def test_the_peer_is_whom_the_proxy_names(run: Run, kind: str, piecewise: bool) 
 
 def test_a_peer_needs_no_proxy_header_where_one_is_allowed(run: Run) -> None:
     async def scenario() -> None:
-        async with serving(proxy_protocol=True) as (_, address, handler):
+        async with serving(proxies=ANY_PROXY) as (_, address, handler):
             connection = await connect(address)
             await connection.request(CODE, timeout_ms=5_000)
             assert (await handler.connected.get()).remote == connection.local
@@ -511,7 +525,7 @@ def test_a_peer_needs_no_proxy_header_where_one_is_allowed(run: Run) -> None:
 
 def test_a_malformed_proxy_header_closes_the_connection(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async with serving(proxy_protocol=True) as (_, address, handler), raw(address) as (reader, writer):
+        async with serving(proxies=ANY_PROXY) as (_, address, handler), raw(address) as (reader, writer):
             writer.write(b"PROXY TCP4 somewhere over the rainbow\r\n")
             assert await ends(reader)
             assert handler.connected.empty()
@@ -546,8 +560,8 @@ async def speaks(address: Address, tls_context: ssl.SSLContext | None) -> bool:
     try:
         connection = await connect(address, tls_context=tls_context)
         sizes = [
-            len(answer.body)
-            for answer in await asyncio.gather(
+            len(response.body)
+            for response in await asyncio.gather(
                 connection.request(CODE, body=b"abc", timeout_ms=5_000), connection.request(LARGE, timeout_ms=5_000)
             )
         ]
@@ -583,7 +597,7 @@ def test_tls_modes(
 
 def test_a_proxy_header_comes_before_tls(run: Run, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
     async def scenario() -> None:
-        options = {"tls_mode": TlsMode.ENFORCING, "tls_context": server_tls, "proxy_protocol": True}
+        options = {"tls_mode": TlsMode.ENFORCING, "tls_context": server_tls, "proxies": ANY_PROXY}
         async with serving(**options) as (_, address, handler):
             loop = asyncio.get_running_loop()
             with socket.create_connection(address) as plain:
@@ -591,8 +605,8 @@ def test_a_proxy_header_comes_before_tls(run: Run, server_tls: ssl.SSLContext, c
                 plain.setblocking(False)
                 reader, writer = await asyncio.open_connection(sock=plain, ssl=client_tls, server_hostname="localhost")
                 writer.write(encode_request(CODE, 1, body=b"x"))
-                (answer,) = await answers_from(reader, 1)
-                assert answer.body == b"x"
+                (response,) = await responses_from(reader, 1)
+                assert response.body == b"x"
                 assert (await handler.connected.get()).remote_text == "192.0.2.1:54321"
                 writer.transport.abort()
                 assert loop.is_running()
@@ -609,7 +623,9 @@ def test_an_untrusted_certificate_fails_the_connection(run: Run, server_tls: ssl
     run(scenario())
 
 
-def test_a_broken_handshake_hurts_nobody_else(run: Run, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
+def test_a_broken_handshake_hurts_no_other_connection(
+    run: Run, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
     async def scenario() -> None:
         async with serving(tls_mode=TlsMode.PERMISSIVE, tls_context=server_tls) as (_, address, _):
             async with raw(address) as (reader, writer):
@@ -642,10 +658,10 @@ def test_a_link_survives_restarts_of_its_server(run: Run) -> None:
                 address = server.addresses[0]
                 link = link or link_to(address)
                 await link.connection(timeout_ms=5_000, wait=True)
-                answers = await asyncio.gather(
+                responses = await asyncio.gather(
                     *(link.request(CODE, body=b"%d" % life, timeout_ms=5_000) for _ in "abc")
                 )
-                assert [answer.body for answer in answers] == [b"%d" % life] * 3
+                assert [response.body for response in responses] == [b"%d" % life] * 3
                 assert len(server.connections) == 1
             connection = link.ready
             if connection is not None:
@@ -693,7 +709,7 @@ def test_a_black_hole_ends_in_a_connect_timeout(run: Run) -> None:
             listener.bind(("127.0.0.1", 0))
             listener.listen(0)
             address = Address(*listener.getsockname())
-            for _ in range(4):  # a full queue of a listener drops what else comes: nobody answers
+            for _ in range(4):  # a full queue of a listener drops what else comes: no answer
                 filler = fillers.enter_context(socket.socket())
                 filler.setblocking(False)
                 with contextlib.suppress(BlockingIOError):
@@ -731,7 +747,7 @@ def test_a_half_open_connection_is_dropped_and_replaced(run: Run) -> None:
     settings = ConnectionSettings(half_open_ms=60)
 
     async def scenario() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as mute:  # the kernel accepts, nobody ever reads or answers
+        with socket.create_server(("127.0.0.1", 0)) as mute:  # the kernel accepts, no program ever reads or answers
             async with link_to(Address(*mute.getsockname()), settings=settings) as link:
                 for _ in range(2):
                     with pytest.raises(RequestTimeoutError):

@@ -162,7 +162,7 @@ def test_a_batch_is_traced_message_by_message(nameserver: str, admin: Admin) -> 
 # --- explaining ----------------------------------------------------------------------------------------------------
 
 
-def test_a_message_that_nobody_consumed_is_explained(nameserver: str, typed: Typed) -> None:
+def test_a_message_that_no_group_consumed_is_explained(nameserver: str, typed: Typed) -> None:
     (message_id,) = send(nameserver, Message("lonely", b"1"))
     told = json.loads(typed("message", "explain", message_id, "--topic", "lonely"))
     assert (told["state"], told["message_id"], told["groups"]) == ("stored", message_id, [])
@@ -281,7 +281,7 @@ def test_a_group_is_moved_after_a_look(nameserver: str, admin: Admin, typed: Typ
     assert sum(row["difference"] for row in rows) == 10 and all(row["old"] is None for row in rows)
     assert all(held.consumer_offset == 0 for held in admin.lag("movers", "moves").values())
     typed(*reset, "--to-end", "--yes")
-    assert "10 will be passed over" in typed.err
+    assert "10 will be skipped" in typed.err
     assert all(held.consumer_offset == held.broker_offset for held in admin.lag("movers", "moves").values())
     (row,) = typed.rows(*reset, "--to-begin", "--queue", f"{rows[0]['broker']}:1", "--yes")
     assert (row["queue"], row["old"], row["new"], row["difference"]) == (1, rows[1]["new"], 0, -rows[1]["new"])
@@ -401,7 +401,7 @@ def test_new_messages_are_followed(nameserver: str, admin: Admin) -> None:
             following.kill()
 
 
-def test_nobody_there_is_exit_code_four(typed: Typed) -> None:
+def test_an_unreachable_cluster_is_exit_code_four(typed: Typed) -> None:
     typed("cluster", "ls", "-n", "127.0.0.1:1", expect=4)
     typed("message", "explain", "X", "--topic", "t", "-n", "127.0.0.1:1", expect=4)
 

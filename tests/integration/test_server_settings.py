@@ -106,7 +106,7 @@ def test_a_broker_starts_with_a_real_broker_conf(tmp_path: Path) -> None:
         with pyromq("broker", "--config", str(conf)) as (process, ready):
             assert (process.wait(30), ready) == (1, "")
             assert process.stderr is not None
-            assert "brokerRole=SLAVE cannot be had: replication is not supported yet" in process.stderr.read()
+            assert "brokerRole=SLAVE is not supported: replication is not supported yet" in process.stderr.read()
 
 
 # --- TLS ---
@@ -126,7 +126,7 @@ def test_everything_of_up_under_tls_and_nothing_else(tmp_path: Path, ours: Certi
     tls = f"tls_mode = 'enforcing'\ntls_certificate_file = '{ours.file}'\ntls_key_file = '{ours.key}'\nport = 0\n"
     file = tmp_path / "up.toml"
     file.write_text(f"[nameserver]\n{tls}[broker]\n{tls}{SMALL_TOML}", encoding="utf-8")
-    with pyromq("up", "--config", str(file), "--data", str(tmp_path / "data"), "--no-console") as (_, ready):
+    with pyromq("up", "--config", str(file), "--data", str(tmp_path / "data")) as (_, ready):
         nameserver = ready.split()[1].partition("=")[2]
         trusting = aio.TlsSettings(ca_file=ours.file)
         asyncio.run(send_one(nameserver, trusting))
@@ -205,9 +205,9 @@ async def test_only_trusted_proxies_say_who_their_clients_are(tmp_path: Path) ->
 
 
 @asynccontextmanager
-async def address_server(*answers: bytes) -> AsyncIterator[str]:
+async def address_server(*responses: bytes) -> AsyncIterator[str]:
     """Serves answers in turn, the last one for ever; yields the URL."""
-    left = list(answers)
+    left = list(responses)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -251,16 +251,16 @@ async def test_a_client_outlives_an_address_server_that_begins_late(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("response", "told"),
     [
         (b"HTTP/1.0 404 Not Found\r\n\r\n", "answered with HTTP status 404"),
         (b"HTTP/1.0 204 No Content\r\n\r\n", "answered with HTTP status 204"),
-        (b"not HTTP at all\r\n\r\n", "cannot be asked"),
-        (b"", "cannot be asked"),
+        (b"not HTTP at all\r\n\r\n", "request to address server .* failed"),
+        (b"", "request to address server .* failed"),
     ],
 )
-async def test_an_answer_that_is_no_list_is_told(answer: bytes, told: str) -> None:
-    async with address_server(answer) as url:
+async def test_a_response_that_is_no_list_is_told(response: bytes, told: str) -> None:
+    async with address_server(response) as url:
         with pytest.raises(ConnectFailedError, match=told):
             await fetch_text(url)
 
@@ -269,5 +269,5 @@ async def test_an_address_server_that_does_not_answer_or_is_not_there_is_told() 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with pytest.raises(ConnectFailedError, match=r"did not answer within 50 ms|timed out"):
             await fetch_text(f"http://127.0.0.1:{silent.getsockname()[1]}/", timeout_ms=50)
-    with pytest.raises(ConnectFailedError, match="cannot be asked"):
+    with pytest.raises(ConnectFailedError, match=r"request to address server .* failed"):
         await fetch_text("http://127.0.0.1:1/", timeout_ms=5_000)

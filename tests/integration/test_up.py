@@ -47,7 +47,7 @@ def up(data: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]
 
 
 def test_it_says_when_it_is_ready_and_where(tmp_path: Path) -> None:
-    with up(tmp_path / "data", "--no-console") as (_, line):
+    with up(tmp_path / "data") as (_, line):
         assert re.fullmatch(r"ready nameserver=127\.0\.0\.1:\d+ broker=127\.0\.0\.1:\d+\n", line)
 
 

@@ -1,6 +1,7 @@
-"""The command ``pyromq``: nouns and verbs, servers, jobs; errors become exit codes in ``main``.
+"""The command ``pyromq``: what operators type, built on clients and on the servers' own packages.
 
-    output ◀ connection, tls ◀ nouns, servers, pipeline ◀ main
+    main ──▶ nouns (topic, group, message, …)   servers (up, nameserver, broker)   pipeline (jobs on Spark)
+               └──────────── all of them write through output ────────────┘
 
-Owns: nothing but words and tables: every command is a client of something else. Callers: none.
+No other package imports this one. Modules import what ``--help`` does not need inside their functions.
 """

@@ -1,4 +1,4 @@
-"""What commands that talk to a cluster share: where its name servers are, and running a coroutine with a client."""
+"""What commands that talk to a cluster share: its name servers, names of topics and groups, and an admin client."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ NameServerOption = Annotated[
     ),
 ]
 DEFAULT_NAMESERVER = "127.0.0.1:9876"
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
 
 
 def with_admin(nameserver: str, work: Callable[[Admin], Awaitable[T]]) -> T:

@@ -1,7 +1,4 @@
-"""The command ``pyromq``: nouns are added here, verbs live with their noun, errors become exit codes in one place.
-
-    0  done            2  not found        4  unreachable, or no answer in time
-    1  wrong usage     3  refused          5  done in part, or there is something to report
+"""The command ``pyromq``: nouns are added here, verbs live with their noun, errors become exit codes.
 
 Only what ``--help`` needs is imported here; a command imports the rest when it runs.
 """
@@ -11,51 +8,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import Annotated
 
 import typer
 
+from pyromq.cli.exit_codes import ExitCode, exit_code_of
 from pyromq.cli.nouns import cluster, delay, dlq, doctor, group, message, send_consume, store, tail, topic, tx
 from pyromq.cli.pipeline import commands as pipeline
 from pyromq.cli.servers import commands as servers
 from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
-from pyromq.errors import (
-    BrokerError,
-    ConfigError,
-    LocalProtocolError,
-    MQError,
-    OffsetOutOfRangeError,
-    PositionOutOfRangeError,
-    RemoteProtocolError,
-    StoreNotFoundError,
-    TransportError,
-)
-
-
-class ExitCode(IntEnum):
-    OK = 0
-    USAGE = 1
-    NOT_FOUND = 2
-    REFUSED = 3
-    UNREACHABLE = 4
-    PARTIAL = 5
-    INTERRUPTED = 130  # as shells count: 128 and the number of the signal
-    BROKEN_PIPE = 141
-
-
-# The first class that fits counts.
-_EXIT_CODES: tuple[tuple[type[MQError], ExitCode], ...] = (
-    (StoreNotFoundError, ExitCode.NOT_FOUND),
-    (OffsetOutOfRangeError, ExitCode.NOT_FOUND),
-    (PositionOutOfRangeError, ExitCode.NOT_FOUND),
-    (ConfigError, ExitCode.USAGE),
-    (LocalProtocolError, ExitCode.USAGE),
-    (RemoteProtocolError, ExitCode.UNREACHABLE),
-    (TransportError, ExitCode.UNREACHABLE),
-    (BrokerError, ExitCode.REFUSED),
-    (MQError, ExitCode.REFUSED),
-)
+from pyromq.errors import MQError
 
 # Typer has its own copy of click in some versions and imports it in others; this is the class in both.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -84,16 +46,6 @@ for noun, commands in (
     ("pipeline", pipeline.app),
 ):
     app.add_typer(commands, name=noun)
-
-
-# Topic, offset or message, group, message: what servers answer when there is no such thing.
-_NOT_FOUND_CODES = (17, 22, 26, 208)
-
-
-def exit_code_of(error: MQError) -> ExitCode:
-    if isinstance(error, BrokerError) and error.code in _NOT_FOUND_CODES:
-        return ExitCode.NOT_FOUND
-    return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -131,7 +83,7 @@ def _options(
     tls_certificate: TlsCertificateOption = None,
     tls_key: TlsKeyOption = None,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Apache RocketMQ's message system in Python."""

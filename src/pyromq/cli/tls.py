@@ -1,4 +1,4 @@
-"""TLS of the commands that talk to a cluster: options before the noun, which the clients find in the environment."""
+"""TLS options of commands that talk to a cluster: given before the noun, handed to the client in the environment."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ import typer
 
 TlsOption = Annotated[
     bool | None,
-    typer.Option("--tls/--no-tls", help="TLS to name servers and brokers.", show_default="PYROMQ_TLS"),
+    typer.Option("--tls/--no-tls", help="Use TLS to name servers and brokers.", show_default="PYROMQ_TLS"),
 ]
 TlsCaOption = Annotated[
     Path | None,
-    typer.Option("--tls-ca", metavar="FILE", help="Trust these certificates.", show_default="PYROMQ_TLS_CA"),
+    typer.Option("--tls-ca", metavar="FILE", help="Trust the certificates in this file.", show_default="PYROMQ_TLS_CA"),
 ]
 TlsCertificateOption = Annotated[
     Path | None,
-    typer.Option("--tls-certificate", metavar="FILE", help="Ours.", show_default="PYROMQ_TLS_CERTIFICATE"),
+    typer.Option(
+        "--tls-certificate", metavar="FILE", help="Certificate of this client.", show_default="PYROMQ_TLS_CERTIFICATE"
+    ),
 ]
 TlsKeyOption = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="FILE", help="Key of ours.", show_default="PYROMQ_TLS_KEY")
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE", help="Private key of that certificate.", show_default="PYROMQ_TLS_KEY"),
 ]
 
 
 def put_into_environment(given: Mapping[str, bool | Path | None]) -> Callable[[], None]:
-    """Variables for options that were given; returns what puts the environment back as it was."""
+    """Sets the variables of options that were given; returns the function that restores the environment."""
     variables = {name: _text(value) for name, value in given.items() if value is not None}
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

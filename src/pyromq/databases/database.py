@@ -14,7 +14,7 @@ from pyromq.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``columns`` are texts of at most so many characters, or 64-bit numbers (0 characters)."""
+    """``columns``: names with their largest number of characters, or 0 for a 64-bit number."""
 
     name: str
     key: str

@@ -1,4 +1,4 @@
-"""Whatever SQLAlchemy reaches; the only module that needs it installed."""
+"""Databases that SQLAlchemy reaches; the only module that needs it installed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EngineDatabase(Database):
             made.create(self._engine, checkfirst=True)
         except DBAPIError:
             if not sqlalchemy.inspect(self._engine).has_table(name, schema=schema or None):
-                raise  # else somebody made it at the same time
+                raise  # otherwise another process made it at the same time
 
     def quoted(self, name: str) -> str:
         quote = self._engine.dialect.identifier_preparer.quote

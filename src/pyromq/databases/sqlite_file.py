@@ -1,7 +1,7 @@
 """A SQLite file: a few connections that threads take and give back, and writers that wait for each other.
 
 ``BEGIN IMMEDIATE`` takes the right to write at once. A transaction that begins with reading and then wants to write
-would be refused, without waiting, when somebody else wrote in between.
+would be refused, without waiting, when another connection wrote in between.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class SqliteFile(Database):
         self._busy_ms = busy_ms
         self._is_new = not Path(path).exists()
         self._idle: list[sqlite3.Connection] = []
+        self._inherited: list[sqlite3.Connection] = []  # of the parent process: kept so that none is closed here
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -74,8 +75,10 @@ class SqliteFile(Database):
 
     def _take(self) -> sqlite3.Connection:
         with self._lock:
-            if self._pid != os.getpid():  # SQLite's files must not be used across a fork, not even to close them
-                self._inherited, self._idle, self._pid = self._idle, [], os.getpid()
+            if self._pid != os.getpid():  # SQLite's connections cannot be used across a fork, not even closed
+                self._inherited = self._idle
+                self._idle = []
+                self._pid = os.getpid()
             if self._idle:
                 return self._idle.pop()
         return self._opened()
@@ -101,7 +104,7 @@ class SqliteFile(Database):
         try:
             if self._is_new:
                 self._use_wal(connection)
-        except BaseException:  # an open connection that nobody has; raised again
+        except BaseException:  # no caller has the open connection yet; raised again
             connection.close()
             raise
         return connection

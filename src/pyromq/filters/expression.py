@@ -196,7 +196,7 @@ def is_null(operand: Node, *, negated: bool = False) -> IsNull:
 
 def one_of(operand: Node, values: Sequence[str], *, negated: bool = False) -> In:
     if not isinstance(operand, Name):
-        raise InvalidFilterError(f"IN looks for the value of a property, {shown(operand)} is none")
+        raise InvalidFilterError(f"IN looks for the value of a property, and {shown(operand)} is not one")
     if len(values) > STRINGS_MAX:
         raise InvalidFilterError(f"IN with {len(values)} strings, at most {STRINGS_MAX} are allowed")
     return In(operand, frozenset(values), negated, depth=2, operands=1, strings=len(values))
@@ -210,7 +210,7 @@ def require_test(node: Node) -> Node:
     """What may stand where a condition is wanted: tests, properties, TRUE, FALSE and NULL."""
     is_text_or_number = isinstance(node, Literal) and not (node.value is None or type(node.value) is bool)
     if is_text_or_number or isinstance(node, Negated):
-        raise InvalidFilterError(f"{shown(node)} is no condition: compare it with something")
+        raise InvalidFilterError(f"{shown(node)} is not a condition: compare it with something")
     return node
 
 

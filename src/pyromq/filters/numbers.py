@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
-_SURELY_LONG: Final = 18  # so many digits always fit
+_SURELY_LONG: Final = 18  # this many digits always fit
 _LAST_OF_PLANE: Final = "\uffff"  # Java looks at UTF-16 units: digits behind this one are none for it
 _whole = re.compile(r"[+-]?\d+").fullmatch
 _decimal = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?").fullmatch

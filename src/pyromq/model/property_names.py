@@ -67,4 +67,4 @@ RESERVED: Final = frozenset(
         *("1ST_POP_TIME", "__BORNHOST", "BORN_TIMESTAMP", CHECKSUM, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID),
     )
 )
-"""What an application must not set by hand: a field of Message says it, or PyroMQ does."""
+"""What an application cannot set by hand: a field of Message or PyroMQ itself sets it."""

@@ -13,7 +13,7 @@ from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm
 
 MASTER_ID = 0
-QUEUE_NUMS_MAX = 65_536  # per topic and broker; far above what anybody uses, far below what would hurt
+QUEUE_NUMS_MAX = 65_536  # per topic and broker; far above what is used, far below what would hurt
 
 
 class InvalidRouteError(RemoteProtocolError):
@@ -57,7 +57,7 @@ class BrokerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TopicRoute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The answer of a name server about one topic (RocketMQ: TopicRouteData)."""
+    """What a name server responds about one topic (RocketMQ: TopicRouteData)."""
 
     broker_datas: tuple[BrokerData, ...] = ()
     queue_datas: tuple[QueueData, ...] = ()
@@ -102,5 +102,5 @@ def _order_share(piece: str) -> tuple[str, int]:
 def _queues(topic: str, shares: list[tuple[str, int]]) -> list[QueueId]:
     for broker, number in shares:
         if not 0 <= number <= QUEUE_NUMS_MAX:
-            raise InvalidRouteError(f"{number} queues of topic {topic!r} on broker {broker!r}")
+            raise InvalidRouteError(f"a route names {number} queues of topic {topic!r} on broker {broker!r}")
     return sorted({QueueId(topic, broker, queue) for broker, number in shares for queue in range(number)})

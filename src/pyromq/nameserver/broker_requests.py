@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def register(state: State, request: Received[RegisterBrokerHeader], connection: Hashable) -> Response:
-    """103: a broker with its topics; the answer tells replicas their master, and everybody the ordered topics."""
+    """103: a broker with its topics; the response tells replicas their master, and all brokers the ordered topics."""
     registration = _registration(request.header, _registration_body(state, request))
     outcome = state.table.register(registration, connection)
     _log(registration.member, outcome)
@@ -127,7 +127,7 @@ def register_topic(state: State, request: Received[TopicHeader], _: Hashable) ->
 
 
 def member_group(state: State, request: Received[BrokerMemberGroupHeader], _: Hashable) -> Response:
-    """901: who else has my name."""
+    """901: the other addresses of a broker's name."""
     header = request.header
     group: dict[str, Any] = {
         "brokerAddrs": state.table.member_addresses(header.broker_name),

@@ -1,4 +1,4 @@
-"""What a broker may say about itself: decided before the table is touched.
+"""What a broker may say about itself: checked before the table is touched.
 
 Names of clusters and brokers are topics too and are often host names, so more characters are allowed than in names
 that clients choose. An address must survive Go's way of reading routes, which cuts them at commas and quotes.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from pyromq.errors import quoted
 from pyromq.model.route import QUEUE_NUMS_MAX, QueueData
-from pyromq.nameserver.errors import LimitError, RegistrationRefusedError, shown
+from pyromq.nameserver.errors import LimitError, RegistrationRefusedError
 from pyromq.nameserver.members import Registration
 from pyromq.nameserver.settings import NameServerLimits
 
@@ -30,22 +31,22 @@ def check_registration(registration: Registration, limits: NameServerLimits) -> 
 
 
 def check_name(kind: str, name: str, limits: NameServerLimits) -> None:
-    """Raises RefusedError."""
+    """Raises LimitError."""
     if not name.strip() or not name.isprintable():
-        raise LimitError(f"{kind} {shown(name)} is blank or holds characters that cannot be printed")
+        raise LimitError(f"{kind} {quoted(name)} is blank or has characters that cannot be printed")
     _check_length(kind, name, limits)
 
 
 def check_queues(topic: str, data: QueueData, limits: NameServerLimits) -> None:
-    """Raises RefusedError."""
+    """Raises LimitError."""
     check_name("topic", topic, limits)
     for number in (data.read_queue_nums, data.write_queue_nums):
         if not 0 <= number <= QUEUE_NUMS_MAX:
-            raise LimitError(f"topic {shown(topic)} has {number} queues, 0 to {QUEUE_NUMS_MAX} are allowed")
+            raise LimitError(f"topic {quoted(topic)} has {number} queues, 0 to {QUEUE_NUMS_MAX} are allowed")
     if not 0 <= data.perm <= _PERM_MAX:
-        raise LimitError(f"topic {shown(topic)} has permissions {data.perm}")
+        raise LimitError(f"topic {quoted(topic)} has permissions {data.perm}")
     if not -(2**31) <= data.topic_sys_flag < 2**31:
-        raise LimitError(f"topic {shown(topic)} has system flag {data.topic_sys_flag}")
+        raise LimitError(f"topic {quoted(topic)} has system flag {data.topic_sys_flag}")
 
 
 def queue_data(registration: Registration, topic: str) -> QueueData:
@@ -71,7 +72,9 @@ def _check_member(registration: Registration, limits: NameServerLimits) -> None:
         if text:
             check_name(kind, text, limits)
     if len(registration.filter_servers) > limits.filter_servers_max:
-        raise LimitError(f"{len(registration.filter_servers)} filter servers, {limits.filter_servers_max} allowed")
+        raise LimitError(
+            f"{len(registration.filter_servers)} filter servers, at most {limits.filter_servers_max} are allowed"
+        )
     for server in registration.filter_servers:
         check_name("filter server", server, limits)
 
@@ -89,9 +92,9 @@ def _check_address(address: str, limits: NameServerLimits) -> None:
     _check_length("address", address, limits)
     parts = _address_parts(address)
     if parts is None or not 0 < int(parts[1]) <= 65_535:
-        raise LimitError(f"address {shown(address)} is not of the form host:port")
+        raise LimitError(f"address {quoted(address)} is not of the form host:port")
 
 
 def _check_length(kind: str, text: str, limits: NameServerLimits) -> None:
     if len(text) > limits.name_characters_max:
-        raise LimitError(f"{kind} {shown(text)} is longer than {limits.name_characters_max} characters")
+        raise LimitError(f"{kind} {quoted(text)} is longer than {limits.name_characters_max} characters")

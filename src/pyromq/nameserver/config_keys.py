@@ -33,7 +33,7 @@ KEYS: Final[dict[str, SettingKey]] = {
 }
 
 REFUSED: Final[dict[str, Refused]] = {
-    "enableControllerInNamesrv": Refused(("false",), "there is no controller in a name server here"),
+    "enableControllerInNamesrv": Refused(("false",), "a name server has no controller here"),
 }
 
 IGNORED: Final = frozenset(  # thread pools, buffers and the controller

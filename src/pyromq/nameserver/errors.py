@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.errors import ConfigError, MQError
+from pyromq.errors import ConfigError, MQError, quoted
 
 
 class LimitError(MQError):
@@ -17,7 +17,7 @@ class UnknownTopicError(MQError):
     """No live broker keeps that topic."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"no route for topic {shown(topic)}: no live broker has registered it")
+        super().__init__(f"no route for topic {quoted(topic)}: no live broker has registered it")
         self.topic = topic
 
 
@@ -25,8 +25,8 @@ class KeyNotFoundError(MQError):
     """Nothing is kept under that namespace, or that key of it."""
 
     def __init__(self, *, namespace: str, key: str | None = None) -> None:
-        what = f"namespace {shown(namespace)}"
-        super().__init__(f"nothing in {what}" if key is None else f"no key {shown(key)} in {what}")
+        what = f"namespace {quoted(namespace)}"
+        super().__init__(f"nothing in {what}" if key is None else f"no key {quoted(key)} in {what}")
         self.namespace = namespace
         self.key = key
 
@@ -39,10 +39,5 @@ class ProtectedSettingError(ConfigError):
     """A setting that cannot be changed over the network."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"setting {shown(key)} cannot be changed over the network")
+        super().__init__(f"setting {quoted(key)} cannot be changed over the network")
         self.key = key
-
-
-def shown(text: str, characters_max: int = 80) -> str:
-    """A peer's text for a remark or the log: quoted, control characters escaped, cut when absurdly long."""
-    return repr(text) if len(text) <= characters_max else f"{text[:characters_max]!r}… ({len(text)} characters)"

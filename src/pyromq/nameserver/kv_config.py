@@ -1,6 +1,6 @@
 """Key-value configuration: namespaces of text, as admin tools set them; ``ORDER_TOPIC_CONFIG`` holds ordered topics.
 
-A change is saved before it counts: after a refusal of the disk the table is as it was, and so is the answer.
+A change is saved before it counts: after a refusal of the disk the table is as it was, and so are responses.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pyromq.nameserver.errors import LimitError, NotSavedError, shown
+from pyromq.errors import quoted
+from pyromq.nameserver.errors import LimitError, NotSavedError
 from pyromq.nameserver.kv_file import KvFile, KvTable, encode_kv
 from pyromq.nameserver.settings import NameServerLimits
 
@@ -34,10 +35,10 @@ class KvConfig:
         return self._namespaces.get(name)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises RefusedError, NotSavedError."""
+        """Raises LimitError, NotSavedError."""
         for what, text in (("namespace", namespace), ("key", key)):
             if not text or len(text) > self._limits.name_characters_max:
-                raise LimitError(f"{what} {shown(text)} must have 1 to {self._limits.name_characters_max} characters")
+                raise LimitError(f"{what} {quoted(text)} must have 1 to {self._limits.name_characters_max} characters")
         if self.get(namespace, key) != value:
             self._replace(namespace, {**self._namespaces.get(namespace, {}), key: value})
 
@@ -51,7 +52,9 @@ class KvConfig:
         namespaces = {**self._namespaces, namespace: table}
         text = encode_kv(KvTable(config_table=namespaces))
         if len(text) > self._limits.kv_bytes_max:
-            raise LimitError(f"the configuration would have {len(text)} bytes, {self._limits.kv_bytes_max} at most")
+            raise LimitError(
+                f"the configuration would have {len(text)} bytes, at most {self._limits.kv_bytes_max} are allowed"
+            )
         if self._file:
             try:
                 self._file.save(text)

@@ -61,7 +61,7 @@ class Registration:
 class Registered:
     """The member is in the table; a replica learns where its master is, if there is one."""
 
-    is_new: bool  # nobody had this broker name and id before
+    is_new: bool  # no process had this broker name and id before
     displaced: str | None = None  # the other address that had them
     master_address: str | None = None
     master_ha_address: str | None = None

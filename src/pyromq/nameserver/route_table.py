@@ -7,8 +7,8 @@
 What always holds: every address of ``brokers`` has its entry in ``live`` and the other way round; a broker has at least
 one address; a topic has at least one broker, and all of its brokers are known.
 
-Every change is decided first: a refused registration leaves the table as it was. ``revision`` grows whenever an answer
-about topics or brokers could differ from the one before; a broker that merely says it is alive does not move it.
+Every change is decided first: a refused registration leaves the table as it was. ``revision`` grows whenever a
+response about topics or brokers could differ from the one before; a mere sign of life does not move it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from dataclasses import replace as replaced
 from msgspec.structs import replace
 
 from pyromq.clock import Clock
+from pyromq.errors import quoted
 from pyromq.model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from pyromq.model.topic import DataVersion, Perm
 from pyromq.nameserver.checks import check_queues, check_registration, queue_data
-from pyromq.nameserver.errors import LimitError, RegistrationRefusedError, shown
+from pyromq.nameserver.errors import LimitError, RegistrationRefusedError
 from pyromq.nameserver.members import (
     BrokerProcess,
     Endpoint,
@@ -55,10 +56,10 @@ class RouteTable:
     def revision(self) -> int:
         return self._queues.revision + self._broker_changes
 
-    # --- brokers come ------------------------------------------------------------------------------------------------
+    # --- brokers register --------------------------------------------------------------------------------------------
 
     def register(self, registration: Registration, connection: Hashable) -> Registered | Outranked:
-        """Take a broker in, or its news. Raises RegistrationRefusedError."""
+        """Add a broker, or update what it says about itself. Raises RegistrationRefusedError."""
         check_registration(registration, self._limits)
         member = registration.member
         others = self._other_members(member)
@@ -82,7 +83,7 @@ class RouteTable:
         )
 
     def _other_members(self, member: BrokerProcess) -> dict[int, str]:
-        """Who else has the same broker name, by id."""
+        """The other addresses with the same broker name, by id."""
         known = self._brokers.get(member.broker)
         listed = known.broker_addrs if known else {}
         return {broker_id: address for broker_id, address in listed.items() if address != member.address}
@@ -100,19 +101,19 @@ class RouteTable:
         member, limits = registration.member, self._limits
         if is_first and len(registration.topics) == 1:
             raise RegistrationRefusedError(
-                f"broker {shown(member.broker)} id {member.broker_id} is not registered: all its topics must come first"
+                f"broker {quoted(member.broker)} id {member.broker_id} is new: it must send all its topics first"
             )
         known = self._brokers.get(member.broker)
         if known and known.cluster != member.cluster and self._other_members(member):
             raise RegistrationRefusedError(
-                f"broker name {shown(member.broker)} is in use in cluster {shown(known.cluster)}"
+                f"broker name {quoted(member.broker)} is in use in cluster {quoted(known.cluster)}"
             )
         if member.endpoint not in self._live and len(self._live) >= limits.brokers_max:
             raise RegistrationRefusedError(f"{limits.brokers_max} brokers are registered, no more are allowed")
         added = sum(member.broker not in self._queues.of(topic) for topic in registration.topics)
         if added and added + self._queues.count_of(member.broker) > limits.topics_per_broker_max:
             raise RegistrationRefusedError(
-                f"broker {shown(member.broker)} would have more than {limits.topics_per_broker_max} topics"
+                f"broker {quoted(member.broker)} would have more than {limits.topics_per_broker_max} topics"
             )
 
     def _put_member(self, registration: Registration, connection: Hashable) -> None:
@@ -195,7 +196,7 @@ class RouteTable:
     # --- brokers go --------------------------------------------------------------------------------------------------
 
     def unregister(self, broker: str, address: str) -> bool:
-        """A broker says goodbye; False when it was not there."""
+        """A broker signs off; False when it was not there."""
         known = self._brokers.get(broker)
         if known is None or address not in known.broker_addrs.values():
             return False
@@ -203,11 +204,11 @@ class RouteTable:
         return True
 
     def drop_connection(self, connection: Hashable) -> list[BrokerProcess]:
-        """Remove whoever registered last over a connection that is gone."""
+        """Remove the brokers that registered last over a connection that is gone."""
         return self._drop(entry for entry in self._live.values() if entry.connection == connection)
 
     def drop_silent(self) -> list[LiveMember]:
-        """Remove whoever has been silent for too long; their connections are of no use any more."""
+        """Remove brokers that have been silent for too long; their connections are of no use any more."""
         now_ms = self._clock.monotonic_ms()
         silent = [entry for entry in self._live.values() if now_ms - entry.seen_ms > entry.silence_ms_max]
         self._drop(silent)
@@ -314,13 +315,13 @@ class RouteTable:
         self._queues.drop(topic, None if cluster is None else self._names_in(cluster))
 
     def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
-        """Add queues of a topic on brokers that are known; others are passed over. Raises RefusedError."""
+        """Add queues of a topic on brokers that are known; others are skipped. Raises LimitError."""
         known = [data for data in queues if data.broker_name in self._brokers]
         for data in known:
             check_queues(topic, data, self._limits)
             is_new = data.broker_name not in self._queues.of(topic)
             if is_new and self._queues.count_of(data.broker_name) >= self._limits.topics_per_broker_max:
-                raise LimitError(f"broker {shown(data.broker_name)} has all the topics that it may have")
+                raise LimitError(f"broker {quoted(data.broker_name)} has as many topics as are allowed")
         for data in known:
             self._queues.put(topic, data)
 

@@ -1,4 +1,4 @@
-"""The name server without sockets: a request in, the bytes of its answer out.
+"""The name server without sockets: a request in, the bytes of its response out.
 
 Two tables say it all: which function carries out which request, and which response code stands for which error.
 Whatever a request holds, ``handle`` returns; a mistake of our own is logged and answered with code 1.
@@ -76,7 +76,7 @@ class NameServerService:
         return self._state.settings
 
     def handle(self, request: Received[Any], connection: Hashable) -> bytes | None:
-        """The frame of the answer; None for a one-way request."""
+        """The frame of the response; None for a one-way request."""
         response = self._respond(request, connection)
         return None if request.is_oneway else _encode(request, response)
 
@@ -111,7 +111,7 @@ class NameServerService:
         except MQError as error:
             logger.debug("request refused: code=%d reason=%s", request.code, error)
             return _refusal(error)
-        except Exception:  # a bug of ours must not take the server down, nor leave the peer without answer
+        except Exception:  # a bug of ours must not take the server down, nor leave the peer without a response
             logger.exception("request failed: code=%d", request.code)
             return Response(code=ResponseCode.SYSTEM_ERROR, remark="internal error of the name server")
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, quoted
 from pyromq.nameserver.config_keys import KEYS
-from pyromq.nameserver.errors import ProtectedSettingError, shown
+from pyromq.nameserver.errors import ProtectedSettingError
 from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.settings import TlsMode
 from pyromq.setting_keys import parse_lines, suggestion
@@ -20,7 +20,7 @@ from pyromq.setting_keys import parse_lines, suggestion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerLimits:
-    """How much brokers and tools may put into a name server; beyond that they are refused."""
+    """How much brokers and tools may put into a name server; requests beyond that are refused."""
 
     brokers_max: int = 4096  # addresses: masters and replicas
     topics_per_broker_max: int = 100_000
@@ -31,7 +31,7 @@ class NameServerLimits:
     small_body_bytes_max: int = 1024 * 1024  # of every other request
     kv_bytes_max: int = 4 * 1024 * 1024  # of all namespaces together
     routes_cached_max: int = 100_000
-    silence_ms_max: int = 3_600_000  # the longest silence that a broker may ask to be forgiven
+    silence_ms_max: int = 3_600_000  # the longest silence that a broker may ask for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +43,15 @@ class NameServerSettings:
     kv_path: Path | None = None  # None: key-value configuration is forgotten at the end
     scan_interval_ms: int = 5_000
     broker_silence_ms_max: int = 120_000  # unless the broker asks for something else
-    return_order_topic_config: bool = True  # ordered topics, in the answer to a registration
+    return_order_topic_config: bool = True  # ordered topics, in the response to a registration
     order_message_enable: bool = False  # and in routes
     support_acting_master: bool = False  # routes show the first replica of a broker without master as its master
     all_topic_list_enable: bool = True
     topic_list_enable: bool = True
-    wait_for_service: bool = False  # no routes at first, so that nobody sees half of the brokers
+    wait_for_service: bool = False  # no routes at first, so that clients do not see half of the brokers
     wait_seconds_for_service: int = 45
     connections_max: int = 10_000
-    idle_ms: int = 120_000  # a connection that is silent for so long is closed; 0 means never
+    idle_ms: int = 120_000  # a connection that is silent for this long is closed; 0: never
     tls_mode: TlsMode = TlsMode.DISABLED
     tls_certificate_file: Path | None = None
     tls_key_file: Path | None = None  # None: it stands in the file of the certificate
@@ -61,13 +61,13 @@ class NameServerSettings:
 
     def __post_init__(self) -> None:
         _require(0 <= self.port <= 65_535, f"port {self.port} is outside [0, 65535]")
-        _require(100 <= self.scan_interval_ms <= 600_000, "the scan interval must lie between 100 ms and 10 minutes")
+        _require(100 <= self.scan_interval_ms <= 600_000, "scan_interval_ms must lie between 100 and 600000")
         silence_ms_max = self.limits.silence_ms_max
         _require(
             1 <= self.broker_silence_ms_max <= silence_ms_max,
-            f"the silence of a broker must lie between 1 and {silence_ms_max} ms",
+            f"broker_silence_ms_max must lie between 1 and {silence_ms_max}",
         )
-        _require(0 <= self.wait_seconds_for_service <= 3600, "waiting for service is limited to an hour")
+        _require(0 <= self.wait_seconds_for_service <= 3600, "wait_seconds_for_service must lie between 0 and 3600")
         _ = self.listener  # building it checks it
 
     @property
@@ -107,7 +107,7 @@ def update_settings(settings: NameServerSettings, text: bytes) -> NameServerSett
 def _parsed(name: str, value: str) -> tuple[str, Any]:
     key = KEYS.get(name)
     if key is None:
-        raise ConfigError(f"there is no setting {shown(name)}{suggestion(name, list(KEYS))}")
+        raise ConfigError(f"{quoted(name)} is not a setting{suggestion(name, list(KEYS))}")
     try:
         return key.field, key.parse(value)
     except ConfigError as error:

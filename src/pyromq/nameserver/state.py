@@ -1,4 +1,4 @@
-"""What the handlers of a name server share, and what they answer with."""
+"""What the handlers of a name server share, and the response they give."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pyromq.clock import Clock
 from pyromq.nameserver.errors import LimitError
 from pyromq.nameserver.kv_config import KvConfig
-from pyromq.nameserver.route_answers import RouteResponses
+from pyromq.nameserver.route_responses import RouteResponses
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerLimits, NameServerSettings
 from pyromq.wire.codes import ResponseCode
@@ -34,7 +34,7 @@ class State:
 
     @property
     def is_ready(self) -> bool:
-        """False while brokers may still be on their way to us, if the settings say that this matters."""
+        """False while brokers may still be registering, if the settings say that this matters."""
         if not self.settings.wait_for_service:
             return True
         return self._clock.monotonic_ms() - self._started_ms >= 1000 * self.settings.wait_seconds_for_service
@@ -42,7 +42,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """An answer before it has a correlation id."""
+    """A response before it has a correlation id."""
 
     code: ResponseCode = ResponseCode.SUCCESS
     header: Header | None = None
@@ -55,7 +55,9 @@ Handle = Callable[[State, Received[Any], Hashable], Response]
 
 
 def small_body(state: State, request: Received[Any]) -> bytes:
-    """The body of a request that never needs a large one; raises RefusedError."""
+    """The body of a request that never needs a large one; raises LimitError."""
     if len(request.body) > state.limits.small_body_bytes_max:
-        raise LimitError(f"a body of {len(request.body)} bytes, {state.limits.small_body_bytes_max} are allowed")
+        raise LimitError(
+            f"a body of {len(request.body)} bytes, at most {state.limits.small_body_bytes_max} are allowed"
+        )
     return request.body

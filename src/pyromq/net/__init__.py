@@ -1,10 +1,10 @@
-"""Sockets around ``wire``: connections for servers and clients alike, answers matched to requests, lasting links.
+"""Sockets around ``wire``: connections for servers and clients alike, responses matched to requests, lasting links.
 
     Server ──accept, preamble──▶ Connection ──▶ Handler.on_requests(connection, all requests of one read)
     Link ──open_connection─────▶ Connection ──▶ await request(...)
 
-One ``Connection`` class serves both sides, because both may ask. Everything here belongs to one event loop and is not
-thread-safe.
+One ``Connection`` class serves both sides, because both may send requests. Everything here belongs to one
+event loop and is not thread-safe.
 """
 
 from pyromq.net.address import Address

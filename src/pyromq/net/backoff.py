@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Doubles from ``first_ms`` to ``ceiling_ms``; chance takes away up to half, so that peers do not come in step."""
+    """Doubles from ``first_ms`` to ``ceiling_ms``; chance takes away up to half, lest clients retry in step."""
 
     first_ms: int = 100
     ceiling_ms: int = 10_000

@@ -1,4 +1,4 @@
-"""Opening a connection from this side."""
+"""Opening a connection to a server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyromq.net.settings import DEFAULT_SETTINGS, ConnectionSettings
 
 
 class RefusingHandler(Handler):
-    """Answers every request of the peer with "not supported": for clients that only ask."""
+    """Answers every request of the peer with "not supported": for clients that only send requests."""
 
 
 async def open_connection(

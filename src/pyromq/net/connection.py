@@ -1,10 +1,10 @@
-"""One peer: frames in, frames out, answers matched to requests. The same class on both sides, because both may ask.
+"""One peer: frames in, frames out, responses matched to requests. Both sides may send requests, so they share a class.
 
-In: a read is cut into frames, its answers resolve futures, its requests go to the handler in one call: no task and no
+In: a read is cut into frames, its responses resolve futures, its requests go to the handler in one call: no task and no
 await in between. Out: what is sent during one turn of the loop leaves in one write. Nothing is kept per message but the
 future of a request of ours.
 
-A server stops reading from a peer that does not take its answers; a client goes on reading, for if both stopped,
+A server stops reading from a peer that does not read its responses; a client goes on reading, for if both stopped,
 neither would ever start again.
 """
 
@@ -71,27 +71,31 @@ class Connection(asyncio.BufferedProtocol):
         self.local = Address("", 0)  # known once connected
         self.connected_ms = 0  # wall clock
         self.session: object = None  # the owner's; set it in Handler.on_connected
-        self.bytes_in = self.bytes_out = self.frames_in = self.frames_out = 0
-        self.close_reason = ""
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.frames_in = 0
+        self.frames_out = 0
+        self.close_reason = ""  # why it was or is being closed; the first reason counts
         self._handler = handler
         self._clock = clock
         self._settings = settings
         self._watch = watch
         self._is_server = is_server
-        self._transport: asyncio.Transport | None = None  # None before and after
+        self._transport: asyncio.Transport | None = None  # None before it is connected and after it is lost
         self._loop = asyncio.get_running_loop()
         self._buffer = _read_buffer()
         self._feed = FrameDecoder(settings.frame_bytes_max).feed
-        self._queue: list[Part] = []
+        self._queue: list[Part] = []  # leaves in one write
         self._body_parts = 0  # of the queue: those that do not begin a frame
-        self._is_reading = False  # a flush follows by itself
+        self._is_reading = False  # the handler is called with what a read brought; a flush follows
         self._is_turn_timed = False  # a request is in the queue, so the clock was read
         self._drained: asyncio.Event | None = None  # there while congested
         self._pending_calls = PendingCalls(
             clock, self.remote_text, settings.in_flight_max, settings.half_open_ms, self._on_half_open
         )
-        self._progress = self._progress_ms = 0
-        self._is_over = False
+        self._progress = 0  # bytes in and out, as of the last sweep of the idle watch
+        self._progress_ms = 0  # monotonic, when that number last changed
+        self._is_over = False  # connection_lost was called
         self._close_callbacks: list[Callable[[Connection], None]] = []
 
     # --- facts -----------------------------------------------------------------------------------------------------
@@ -110,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """How many requests of ours wait for an answer."""
+        """How many requests of ours wait for a response."""
         return len(self._pending_calls.pending.by_id)
 
     @property
@@ -185,10 +189,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None:
             raise self._pending_calls.lost_error(self.close_reason)
 
-    # --- asking ----------------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
     async def request(self, code: int, header: Ext = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
-        """The answer, whatever its code. Waits first while the connection is congested.
+        """The response, whatever its code. Waits first while the connection is congested.
 
         Raises RequestTimeoutError, ConnectionLostError, TooManyRequestsError, LocalProtocolError.
         """
@@ -205,18 +209,18 @@ class Connection(asyncio.BufferedProtocol):
     def request_nowait(
         self, code: int, header: Ext = None, body: bytes = b"", *, timeout_ms: int
     ) -> asyncio.Future[Received[Any]]:
-        """A future of the answer, or of what ``request`` raises.
+        """A future of the response, or of what ``request`` raises.
 
         Raises ConnectionLostError, TooManyRequestsError, LocalProtocolError at once.
         """
-        number = self._ask(code, header, body, oneway=False)
+        number = self._send_request(code, header, body, oneway=False)
         return self._pending_calls.expect(number, code, timeout_ms)
 
     def request_oneway(self, code: int, header: Ext = None, body: bytes = b"") -> None:
-        """No answer comes. Raises ConnectionLostError, LocalProtocolError."""
-        self._ask(code, header, body, oneway=True)
+        """No response comes. Raises ConnectionLostError, LocalProtocolError."""
+        self._send_request(code, header, body, oneway=True)
 
-    def _ask(self, code: int, header: Ext, body: bytes, *, oneway: bool) -> int:
+    def _send_request(self, code: int, header: Ext, body: bytes, *, oneway: bool) -> int:
         transport = self._transport
         if transport is None or transport.is_closing():
             raise self._pending_calls.lost_error(self.close_reason)
@@ -227,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         return number
 
     def fail_late_requests(self) -> None:
-        """Ends the wait for answers that are overdue; happens by itself."""
+        """Ends the wait for responses that are overdue; a timer calls it too."""
         self._pending_calls.fail_late()
 
     def _on_half_open(self, silence_ms: int) -> None:
@@ -362,6 +366,6 @@ class Connection(asyncio.BufferedProtocol):
         """A handler's mistake ends its connection and nothing else."""
         try:
             method(*arguments)
-        except Exception:  # handlers belong to others; theirs must not break the protocol's callbacks
+        except Exception:  # a defect of the handler must not break the protocol's callbacks
             logger.exception("handler failed, connection closed: peer=%s", self.remote_text)
             self.abort("the handler failed")

@@ -6,13 +6,13 @@ from pyromq.errors import RemoteProtocolError, RetryAdvice, TransportError
 
 
 class TooManyRequestsError(TransportError):
-    """Too many requests of this connection wait for an answer: wait for some of them, or raise the bound."""
+    """Too many requests of this connection wait for a response: await some of them, or raise the bound."""
 
     retry = RetryAdvice.SAME_BROKER
 
     def __init__(self, *, peer: str, in_flight_max: int) -> None:
         super().__init__(
-            f"{in_flight_max} requests to {peer} wait for an answer already: await some of them first", peer=peer
+            f"{in_flight_max} requests to {peer} already wait for a response: await some of them first", peer=peer
         )
         self.in_flight_max = in_flight_max
 

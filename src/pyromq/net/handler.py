@@ -21,14 +21,14 @@ class Handler(Protocol):
     """Serves the requests of any number of connections; one object may serve several ports."""
 
     def on_connected(self, connection: Connection) -> None:
-        """The peer is known and may be asked; the place to set ``connection.session``."""
+        """The peer is known and requests may be sent to it; the place to set ``connection.session``."""
         return
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         """All requests that one read brought, in order; the list is never empty.
 
         Answer with ``connection.send(encode_response(...))``, now or at any later time and in any order, and nothing
-        for those that are one-way. Answers sent during this call leave together when it returns. A request that fails
+        for those that are one-way. Responses sent during this call leave together when it returns. A request that fails
         must be answered by the handler itself: an exception that escapes is logged and closes the connection.
         """
         for request in requests:

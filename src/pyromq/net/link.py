@@ -1,7 +1,7 @@
-"""A lasting relation to one address: connected when somebody wants it, one connection for all who do.
+"""Link: a lasting relation to one address. It connects on demand, with one connection for all callers.
 
-Nothing happens in the background: a link that nobody uses stays down. While it backs off, callers are told so at once
-and may turn to another server, or they ask to wait.
+Nothing happens in the background: a link that is not used stays down. While it backs off, calls fail at once, so that
+the caller may go to another server, or wait if the caller asks for that.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Link:
 
     @property
     def ready(self) -> Connection | None:
-        """The connection if there is one, without waiting: the fast way for whoever sends much."""
+        """The connection if there is one, without waiting: the fast way for senders of many requests."""
         connection = self._connection
         return connection if connection is not None and connection.is_open else None
 
@@ -69,7 +69,7 @@ class Link:
         await self.close()
 
     async def close(self) -> None:
-        """Final: an attempt under way is given up, those who wait for it get ClientClosedError.
+        """Final: an attempt under way is given up, and callers that wait for it get ClientClosedError.
 
         A peer that does not take what is unsent is not waited for.
         """
@@ -153,7 +153,7 @@ class Link:
         except ConnectFailedError as error:
             self._on_failed(error)
             return
-        except Exception as error:  # a defect of the connect function must not leave those who wait without answer
+        except Exception as error:  # a defect of the connect function must not leave callers waiting
             logger.exception("link broken by its connect function: peer=%s", self.address)
             self._on_failed(self._failure(f"no connection to {self.address}: {error!r}"))
             return

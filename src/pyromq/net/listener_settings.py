@@ -1,4 +1,4 @@
-"""Who may come in, and how: what the listening side of every server is told."""
+"""Listener settings: who may connect to a server, and how."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyromq.net.tls import ServerTls
 
 
 class HasListenerSettings(Protocol):
-    """What the settings of every server say about its entrance; frozen or not."""
+    """The listener settings within the settings of every server; frozen or not."""
 
     @property
     def tls_mode(self) -> TlsMode: ...
@@ -41,7 +41,7 @@ class ListenerSettings:
     """Raises ConfigError for what cannot work."""
 
     tls: ServerTls = field(default_factory=ServerTls)
-    trusted_proxies: tuple[str, ...] = ()  # may say in a PROXY header for whom they speak; the others may not
+    trusted_proxies: tuple[str, ...] = ()  # peers that may say in a PROXY header for whom they speak
     connections_max: int = 10_000
     idle_ms: int = 120_000
 
@@ -50,7 +50,7 @@ class ListenerSettings:
         if self.connections_max < 1:
             raise ConfigError("connections_max must be at least 1")
         if self.idle_ms < 0:
-            raise ConfigError("idle_ms must not be negative; 0 means that silent connections stay")
+            raise ConfigError("idle_ms cannot be negative; 0 keeps silent connections open")
 
     @classmethod
     def of(cls, settings: HasListenerSettings) -> Self:
@@ -78,6 +78,5 @@ class ListenerSettings:
             connections_max=self.connections_max,
             tls_mode=self.tls.mode,
             tls_context=self.tls.context(),
-            proxy_protocol=bool(self.trusted_proxies),
             proxies=TrustedProxies(self.trusted_proxies),
         )

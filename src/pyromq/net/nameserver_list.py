@@ -1,10 +1,10 @@
 """Where the name servers are: addresses that were given, or the URL of an address server that lists them.
 
     10.0.0.1:9876;10.0.0.2:9876                   addresses
-    http://host:8080/rocketmq/nsaddr              asked with GET; the first line of the answer is such a list
+    http://host:8080/rocketmq/nsaddr              asked with GET; the first line of the response is such a list
     http://host                                   the same: RocketMQ's port and path
 
-An address server is asked again every two minutes. While it cannot be, the last list stays in use.
+An address server is asked again every two minutes. While it cannot be reached, the last list stays in use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 REFRESH_MS: Final = 120_000
 FETCH_TIMEOUT_MS: Final = 3_000
-_ANSWER_BYTES_MAX: Final = 64 * 1024
+_RESPONSE_BYTES_MAX: Final = 64 * 1024
 _PORT: Final = 8080
 _PATH: Final = "/rocketmq/nsaddr"
 
@@ -66,9 +66,9 @@ def address_url(text: str, unit_name: str = "") -> str:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"{text!r} is no URL of an address server: {error}") from error
+        raise ConfigError(f"{text!r} is not the URL of an address server: {error}") from error
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError(f"{text!r} is no URL of an address server; write http://host:port{_PATH}")
+        raise ConfigError(f"{text!r} is not the URL of an address server; write http://host:port{_PATH}")
     if parts.path in ("", "/") and not parts.query:
         where = parts.netloc if port is not None or parts.scheme == "https" else f"{parts.netloc}:{_PORT}"
         text = f"{parts.scheme}://{where}{_PATH}"
@@ -86,7 +86,7 @@ async def fetch_text(url: str, *, timeout_ms: int = FETCH_TIMEOUT_MS) -> str:
 
 
 class NameServerList:
-    """The addresses that are known now; ``refresh`` asks for newer ones where there is somebody to ask."""
+    """The addresses that are known now; ``refresh`` gets newer ones where there is an address server."""
 
     def __init__(self, given: Sequence[str], *, clock: Clock, unit_name: str = "", fetch: Fetch | None = None) -> None:
         check_nameservers(given)
@@ -94,8 +94,8 @@ class NameServerList:
         self.addresses: tuple[str, ...] = () if self.url else tuple(given)
         self._clock = clock
         self._fetch = fetch or fetch_text
-        self._asked_ms: int | None = None
-        self._pending_calls = asyncio.Lock()
+        self._asked_ms: int | None = None  # monotonic, the last attempt
+        self._refreshing = asyncio.Lock()
 
     @property
     def is_due(self) -> bool:
@@ -109,7 +109,7 @@ class NameServerList:
 
         Raises ConnectFailedError only when there are none to go on with.
         """
-        async with self._pending_calls:  # whoever waited for another's answer has it
+        async with self._refreshing:  # a caller that waited here has the response to another one's request
             if not self.is_due:
                 return False
             try:
@@ -133,7 +133,9 @@ def _parse_response(url: str, text: str) -> tuple[str, ...]:
         for address in addresses:
             Address.parse(address)
     except ConfigError as error:
-        raise ConnectFailedError(f"address server {url} did not answer with addresses: {error}", peer=url) from error
+        raise ConnectFailedError(
+            f"address server {url} did not answer with a list of addresses: {error}", peer=url
+        ) from error
     if not addresses:
         raise ConnectFailedError(f"address server {url} knows no name server", peer=url)
     return addresses
@@ -143,13 +145,13 @@ def _fetch(url: str, timeout_s: float) -> str:
     opener = build_opener(ProxyHandler({}))  # straight there, as RocketMQ's clients go
     try:
         with opener.open(Request(url, headers={"User-Agent": "pyromq"}), timeout=timeout_s) as response:
-            status, body = response.status, response.read(_ANSWER_BYTES_MAX)
+            status, body = response.status, response.read(_RESPONSE_BYTES_MAX)
     except HTTPError as error:
         status, body = error.code, b""
         error.close()
     except (HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise ConnectFailedError(f"address server {url} cannot be asked: {reason}", peer=url) from error
+        raise ConnectFailedError(f"request to address server {url} failed: {reason}", peer=url) from error
     if status != 200:
         raise ConnectFailedError(f"address server {url} answered with HTTP status {status}", peer=url)
     return str(body.decode("utf-8", "replace"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Final
 
-_ELSEWHERE: Final = "192.0.2.1"  # an address of nobody (RFC 5737): no packet is sent, only the way to it looked up
+_ELSEWHERE: Final = "192.0.2.1"  # reserved for examples (RFC 5737): no packet is sent, only the route is looked up
 
 
 def own_ip(hosts: Sequence[str] = ()) -> str:

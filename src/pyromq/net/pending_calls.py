@@ -1,7 +1,7 @@
-"""Our requests on one connection: futures of answers, one timer for all deadlines, and whether the peer is still there.
+"""Our requests on one connection: futures of responses, one timer for all deadlines, and whether the peer is there.
 
-A request that times out may mean a slow server. If not one byte has come since we began to ask, and that for long
-enough, there is no server any more (a cut cable, a vanished machine): the connection is half open and worth dropping.
+A request that times out may mean a slow server. If not one byte has come since the first unanswered request, and that
+for long enough, there is no server any more (a cut cable, a vanished machine): the half-open connection is dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyromq.clock import Clock
 from pyromq.errors import ConnectionLostError, RequestTimeoutError
 from pyromq.net.errors import TooManyRequestsError
-from pyromq.net.pending import NEVER_MS, PendingRequest, PendingRequests
+from pyromq.net.pending_requests import NEVER_MS, PendingRequest, PendingRequests
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -35,10 +35,10 @@ class PendingCalls:
         self._half_open_ms = half_open_ms
         self._on_half_open = on_half_open
         self._loop = asyncio.get_running_loop()
-        self._now_ms = 0
+        self._now_ms = 0  # monotonic, as of the last new turn of the loop
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = NEVER_MS
-        self._unheard_ms = NEVER_MS  # since when we ask and hear nothing
+        self._timer_ms = NEVER_MS  # when the timer is due
+        self._unheard_ms = NEVER_MS  # when the first request after the last read was sent
 
     def next_id(self, *, oneway: bool, is_new_turn: bool) -> int:
         """The id of a request. The clock is read once a turn of the loop: near enough for timeouts.
@@ -52,7 +52,7 @@ class PendingCalls:
         return self.pending.next_id()
 
     def expect(self, number: int, code: int, timeout_ms: int) -> asyncio.Future[Received[Any]]:
-        """The answer to the request with that id, which was just sent."""
+        """The response to the request with that id, which was just sent."""
         now_ms = self._now_ms
         deadline_ms = now_ms + timeout_ms
         response: asyncio.Future[Received[Any]] = self._loop.create_future()
@@ -70,12 +70,12 @@ class PendingCalls:
     def answered(self, received: Received[Any]) -> None:
         pending = self.pending.by_id.pop(received.correlation_id, None)
         if pending is None:
-            logger.debug("answer to no request: peer=%s id=%d", self._peer, received.correlation_id)
+            logger.debug("response to no request: peer=%s id=%d", self._peer, received.correlation_id)
         elif not pending.response.done():  # its caller may have given up
             pending.response.set_result(received)
 
     def fail_late(self) -> None:
-        """Ends the wait for answers that are overdue; the timer calls it."""
+        """Ends the wait for responses that are overdue; the timer calls it."""
         now_ms = self._clock.monotonic_ms()
         late, next_ms = self.pending.take_late(now_ms)
         self._timer_ms = NEVER_MS

@@ -6,7 +6,7 @@
     version 2   signature (12)  0x2 | command  family | protocol  length (2)  addresses, then TLVs, which are skipped
 
 A frame begins with the high byte of its length, which is 0 for all that we accept, so the first byte decides. The bytes
-behind the preamble belong to somebody else (a TLS engine perhaps): the preamble is shown bytes that are still in the
+behind the preamble belong to another reader (a TLS engine perhaps): the preamble is shown bytes that are still in the
 socket, and says how many of them to take out.
 """
 
@@ -107,15 +107,15 @@ def _host(word: bytes, version: int, line: bytes) -> str:
     try:
         host = ipaddress.ip_address(word.decode("ascii"))
     except ValueError as error:
-        raise PreambleError(f"a PROXY protocol line has no IP address where one must be: {line!r}") from error
+        raise PreambleError(f"a PROXY protocol line lacks a valid IP address: {line!r}") from error
     if host.version != version:
-        raise PreambleError(f"a PROXY protocol line names another kind of address than it has: {line!r}")
+        raise PreambleError(f"a PROXY protocol line has addresses of another family than it names: {line!r}")
     return str(host)
 
 
 def _port(word: bytes, line: bytes) -> int:
     if not word.isdigit() or len(word) > 5 or int(word) > 0xFFFF:
-        raise PreambleError(f"a PROXY protocol line has no port where one must be: {line!r}")
+        raise PreambleError(f"a PROXY protocol line lacks a valid port: {line!r}")
     return int(word)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
 
 from pyromq.errors import ConfigError
 
@@ -15,15 +16,20 @@ class TrustedProxies:
         self._networks = [_network(text) for text in networks]
 
     def __contains__(self, host: str) -> bool:
+        if not self._networks:
+            return False
         address = _address(host)
         return any(address in network for network in self._networks)
+
+
+NO_PROXIES: Final = TrustedProxies(())
 
 
 def _network(text: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(text.strip())
     except ValueError as error:
-        raise ConfigError(f"{text!r} is no address or network of proxies; write 10.0.0.7 or 10.0.0.0/24") from error
+        raise ConfigError(f"{text!r} is not an address or network; write 10.0.0.7 or 10.0.0.0/24") from error
 
 
 def _address(host: str) -> IPv4Address | IPv6Address:

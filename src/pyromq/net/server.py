@@ -22,7 +22,7 @@ from pyromq.net.errors import PreambleError
 from pyromq.net.handler import Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.preamble import PEEK_BYTES, Preamble
-from pyromq.net.proxies import TrustedProxies
+from pyromq.net.proxies import NO_PROXIES, TrustedProxies
 from pyromq.net.settings import DEFAULT_SETTINGS, ConnectionSettings, TlsMode
 
 logger = logging.getLogger(__name__)
@@ -36,9 +36,8 @@ ACCEPT_PAUSE_S: Final = 0.1  # after accept() failed, out of descriptors perhaps
 class Server:
     """``async with Server(handler, [Address("127.0.0.1", 0)], clock=clock) as server: …``: listens inside the block.
 
-    ``handler`` serves every address; ``connection.local`` tells which one a peer came to. ``proxy_protocol`` lets peers
-    say who they are: those of ``proxies``, or all of them, so without that only behind a proxy that nobody can get
-    around.
+    ``handler`` serves every address; ``connection.local`` tells which one a peer came to. ``proxies`` may say in a
+    PROXY protocol header for whom they speak.
     """
 
     def __init__(
@@ -51,8 +50,7 @@ class Server:
         connections_max: int = 10_000,
         tls_mode: TlsMode = TlsMode.DISABLED,
         tls_context: ssl.SSLContext | None = None,
-        proxy_protocol: bool = False,
-        proxies: TrustedProxies | None = None,
+        proxies: TrustedProxies = NO_PROXIES,
     ) -> None:
         if tls_mode is not TlsMode.DISABLED and tls_context is None:
             raise ConfigError(f"TLS mode {tls_mode.value} needs a certificate")
@@ -63,18 +61,13 @@ class Server:
         self._connections_max = connections_max
         self._tls_mode = tls_mode
         self._tls_context = tls_context
-        self._proxy_protocol = proxy_protocol
         self._proxies = proxies
         self._watch = IdleWatch(clock, settings.idle_ms)
         self._listeners: list[socket.socket] = []
-        self._greeting: set[asyncio.Task[bool]] = set()
+        self.addresses: list[Address] = []  # where it listens, in the order of ``listen``, with the ports chosen
+        self._greeting: set[asyncio.Task[bool]] = set()  # sockets whose first bytes are awaited
         self._handing_over: set[asyncio.Task[bool]] = set()  # of those, the ones whose transport is being made
-        self._is_full = False
-
-    @property
-    def addresses(self) -> list[Address]:
-        """Where it listens, in the order of ``listen``, with the ports that the system chose."""
-        return [Address(*listener.getsockname()[:2]) for listener in self._listeners]
+        self._is_full = False  # the last peer was refused: connections_max is reached
 
     @property
     def connections(self) -> frozenset[Connection]:
@@ -94,13 +87,14 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Listens. Raises ConfigError if an address cannot be had."""
+        """Listens. Raises ConfigError for an address that cannot be bound."""
         try:
             for address in self._listen:
                 self._listeners.append(await _bind(address))
         except ConfigError:
             self._close_listeners()
             raise
+        self.addresses = [Address(*listener.getsockname()[:2]) for listener in self._listeners]
         for listener in self._listeners:
             self._accept_from(listener)
         logger.info("listening: addresses=%s", ",".join(map(str, self.addresses)))
@@ -132,6 +126,7 @@ class Server:
             asyncio.get_running_loop().remove_reader(listener)
             listener.close()
         self._listeners.clear()
+        self.addresses = []
 
     # --- a new connection ------------------------------------------------------------------------------------------
 
@@ -140,7 +135,7 @@ class Server:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Without a task, which could be cancelled between the arrival of a connection and our hearing of it."""
+        """Without a task, which could be cancelled between the arrival of a connection and its registration here."""
         loop = asyncio.get_running_loop()
         try:
             peer_socket, name = listener.accept()
@@ -182,7 +177,7 @@ class Server:
         try:
             peer_socket.setblocking(False)
             async with asyncio.timeout(self._settings.idle_ms / 1000 or None):
-                preamble = await _read_preamble(peer_socket, Preamble(proxy_protocol=self._may_be_proxy(peer)))
+                preamble = await _read_preamble(peer_socket, Preamble(proxy_protocol=peer.host in self._proxies))
             if preamble is None or not self._admits(preamble, peer):
                 return False
             task = asyncio.current_task()
@@ -193,13 +188,10 @@ class Server:
         except PreambleError as error:
             logger.warning("connection closed, bad preamble: peer=%s error=%s", peer, error)
         except TimeoutError:
-            logger.info("connection closed, it never spoke: peer=%s", peer)
+            logger.info("connection closed, peer sent nothing: peer=%s", peer)
         except (OSError, ssl.SSLError) as error:
-            logger.warning("connection failed while it began: peer=%s error=%s", peer, error)
+            logger.warning("connection failed during its handshake: peer=%s error=%s", peer, error)
         return False
-
-    def _may_be_proxy(self, peer: Address) -> bool:
-        return self._proxy_protocol and (self._proxies is None or peer.host in self._proxies)
 
     def _admits(self, preamble: Preamble, peer: Address) -> bool:
         if preamble.is_tls and self._tls_mode is TlsMode.DISABLED:
@@ -220,7 +212,7 @@ class Server:
 
 
 async def _read_preamble(peer_socket: socket.socket, preamble: Preamble) -> Preamble | None:
-    """None if the peer left without a word."""
+    """None if the peer closed the connection before it sent a byte."""
     while not preamble.is_done:
         peeked = await _peek(peer_socket)
         if not peeked:

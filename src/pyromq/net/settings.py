@@ -10,7 +10,7 @@ from pyromq.wire.frame import FRAME_BYTES_MAX, SerializeType
 
 
 class TlsMode(Enum):
-    """What a server makes of TLS: RocketMQ's words."""
+    """How a server uses TLS, in RocketMQ's words."""
 
     DISABLED = "disabled"  # a TLS client is closed
     PERMISSIVE = "permissive"  # plain and TLS on the same port
@@ -22,11 +22,11 @@ class ConnectionSettings:
     """Every bound of one connection."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
-    in_flight_max: int = 65_536  # requests of ours that wait for an answer
+    in_flight_max: int = 65_536  # requests of ours that wait for a response
     unsent_bytes_high: int = 1 << 20  # above it the connection is congested
     unsent_bytes_max: int = 64 << 20  # above it the peer does not read, and is cut off
-    idle_ms: int = 120_000  # neither read nor written for so long: closed; 0 means never
-    half_open_ms: int = 5_000  # a request timed out and nothing at all came for so long: dropped; 0 means never
+    idle_ms: int = 120_000  # closed when nothing was read or written for this long; 0: never
+    half_open_ms: int = 5_000  # dropped when a request timed out and nothing came for this long; 0: never
     serialize_type: SerializeType = SerializeType.JSON  # of the requests that we send
 
 

@@ -1,4 +1,4 @@
-"""TLS of servers and of whoever connects to them: files in, contexts out."""
+"""TLS of servers and of their clients: files in, contexts out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TlsSettings:
     ca_file: Path | None = None
     certificate_file: Path | None = None  # ours, where servers ask for one
     key_file: Path | None = None  # None: it stands in the file of the certificate
-    verify: bool = True  # False: encrypted, but with whomever
+    verify: bool = True  # False: encrypted, but with a peer that is not verified
     check_hostname: bool = True  # False: any name, as long as the certificate is trusted
     hostname: str = ""  # what the servers' certificates say; the host we connect to when empty
 
@@ -41,7 +41,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTls:
-    """What a server makes of TLS, and with which certificate. Raises ConfigError for what cannot work."""
+    """How a server uses TLS, and with which certificate. Raises ConfigError for what cannot work."""
 
     mode: TlsMode = TlsMode.DISABLED
     certificate_file: Path | None = None

@@ -40,7 +40,7 @@ from pyromq.filters.sql import EXPRESSION_CHARACTERS_MAX
         ("a < 'x'", "'x' cannot be compared with <"),
         ("NOT a > 5", r"\(NOT a\) cannot be compared with >"),
         ("a BETWEEN 10 AND 1", "the lower bound comes first"),
-        ("a AND 5", "5 is no condition"),
+        ("a AND 5", "5 is not a condition"),
         ("5 IN ('5')", "IN looks for the value of a property"),
         ("TRUE = 'x'", "TRUE cannot be compared with 'x'"),
         ("a > 0.0", "greater than 0"),

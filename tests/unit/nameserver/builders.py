@@ -76,7 +76,7 @@ def request(
 
 
 def answer_of(data: bytes | None) -> Command:
-    assert data is not None, "no answer"
+    assert data is not None, "no response"
     return decode_command(frame_of(data))
 
 

@@ -137,6 +137,6 @@ def test_names_and_the_whole_are_bounded() -> None:
     for namespace, key in (("", "k"), ("n", ""), ("x" * 256, "k"), ("n", "x" * 256)):
         with pytest.raises(LimitError):
             kv.put(namespace, key, "v")
-    with pytest.raises(LimitError, match="100 at most"):
+    with pytest.raises(LimitError, match="at most 100 are allowed"):
         kv.put("n", "k", "x" * 100)
     assert kv.namespace("n") is None

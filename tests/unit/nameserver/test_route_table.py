@@ -60,7 +60,7 @@ def test_two_brokers_share_a_topic(table: RouteTable) -> None:
 
 
 def test_a_first_registration_with_exactly_one_topic_is_refused(table: RouteTable) -> None:
-    with pytest.raises(RegistrationRefusedError, match="all its topics must come first"):
+    with pytest.raises(RegistrationRefusedError, match="it must send all its topics first"):
         table.register(registration(None, "T1"), "connection")
     assert addresses(table) == {} and table.route("T1") is None and table.revision == 0
 
@@ -249,7 +249,7 @@ def test_a_heartbeat_counts_as_a_sign_of_life(table: RouteTable, clock: ManualCl
     assert table.drop_silent() == []
 
 
-def test_a_wall_clock_that_jumps_drops_nobody(table: RouteTable, clock: ManualClock) -> None:
+def test_a_wall_clock_that_jumps_drops_no_broker(table: RouteTable, clock: ManualClock) -> None:
     table.register(registration(), "connection")
     clock.set_ms(clock.now_ms() + 10**9)
     assert table.drop_silent() == []
@@ -271,7 +271,7 @@ def test_closing_an_older_connection_does_not_drop_a_broker_that_came_back(table
 # --- rule 7 --------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_nobody_registered_has_no_route(table: RouteTable) -> None:
+def test_a_topic_that_no_broker_registered_has_no_route(table: RouteTable) -> None:
     table.register(registration(), "connection")
     assert table.route("T9") is None
 

@@ -22,6 +22,6 @@ def test_an_address_splits_at_its_last_colon(text: str, host: str, port: int) ->
 
 
 @pytest.mark.parametrize("text", ["", "9876", ":9876", "host:", "host:-1", "host:65536", "host:٣", "host:1x"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="no address"):
+def test_what_is_not_an_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not an address"):
         Address.parse(text)

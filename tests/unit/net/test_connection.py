@@ -55,10 +55,10 @@ async def test_all_requests_of_one_read_come_in_one_call() -> None:
 @on_a_loop
 async def test_answers_and_requests_share_a_read() -> None:
     rig = Rig()
-    answer = rig.connection.request_nowait(NO_HEADER, timeout_ms=1_000)
+    response = rig.connection.request_nowait(NO_HEADER, timeout_ms=1_000)
     rig.arrive(ask(1) + encode_response(0, 1, remark="yours") + ask(2))
     assert rig.handler.batches == [[1, 2]]
-    assert (await answer).remark == "yours"
+    assert (await response).remark == "yours"
     assert rig.connection.in_flight == 0
 
 
@@ -102,10 +102,10 @@ async def test_a_bad_header_is_answered_and_the_connection_lives() -> None:
     rig.arrive(ask(4) + bad + oneway + binary + ask(8))
     assert rig.handler.batches == [[4, 8]]
     assert rig.handler.events == ["connected", *["bad header topic"] * 3]
-    answers = sent(rig)
-    assert [(answer.code, answer.correlation_id) for answer in answers] == [(1, 5), (1, 7)]
-    assert "topic" in (answers[0].remark or "")
-    assert answers[1].serialize_type is SerializeType.ROCKETMQ
+    responses = sent(rig)
+    assert [(response.code, response.correlation_id) for response in responses] == [(1, 5), (1, 7)]
+    assert "topic" in (responses[0].remark or "")
+    assert responses[1].serialize_type is SerializeType.ROCKETMQ
     assert rig.connection.is_open
 
 
@@ -128,9 +128,9 @@ async def test_the_default_handler_says_that_a_request_is_not_supported() -> Non
 
     rig = Rig(handler=Plain())
     rig.arrive(ask(3) + encode_request(ROUTE, 4, GetRouteHeader(topic="t"), oneway=True))
-    (answer,) = sent(rig)
-    assert (answer.code, answer.correlation_id) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 3)
-    assert answer.remark == " request type 105 not supported"
+    (response,) = sent(rig)
+    assert (response.code, response.correlation_id) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 3)
+    assert response.remark == " request type 105 not supported"
 
 
 # --- out -----------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ async def test_answers_given_while_reading_leave_when_the_read_ends() -> None:
     rig = Rig(handler=Echo())
     rig.arrive(ask(1) + ask(2))
     assert len(rig.transport.writes) == 1
-    assert [answer.correlation_id for answer in sent(rig)] == [1, 2]
+    assert [response.correlation_id for response in sent(rig)] == [1, 2]
 
 
 @on_a_loop
@@ -290,12 +290,12 @@ async def test_a_request_on_a_congested_connection_waits_for_its_turn() -> None:
 @on_a_loop
 async def test_answers_find_their_requests_in_any_order() -> None:
     rig = Rig()
-    answers = [rig.connection.request_nowait(NO_HEADER, timeout_ms=1_000) for _ in range(100)]
+    responses = [rig.connection.request_nowait(NO_HEADER, timeout_ms=1_000) for _ in range(100)]
     rig.connection.flush()
     assert [command.correlation_id for command in sent(rig)] == list(range(1, 101))
     for number in reversed(range(1, 101)):
         rig.arrive(encode_response(0, number, remark=str(number)))
-    assert [(await answer).remark for answer in answers] == [str(number) for number in range(1, 101)]
+    assert [(await response).remark for response in responses] == [str(number) for number in range(1, 101)]
 
 
 @on_a_loop
@@ -321,7 +321,7 @@ async def test_a_deadline_counts_from_its_own_turn_whatever_else_is_queued() -> 
     rig.connection.request_nowait(NO_HEADER, timeout_ms=100)
     rig.connection.flush()
     rig.clock.advance_ms(10_000)
-    rig.connection.send(b"an answer of ours")
+    rig.connection.send(b"a response of ours")
     fresh = rig.connection.request_nowait(NO_HEADER, timeout_ms=100)
     rig.connection.fail_late_requests()
     assert not fresh.done()
@@ -330,8 +330,8 @@ async def test_a_deadline_counts_from_its_own_turn_whatever_else_is_queued() -> 
 @on_a_loop
 async def test_an_abandoned_request_holds_its_id_until_answer_or_deadline() -> None:
     rig = Rig()
-    answer = rig.connection.request_nowait(NO_HEADER, timeout_ms=100)
-    answer.cancel()
+    response = rig.connection.request_nowait(NO_HEADER, timeout_ms=100)
+    response.cancel()
     assert rig.connection.in_flight == 1
     rig.arrive(encode_response(0, 1))
     assert rig.connection.in_flight == 0
@@ -345,7 +345,7 @@ async def test_the_number_of_requests_in_flight_is_bounded() -> None:
     with pytest.raises(TooManyRequestsError) as caught:
         rig.connection.request_nowait(NO_HEADER, timeout_ms=100)
     assert caught.value.in_flight_max == 2
-    rig.connection.request_oneway(NO_HEADER)  # nobody waits for it
+    rig.connection.request_oneway(NO_HEADER)  # no response is awaited
     rig.arrive(encode_response(0, 1))
     await first
     rig.connection.request_nowait(NO_HEADER, timeout_ms=100)
@@ -374,11 +374,11 @@ async def test_a_oneway_request_waits_for_nothing() -> None:
 @on_a_loop
 async def test_unanswered_requests_fail_when_the_connection_ends() -> None:
     rig = Rig()
-    answers = [rig.connection.request_nowait(NO_HEADER, timeout_ms=100) for _ in range(3)]
+    responses = [rig.connection.request_nowait(NO_HEADER, timeout_ms=100) for _ in range(3)]
     rig.connection.connection_lost(ConnectionResetError("reset by peer"))
-    for answer in answers:
+    for response in responses:
         with pytest.raises(ConnectionLostError, match="reset by peer"):
-            await answer
+            await response
     assert rig.handler.events[-1] == "disconnected: reset by peer"
 
 
@@ -386,11 +386,11 @@ async def test_unanswered_requests_fail_when_the_connection_ends() -> None:
 
 
 def time_out(rig: Rig, after_ms: int) -> None:
-    answer = rig.connection.request_nowait(NO_HEADER, timeout_ms=after_ms)
+    response = rig.connection.request_nowait(NO_HEADER, timeout_ms=after_ms)
     rig.connection.flush()
     rig.clock.advance_ms(after_ms)
     rig.connection.fail_late_requests()
-    assert isinstance(answer.exception(), RequestTimeoutError)
+    assert isinstance(response.exception(), RequestTimeoutError)
 
 
 @on_a_loop
@@ -423,7 +423,7 @@ async def test_requests_made_before_the_last_read_count_from_their_timeout() -> 
     rig.arrive(encode_response(0, 1))
     rig.clock.advance_ms(3_000)
     rig.connection.fail_late_requests()
-    assert all(isinstance(answer.exception(), RequestTimeoutError) for answer in old[1:])
+    assert all(isinstance(response.exception(), RequestTimeoutError) for response in old[1:])
     time_out(rig, 3_000)
     assert rig.connection.is_open
     time_out(rig, 3_000)

@@ -43,7 +43,7 @@ class World:
         return rig
 
     async def lives(self) -> Rig:
-        """A connection was wanted and made, and has brought an answer."""
+        """A connection was wanted and made, and has brought a response."""
         wanting = self.want()
         await turn()
         rig = self.accept()
@@ -66,7 +66,7 @@ class World:
 
 
 @on_a_loop
-async def test_nothing_is_opened_before_somebody_wants_it() -> None:
+async def test_nothing_is_opened_before_it_is_wanted() -> None:
     world = World()
     await turn()
     assert (world.attempts, world.link.phase, world.link.ready) == ([], Phase.IDLE, None)
@@ -143,7 +143,7 @@ async def test_a_lost_connection_that_worked_is_replaced_without_delay() -> None
 async def test_a_connection_that_is_just_ending_is_waited_out() -> None:
     world = World()
     first = await world.lives()
-    first.connection.abort("half open: nothing heard")  # the loop has not told anybody yet
+    first.connection.abort("half open: nothing heard")  # the loop has not reported it yet
     assert await world.is_replaced()
 
 

@@ -21,16 +21,16 @@ from pyromq.testing import ManualClock
 class AddressServer:
     """Answers with texts in turn; an exception is raised instead."""
 
-    def __init__(self, *answers: str | Exception) -> None:
-        self.answers, self.asked = list(answers), 0
+    def __init__(self, *responses: str | Exception) -> None:
+        self.responses, self.asked = list(responses), 0
 
     async def fetch(self, url: str) -> str:
         self.asked += 1
         await asyncio.sleep(0)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        response = self.responses.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        return response
 
 
 def listed(server: AddressServer, clock: ManualClock) -> NameServerList:

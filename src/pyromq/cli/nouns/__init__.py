@@ -1,5 +1,4 @@
-"""Commands about one thing of a cluster: ``topic``, ``group``, ``message``, ``dlq``, ``delay``, ``tx``, ``store`` …
+"""Commands on a cluster or a store folder, one module per noun; ``main`` adds them. They lean on ``pyromq.aio.Admin``.
 
-Owns: one module for each noun, with its verbs and tables.
-Callers: ``main``. Imports: ``connection``, ``output``.
+``…_rows`` and ``…_view`` hold what several verbs show; nouns do not import each other's commands.
 """

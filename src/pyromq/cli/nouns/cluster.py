@@ -1,4 +1,4 @@
-"""``pyromq cluster``: its brokers and what they are doing."""
+"""``pyromq cluster``: brokers, where they are and what they do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ _COLUMNS = (
 
 @app.command("ls")
 def list_brokers(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
-    """List the brokers of all clusters: where they are, what comes in and goes out. Exit code 5 if one is silent."""
+    """List the brokers of all clusters with addresses, rates and disk use. Exit code 5 if one does not answer."""
     rows = with_admin(nameserver, _brokers)
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if any(row["problem"] for row in rows):
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.PARTIAL)
 
 
 async def _brokers(admin: Admin) -> list[dict[str, Any]]:
@@ -65,7 +66,7 @@ async def _state(admin: Admin, address: str) -> dict[str, Any]:
 
 
 def _first_number(text: str) -> float:
-    """Of ``12.5 3.1 0.2``, which are rates of ten seconds, a minute and ten."""
+    """Of ``12.5 3.1 0.2``, the rates over ten seconds, one minute and ten minutes."""
     try:
         return round(float(text.split()[0]), 3)
     except (IndexError, ValueError):

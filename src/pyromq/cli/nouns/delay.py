@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Annotated
 
 import typer
 
+from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
-from pyromq.cli.output.times import show_span, show_time
+from pyromq.cli.output.times import show_time
+from pyromq.wording import shown_span
 
 app = typer.Typer(help="Delayed messages: list, cancel.", no_args_is_help=True)
 TopicOption = Annotated[str, typer.Option(help="Only this topic.")]
 
 _COLUMNS = (
     Column("due_ms", "due", show=show_time, whole=True),
-    Column("in_ms", "in", show=show_span, whole=True),
+    Column("in_ms", "in", show=shown_span, whole=True),
     Column("topic", "topic"),
     Column("message_id", "id"),
     Column("keys", "keys", optional=True),
@@ -30,34 +31,36 @@ _COLUMNS = (
 @app.command("ls")
 def list_delayed(
     topic: TopicOption = "",
-    count: Annotated[int, typer.Option("--max", min=1, help="At most so many per broker and kind.")] = 1_000,
+    count: Annotated[
+        int, typer.Option("--max", min=1, help="List at most this many per broker and kind of delay.")
+    ] = 1_000,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """List messages that are not due yet, soonest first; failed ones that wait for their next attempt too."""
+    """List messages that are not due yet, soonest first, also failed ones that wait for their next attempt."""
     import msgspec
 
     with progress("reading delayed messages"):
         found = with_admin(nameserver, lambda admin: admin.delayed(topic, count_max=count))
-    now_ms = int(time.time() * 1000)
+    now_ms = clock.now_ms()
     rows = [{**msgspec.structs.asdict(each), "in_ms": max(0, each.due_ms - now_ms)} for each in found]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if not found:
-        typer.echo("nothing is delayed", err=True)
+        typer.echo("no message is delayed", err=True)
 
 
 @app.command()
 def cancel(
-    message_id: Annotated[str, typer.Argument(metavar="[ID]", help="The id of the message.")] = "",
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the message.")] = "",
     handle: Annotated[str, typer.Option(help="The recall handle from its receipt, instead of an id.")] = "",
     topic: TopicOption = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
-    """Call a delayed message back, so that nobody will see it."""
+    """Cancel a delayed message, so that it is never delivered."""
     if bool(message_id) == bool(handle):
-        raise typer.BadParameter("give the id of a message, or --handle")
+        raise typer.BadParameter("give either the id of a message or --handle")
     if handle:
-        called_back = with_admin(nameserver, lambda admin: admin.recall(handle))
+        cancelled = with_admin(nameserver, lambda admin: admin.recall(handle))
     else:
-        called_back = with_admin(nameserver, lambda admin: admin.cancel_delayed(message_id, topic)).message_id
-    typer.echo(f"message {called_back} is called back", err=True)
+        cancelled = with_admin(nameserver, lambda admin: admin.cancel_delayed(message_id, topic)).message_id
+    typer.echo(f"message {cancelled} is cancelled", err=True)

@@ -1,4 +1,4 @@
-"""``pyromq dlq``: what a group gave up on, and sending it on its way again."""
+"""``pyromq dlq``: dead letters, the messages a group gave up on, and sending them again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
-from pyromq.cli.output.prompts import progress
+from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
+from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.output.prompts import DryRunOption, progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pyromq.client.admin.dead_letters import Redriven
 
 app = typer.Typer(help="Dead letters: list, redrive.", no_args_is_help=True)
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
 
 _COLUMNS = (
     Column("dead_ms", "dead since", show=show_time, whole=True),
@@ -39,7 +39,7 @@ _REDRIVEN = (
     Column("keys", "keys", optional=True),
     Column("status", "status", styles={"sent": "green", "failed": "bold red"}, whole=True),
     Column("to_topic", "to"),
-    Column("new_message_id", "as"),
+    Column("new_message_id", "new id"),
     Column("error", "why", optional=True),
 )
 
@@ -47,7 +47,7 @@ _REDRIVEN = (
 @app.command("ls")
 def list_letters(
     group: GroupArgument,
-    count: Annotated[int, typer.Option("--max", min=1, help="At most so many, the newest.")] = 100,
+    count: Annotated[int, typer.Option("--max", min=1, help="List at most this many, the newest ones.")] = 100,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -64,17 +64,17 @@ def list_letters(
 @app.command()
 def redrive(
     group: GroupArgument,
-    key: Annotated[list[str] | None, typer.Option(help="Only letters with this key; may be given again.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only letters with this tag; may be given again.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
-    count: Annotated[int, typer.Option("--max", min=0, help="Send at most so many; 0 means all.")] = 0,
+    key: Annotated[list[str] | None, typer.Option(help="Only letters with this key; may be repeated.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only letters with this tag; may be repeated.")] = None,
+    dry_run: DryRunOption = False,
+    count: Annotated[int, typer.Option("--max", min=0, help="Send at most this many; 0: no limit.")] = 0,
     only_group: Annotated[
-        bool, typer.Option("--only-group", help="To this group alone; else every group of the topic gets them.")
+        bool, typer.Option("--only-group", help="Send to this group alone, not to every group of the topic.")
     ] = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Send dead letters to the topic they came from again. What was sent before is not sent twice."""
+    """Send dead letters to the topic they came from. Letters that were sent before are skipped."""
 
     async def work(admin: Admin) -> list[Redriven]:
         found = []
@@ -91,7 +91,7 @@ def redrive(
     if not found:
         typer.echo(f"group {group} has no dead letters left to redrive", err=True)
     if any(each.error for each in found):
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.PARTIAL)
 
 
 def _redriven_row(each: Redriven) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``pyromq doctor``: a look at a whole cluster."""
+"""``pyromq doctor``: the health of a whole cluster."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import typer
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 
@@ -22,10 +23,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
-    """Look at name servers, brokers, groups and transactions. Exit code 5 if there is something to see to."""
-    with progress("looking at the cluster"):
+    """Examine name servers, brokers, groups and transactions. Exit code 5 if something needs attention."""
+    with progress("examining the cluster"):
         found = with_admin(nameserver, lambda admin: admin.examine())
     rows = [{"severity": each.severity.value, "about": each.about, "text": each.text} for each in found]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if any(row["severity"] != "ok" for row in rows):
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.PARTIAL)

@@ -1,27 +1,23 @@
-"""``pyromq group``: consumer groups, who is in them, how far they are, what holds them up, and moving them."""
+"""``pyromq group``: consumer groups, their members, progress and lag, and what holds them up."""
 
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
+from pyromq.cli.nouns.group_moves import park, reset
 from pyromq.cli.nouns.group_view import HEAD_COLUMNS, LAG_COLUMNS, describe_group, lag_row, show_group
-from pyromq.cli.output.prompts import YesOption, confirm, parse_queue
+from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_json, write_rows
-from pyromq.cli.output.times import parse_time, show_span
+from pyromq.wording import shown_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
-    from pyromq.client.admin.blocked_queues import Parked
-    from pyromq.client.admin.offsets import OffsetMove
 
 app = typer.Typer(help="Consumer groups: list, create, lag, describe, reset, park, delete.", no_args_is_help=True)
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
-QueueOption = Annotated[str, typer.Option(metavar="BROKER:ID", help="Only this queue.")]
 
 
 @app.command("ls")
@@ -35,15 +31,17 @@ def list_groups(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormO
 @app.command()
 def create(
     group: GroupArgument,
-    retries: Annotated[int | None, typer.Option(min=0, help="Failures before a message is a dead letter.")] = None,
-    delays: Annotated[str | None, typer.Option(help="Before each retry, the last one goes on: '1s 10s 1m'.")] = None,
+    retries: Annotated[int | None, typer.Option(min=0, help="Retries before a message becomes a dead letter.")] = None,
+    delays: Annotated[
+        str | None, typer.Option(help="Delay before each retry; the last one repeats: '1s 10s 1m'.")
+    ] = None,
     retry_queues: Annotated[int | None, typer.Option(min=0, help="Queues of the retry topic; 0: no retries.")] = None,
-    broadcast: Annotated[bool | None, typer.Option(help="May its members consume everything each?")] = None,
-    enabled: Annotated[bool | None, typer.Option(help="May it consume at all?")] = None,
+    broadcast: Annotated[bool | None, typer.Option(help="Whether members may each consume all messages.")] = None,
+    enabled: Annotated[bool | None, typer.Option(help="Whether the group may consume at all.")] = None,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Create a group on every master, or change what is said about it; the rest stays as it is."""
+    """Create a group on every master, or change the settings that are given; the others stay as they are."""
     import msgspec
 
     from pyromq.errors import ConfigError
@@ -85,7 +83,7 @@ def create(
 
 def _shown_ladder(policy: dict[str, Any]) -> str:
     steps = (policy.get("customizedRetryPolicy") or {}).get("next") or []
-    return ", ".join(show_span(step) for step in steps) or "the broker's"
+    return ", ".join(shown_span(step) for step in steps) or "the broker's"
 
 
 @app.command()
@@ -105,11 +103,13 @@ def lag(
 def describe(
     group: GroupArgument,
     topic: Annotated[str, typer.Option(help="Only queues of this topic.")] = "",
-    stacks: Annotated[bool, typer.Option("--stacks", help="Show where listeners are that hold a queue up.")] = False,
+    stacks: Annotated[
+        bool, typer.Option("--stacks", help="Show the stacks of listeners that hold a queue up.")
+    ] = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Show the members of a group, its queues, and the message that each queue stands at."""
+    """Show the members of a group, its queues, and the message at the head of each queue."""
     form = form_for(output, sys.stdout)
     told = with_admin(nameserver, lambda admin: describe_group(admin, group, topic))
     if form is Form.TABLE:
@@ -120,92 +120,8 @@ def describe(
         write_json(sys.stdout, told, indent=2 if form is Form.JSON else 0)
 
 
-@app.command()
-def reset(
-    group: GroupArgument,
-    topic: Annotated[str, typer.Option(help="The topic to move in.")],
-    to_time: Annotated[str, typer.Option(help="To what was stored then: 2026-11-15T07:30, 2h ago.")] = "",
-    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None,
-    to_begin: Annotated[bool, typer.Option("--to-begin", help="To the first message that is still there.")] = False,
-    to_end: Annotated[bool, typer.Option("--to-end", help="Behind the last message.")] = False,
-    queue: QueueOption = "",
-    preview: Annotated[bool, typer.Option("--preview", help="Only show what would happen.")] = False,
-    yes: YesOption = False,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
-) -> None:
-    """Move a group to another place of a topic; members that are connected follow at once."""
-    from pyromq.client.admin.wording import counted
-
-    if sum((bool(to_time), to_offset is not None, to_begin, to_end)) != 1:
-        raise typer.BadParameter("say where to: one of --to-time, --to-offset, --to-begin, --to-end")
-    to_ms = parse_time(to_time, int(time.time() * 1000)) if to_time else 0 if to_begin else -1
-    chosen = parse_queue(queue, topic) if queue else None
-
-    async def plan(admin: Admin) -> list[OffsetMove]:
-        await admin.require_group(group)
-        return await admin.plan_reset(group, topic, to_ms=to_ms, offset=to_offset, queue=chosen)
-
-    moves = with_admin(nameserver, plan)
-    form = form_for(output, sys.stdout)
-    write_rows(sys.stdout, form, _MOVE_COLUMNS, map(_move_row, moves))
-    if preview:
-        return
-    again = sum(-move.difference for move in moves if move.difference < 0)
-    passed = sum(move.difference for move in moves if move.difference > 0)
-    effect = f"{counted(again, 'message')} will come again, {passed} will be passed over"
-    confirm(f"Move group {group}? {effect}.", yes)
-    with_admin(nameserver, lambda admin: admin.carry_out(group, moves))
-    typer.echo(f"group {group} is moved: {effect}", err=True)
-
-
-_MOVE_COLUMNS = (
-    Column("broker", "broker"),
-    Column("queue", "queue", right=True),
-    Column("old", "old", right=True),
-    Column("new", "new", right=True),
-    Column("difference", "difference", right=True, show=lambda count: f"{count:+d}" if count else "0"),
-)
-
-
-def _move_row(move: OffsetMove) -> dict[str, Any]:
-    return {
-        "topic": move.queue.topic,
-        "broker": move.queue.broker,
-        "queue": move.queue.number,
-        "old": move.old,
-        "new": move.new,
-        "difference": move.difference,
-    }
-
-
-@app.command()
-def park(
-    group: GroupArgument,
-    topic: Annotated[str, typer.Option(help="The topic of the queue.")],
-    queue: Annotated[str, typer.Option(metavar="BROKER:ID", help="The queue that does not move.")],
-    offset: Annotated[int | None, typer.Option(min=0, help="Only if the queue stands at this offset.")] = None,
-    yes: YesOption = False,
-    nameserver: NameServerOption = DEFAULT_NAMESERVER,
-    output: FormOption = None,
-) -> None:
-    """Move the message that a queue stands at to the dead letters, so that the queue goes on behind it.
-
-    A member that works on the message at the moment may still finish it: then it is both consumed and a dead letter.
-    """
-    chosen = parse_queue(queue, topic)
-    message, move = with_admin(nameserver, lambda admin: admin.plan_park(group, chosen, offset))
-    age = show_span(int(time.time() * 1000) - message.stored_ms)
-    typer.echo(f"queue {queue} of {topic} stands at offset {move.new - 1}: {message.message_id}, {age} old", err=True)
-    confirm(f"Move this message to the dead letters of {group}?", yes)
-    parked: Parked = with_admin(nameserver, lambda admin: admin.park(group, chosen, move.new - 1))
-    row = {**_move_row(parked.move), "message_id": parked.message_id, "dead_letter_topic": parked.dead_letter_topic}
-    columns = (
-        Column("message_id", "message"),
-        Column("dead_letter_topic", "is now in"),
-        Column("new", "queue goes on at"),
-    )
-    write_rows(sys.stdout, form_for(output, sys.stdout), columns, [row])
+app.command()(reset)
+app.command()(park)
 
 
 @app.command()
@@ -217,4 +133,4 @@ def delete(
     """Delete a group and its progress."""
     confirm(f"Delete group {group} and its progress?", yes)
     with_admin(nameserver, lambda admin: admin.delete_group(group))
-    typer.echo(f"group {group} is deleted", err=True)
+    typer.echo(f"group {group} was deleted", err=True)

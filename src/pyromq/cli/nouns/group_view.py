@@ -1,12 +1,12 @@
-"""A group as ``pyromq group describe`` shows it: its members, its queues, and what each queue stands at."""
+"""A group as ``pyromq group describe`` shows it: its members, its queues, and the head of each queue."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, TextIO
 
+from pyromq.cli import clock
 from pyromq.cli.output.tables import Column, Form, shown, write_rows, write_text
-from pyromq.cli.output.times import show_span
+from pyromq.wording import counted, shown_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
@@ -44,7 +44,7 @@ _QUEUE_COLUMNS = (
     Column("committed", "committed", right=True),
     Column("lag", "lag", right=True),
     Column("member", "member", right=True),
-    Column("stands_at", "stands at"),
+    Column("head", "head of the queue"),
 )
 
 
@@ -107,10 +107,10 @@ def _head_row(head: BlockedQueue) -> dict[str, Any]:
 
 
 def show_group(out: TextIO, told: dict[str, Any], *, stacks: bool) -> None:
-    """For people: members have numbers, so that queues can name them in little room."""
+    """As tables: members get numbers, by which queues name them."""
     members, queues = told["members"], told["queues"]
     if members:
-        write_text(out, f"group {told['group']} has {len(members)} member{'' if len(members) == 1 else 's'}")
+        write_text(out, f"group {told['group']} has {counted(len(members), 'member')}")
         write_text(out, f"subscribes to {members[0]['subscribes_to']}")
     else:
         write_text(out, f"no member of group {told['group']} is connected")
@@ -133,17 +133,17 @@ def _queue_row(row: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any]:
         **row,
         "name": f"{row['broker']}:{row['queue']}",
         "member": numbers.get(row["client"]),
-        "stands_at": _stands_at(row),
+        "head": _head(row),
     }
 
 
-def _stands_at(row: dict[str, Any]) -> str:
+def _head(row: dict[str, Any]) -> str:
     if row["offset"] is None:
         return ""
     parts = [f"offset {row['offset']}"] if row["offset"] != row["committed"] else []
-    parts += [f"key {row['keys']}" if row["keys"] else row["message_id"], f"{show_span(row['age_ms'])} old"]
+    parts += [f"key {row['keys']}" if row["keys"] else row["message_id"], f"{shown_span(row['age_ms'])} old"]
     parts += [f"attempt {row['attempt'] + 1}"] if row["attempt"] else []
     if row["stage"]:
-        running_ms = int(time.time() * 1000) - row["since_ms"] if row["since_ms"] else 0
-        parts.append(f"{row['stage']} for {show_span(running_ms)}" if running_ms else row["stage"])
+        running_ms = clock.now_ms() - row["since_ms"] if row["since_ms"] else 0
+        parts.append(f"{row['stage']} for {shown_span(running_ms)}" if running_ms else row["stage"])
     return ", ".join(parts)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.nouns.message_rows import message_row, place_of
 from pyromq.cli.nouns.trace_rows import TRACE_COLUMNS, trace_row
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import (
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Messages: get, find, trace, explain.", no_args_is_help=True)
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id from its receipt, or its offset id.")]
-TraceTopicOption = Annotated[str, typer.Option("--trace-topic", help="Where traces are written.")]
+TraceTopicOption = Annotated[str, typer.Option("--trace-topic", help="Topic that traces are written to.")]
 
 _TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 _FIELDS = (
@@ -43,7 +45,7 @@ _FIELDS = (
     Column("keys", "keys"),
     Column("attempt", "failed before", show=lambda count: str(count) if count else ""),
     Column("born_ms", "born", show=show_time),
-    Column("born_host", "by"),
+    Column("born_host", "sent from"),
     Column("stored_ms", "stored", show=show_time),
     Column("body_bytes", "body bytes"),
     Column(
@@ -64,32 +66,6 @@ _COLUMNS = (
 )
 
 
-def message_row(message: ReceivedMessage) -> dict[str, Any]:
-    """What programs get of a message."""
-    return {
-        "message_id": message.message_id,
-        "offset_message_id": message.offset_message_id,
-        "topic": message.topic,
-        "broker": message.broker,
-        "queue": message.queue_id,
-        "offset": message.offset,
-        "tags": message.tags,
-        "keys": " ".join(message.keys),
-        "attempt": message.delivery_attempt,
-        "born_ms": message.born_ms,
-        "born_host": str(message.born_host),
-        "stored_ms": message.stored_ms,
-        "body_bytes": len(message.body),
-        "properties": dict(sorted(message.properties.items())),
-        "body": message.body.decode("utf-8", "backslashreplace"),
-    }
-
-
-def place_of(row: dict[str, Any]) -> str:
-    """Where a message lies, in little room."""
-    return f"{row['broker']}:{row['queue']}@{row['offset']}"
-
-
 def _found_row(message: ReceivedMessage, form: Form) -> dict[str, Any]:
     row = message_row(message)
     return {**row, "where": place_of(row)} if form is Form.TABLE else row
@@ -98,7 +74,7 @@ def _found_row(message: ReceivedMessage, form: Form) -> dict[str, Any]:
 @app.command()
 def get(
     message_id: IdArgument,
-    topic: Annotated[str, typer.Option(help="Its topic; not needed with an offset id.")] = "",
+    topic: Annotated[str, typer.Option(help="Topic of the message; not needed with an offset id.")] = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -113,23 +89,23 @@ def get(
         try:
             return await admin.message_by_offset_id(message_id)
         except (MalformedMessageIdError, NotFoundError) as error:
-            raise typer.BadParameter(f"{message_id} is no offset id of this cluster: name the --topic too") from error
+            raise typer.BadParameter(f"{message_id} is not an offset id of this cluster: give --topic too") from error
 
     write_fields(sys.stdout, form_for(output, sys.stdout), _FIELDS, message_row(with_admin(nameserver, look)))
 
 
 @app.command()
 def find(
-    topic: Annotated[str, typer.Option(help="Where to look.")],
-    key: Annotated[str, typer.Option(help="One of the keys of the messages.")],
-    begin: Annotated[str, typer.Option(help="Stored at that time or later: 2026-11-15T07:30, 2h ago.")] = "",
-    end: Annotated[str, typer.Option(help="Stored at that time or earlier.")] = "now",
-    count: Annotated[int, typer.Option("--max", min=1, max=64, help="At most so many.")] = 32,
+    topic: Annotated[str, typer.Option(help="Topic to search.")],
+    key: Annotated[str, typer.Option(help="Key to look for.")],
+    begin: Annotated[str, typer.Option(help="Stored at this time or later: 2026-11-15T07:30, 2h ago.")] = "",
+    end: Annotated[str, typer.Option(help="Stored at this time or earlier.")] = "now",
+    count: Annotated[int, typer.Option("--max", min=1, max=64, help="Show at most this many.")] = 32,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
     """Find messages by a key, oldest first."""
-    now_ms = int(time.time() * 1000)
+    now_ms = clock.now_ms()
     begin_ms, end_ms = parse_time(begin, now_ms) if begin else 0, parse_time(end, now_ms + 1_000)
     found = with_admin(
         nameserver, lambda admin: admin.messages_by_key(topic, key, begin_ms=begin_ms, end_ms=end_ms, count_max=count)
@@ -137,17 +113,17 @@ def find(
     write_rows(sys.stdout, form := form_for(output, sys.stdout), _COLUMNS, [_found_row(each, form) for each in found])
     if not found:
         typer.echo(f"no message of topic {topic} has the key {key} in that time", err=True)
-        raise typer.Exit(2)
+        raise typer.Exit(ExitCode.NOT_FOUND)
 
 
 @app.command()
 def trace(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The id from its receipt, or one of its keys.")],
-    topic: Annotated[str, typer.Option("--topic", help="Where traces are written.")] = _TRACE_TOPIC,
+    topic: Annotated[str, typer.Option("--topic", help="Topic that traces are written to.")] = _TRACE_TOPIC,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Show what the producer and the consumers of a message wrote about it, in order."""
+    """Show what the producer and the consumers of a message recorded about it, in order of time."""
     records = with_admin(nameserver, lambda admin: admin.trace(message_id, topic=topic))
     write_rows(sys.stdout, form_for(output, sys.stdout), TRACE_COLUMNS, map(trace_row, records))
 
@@ -155,7 +131,7 @@ def trace(
 @app.command()
 def explain(
     message_id: IdArgument,
-    topic: Annotated[str, typer.Option(help="The topic it was sent to.")],
+    topic: Annotated[str, typer.Option(help="Topic it was sent to.")],
     trace_topic: TraceTopicOption = _TRACE_TOPIC,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
@@ -176,7 +152,7 @@ _STYLES = {"consumed": "green", "dead letter": "bold red", "retrying": "yellow",
 _GROUP_COLUMNS = (
     Column("group", "group"),
     Column("state", "state", styles=_STYLES, whole=True),
-    Column("members", "members", styles={"gone": "yellow"}),
+    Column("members", "members", styles={"offline": "yellow"}),
     Column("text", "what happened"),
 )
 
@@ -186,7 +162,7 @@ def _group_rows(told: Explanation) -> list[dict[str, Any]]:
         {
             "group": story.group,
             "state": story.state.value,
-            "members": "there" if story.is_online else "gone",
+            "members": "online" if story.is_online else "offline",
             "text": story.text,
         }
         for story in told.groups

@@ -1,4 +1,4 @@
-"""``pyromq send`` and ``pyromq consume``: messages from and to a terminal."""
+"""``pyromq send`` and ``pyromq consume``: a producer and a consumer on the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument
+from pyromq.cli.nouns.message_rows import body_text
 from pyromq.cli.output.tables import Form, FormOption, form_for, shown, write_json
 
 if TYPE_CHECKING:
@@ -21,14 +22,16 @@ def add_to(app: typer.Typer) -> None:
 
 
 def send(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    body: Annotated[str | None, typer.Argument(metavar="[BODY]", help="Without it, each line of stdin.")] = None,
+    topic: TopicArgument,
+    body: Annotated[
+        str | None, typer.Argument(metavar="BODY", help="Body; by default each line of standard input is a message.")
+    ] = None,
     tags: Annotated[str, typer.Option(help="Tag of the messages.")] = "",
     keys: Annotated[str, typer.Option(help="Keys, separated by spaces.")] = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Send a message, or each line of the standard input as one, and show where it went."""
+    """Send a message, or each line of standard input as one, and show where it was stored."""
     from pyromq import Message, Producer
 
     form = form_for(output, sys.stdout)
@@ -45,11 +48,11 @@ def send(
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: TopicArgument,
     group: Annotated[str, typer.Option(help="Consumer group; its progress is kept.")] = "pyromq-cli",
-    tags: Annotated[str, typer.Option(help="Such as 'TagA || TagB'.")] = "*",
-    sql: Annotated[str, typer.Option(help="Instead of tags: an SQL92 expression, such as 'price > 10'.")] = "",
-    count: Annotated[int, typer.Option(min=0, help="Stop after so many messages; 0 means never.")] = 0,
+    tags: Annotated[str, typer.Option(help="Only messages with these tags, such as 'TagA || TagB'.")] = "*",
+    sql: Annotated[str, typer.Option(help="SQL92 expression instead of tags, such as 'price > 10'.")] = "",
+    count: Annotated[int, typer.Option(min=0, help="Stop after this many messages; 0: never.")] = 0,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -82,7 +85,7 @@ def consume(
 
 
 def _write(message: ReceivedMessage, form: Form) -> None:
-    queue, text = message.queue, message.body.decode("utf-8", "backslashreplace")
+    queue, text = message.queue, body_text(message)
     if form is Form.TABLE:
         typer.echo(f"{queue.broker} queue {queue.number} offset {message.offset}  {shown(message.tags)}  {shown(text)}")
         return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.tables import Column, Form, FormOption, Row, form_for, shown, write_json, write_rows
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at a store folder without a broker.", no_args_is_help=True)
 
-_EXIT_PARTIAL = 5
 _SEGMENTS_SHOWN_MAX = 12
 
 _FINDING_COLUMNS = (
@@ -45,7 +45,7 @@ def _noun() -> None:
 def check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Store folder: the one with commitlog in it.")],
     index_slots: Annotated[
-        int, typer.Option(min=1, help="Slots of an index file (RocketMQ: maxHashSlotNum).")
+        int, typer.Option(min=1, help="Hash slots of an index file (RocketMQ: maxHashSlotNum).")
     ] = 5_000_000,
     output: FormOption = None,
 ) -> int:
@@ -63,12 +63,12 @@ def check(
         _write_report(sys.stdout, report)
     else:
         _write_data(sys.stdout, form, report)
-    return 0 if report.verdict is StoreVerdict.SOUND else _EXIT_PARTIAL
+    return ExitCode.OK if report.verdict is StoreVerdict.SOUND else ExitCode.PARTIAL
 
 
 @contextmanager
 def _progress(terminal: TextIO) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar with the bytes of log looked at, when somebody can see it."""
+    """A bar with the bytes of log read so far, on a terminal."""
     if not terminal.isatty():
         yield None
         return
@@ -137,7 +137,7 @@ def _facts(report: CheckReport) -> Iterator[tuple[str, str]]:
     yield "log", f"{count_of(log.records, 'record')} in {files}, positions {log.first} to {log.end}"
     unprotected = log.records - log.checksummed
     body_only = f", {unprotected} with a CRC of the body only" if unprotected else ""
-    yield "checksums", f"{count_of(log.checksummed, 'record')} with one over everything{body_only}"
+    yield "checksums", f"{count_of(log.checksummed, 'record')} with one over the whole record{body_only}"
     fillers = f", {queues.fillers} fillers for lost ones" if queues.fillers else ""
     yield "queues", f"{count_of(queues.queues, 'queue')}, {count_of(queues.entries, 'message')}{fillers}"
     yield "key index", f"{count_of(index.files, 'file')}, {count_of(index.entries, 'key')}"

@@ -1,4 +1,4 @@
-"""``pyromq tail``: the newest messages of a topic, and those that come; no group moves by it."""
+"""``pyromq tail``: the newest messages of a topic and those that follow; it moves no group."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
-from pyromq.cli.nouns.message import message_row, place_of
+from pyromq.cli.connection import DEFAULT_NAMESERVER, TopicArgument, with_admin
+from pyromq.cli.nouns.message_rows import message_row, place_of
 from pyromq.cli.output.tables import Form, FormOption, form_for, shown, write_json
 from pyromq.cli.output.times import show_time
 
@@ -25,7 +25,7 @@ _NameServerOption = Annotated[
         "--nameserver",
         envvar=["PYROMQ_NAMESERVER", "NAMESRV_ADDR"],
         metavar="HOST:PORT[;…]",
-        help="Name servers of the cluster; -n is the number of messages here, as everywhere with tail.",
+        help="Name servers of the cluster, or the URL of an address server; here -n is the number of messages.",
     ),
 ]
 
@@ -35,17 +35,17 @@ def add_to(app: typer.Typer) -> None:
 
 
 def tail(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    count: Annotated[int, typer.Option("-n", "--count", min=0, max=10_000, help="Begin with so many.")] = 10,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,
-    tags: Annotated[str, typer.Option(help="Only these, such as 'TagA || TagB'.")] = "",
+    topic: TopicArgument,
+    count: Annotated[int, typer.Option("-n", "--count", min=0, max=10_000, help="Start with this many messages.")] = 10,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new messages, until Ctrl-C.")] = False,
+    tags: Annotated[str, typer.Option(help="Only messages with these tags, such as 'TagA || TagB'.")] = "",
     nameserver: _NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Show the last messages of a topic over all its queues."""
+    """Show the newest messages of a topic, over all its queues."""
     form = form_for(output, sys.stdout)
     if form is Form.CSV:
-        raise typer.BadParameter("messages are no table: use table, json or jsonl")
+        raise typer.BadParameter("tail does not write CSV: use table, json or jsonl")
     wanted = {tag.strip() for tag in tags.split("||") if tag.strip() not in ("", "*")}
 
     def show(message: ReceivedMessage) -> None:

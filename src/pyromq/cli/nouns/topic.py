@@ -1,4 +1,4 @@
-"""``pyromq topic``: what topics there are, how they are set up, what is in them."""
+"""``pyromq topic``: the topics of a cluster, their queues and what these hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, with_admin
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyromq.aio import Admin
 
 app = typer.Typer(help="Topics: list, create, describe, delete.", no_args_is_help=True)
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
 @app.command("ls")
@@ -78,4 +77,4 @@ def delete(
     """Delete a topic with its messages and the progress of groups in it."""
     confirm(f"Delete topic {topic} and everything in it?", yes)
     with_admin(nameserver, lambda admin: admin.delete_topic(topic))
-    typer.echo(f"topic {topic} is deleted", err=True)
+    typer.echo(f"topic {topic} was deleted", err=True)

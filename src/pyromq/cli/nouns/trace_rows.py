@@ -1,4 +1,4 @@
-"""Trace records as rows: the same columns for all kinds."""
+"""Trace records as rows, with the same columns for every kind of record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRACE_COLUMNS = (
 
 
 def trace_row(record: TraceRecord) -> dict[str, Any]:
-    """All fields of a record, and a few that every kind has."""
+    """All fields of a record, and the columns that every kind has."""
     import msgspec
 
     fields = msgspec.structs.asdict(record)
@@ -32,7 +32,7 @@ def trace_row(record: TraceRecord) -> dict[str, Any]:
 
 
 def _detail(fields: dict[str, Any]) -> str:
-    """What is particular about it, for people."""
+    """What a record of its kind has besides, in words."""
     parts = []
     if "store_host" in fields:
         parts.append(f"to {fields['store_host']}")

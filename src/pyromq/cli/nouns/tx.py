@@ -1,23 +1,24 @@
-"""``pyromq tx``: transactions that nobody has ended."""
+"""``pyromq tx``: transactions that are neither committed nor rolled back."""
 
 from __future__ import annotations
 
 import sys
-import time
 from typing import Annotated
 
 import typer
 
+from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
-from pyromq.cli.output.times import show_span, show_time
+from pyromq.cli.output.times import show_time
+from pyromq.wording import shown_span
 
-app = typer.Typer(help="Transactions: list those that are open.", no_args_is_help=True)
+app = typer.Typer(help="Transactions: list open ones.", no_args_is_help=True)
 
 _COLUMNS = (
     Column("born_ms", "sent", show=show_time, whole=True),
-    Column("age_ms", "open for", show=show_span, whole=True),
+    Column("age_ms", "open for", show=shown_span, whole=True),
     Column("topic", "topic"),
     Column("producer_group", "producers"),
     Column("message_id", "id"),
@@ -37,7 +38,7 @@ def list_open(
 
     with progress("reading prepared messages"):
         found = with_admin(nameserver, lambda admin: admin.open_transactions(topic))
-    now_ms = int(time.time() * 1000)
+    now_ms = clock.now_ms()
     rows = [{**msgspec.structs.asdict(each), "age_ms": max(0, now_ms - each.born_ms)} for each in found]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if not found:

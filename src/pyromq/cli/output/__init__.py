@@ -1,5 +1,4 @@
-"""What commands show and ask: tables, JSON and CSV from the same rows; times; prompts; shared options.
+"""What commands write and ask: tables, JSON and CSV, times as people read them, questions and progress.
 
-Owns: the looks of the command line.
-Callers: the other rooms of ``cli``. Imports: no other room.
+The lowest room of ``cli``: it imports no command, and nothing of clients or servers.
 """

@@ -1,4 +1,4 @@
-"""What commands ask of the person who typed them, and how they show that something takes a while."""
+"""Questions before a command acts, and a sign of life on the terminal while it works."""
 
 from __future__ import annotations
 
@@ -12,33 +12,22 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyromq.aio import QueueId
-
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")]
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Goes on only after a yes; without a terminal nobody can say it. Raises Abort, BadParameter."""
+    """Returns only after a yes, which takes ``--yes`` or a terminal. Raises Abort, BadParameter."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("nobody can be asked here: add --yes to do it")
+        raise typer.BadParameter("standard input is not a terminal: add --yes to go ahead without a question")
     typer.confirm(question, abort=True, err=True)
-
-
-def parse_queue(text: str, topic: str) -> QueueId:
-    """``broker-a:3`` of a topic. Raises BadParameter."""
-    from pyromq.aio import QueueId
-
-    broker, colon, number = text.rpartition(":")
-    if not (broker and colon and number.isdecimal()):
-        raise typer.BadParameter(f"{text!r} is no queue: BROKER:NUMBER, such as broker-a:3")
-    return QueueId(topic, broker, int(number))
 
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[str], None]]:
-    """Something moves on a terminal while work is done; call it with what is being done. Silent elsewhere."""
+    """A spinner on a terminal; the function it gives changes the text beside it. Silent elsewhere."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return

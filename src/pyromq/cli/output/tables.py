@@ -1,4 +1,4 @@
-"""How commands answer: a table for people, JSON and CSV for programs, from the same rows.
+"""Output of commands: a table for people, JSON and CSV for programs, from the same rows.
 
 ``table`` is the default on a terminal, ``jsonl`` (one object a line) in a pipe. Values keep their types in JSON; in
 tables and CSV a missing value is empty. Text from files and networks cannot move the cursor: tables show control
@@ -15,7 +15,7 @@ import typer
 
 Row = Mapping[str, object]
 
-_PLAIN_WIDTH = 10_000  # without a terminal nobody needs lines to be broken
+_PLAIN_WIDTH = 10_000  # without a terminal lines are not broken
 
 
 class Form(StrEnum):
@@ -39,7 +39,7 @@ class Column(NamedTuple):
 
 
 FormOption = Annotated[
-    Form | None, typer.Option("--output", "-o", help="Form of the answer; table on a terminal, else jsonl.")
+    Form | None, typer.Option("--output", "-o", help="Output format; by default table on a terminal, else jsonl.")
 ]
 
 
@@ -74,7 +74,7 @@ def write_json(out: TextIO, value: object, *, indent: int = 0) -> None:
 
 
 def write_fields(out: TextIO, form: Form, columns: Sequence[Column], row: Row) -> None:
-    """One thing: a table has a line for each of its values that there is, JSON is an object."""
+    """One row: a table has a line for each value that is not empty, JSON is an object."""
     if form is Form.TABLE:
         cells = [(each.title, _cell(row, each)) for each in columns]
         lines = [{"name": name, "value": value} for name, value in cells if value]

@@ -1,4 +1,4 @@
-"""Times and spans as people write and read them. Without a zone they are UTC, as everything that is shown here."""
+"""Times on the command line, as people write and read them. Without a zone they are UTC, as are all that are shown."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 import typer
+
+from pyromq.wording import shown_time
 
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _span = re.compile(r"-?(?P<count>\d+)(?P<unit>[smhd])(?: ago)?").fullmatch
@@ -27,18 +29,12 @@ def parse_time(text: str, now_ms: int) -> int:
     try:
         when = datetime.fromisoformat(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no time: 2026-11-15T07:30, 2h ago, now, or milliseconds") from error
+        raise typer.BadParameter(
+            f"{text!r} is not a time: write 2026-11-15T07:30, 2h ago, now, or milliseconds"
+        ) from error
     return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def show_time(time_ms: int) -> str:
-    """Empty for 0: there it is not known."""
-    from pyromq.client.admin.wording import shown_time
-
+    """As ``shown_time`` does; empty for 0, which stands for a time that is not known."""
     return shown_time(time_ms) if time_ms else ""
-
-
-def show_span(span_ms: int) -> str:
-    from pyromq.client.admin.wording import shown_span
-
-    return shown_span(span_ms)

@@ -1,5 +1,5 @@
-"""``pyromq pipeline``: jobs on Spark, checked before Spark is started, with a bar and a summary.
+"""``pyromq pipeline``: the jobs of ``pyromq.pipeline.jobs`` as commands.
 
-Owns: options and tables of the jobs.
-Callers: ``main``. Imports: ``connection``, ``output``, ``pyromq.pipeline.jobs``.
+``commands`` reads options and calls jobs, ``checks`` asks the cluster before Spark is started, ``session`` starts Spark
+quietly, ``tables`` shows summaries. Spark is imported when a job runs.
 """

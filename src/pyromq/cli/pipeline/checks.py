@@ -1,4 +1,4 @@
-"""What a job needs of its cluster, asked before Spark is started: that takes a moment, Spark takes seconds."""
+"""What a job needs of its cluster, checked before Spark is started: a check takes a moment, Spark takes seconds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def check_topics(cluster: ClusterOptions, *topics: str, group: str = "") -> None:
-    """Those who read a stream have a ``group``. Raises OptionError, TopicNotFoundError, TransportError."""
+    """``group`` is for jobs that read a stream. Raises OptionError, TopicNotFoundError, TransportError."""
     with _admin(cluster, group) as admin:
         for topic in topics:
             admin.route(topic)
 
 
 def check_source(options: Mapping[str, str], *, is_stream: bool) -> None:
-    """The topics that a source reads, if it names them and asks brokers. Raises as ``check_topics`` does."""
+    """The topics that a source reads, if it names them and reads from brokers. Raises as ``check_topics`` does."""
     from pyromq import Admin
     from pyromq.pipeline.core.connections import client_settings
     from pyromq.pipeline.core.options import Use, parse_options
@@ -40,7 +40,7 @@ def has_dead_letters(cluster: ClusterOptions, group: str) -> bool:
         try:
             admin.route(dead_letter_topic(group))
         except TopicNotFoundError:
-            admin.require_group(group)  # one that does not exist is another thing than one without letters
+            admin.require_group(group)  # a missing group is not a group without letters
             return False
     return True
 

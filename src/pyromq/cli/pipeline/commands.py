@@ -1,4 +1,4 @@
-"""``pyromq pipeline``: jobs on Spark. Each shows how far it is on a terminal and ends with a summary."""
+"""``pyromq pipeline``: jobs on Spark. Each shows its progress on a terminal and ends with a summary."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import Annotated, Any
 
 import typer
 
-from pyromq.cli.output.option_records import unfolded
-from pyromq.cli.output.prompts import YesOption, confirm
+from pyromq.cli.connection import GroupArgument
+from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.option_records import unfolded
+from pyromq.cli.output.prompts import confirm
 from pyromq.cli.output.tables import Form, form_for, write_json, write_rows
 from pyromq.cli.pipeline.checks import check_source, check_topics, has_dead_letters
 from pyromq.cli.pipeline.options import (
+    ArchiveOptions,
     BeginOption,
-    CheckpointOption,
     ClusterOptions,
+    DedupeTarget,
     EndOption,
     FilterOptions,
     FollowOption,
-    GroupOption,
+    KeyOptions,
+    LetterOptions,
     ParquetCompression,
-    RateOption,
+    RedriveOptions,
+    ReplayOptions,
     SparkOptions,
+    StretchOptions,
     TopicsArgument,
-    WhereOption,
     one_of,
     one_target,
     page_file,
@@ -55,46 +60,39 @@ app = typer.Typer(help="Jobs on Spark: archive, replay, redrive, report, dedupe,
 def archive(
     topics: TopicsArgument,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Of the archive (Iceberg: name of the table).")],
-    group: GroupOption = "pyromq-archive",
-    checkpoint: CheckpointOption = "",
-    writer: Annotated[
-        str, typer.Option(metavar="KIND", help="task: tasks write themselves, fast; spark: Spark's own writer.")
-    ] = "task",
-    form: Annotated[str, typer.Option("--format", metavar="KIND", help="parquet, delta or iceberg.")] = "parquet",
-    compression: Annotated[str, typer.Option(metavar="KIND", help="snappy, zstd, gzip, lz4 or none.")] = "snappy",
-    compact: Annotated[bool, typer.Option("--compact", help="Merge small files at the end.")] = False,
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Folder of the archive (Iceberg: name of the table).")],
+    writing: ArchiveOptions,
     begin: BeginOption = "",
     filters: FilterOptions,
     follow: FollowOption = 0,
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """Topics to Parquet, each message once; goes on where it ended.
+    """Write topics to Parquet, each message once.
 
-    Files lie by topic, date and hour. A run that was interrupted is finished by the next one.
+    Files are laid out by topic, date and hour. A run continues where the last one ended, also if that was interrupted.
     """
     from pyromq.pipeline.jobs import archive as job
     from pyromq.pipeline.jobs import compact_archive
     from pyromq.pipeline.jobs.archiving.job import ArchiveFormat, ArchiveWriterKind
 
-    kind, table = one_of(ArchiveWriterKind, writer, "--writer"), one_of(ArchiveFormat, form, "--format")
-    one_of(ParquetCompression, compression, "--compression")
+    kind, table = one_of(ArchiveWriterKind, writing.writer, "--writer"), one_of(ArchiveFormat, writing.form, "--format")
+    one_of(ParquetCompression, writing.compression, "--compression")
     by_tasks = kind is ArchiveWriterKind.TASK and table is ArchiveFormat.PARQUET
     if filters.where and by_tasks:
         raise typer.BadParameter("--where needs --writer spark: tasks write what brokers send")
-    if compact and not by_tasks:
-        raise typer.BadParameter("--compact is for --writer task: Spark and table formats know their own files")
+    if writing.compact and not by_tasks:
+        raise typer.BadParameter("--compact is for --writer task: Spark and table formats manage their own files")
     chosen = selection(topics, filters, cluster, time_of(begin))
-    check_topics(cluster, *topics, group=group)
+    check_topics(cluster, *topics, group=writing.group)
     with started(run_in) as spark, bar("archiving") as tell:
         done = job(
-            spark, chosen, to, group=group, checkpoint=checkpoint, writer=kind, form=table,
-            compression=compression, follow_s=follow or None, tell=tell,
+            spark, chosen, to, group=writing.group, checkpoint=writing.checkpoint, writer=kind, form=table,
+            compression=writing.compression, follow_s=follow or None, tell=tell,
         )  # fmt: skip
-    if compact:
+    if writing.compact:
         with bar("merging small files") as tell:
-            merged = compact_archive(to, compression=compression, tell=tell)
+            merged = compact_archive(to, compression=writing.compression, tell=tell)
         typer.echo(f"{merged.files_before} files before, {merged.files_after} after", err=True)
     write_summary(sys.stdout, run_in.output, "archive", done)
 
@@ -104,79 +102,59 @@ def archive(
 def replay(
     topics: TopicsArgument,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="That gets the messages.")],
-    begin: BeginOption = "",
-    end: EndOption = "",
-    begin_offsets: Annotated[
-        str, typer.Option("--begin-offsets", metavar="JSON", help='Or by offset: {"orders":{"broker-a":{"0":123}}}.')
-    ] = "",
-    end_offsets: Annotated[
-        str, typer.Option("--end-offsets", metavar="JSON", help="The offsets behind the last.")
-    ] = "",
+    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Topic to send to.")],
+    stretch: StretchOptions,
     filters: FilterOptions,
-    rate: RateOption = 0,
-    count: Annotated[int, typer.Option("--max", min=0, metavar="NUMBER", help="Send at most so many; 0: all.")] = 0,
-    name: Annotated[
-        str, typer.Option(metavar="NAME", help="Run again under its name, it does not send what it sent before.")
-    ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count and show.")] = False,
-    yes: YesOption = False,
+    sending: ReplayOptions,
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """A stretch of topics into a topic again, after a look at it.
+    """Send a stretch of topics to a topic again.
 
-    What would be sent is counted and shown first; then it is sent in the order it was stored, at a set rate.
+    What would be sent is counted and shown first; then it is sent in the order in which it was stored, at a set rate.
     """
     from pyromq.pipeline.jobs import replay as job
 
-    first, behind = times_of(begin, end)
+    first, behind = times_of(stretch.begin, stretch.end)
     chosen = selection(
         topics, filters, cluster,
-        place_of(first, begin_offsets, "--begin"), place_of(behind, end_offsets, "--end"),
+        place_of(first, stretch.begin_offsets, "--begin"), place_of(behind, stretch.end_offsets, "--end"),
     )  # fmt: skip
     check_topics(cluster, *topics, to)
     form = form_for(run_in.output, sys.stdout)
     with started(run_in) as spark:
         with bar("counting"):
             chosen = chosen.frozen()  # what is sent is what was shown
-            plan = job(spark, chosen, to, count_max=count, name=name)
-        if form is Form.TABLE or dry_run:
+            plan = job(spark, chosen, to, count_max=sending.count, name=sending.name)
+        if form is Form.TABLE or sending.dry_run:
             write_rows(sys.stdout if form is Form.TABLE else sys.stderr, Form.TABLE, SAMPLES, rows_of(plan.samples))
-        if dry_run or not plan.found:
+        if sending.dry_run or not plan.found:
             write_summary(sys.stdout, run_in.output, "replay", plan)
             return
-        confirm(f"send {plan.found} messages to topic {to}?", yes)
+        confirm(f"Send {plan.found} messages to topic {to}?", sending.yes)
         with bar("replaying") as tell:
-            done = job(spark, chosen, to, rate=rate or None, name=name, dry_run=False, count_max=count, tell=tell)
+            done = job(
+                spark, chosen, to, rate=sending.rate or None, name=sending.name, dry_run=False,
+                count_max=sending.count, tell=tell,
+            )  # fmt: skip
     write_summary(sys.stdout, run_in.output, "replay", done)
     if done.failed:
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.PARTIAL)
 
 
 @app.command()
 @unfolded
 def redrive(
-    group: Annotated[str, typer.Argument(metavar="GROUP")],
+    group: GroupArgument,
     *,
-    where: WhereOption = "",
-    begin: Annotated[str, typer.Option("--begin", metavar="TIME", help="Letters that died then or later.")] = "",
-    end: Annotated[str, typer.Option("--end", metavar="TIME", help="Letters that died before.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")] = False,
-    canary: Annotated[
-        int, typer.Option(min=0, metavar="NUMBER", help="Send so many first and see whether they come back.")
-    ] = 0,
-    canary_wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to watch them.")] = 30,
-    rate: RateOption = 0,
-    patch: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="Changes each letter before it is sent.")] = "",
-    only_group: Annotated[bool, typer.Option("--only-group", help="To this group alone.")] = False,
-    yes: YesOption = False,
+    which: LetterOptions,
+    sending: RedriveOptions,
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """Dead letters to the topics they came from, a few first.
+    """Send dead letters to the topics they came from.
 
-    Chosen by SQL, patched, sent at a set rate, and told of one by one.
+    They are chosen by SQL, may be patched, are sent at a set rate, a few first, and are reported one by one.
     """
     from msgspec.structs import replace
 
@@ -185,12 +163,12 @@ def redrive(
     from pyromq.pipeline.jobs.common.patching import find_function
 
     form = form_for(run_in.output, sys.stdout)
-    function = find_function(patch) if patch else None
-    died_from, died_before = times_of(begin, end)
+    function = find_function(sending.patch) if sending.patch else None
+    died_from, died_before = times_of(which.begin, which.end)
     letters = selection([dead_letter_topic(group)], FilterOptions(), cluster, died_from, died_before)
     chosen: dict[str, Any] = {
-        "nameserver": cluster.nameserver, "where": where, "begin": died_from, "patch": function,
-        "only_group": only_group, "options": cluster.source_options,
+        "nameserver": cluster.nameserver, "where": which.where, "begin": died_from, "patch": function,
+        "only_group": sending.only_group, "options": cluster.source_options,
     }  # fmt: skip
     if not has_dead_letters(cluster, group):
         typer.echo(f"group {group} has no dead letters", err=True)
@@ -200,23 +178,23 @@ def redrive(
             chosen["end"] = letters.frozen().end  # what is sent is what was shown
             done = job(spark, group, **chosen)
         to_send = sum(each.outcome == "would send" for each in done.letters)
-        if not dry_run and to_send:
-            if form is Form.TABLE and not yes:
+        if not sending.dry_run and to_send:
+            if form is Form.TABLE and not sending.yes:
                 first = done.letters[:_LETTERS_SHOWN]
                 write_rows(sys.stderr, form, fitting(sys.stderr, form, LETTERS), rows_of(first))
-            confirm(f"send {to_send} dead letters?", yes)
+            confirm(f"Send {to_send} dead letters?", sending.yes)
             with bar("redriving") as tell:
                 done = job(
-                    spark, group, dry_run=False, canary=canary, canary_wait_s=canary_wait, rate=rate or None,
-                    tell=tell, **chosen,
+                    spark, group, dry_run=False, canary=sending.canary, canary_wait_s=sending.canary_wait,
+                    rate=sending.rate or None, tell=tell, **chosen,
                 )  # fmt: skip
-    if not dry_run and not to_send:
-        typer.echo("nothing is left to send", err=True)
+    if not sending.dry_run and not to_send:
+        typer.echo("no dead letter is left to send", err=True)
         done = replace(done, is_dry=False)
     write_rows(sys.stdout, form, fitting(sys.stdout, form, LETTERS), rows_of(done.letters))
     write_summary(sys.stderr, Form.TABLE if form is Form.TABLE else Form.JSONL, "redrive", done)
     if done.failed or done.held_back or done.canary.is_bad:
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.PARTIAL)
 
 
 @app.command()
@@ -226,20 +204,20 @@ def report(
     *,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", "-g", metavar="GROUP", help="For one that writes no trace; again for more."),
+        typer.Option("--group", "-g", metavar="GROUP", help="A group that writes no trace; may be repeated."),
     ] = None,
     begin: BeginOption = "",
     end: EndOption = "",
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with charts there.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with charts to this file.")] = None,
     trace_topic: Annotated[
-        str, typer.Option(metavar="TOPIC", help="Where consumers write their trace.")
+        str, typer.Option(metavar="TOPIC", help="Topic that consumers write their trace to.")
     ] = "RMQ_SYS_TRACE_TOPIC",
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """What happened to messages: rates, latencies, lag, dead letters.
+    """Report what happened to messages: rates, latencies, lag, dead letters.
 
-    What consumers did is known where they write a trace.
+    What consumers did is known only where they write a trace.
     """
     from pyromq.pipeline.jobs import page
     from pyromq.pipeline.jobs import report as job
@@ -269,28 +247,24 @@ def report(
 def dedupe(
     topics: TopicsArgument,
     *,
-    key: Annotated[str, typer.Option(metavar="SQL", help="Expression over the columns that gives the key.")] = "keys",
-    within: Annotated[str, typer.Option(metavar="SPAN", help="How long a key is remembered.")] = "1 hour",
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="That gets Parquet.")] = "",
-    to_topic: Annotated[str, typer.Option("--to-topic", metavar="TOPIC", help="Or a topic.")] = "",
-    checkpoint: CheckpointOption = "",
-    group: GroupOption = "pyromq-dedupe",
+    keys: KeyOptions,
+    target: DedupeTarget,
     begin: BeginOption = "",
     filters: FilterOptions,
     follow: FollowOption = 0,
     cluster: ClusterOptions,
     run_in: SparkOptions,
 ) -> None:
-    """A topic without repetitions, into Parquet or another topic."""
+    """Write a topic without repetitions, to Parquet or to another topic."""
     from pyromq.pipeline.jobs import dedupe as job
 
-    one_target(to, to_topic, checkpoint, topics)
+    one_target(target, topics)
     chosen = selection(topics, filters, cluster, time_of(begin))
-    check_topics(cluster, *topics, *filter(None, [to_topic]), group=group)
-    with started(run_in) as spark, bar("without repetitions") as tell:
+    check_topics(cluster, *topics, *filter(None, [target.to_topic]), group=target.group)
+    with started(run_in) as spark, bar("removing repetitions") as tell:
         done = job(
-            spark, chosen, key=key, within=within, path=to, to_topic=to_topic, checkpoint=checkpoint, group=group,
-            follow_s=follow or None, tell=tell,
+            spark, chosen, key=keys.key, within=keys.within, path=target.to, to_topic=target.to_topic,
+            checkpoint=target.checkpoint, group=target.group, follow_s=follow or None, tell=tell,
         )  # fmt: skip
     write_summary(sys.stdout, run_in.output, "dedupe", done)
 
@@ -302,14 +276,16 @@ def store(
     *,
     query: Annotated[
         str,
-        typer.Option("--query", "-q", metavar="SQL", help="Over the view messages; without one, counts by topic."),
+        typer.Option("--query", "-q", metavar="SQL", help="Query over the view messages; by default, counts by topic."),
     ] = "",
-    topic: Annotated[list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; again for more.")] = None,
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Write Parquet there instead of showing rows.")] = "",
-    count: Annotated[int, typer.Option("--max", min=1, metavar="NUMBER", help="Show at most so many rows.")] = 100,
+    topic: Annotated[list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; may be repeated.")] = None,
+    to: Annotated[
+        str, typer.Option("--to", metavar="DIR", help="Write Parquet to this folder instead of showing rows.")
+    ] = "",
+    count: Annotated[int, typer.Option("--max", min=1, metavar="NUMBER", help="Show at most this many rows.")] = 100,
     run_in: SparkOptions,
 ) -> None:
-    """Query a store folder without a broker, ours or RocketMQ's."""
+    """Query a store folder of PyroMQ or Apache RocketMQ without a broker."""
     from pyromq.pipeline.jobs.common.queries import failures_in_words
     from pyromq.pipeline.jobs.common.selection import absolute
     from pyromq.pipeline.store_files.source import read_store
@@ -335,12 +311,12 @@ def store(
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Pipeline in TOML or YAML.")],
     *,
-    check: Annotated[bool, typer.Option("--check", help="Only look whether the file is right.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
     run_in: SparkOptions,
 ) -> None:
-    """Run a pipeline that a file describes.
+    """Run a pipeline that a file describes: a source, steps in SQL or Python, sinks.
 
-    A source, steps in SQL or Python, sinks; the mistakes in a file are told with their places.
+    Mistakes in the file are reported with their places.
     """
     from pyromq.pipeline.jobs import run_file
     from pyromq.pipeline.jobs.running.pipeline_file import option_text, read_pipeline_file
@@ -349,7 +325,7 @@ def run(
     pipeline = read_pipeline_file(file)
     require_functions(pipeline, file.absolute().parent)
     if check:
-        typer.echo(f"{file} is right", err=True)
+        typer.echo(f"{file} is valid", err=True)
         return
     if not run_in.is_elsewhere:
         check_source(pipeline.source_options(pipeline.group_of(0)), is_stream=pipeline.mode != "batch")

@@ -1,4 +1,4 @@
-"""Options of ``pyromq pipeline`` that several jobs have, and what their texts mean."""
+"""Options of ``pyromq pipeline``, as records by what they are about, and what their texts mean."""
 
 from __future__ import annotations
 
@@ -9,32 +9,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption
+from pyromq.cli.output.prompts import DryRunOption, YesOption
 from pyromq.cli.output.tables import FormOption
 from pyromq.cli.output.times import parse_time
 
 if TYPE_CHECKING:
     from pyromq.pipeline.jobs.common.selection import Selection
 
-TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="One or more.")]
+TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Topics to read.")]
 BeginOption = Annotated[
-    str, typer.Option("--begin", metavar="TIME", help="Messages stored then or later: 2h ago, 2026-11-15T07:30.")
+    str,
+    typer.Option("--begin", metavar="TIME", help="Messages stored at this time or later: 2h ago, 2026-11-15T07:30."),
 ]
-EndOption = Annotated[str, typer.Option("--end", metavar="TIME", help="Messages stored before.")]
+EndOption = Annotated[str, typer.Option("--end", metavar="TIME", help="Messages stored before this time.")]
 WhereOption = Annotated[
-    str, typer.Option("--where", metavar="CONDITION", help="Filter of Spark: SQL over the columns.")
+    str, typer.Option("--where", metavar="CONDITION", help="Filter applied by Spark: SQL over the columns.")
 ]
 GroupOption = Annotated[
-    str, typer.Option("--group", "-g", metavar="GROUP", help="Under which brokers show the progress.")
+    str, typer.Option("--group", "-g", metavar="GROUP", help="Consumer group that shows the progress on brokers.")
 ]
 CheckpointOption = Annotated[
-    str, typer.Option("--checkpoint", metavar="DIR", help="Remembers how far it is; beside the output by default.")
+    str,
+    typer.Option(
+        "--checkpoint", metavar="DIR", help="Folder that keeps the progress of the job; by default beside the output."
+    ),
 ]
-RateOption = Annotated[
-    float, typer.Option("--rate", min=0, metavar="NUMBER", help="Messages a second; 0: as fast as it goes.")
-]
+RateOption = Annotated[float, typer.Option("--rate", min=0, metavar="NUMBER", help="Messages per second; 0: no limit.")]
 FollowOption = Annotated[
-    float, typer.Option("--follow", min=0, metavar="SECONDS", help="Do not end: look for more every so often.")
+    float,
+    typer.Option("--follow", min=0, metavar="SECONDS", help="Keep running and look for new messages at this interval."),
 ]
 
 
@@ -50,8 +55,8 @@ class ParquetCompression(StrEnum):
 class FilterOptions:
     """Which messages of its topics a job reads."""
 
-    tags: Annotated[str, typer.Option("--tags", metavar="TAGS", help="Filter of brokers: a || b.")] = ""
-    sql: Annotated[str, typer.Option("--sql", metavar="SQL92", help="Filter of brokers, over properties.")] = ""
+    tags: Annotated[str, typer.Option("--tags", metavar="TAGS", help="Filter applied by brokers: a || b.")] = ""
+    sql: Annotated[str, typer.Option("--sql", metavar="SQL92", help="Filter applied by brokers, over properties.")] = ""
     where: WhereOption = ""
 
 
@@ -61,7 +66,7 @@ class ClusterOptions:
 
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="Further option of the source; again for more."),
+        typer.Option("--option", metavar="NAME=VALUE", help="Another option of the source; may be repeated."),
     ] = None
     nameserver: NameServerOption = DEFAULT_NAMESERVER
 
@@ -73,21 +78,116 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """Where a job runs, and in which form it answers."""
+    """Where a job runs, and the format of its output."""
 
     master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="local[2], spark://host:7077, sc://host:15002, …")
+        str,
+        typer.Option(
+            "--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host:15002, …"
+        ),
     ] = "local[*]"
     conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Setting of Spark; again for more.")
+        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Setting of Spark; may be repeated.")
     ] = None
-    spark_log: Annotated[Path | None, typer.Option(metavar="FILE", help="Append what Spark says of itself.")] = None
+    spark_log: Annotated[Path | None, typer.Option(metavar="FILE", help="Append Spark's own log to this file.")] = None
     output: FormOption = None
 
     @property
     def is_elsewhere(self) -> bool:
         """A Spark Connect server: its files are not ours."""
         return self.master.startswith("sc://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveOptions:
+    """How ``archive`` writes, and under which group it remembers how far it is."""
+
+    group: GroupOption = "pyromq-archive"
+    checkpoint: CheckpointOption = ""
+    writer: Annotated[
+        str,
+        typer.Option(metavar="KIND", help="task: tasks write the files themselves, fast; spark: Spark's own writer."),
+    ] = "task"
+    form: Annotated[str, typer.Option("--format", metavar="KIND", help="parquet, delta or iceberg.")] = "parquet"
+    compression: Annotated[str, typer.Option(metavar="KIND", help="snappy, zstd, gzip, lz4 or none.")] = "snappy"
+    compact: Annotated[bool, typer.Option("--compact", help="Merge small files at the end.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StretchOptions:
+    """Which stretch of its topics ``replay`` sends: by time or by offset."""
+
+    begin: BeginOption = ""
+    end: EndOption = ""
+    begin_offsets: Annotated[
+        str, typer.Option("--begin-offsets", metavar="JSON", help='Or by offset: {"orders":{"broker-a":{"0":123}}}.')
+    ] = ""
+    end_offsets: Annotated[
+        str, typer.Option("--end-offsets", metavar="JSON", help="The offsets to stop before, in the same form.")
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How ``replay`` sends."""
+
+    rate: RateOption = 0
+    count: Annotated[
+        int, typer.Option("--max", min=0, metavar="NUMBER", help="Send no more than this many; 0: no limit.")
+    ] = 0
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the replay: run again under it, it skips what it sent before.")
+    ] = ""
+    dry_run: DryRunOption = False
+    yes: YesOption = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterOptions:
+    """Which dead letters ``redrive`` sends."""
+
+    where: WhereOption = ""
+    begin: Annotated[
+        str, typer.Option("--begin", metavar="TIME", help="Letters that became dead at this time or later.")
+    ] = ""
+    end: Annotated[str, typer.Option("--end", metavar="TIME", help="Letters that became dead before this time.")] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveOptions:
+    """How ``redrive`` sends."""
+
+    dry_run: DryRunOption = False
+    canary: Annotated[
+        int, typer.Option(min=0, metavar="NUMBER", help="Send this many first and see whether they become dead again.")
+    ] = 0
+    canary_wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to watch the canary.")] = 30
+    rate: RateOption = 0
+    patch: Annotated[
+        str, typer.Option(metavar="MODULE:FUNCTION", help="Function that changes each letter before it is sent.")
+    ] = ""
+    only_group: Annotated[
+        bool, typer.Option("--only-group", help="Send to this group alone, not to every group of the topic.")
+    ] = False
+    yes: YesOption = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyOptions:
+    """What ``dedupe`` takes for a repetition."""
+
+    key: Annotated[str, typer.Option(metavar="SQL", help="Expression over the columns that gives the key.")] = "keys"
+    within: Annotated[str, typer.Option(metavar="SPAN", help="How long a key is remembered.")] = "1 hour"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedupeTarget:
+    """Where ``dedupe`` writes, and where it remembers how far it is."""
+
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Folder to write Parquet files to.")] = ""
+    to_topic: Annotated[str, typer.Option("--to-topic", metavar="TOPIC", help="Topic to send to instead.")] = ""
+    checkpoint: CheckpointOption = ""
+    group: GroupOption = "pyromq-dedupe"
 
 
 def selection(
@@ -113,9 +213,7 @@ def selection(
 
 
 def time_of(text: str) -> int | None:
-    import time
-
-    return parse_time(text, int(time.time() * 1000)) if text else None
+    return parse_time(text, clock.now_ms()) if text else None
 
 
 def times_of(begin: str, end: str) -> tuple[int | None, int | None]:
@@ -129,7 +227,7 @@ def times_of(begin: str, end: str) -> tuple[int | None, int | None]:
 def place_of(time_ms: int | None, offsets: str, flag: str) -> dict[str, Any] | int | None:
     """Of ``--begin`` and ``--begin-offsets``, or ``--end``. Raises typer.BadParameter."""
     if time_ms is not None and offsets:
-        raise typer.BadParameter(f"say {flag} or {flag}-offsets, one of them")
+        raise typer.BadParameter(f"give either {flag} or {flag}-offsets")
     return _offsets_of(offsets, f"{flag}-offsets") if offsets else time_ms
 
 
@@ -139,7 +237,7 @@ def _offsets_of(text: str, flag: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{flag}: it is not JSON: {error}") from error
+        raise typer.BadParameter(f"{flag}: not JSON: {error}") from error
     if not isinstance(found, dict):
         raise typer.BadParameter(f'{flag}: {text!r} is not {{"topic": {{"broker": {{"0": 123}}}}}}')
     return found
@@ -156,18 +254,19 @@ def pairs(texts: list[str] | None) -> dict[str, str]:
     return found
 
 
-def one_target(folder: str, topic: str, checkpoint: str, sources: list[str]) -> None:
+def one_target(target: DedupeTarget, sources: list[str]) -> None:
     """Raises typer.BadParameter."""
-    if topic in sources:
-        raise typer.BadParameter(f"--to-topic {topic} is read: what is written to it would be read again")
-    if bool(folder) == bool(topic):
-        raise typer.BadParameter("say where to: --to DIR or --to-topic TOPIC, one of them")
-    if topic and not checkpoint:
-        raise typer.BadParameter("--to-topic needs --checkpoint DIR: a topic has no folder for it")
+    if target.to_topic in sources:
+        text = f"--to-topic {target.to_topic} is also read: what is written to it would be read again"
+        raise typer.BadParameter(text)
+    if bool(target.to) == bool(target.to_topic):
+        raise typer.BadParameter("give either --to DIR or --to-topic TOPIC")
+    if target.to_topic and not target.checkpoint:
+        raise typer.BadParameter("--to-topic needs --checkpoint DIR: a topic has no folder to keep one in")
 
 
 def page_file(path: Path | None) -> Path | None:
-    """Can it be written? Better known before the work than after it. Raises typer.BadParameter."""
+    """Checked before the work: whether the page can be written. Raises typer.BadParameter."""
     if path is not None and not path.absolute().parent.is_dir():
         raise typer.BadParameter(f"--html: there is no folder {path.parent}")
     if path is not None and path.is_dir():
@@ -180,4 +279,4 @@ def one_of(kinds: Any, text: str, flag: str) -> Any:
     try:
         return kinds(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{flag}: {text!r} is none of {', '.join(kinds)}") from error
+        raise typer.BadParameter(f"{flag}: {text!r} is not one of {', '.join(kinds)}") from error

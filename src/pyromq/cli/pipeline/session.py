@@ -1,7 +1,7 @@
-"""The Spark of a command, which says nothing by itself, and the bar that shows how far a job is.
+"""The Spark session of a command, kept quiet, and the bar that shows the progress of a job.
 
-The JVM and the Python workers it begins write to the error output that this process has when the JVM is started. So for
-that moment it is a file: ``--spark-log``, or one that nobody sees unless the start fails.
+The JVM and the Python workers it starts write to the error output that this process has when the JVM is started. So for
+that moment it is a file: the one of ``--spark-log``, or a temporary one that is read only if the start fails.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _reason = re.compile(rb"^(?:Error|Exception in thread|Caused by|.*[Ee]xception:|
 
 @contextmanager
 def started(options: SparkOptions, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """``--conf`` goes before ``settings``. Raises ConfigError for what is not installed or does not start."""
+    """``--conf`` overrides ``settings``. Raises ConfigError for what is not installed or does not start."""
     from pyromq.pipeline.spark.requirements import what_is_missing
 
     chosen = {**_defaults(options), **(settings or {}), **pairs(options.conf)}
@@ -40,7 +40,7 @@ def started(options: SparkOptions, settings: Mapping[str, str] | None = None) ->
             with _failures_of_this_machine():
                 yield spark
         finally:
-            with suppress(*_lost_spark()):  # that it is gone was told already
+            with suppress(*_lost_spark()):  # that it is gone was reported already
                 spark.stop()
 
 
@@ -54,7 +54,7 @@ def _failures_of_this_machine() -> Iterator[None]:
     except _lost_spark() as error:
         raise JobFailedError("Spark is gone: was it killed, or out of memory? Run the command again") from error
     except OSError as error:
-        if error.filename is None:  # nothing of files: whoever knows it tells it
+        if error.filename is None:  # not about a file: left to the caller
             raise
         raise ConfigError(f"{error.strerror}: {error.filename}") from error
 
@@ -100,7 +100,7 @@ def _start(master: str, settings: Mapping[str, str], log: IO[bytes]) -> SparkSes
 
 
 def _hush() -> None:
-    """Tracebacks of Spark's for a JVM that is gone and for a Ctrl-C, both of which we tell; JSON for a wrong column."""
+    """Silences Spark's tracebacks for a lost JVM and for Ctrl-C, which we report, and its JSON for a wrong column."""
     from pyspark.logger import PySparkLogger
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -119,7 +119,7 @@ def _why(text: str, log: IO[bytes]) -> str:
     if "JAVA_GATEWAY_EXITED" in text:
         log.seek(0)
         lines = _reason(log.read())
-        return lines[-1].decode("utf-8", "replace").strip() if lines else "Java ended at once, without a word"
+        return lines[-1].decode("utf-8", "replace").strip() if lines else "Java exited at once without an error message"
     lines = [line for line in text.splitlines() if line.strip()]
     told = next((line for line in lines if line.startswith(": ")), lines[0])  # ": org.apache…Exception: text"
     return re.sub(r"^: (?:[\w.$]+: )?", "", told)
@@ -137,7 +137,7 @@ def _log_file(path: Path | None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _errors_into(log: IO[bytes]) -> Iterator[None]:
-    """What processes that are begun meanwhile complain of."""
+    """Processes started inside the block write their errors there."""
     sys.stderr.flush()
     kept = os.dup(2)
     os.dup2(log.fileno(), 2)

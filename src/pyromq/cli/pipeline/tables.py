@@ -1,4 +1,4 @@
-"""Tables of ``pyromq pipeline``: which values of a summary are shown, under which words."""
+"""Tables of ``pyromq pipeline``: which values of a summary are shown, under which headings."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ LETTERS: Final = (
     Column("keys", "keys", optional=True),
     Column("outcome", "outcome", styles={"sent": "green", "failed": "bold red", "held back": "yellow"}, whole=True),
     Column("to_topic", "to"),
-    Column("new_message_id", "as", optional=True),
+    Column("new_message_id", "new id", optional=True),
     Column("error", "why", optional=True),
 )
 _REPORT: Final = (
     ("throughput", "Throughput", (
         Column("topic", "topic"), Column("messages", "messages", right=True, show=_number),
-        Column("per_second", "a second", right=True, show=_rate),
+        Column("per_second", "per second", right=True, show=_rate),
         Column("first_ms", "first", show=show_time, whole=True),
         Column("last_ms", "last", show=show_time, whole=True), _OVER_TIME,
     )),
@@ -125,7 +125,7 @@ _REPORT: Final = (
     )),
     ("lags", "Lag", (
         Column("group", "group"), Column("topic", "topic"), Column("last", "now", right=True, show=_number),
-        Column("max", "most", right=True, show=_number), _OVER_TIME,
+        Column("max", "max", right=True, show=_number), _OVER_TIME,
     )),
     ("attempts", "Attempts", (
         Column("group", "group"), Column("attempt", "attempt", right=True),
@@ -174,7 +174,7 @@ def fitting(out: TextIO, form: Form, columns: Sequence[Column]) -> list[Column]:
 
 
 def write_summary(out: TextIO, asked: Form | None, name: str, done: Any) -> None:
-    """What a job says at its end, by the columns of its name; people are spared what a dry run did not do."""
+    """The summary of a job, by the columns of its name; a table leaves out what a dry run did not do."""
     import msgspec
 
     form, row = form_for(asked, out), msgspec.to_builtins(done)
@@ -191,7 +191,7 @@ def rows_of(found: Iterable[Struct]) -> list[dict[str, Any]]:
 
 
 def write_found(out: TextIO, form: Form, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows of a query of the user's; on a terminal each gets lines of its own if it has many columns."""
+    """Rows of the user's own query; on a terminal a row with many columns gets a line for each of them."""
     columns = columns_of(names, rows)
     if form is not Form.TABLE or not out.isatty() or len(columns) <= _COLUMNS_SIDE_BY_SIDE:
         write_rows(out, form, columns, rows)
@@ -202,13 +202,13 @@ def write_found(out: TextIO, form: Form, names: Sequence[str], rows: Sequence[Ma
 
 
 def columns_of(names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> list[Column]:
-    """Of rows that a query of the user's gave: numbers to the right."""
+    """Columns for the rows of the user's own query: numbers to the right."""
     found = list(rows)
     return [Column(name, name, right=all(isinstance(row[name], int | float) for row in found)) for name in names]
 
 
 def rows_shown(found: DataFrame, count: int) -> list[dict[str, Any]]:
-    """The first rows of a query, for people and for JSON; moments are in UTC, as everything that is shown."""
+    """The first rows of a query, for tables and for JSON; moments are in UTC, as are all times that are shown."""
     from pyspark.sql.types import TimestampType
 
     moments = {field.name for field in found.schema.fields if isinstance(field.dataType, TimestampType)}

@@ -1,5 +1,5 @@
-"""``pyromq up``, ``nameserver`` and ``broker``, and the settings they start with: defaults, files, environment, flags.
+"""Commands that start servers, and their settings from defaults, files, environment and flags; later sources win.
 
-Owns: the order in which sources of settings win.
-Callers: ``main``. Imports: ``output``, settings of the servers.
+``properties`` and ``settings_files`` read files, ``settings_sources`` lays sources over each other, ``settings`` says
+which a command has. Servers themselves live in ``pyromq.standalone``.
 """

@@ -60,7 +60,7 @@ class ServerSettings:
 
 
 def for_up(files: Sequence[Path], flags: Flags, assignments: Sequence[str]) -> ServerSettings:
-    """Raises ConfigError, as all of these do."""
+    """Raises ConfigError, as do the two below."""
     names, broker = _gather((NAMESERVER, BROKER), files, flags, assignments)
     data = broker["data"]
     names.lay_under({"kv_path": data._replace(value=data.value / "namesrv" / "kvConfig.json")})
@@ -73,12 +73,12 @@ def for_nameserver(files: Sequence[Path], flags: Flags, assignments: Sequence[st
 
 def for_broker(files: Sequence[Path], flags: Flags, assignments: Sequence[str]) -> ServerSettings:
     (broker,) = _gather((BROKER,), files, flags, assignments)
-    broker.lay_under({"nameservers": _nameservers_of_everybody(os.environ)})
+    broker.lay_under({"nameservers": _shared_nameservers(os.environ)})
     return ServerSettings(broker)
 
 
-def _nameservers_of_everybody(environment: Mapping[str, str]) -> Given:
-    """Those that clients use too, for a broker that was told none."""
+def _shared_nameservers(environment: Mapping[str, str]) -> Given:
+    """Those that clients use too, for a broker that was given none."""
     for variable in NAMESERVER_VARIABLES:
         if found := parse_nameservers(environment.get(variable, "")):
             return Given(found, Source.ENVIRONMENT, variable)
@@ -106,7 +106,7 @@ def _gather(
 
 
 def _read(path: Path, schemas: Sequence[Schema]) -> dict[str, dict[str, Given]]:
-    """A TOML file may serve several commands; one of RocketMQ's is for the only server, or goes by its name."""
+    """A TOML file may serve several commands; a file of RocketMQ's is for one server, which its name may tell."""
     if not is_rocketmqs(path):
         return read_toml(path, _ALL)
     if NAMESERVER in schemas and (len(schemas) == 1 or path.name.startswith("namesrv")):

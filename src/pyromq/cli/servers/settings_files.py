@@ -37,7 +37,7 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"configuration file {path} cannot be read: {error.strerror or error}") from error
     if len(content) > _FILE_BYTES_MAX:
-        raise ConfigError(f"configuration file {path} has {len(content)} bytes, at most {_FILE_BYTES_MAX} are read")
+        raise ConfigError(f"configuration file {path} has {len(content)} bytes, at most {_FILE_BYTES_MAX} are allowed")
     try:
         return content.decode()
     except UnicodeError as error:
@@ -59,7 +59,7 @@ def read_toml(path: Path, schemas: Sequence[Schema]) -> dict[str, dict[str, Give
     for name, table in tables.items():
         if name not in known or not isinstance(table, dict):
             expected = " and ".join(f"[{each}]" for each in known)
-            raise ConfigError(f"{path}: {name!r} is no table of settings; there are {expected}")
+            raise ConfigError(f"{path}: {name!r} is not a table of settings; there are {expected}")
         _read_table(_TomlFile(path, text), known[name], table, "", found[name])
     return found
 
@@ -102,15 +102,15 @@ def _read_table(
 def read_properties(path: Path, table: KeyTable, *, also: frozenset[str] = frozenset()) -> dict[str, Property]:
     """The properties of a file by key; ``also`` are keys that are known besides. Raises ConfigError.
 
-    Keys that mean nothing here are reported and left out, as are those without a value.
+    Keys that have no effect here are reported and left out; keys without a value are left out.
     """
     known = {*table.keys, *table.refused, *table.ignored, *also}
     found, ignored = {}, []
     for each in parse_properties(read_text(path), str(path)):
         if each.key not in known:
-            raise ConfigError(f"{each.where}: {each.key} is no setting{suggestion(each.key, known)}")
+            raise ConfigError(f"{each.where}: {each.key} is not a setting{suggestion(each.key, known)}")
         if refusal := table.refusal_of(each.key, each.value):
-            raise ConfigError(f"{each.where}: {each.key}={each.value[:80]} cannot be had: {refusal}")
+            raise ConfigError(f"{each.where}: {each.key}={each.value[:80]} is not supported: {refusal}")
         if each.key in table.keys or each.key in also:
             found[each.key] = each
         elif each.key in table.ignored:
@@ -118,8 +118,8 @@ def read_properties(path: Path, table: KeyTable, *, also: frozenset[str] = froze
     if ignored:
         more = f" and {len(ignored) - _NAMED_MAX} more" if len(ignored) > _NAMED_MAX else ""
         named = ", ".join(ignored[:_NAMED_MAX])
-        logger.warning("ignored, they mean nothing here: file=%s keys=%s%s", path, named, more)
-        logger.info("ignored: file=%s keys=%s", path, ",".join(ignored))
+        logger.warning("settings ignored, they have no effect here: file=%s keys=%s%s", path, named, more)
+        logger.info("settings ignored: file=%s keys=%s", path, ",".join(ignored))
     return {key: each for key, each in found.items() if each.value}
 
 
@@ -159,16 +159,16 @@ def read_broker_conf(path: Path) -> dict[str, Given]:
 
 def _require_place(each: Property, folder: Path | None, part: str) -> None:
     if folder is None or Path(each.value) != folder / part:
-        raise ConfigError(f"{each.where}: {each.key}: it is always {part} in storePathRootDir here; leave it out")
+        raise ConfigError(f"{each.where}: {each.key}: it is always {part} in storePathRootDir here; remove the line")
 
 
 def _listening(given: Mapping[str, Given], path: Path) -> dict[str, Given]:
-    """RocketMQ listens on all addresses. Here that takes a word: bindAddress, or an address for others to come to."""
+    """RocketMQ listens on all addresses; here only if bindAddress or an advertised address says so."""
     if "host" in given:
         return {}
     advertised = given.get("advertised_host")
     if advertised is None:
-        text = "listening for this machine only, add bindAddress=0.0.0.0 for others: file=%s"
+        text = "listening on loopback only, bindAddress=0.0.0.0 would let other machines connect: file=%s"
         logger.warning(text, path)
         return {}
     host = advertised.value
@@ -179,12 +179,12 @@ def _listening(given: Mapping[str, Given], path: Path) -> dict[str, Given]:
 
 
 def _cleaning(given: Mapping[str, Given]) -> dict[str, Given]:
-    """Above ``force_clean_percent`` files go anyway: a larger diskMaxUsedSpaceRatio means just that."""
+    """Above ``force_clean_percent`` files are deleted anyway, so a larger diskMaxUsedSpaceRatio becomes that."""
     from pyromq.store.settings import StoreSettings
 
     clean, force = given.get("store.clean_percent"), given.get("store.force_clean_percent")
     percent = force.value if force else StoreSettings().force_clean_percent
     if clean is None or clean.value <= percent:
         return {}
-    logger.info("files go above %d %% anyway: diskMaxUsedSpaceRatio=%d", percent, clean.value)
+    logger.info("files are deleted above %d %% anyway: diskMaxUsedSpaceRatio=%d", percent, clean.value)
     return {"store.clean_percent": clean._replace(value=percent)}

@@ -31,7 +31,7 @@ class Source(StrEnum):
 
 
 class Given(NamedTuple):
-    """A value, and who gave it: the file with its line, the variable, the flag."""
+    """A value, and where it comes from: the file with its line, the variable, the flag."""
 
     value: Any
     source: Source
@@ -53,7 +53,7 @@ class Schema:
 
     @classmethod
     def of(cls, table: str, settings_type: type[Any], *, extra: Mapping[str, Setting] | None = None) -> Schema:
-        """``extra`` are settings of the command that are no part of the settings object."""
+        """``extra`` are settings of the command that are not part of the settings object."""
         own = {name: Setting(kind, default) for name, kind, default in _flat(settings_type)}
         return cls(table, {**(extra or {}), **own}, settings_type)
 
@@ -74,10 +74,10 @@ class Schema:
         return read
 
     def unknown(self, name: str) -> str:
-        """The end of an error about a name that nobody knows."""
+        """The text of an error about an unknown name."""
         last = {each.rpartition(".")[2]: each for each in self.settings}
         instead = suggestion(name, list(self.settings)) or suggestion(name.rpartition(".")[2], last)
-        return f"{self.table}.{name} is no setting{instead}"
+        return f"{self.table}.{name} is not a setting{instead}"
 
 
 class Layers:
@@ -95,7 +95,7 @@ class Layers:
         self._given.update(values)
 
     def lay_under(self, values: Mapping[str, Given]) -> None:
-        """Put values where nobody has given one."""
+        """Put values where no source has given one."""
         self.lay({name: value for name, value in values.items() if self[name].source is Source.DEFAULT})
 
     def build(self) -> Any:
@@ -117,7 +117,7 @@ class Layers:
             }
 
     def _blame(self, text: str) -> str:
-        """Who gave what the error is about: the settings that it names, or else those whose value it shows."""
+        """Where the values come from that an error is about: settings that it names, or else whose value it shows."""
         given = {name: each for name, each in self._given.items() if each.source is not Source.DEFAULT}
         words = set(text.replace(",", " ").split())
         guilty = [name for name in given if name.rpartition(".")[2] in words]
@@ -126,7 +126,7 @@ class Layers:
 
 
 def from_environment(schema: Schema, environment: Mapping[str, str]) -> tuple[dict[str, Given], list[str]]:
-    """Settings that variables give, and variables that look like settings but are none. Raises ConfigError."""
+    """Settings that variables give, and a warning for each variable that only looks like one. Raises ConfigError."""
     names = {schema.variable(name): name for name in schema.settings}
     given = {}
     for variable, name in names.items():
@@ -135,7 +135,7 @@ def from_environment(schema: Schema, environment: Mapping[str, str]) -> tuple[di
             given[name] = Given(value, Source.ENVIRONMENT, variable)
     beginning = schema.variable("")
     strange = [each for each in environment if each.startswith(beginning) and each not in names]
-    return given, [f"{each} is no setting{suggestion(each, list(names))}" for each in sorted(strange)]
+    return given, [f"{each} is not a setting{suggestion(each, list(names))}" for each in sorted(strange)]
 
 
 def _read_variable(schema: Schema, name: str, variable: str, text: str) -> Any:
@@ -149,7 +149,7 @@ def _read_variable(schema: Schema, name: str, variable: str, text: str) -> Any:
 
 
 def from_flags(flags: Mapping[str, tuple[str, Any]]) -> dict[str, Given]:
-    """Flags by setting, each with its own name; those that nobody gave are None."""
+    """Flags by setting, each with its own name; those not given are None."""
     return {name: Given(value, Source.FLAG, flag) for name, (flag, value) in flags.items() if value is not None}
 
 
@@ -162,7 +162,7 @@ def from_assignments(schemas: Sequence[Schema], assignments: Sequence[str]) -> d
         table, _, rest = name.strip().partition(".")
         if not equals or table not in tables:
             examples = " or ".join(f"{each}.port=0" for each in tables)
-            raise ConfigError(f"--set {shown(text)}: write {examples}")
+            raise ConfigError(f"--set {shown(text)}: expected NAME=VALUE, such as {examples}")
         if rest not in tables[table].settings:
             raise ConfigError(f"--set: {tables[table].unknown(rest)}")
         try:
@@ -211,7 +211,7 @@ def _expected(kind: Any) -> str:
         return f"a list, each {_expected(get_args(kind)[0])}"
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "one of " + ", ".join(str(each.value) for each in kind)
-    return {bool: "true or false", int: "a whole number", Path: "a path"}.get(kind, "a text")
+    return {bool: "true or false", int: "a whole number", Path: "a path"}.get(kind, "text")
 
 
 def _shown_value(value: object) -> str:

@@ -10,9 +10,9 @@ import msgspec
 from pyromq.client.admin.clusters import ClusterAdmin
 from pyromq.client.admin.dead_letters import DeadLetterAdmin
 from pyromq.client.admin.transactions import TransactionAdmin
-from pyromq.client.admin.wording import counted
 from pyromq.client.core.errors import GroupOfflineError
 from pyromq.errors import MQError
+from pyromq.wording import counted
 
 _DISK_WARN_PERCENT: Final = 75
 _DISK_BAD_PERCENT: Final = 85

@@ -15,8 +15,8 @@ import msgspec
 
 from pyromq.client.admin.group_story import GroupStory, story_of
 from pyromq.client.admin.message_facts import Facts, StoredCopy
-from pyromq.client.admin.wording import ago, shown_time, until
 from pyromq.wire.trace import TraceRecord
+from pyromq.wording import ago, shown_time, until
 
 
 class MessageState(StrEnum):

@@ -12,11 +12,11 @@ from enum import StrEnum
 import msgspec
 
 from pyromq.client.admin.message_facts import Facts, GroupFacts
-from pyromq.client.admin.wording import counted, shown_time, times, until
 from pyromq.filters import InvalidFilterError, compile_filter
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.trace import ConsumeBegan, ConsumeEnded, TraceRecord
+from pyromq.wording import counted, shown_time, times, until
 
 
 class GroupState(StrEnum):

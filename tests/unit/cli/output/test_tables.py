@@ -1,4 +1,4 @@
-"""Answers of commands in their forms."""
+"""Output of commands in its forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def written(form: Form) -> str:
     return out.getvalue()
 
 
-def test_a_table_shows_values_for_people_and_leaves_out_what_nobody_has() -> None:
+def test_a_table_shows_values_for_people_and_leaves_out_what_no_row_has() -> None:
     assert written(Form.TABLE).splitlines() == ["name      time", "a          <5>", "b\\x1b[2J   <0>"]
 
 
@@ -43,3 +43,9 @@ def test_one_thing_is_a_list_of_its_values() -> None:
     out = io.StringIO()
     write_fields(out, Form.CSV, COLUMNS, ROWS[0])
     assert out.getvalue() == "name,time_ms,note,only_csv\na,5,,\n"
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    out = io.StringIO()
+    write_rows(out, Form.TABLE, [Column("a", "a")], [{"a": "x\x1b[31my"}])
+    assert "\x1b" not in out.getvalue() and "x\\x1b[31my" in out.getvalue()

@@ -1,13 +1,11 @@
-"""Times and queues as people type them."""
+"""Times as people type them."""
 
 from __future__ import annotations
 
 import pytest
 import typer
 
-from pyromq.cli.output.prompts import parse_queue
 from pyromq.cli.output.times import parse_time, show_time
-from pyromq.model.queue import QueueId
 
 NOW_MS = 1_700_000_000_000
 
@@ -30,17 +28,10 @@ def test_times_are_understood(text: str, time_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2h later", "2023-13-01"])
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is no time"):
+def test_what_is_not_a_time_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="is not a time"):
         parse_time(text, NOW_MS)
 
 
 def test_an_unknown_time_is_empty() -> None:
     assert (show_time(0), show_time(NOW_MS)) == ("", "2023-11-14 22:13:20Z")
-
-
-def test_a_queue_is_a_broker_and_a_number() -> None:
-    assert parse_queue("broker-a:3", "orders") == QueueId("orders", "broker-a", 3)
-    for text in ("broker-a", ":3", "broker-a:x", ""):
-        with pytest.raises(typer.BadParameter, match="is no queue"):
-            parse_queue(text, "orders")

@@ -7,7 +7,6 @@ import pytest
 from pyromq.client.admin.explain import Explanation, MessageState, explain
 from pyromq.client.admin.group_story import GroupState, GroupStory, mismatch
 from pyromq.client.admin.message_facts import Facts, GroupFacts, StoredCopy
-from pyromq.client.admin.wording import shown_span, shown_time
 from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.trace import ConsumeBegan, ConsumeCode, ConsumeEnded, TraceRecord
@@ -166,27 +165,3 @@ def test_a_listener_that_has_not_returned_is_told() -> None:
         request_id="R", message_id="ID", is_success=False, code=ConsumeCode.FAILED, group="billing", time_ms=1
     )
     assert story(committed=11, trace=(failed,)).consumed_ms == 0
-
-
-# --- words ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("span_ms", "text"),
-    [
-        (0, "0 s"),
-        (-5, "0 s"),
-        (59_999, "59 s"),
-        (60_000, "1 min"),
-        (3_599_000, "59 min 59 s"),
-        (3_600_000, "1 h"),
-        (90_000_000, "1 d 1 h"),
-        (86_400_000 * 400, "400 d"),
-    ],
-)
-def test_spans_have_two_units(span_ms: int, text: str) -> None:
-    assert shown_span(span_ms) == text
-
-
-def test_times_are_utc() -> None:
-    assert shown_time(NOW_MS) == "2023-11-14 22:13:20Z"

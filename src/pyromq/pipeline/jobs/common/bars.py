@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from pyromq.client.admin.wording import shown_span
+from pyromq.wording import shown_span
 
 if TYPE_CHECKING:
     from rich.progress import Task

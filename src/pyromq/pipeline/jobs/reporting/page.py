@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from pyromq.client.admin.wording import shown_span, shown_time
 from pyromq.pipeline.jobs.reporting.charts import COLOURS, Bar, Line, bars_chart, largest, lines_chart, shades_legend
 from pyromq.pipeline.jobs.reporting.numbers import Report
+from pyromq.wording import shown_span, shown_time
 
 _STYLE: Final = """
 :root{color-scheme:light dark;

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from pyromq.client.admin.wording import shown_time
 from pyromq.errors import ConfigError
 from pyromq.model.names import validate_topic
 from pyromq.pipeline.jobs.common.bars import Tell, silent
@@ -29,6 +28,7 @@ from pyromq.pipeline.jobs.resending.outgoing import (
     source_of,
 )
 from pyromq.pipeline.jobs.resending.sending import PacedSender
+from pyromq.wording import shown_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

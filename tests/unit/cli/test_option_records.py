@@ -3,10 +3,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
-from pyromq.cli.output.option_records import unfolded
+from pyromq.cli.option_records import unfolded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,13 @@ def test_fields_of_a_record_are_options_of_the_command() -> None:
 
 def test_without_options_the_record_has_its_defaults() -> None:
     assert CliRunner().invoke(app, ["a", "--last"]).output.strip() == f"['a'] 0 {Place()} True"
+
+
+def test_two_options_cannot_have_one_name() -> None:
+    def job(*, place: Place, master: Annotated[str, typer.Option()] = "") -> None: ...
+
+    with pytest.raises(ValueError, match="duplicate parameter name: 'master'"):
+        unfolded(job)
 
 
 def test_help_lists_options_in_the_order_of_the_signature() -> None:

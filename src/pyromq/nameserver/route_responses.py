@@ -1,4 +1,4 @@
-"""Bodies of route answers, kept as bytes: clients ask for the same few topics every 30 seconds.
+"""Bodies of route responses, kept as bytes: clients ask for the same few topics every 30 seconds.
 
 What is kept is thrown away as a whole when the table, the ordered topics or the settings change. Topics that do not
 exist are not kept, so peers cannot fill the memory with names.
@@ -25,7 +25,7 @@ class RouteResponses:
         self._kept_for: tuple[int, int, NameServerSettings | None] = (-1, -1, None)
 
     def body(self, topic: str, settings: NameServerSettings, *, strict: bool) -> bytes | None:
-        """The body for a topic in one of the two JSON forms; None when nobody has the topic."""
+        """The body for a topic in one of the two JSON forms; None when no broker has the topic."""
         now = (self._table.revision, self._kv.revision, settings)
         if now != self._kept_for:
             self._kept, self._kept_for = {}, now

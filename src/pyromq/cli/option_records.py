@@ -1,4 +1,4 @@
-"""Options that several commands share, declared once as the fields of a record.
+"""Options of a command that belong together, declared as the fields of a record; several commands may share a record.
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions:
@@ -19,11 +19,17 @@ from typing import Any, get_type_hints
 
 
 def unfolded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer sees it: in the place of a record stand its fields; all have defaults."""
+    """The command as Typer sees it: the fields of a record stand in its place; all of them have defaults.
+
+    No field may share its name with another parameter, or with a field of another record.
+    """
     own = signature(command, eval_str=True)
     records: dict[str, Any] = {
         name: each.annotation for name, each in own.parameters.items() if is_dataclass(each.annotation)
     }
+    parameters: list[Parameter] = []
+    for name, each in own.parameters.items():
+        parameters += _fields(records[name]) if name in records else [each.replace(kind=Parameter.KEYWORD_ONLY)]
 
     @wraps(command)
     def called(**given: Any) -> None:
@@ -33,9 +39,6 @@ def unfolded(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**given, **built)
 
-    parameters: list[Parameter] = []
-    for name, each in own.parameters.items():
-        parameters += _fields(records[name]) if name in records else [each.replace(kind=Parameter.KEYWORD_ONLY)]
     called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     return called
 

@@ -1,4 +1,4 @@
-"""Times, spans and counts in words, for people who read what a tool tells."""
+"""Times, spans and counts in words, as tools show them to people."""
 
 from __future__ import annotations
 

@@ -11,18 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from pyromq.cli.main import ExitCode, app, exit_code_of, main
-from pyromq.errors import (
-    BrokerError,
-    ConfigError,
-    InvalidNameError,
-    MQError,
-    RequestTimeoutError,
-    StoreInUseError,
-    StoreNotFoundError,
-)
+from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.main import main
+from pyromq.errors import MQError
 from pyromq.store.files.disk import RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.testing import ManualClock
@@ -41,6 +33,7 @@ def guard(event, args):
         raise AssertionError(f"{event} {args[0]}")
 sys.addaudithook(guard)
 from pyromq.cli.main import main
+from pyromq.errors import MQError
 sys.exit(main(["store", "check", "--index-slots", "16", "-o", "table", root]))
 """
 
@@ -167,33 +160,6 @@ def test_no_store_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "there is no message store in" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "args",
-    [["store", "check"], ["store", "chek"], ["stor"], ["store", "check", ".", "-o", "xml"], ["--no-such-option"], []],
-)
-def test_wrong_usage_exits_with_1(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(args) == 1
-    out = capsys.readouterr()
-    assert "Usage: pyromq" in out.err + out.out
-
-
-def test_help_and_version_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("pyromq ")
-    result = CliRunner().invoke(app, ["store", "check", "--help"])
-    assert result.exit_code == 0 and "--index-slots" in result.output
-
-
-def test_errors_have_their_exit_codes() -> None:
-    assert exit_code_of(StoreNotFoundError()) is ExitCode.NOT_FOUND
-    assert exit_code_of(StoreInUseError()) is ExitCode.REFUSED
-    assert exit_code_of(ConfigError()) is ExitCode.USAGE
-    assert exit_code_of(InvalidNameError(kind="topic", name="a b", reason="blank")) is ExitCode.USAGE
-    assert exit_code_of(RequestTimeoutError()) is ExitCode.UNREACHABLE
-    assert exit_code_of(BrokerError(code=1, remark="no")) is ExitCode.REFUSED
-    assert exit_code_of(MQError()) is ExitCode.REFUSED
-
-
 def test_a_closed_pipe_ends_the_command_quietly(tmp_path: Path) -> None:
     root = make_store(tmp_path / "store")
     reader, writer = os.pipe()
@@ -203,11 +169,3 @@ def test_a_closed_pipe_ends_the_command_quietly(tmp_path: Path) -> None:
     os.close(writer)
     assert done.returncode in (ExitCode.BROKEN_PIPE, ExitCode.USAGE)
     assert "Traceback" not in done.stderr
-
-
-def test_control_characters_do_not_reach_the_terminal() -> None:
-    from pyromq.cli.output.tables import Column, Form, write_rows
-
-    out = io.StringIO()
-    write_rows(out, Form.TABLE, [Column("a", "a")], [{"a": "x\x1b[31my"}])
-    assert "\x1b" not in out.getvalue() and "x\\x1b[31my" in out.getvalue()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pyromq.net.pending import ID_MAX, NEVER_MS, PendingRequest, PendingRequests
+from pyromq.net.pending_requests import ID_MAX, NEVER_MS, PendingRequest, PendingRequests
 from pyromq.wire.received import Received
 
 

@@ -1,8 +1,8 @@
-"""Requests of one connection that wait for an answer: their ids, and when to stop waiting. No I/O, no timers.
+"""Requests of one connection that wait for a response: their ids and deadlines. No I/O, no timers.
 
 Ids count from 1 (RocketMQ's Node client takes 0 for "none") and start over before they leave 31 bits. Deadlines are not
-sorted: a request adds to one dict and its answer takes from it, which is all that most requests ever cost. Whoever owns
-the table looks for late ones when the earliest deadline has passed, and that scan finds the next earliest.
+sorted: a request adds to one dict and its response takes from it, which is all that most requests ever cost. The
+owner of the table looks for late ones when the earliest deadline has passed, and that scan finds the next earliest.
 """
 
 from __future__ import annotations

@@ -1,0 +1,137 @@
+"""``pyromq group reset`` and ``park``: moving a group, or one of its queues past the message at its head."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.cli import clock
+from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
+from pyromq.cli.option_records import unfolded
+from pyromq.cli.output.prompts import YesOption, confirm
+from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.times import parse_time
+from pyromq.wording import counted, shown_span
+
+if TYPE_CHECKING:
+    from pyromq.aio import Admin, QueueId
+    from pyromq.client.admin.blocked_queues import Parked
+    from pyromq.client.admin.offsets import OffsetMove
+
+
+def parse_queue(text: str, topic: str) -> QueueId:
+    """``broker-a:3`` of a topic. Raises BadParameter."""
+    from pyromq.aio import QueueId
+
+    broker, colon, number = text.rpartition(":")
+    if not (broker and colon and number.isdecimal()):
+        raise typer.BadParameter(f"{text!r} is not a queue: write BROKER:ID, such as broker-a:3")
+    return QueueId(topic, broker, int(number))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetTarget:
+    """Where a group is moved to; exactly one field is given."""
+
+    to_time: Annotated[
+        str, typer.Option(help="To the first message stored at this time or later: 2026-11-15T07:30, 2h ago.")
+    ] = ""
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None
+    to_begin: Annotated[bool, typer.Option("--to-begin", help="To the first message that is still stored.")] = False
+    to_end: Annotated[bool, typer.Option("--to-end", help="To the end: messages stored so far are skipped.")] = False
+
+    def time_ms(self) -> int:
+        """As ``Admin.plan_reset`` takes it. Raises typer.BadParameter unless one field is given."""
+        from pyromq.client.admin.offsets import EARLIEST, LATEST
+
+        if sum((bool(self.to_time), self.to_offset is not None, self.to_begin, self.to_end)) != 1:
+            raise typer.BadParameter("give one of --to-time, --to-offset, --to-begin, --to-end")
+        if self.to_time:
+            return parse_time(self.to_time, clock.now_ms())
+        return EARLIEST if self.to_begin else LATEST
+
+
+@unfolded
+def reset(
+    group: GroupArgument,
+    topic: Annotated[str, typer.Option(help="Topic to move in.")],
+    *,
+    to: ResetTarget,
+    queue: Annotated[str, typer.Option(metavar="BROKER:ID", help="Only this queue.")] = "",
+    preview: Annotated[bool, typer.Option("--preview", help="Only show what would happen.")] = False,
+    yes: YesOption = False,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Move a group to another place in a topic; connected members follow at once."""
+    to_ms = to.time_ms()
+    chosen = parse_queue(queue, topic) if queue else None
+
+    async def plan(admin: Admin) -> list[OffsetMove]:
+        await admin.require_group(group)
+        return await admin.plan_reset(group, topic, to_ms=to_ms, offset=to.to_offset, queue=chosen)
+
+    moves = with_admin(nameserver, plan)
+    form = form_for(output, sys.stdout)
+    write_rows(sys.stdout, form, _MOVE_COLUMNS, map(_move_row, moves))
+    if preview:
+        return
+    again = sum(-move.difference for move in moves if move.difference < 0)
+    passed = sum(move.difference for move in moves if move.difference > 0)
+    effect = f"{counted(again, 'message')} will be delivered again, {passed} will be skipped"
+    confirm(f"Move group {group}? {effect}.", yes)
+    with_admin(nameserver, lambda admin: admin.carry_out(group, moves))
+    typer.echo(f"group {group} was moved: {effect}", err=True)
+
+
+_MOVE_COLUMNS = (
+    Column("broker", "broker"),
+    Column("queue", "queue", right=True),
+    Column("old", "old", right=True),
+    Column("new", "new", right=True),
+    Column("difference", "difference", right=True, show=lambda count: f"{count:+d}" if count else "0"),
+)
+
+
+def _move_row(move: OffsetMove) -> dict[str, Any]:
+    return {
+        "topic": move.queue.topic,
+        "broker": move.queue.broker,
+        "queue": move.queue.number,
+        "old": move.old,
+        "new": move.new,
+        "difference": move.difference,
+    }
+
+
+def park(
+    group: GroupArgument,
+    topic: Annotated[str, typer.Option(help="Topic of the queue.")],
+    queue: Annotated[str, typer.Option(metavar="BROKER:ID", help="Queue that is held up.")],
+    offset: Annotated[int | None, typer.Option(min=0, help="Only if this offset is at the head of the queue.")] = None,
+    yes: YesOption = False,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Move the message at the head of a queue to the dead letters, so that the queue goes on with the next one.
+
+    A member that is working on the message may still finish it: then it is both consumed and a dead letter.
+    """
+    chosen = parse_queue(queue, topic)
+    message, move = with_admin(nameserver, lambda admin: admin.plan_park(group, chosen, offset))
+    age = shown_span(clock.now_ms() - message.stored_ms)
+    typer.echo(
+        f"head of queue {queue} of {topic}: offset {move.new - 1}, message {message.message_id}, {age} old", err=True
+    )
+    confirm(f"Move this message to the dead letters of {group}?", yes)
+    parked: Parked = with_admin(nameserver, lambda admin: admin.park(group, chosen, move.new - 1))
+    row = {**_move_row(parked.move), "message_id": parked.message_id, "dead_letter_topic": parked.dead_letter_topic}
+    columns = (
+        Column("message_id", "message"),
+        Column("dead_letter_topic", "is now in"),
+        Column("new", "queue continues at"),
+    )
+    write_rows(sys.stdout, form_for(output, sys.stdout), columns, [row])

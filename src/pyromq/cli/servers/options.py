@@ -1,0 +1,164 @@
+"""Options of ``pyromq up``, ``nameserver`` and ``broker``.
+
+They have no defaults of their own: what is not given comes from the environment, a file, or the settings' defaults.
+Each record of flags knows which settings its fields give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.cli.output.tables import FormOption
+
+if TYPE_CHECKING:
+    from pyromq.cli.servers.settings import Flags
+
+
+class FlushMode(StrEnum):
+    sync = "sync"
+    async_ = "async"
+
+
+ConfigOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="TOML, or RocketMQ's .conf; may be repeated, later files override earlier ones.",
+    ),
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", show_default="pyromq-data", help="Folder that keeps messages.")
+]
+HostOption = Annotated[
+    str | None,
+    typer.Option(show_default="127.0.0.1", help="Address to listen on; by default only this machine can connect."),
+]
+BrokerPortOption = Annotated[
+    int | None, typer.Option(min=0, max=65535, show_default="10911", help="Port of the broker; 0 picks a free one.")
+]
+NameServerPortOption = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, show_default="9876", help="Port of the name server; 0 picks a free one."),
+]
+BrokerNameOption = Annotated[str | None, typer.Option(show_default="broker-a", help="Name of the broker.")]
+FlushModeOption = Annotated[
+    FlushMode | None,
+    typer.Option(
+        "--flush",
+        show_default="sync",
+        help="When a send is acknowledged: sync: once it is on disk; async: once it is written.",
+    ),
+]
+NameServersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--nameserver",
+        "-n",
+        metavar="HOST:PORT[;…]",
+        show_default="127.0.0.1:9876",
+        help="Name servers to register with, or the URL of an address server.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpFlags:
+    """Settings of a name server and a broker that have flags of their own with ``pyromq up``."""
+
+    data: DataOption = None
+    host: HostOption = None
+    nameserver_port: NameServerPortOption = None
+    broker_port: BrokerPortOption = None
+    broker_name: BrokerNameOption = None
+    flush: FlushModeOption = None
+
+    def by_setting(self) -> Flags:
+        return {
+            "nameserver": {"host": ("--host", self.host), "port": ("--nameserver-port", self.nameserver_port)},
+            "broker": {
+                "data": ("--data", self.data),
+                "host": ("--host", self.host),
+                "port": ("--broker-port", self.broker_port),
+                "name": ("--broker-name", self.broker_name),
+                "store.flush": ("--flush", _flush(self.flush)),
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerFlags:
+    """Settings that have flags of their own with ``pyromq nameserver``."""
+
+    host: HostOption = None
+    port: NameServerPortOption = None
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Folder that keeps key-value settings.")
+    ] = None
+
+    def by_setting(self) -> Flags:
+        kv_path = self.data / "kvConfig.json" if self.data else None
+        return {
+            "nameserver": {"host": ("--host", self.host), "port": ("--port", self.port), "kv_path": ("--data", kv_path)}
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFlags:
+    """Settings that have flags of their own with ``pyromq broker``."""
+
+    data: DataOption = None
+    host: HostOption = None
+    port: BrokerPortOption = None
+    name: BrokerNameOption = None
+    cluster: Annotated[str | None, typer.Option(show_default="DefaultCluster", help="Name of the cluster.")] = None
+    nameservers: NameServersOption = None
+    flush: FlushModeOption = None
+
+    def by_setting(self) -> Flags:
+        from pyromq.net.nameserver_list import parse_nameservers
+
+        addresses = None if self.nameservers is None else parse_nameservers(self.nameservers)
+        return {
+            "broker": {
+                "data": ("--data", self.data),
+                "host": ("--host", self.host),
+                "port": ("--port", self.port),
+                "name": ("--name", self.name),
+                "cluster": ("--cluster", self.cluster),
+                "nameservers": ("--nameserver", addresses),
+                "store.flush": ("--flush", _flush(self.flush)),
+            }
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """What every server command has besides: any other setting, a look at all of them, and the log."""
+
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Any setting, under its name in --print-config; may be repeated."
+        ),
+    ] = None
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Show all settings and where they come from, and exit.")
+    ] = False
+    output: FormOption = None
+    log: Annotated[
+        str,
+        typer.Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
+    ] = "warning"
+
+
+def _flush(mode: FlushMode | None) -> Any:
+    from pyromq.store.settings import Flush
+
+    return None if mode is None else Flush(mode.value)
