@@ -135,7 +135,7 @@ class Maintenance:
         return deleted
 
     def _without_needed(self, count: int) -> int:
-        """How many of so many expired files can go, because no delayed message waits in them."""
+        """How many of the first ``count`` files, which expired, can go: those before the first that is still needed."""
         needed_from = self._needed_from()
         for number, segment in enumerate(islice(self._store.log.segments, count)):
             if segment.end > needed_from:

@@ -57,7 +57,7 @@ class QueueReader:
     # --- offsets ---
 
     def range_of(self, topic: str, queue_id: int) -> QueueRange | None:
-        """Offsets that can be read; None when the queue was never written."""
+        """Offsets that can be read; None when the queue was never written. Writes owed entries first."""
         queue = self._queues.get((topic, queue_id))
         return QueueRange(queue.first, self._end_of(queue)) if queue else None
 
@@ -107,7 +107,10 @@ class QueueReader:
         return self._stored_ms_at(position) if position is not None else None
 
     def entries(self, topic: str, queue_id: int, offset: int, count: int) -> Iterator[tuple[int, int, int]]:
-        """Position, size and tag hash of up to ``count`` messages, flushed or not, as far as one queue file goes."""
+        """Position, size and tag hash of up to ``count`` messages, flushed or not, as far as one queue file goes.
+
+        Writes owed entries first, as every read here does.
+        """
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return iter(())

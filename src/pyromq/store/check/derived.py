@@ -48,9 +48,10 @@ class DerivedCheck:
         self._index = index
         self._findings = findings
         self._ladder_ms = StoreSettings().delay_ladder_ms
-        self._queues: dict[tuple[bytes, int], QueueComparison] = {}
-        self._topics: dict[bytes, str] = {}
-        self._nameless = self._in_batches = 0
+        self._queues: dict[tuple[bytes, int], QueueComparison] = {}  # by topic and queue id, as records have them
+        self._topics: dict[bytes, str] = {}  # decoded; "" for an impossible name
+        self._nameless = 0  # records with an impossible topic name
+        self._in_batches = 0  # records of queues in RocketMQ's batch format
 
     def add(self, position: int, record: RecordFound) -> None:
         if is_visible(record.sys_flag):

@@ -1,8 +1,8 @@
 """The key index under a check: files against the seal, chains against entries, entries against the log.
 
 Opening takes the files that it trusts, oldest first, and from the first bad one on builds the index again; slot tables
-it computes anew whenever in doubt. What it trusts is compared with the keys of the log's records, both in log order, so
-one walk through both is enough.
+are computed again whenever in doubt. What it trusts is compared with the keys of the log's records, both in log order,
+so one walk through both is enough.
 """
 
 from __future__ import annotations
@@ -167,12 +167,15 @@ class IndexComparison:
         self._add_from = add_from
         self._log_first = log_first
         self._damaged = damaged
-        self._texts: list[bytes] = []
+        self._texts: list[bytes] = []  # keys that wait to be compared, with the position of their record
         self._positions: list[int] = []
-        self._optional: list[bool] = []
+        self._optional: list[bool] = []  # the index may have the key or not
         self._walk = self._entries()
-        self._current = next(self._walk, None)
-        self._entry_count = self._missing = self._extra = self._to_add = 0
+        self._current = next(self._walk, None)  # the entry to be compared next
+        self._entry_count = 0
+        self._missing = 0  # keys that the index should have
+        self._extra = 0  # entries that belong to no record
+        self._to_add = 0  # keys that opening the store indexes
 
     def add(self, position: int, topic: bytes, keys: list[bytes], tag: bytes | None = None) -> None:
         if position < self._add_from:
@@ -243,6 +246,6 @@ class IndexComparison:
                 wrong_slots = sum(map(int.__ne__, (max(0, slot) for slot in slots), heads))
         if broken or wrong_slots:
             text = (
-                f"{broken} links and {wrong_slots} slots of its chains are wrong; opening the store computes them anew"
+                f"{broken} links and {wrong_slots} slots of its chains are wrong; opening the store computes them again"
             )
             self._findings.add(StoreSeverity.WARNING, "index-chains", f"index/{file.path.name}", text)

@@ -92,7 +92,7 @@ class LogView:
 
 
 class QueueComparison:
-    """One queue: takes the entries that the log asks for, in order, and counts what is otherwise."""
+    """One queue: takes the entries that the log asks for, in order, and counts what differs from them."""
 
     def __init__(self, name: str, run: FileRun, trust: Trust, log: LogView, *, compare_tags: bool) -> None:
         self.name = name
@@ -102,17 +102,28 @@ class QueueComparison:
         self._compare_tags = compare_tags
         self._first_offset = run.first // ENTRY_BYTES
         self._end_offset = -(-run.data_end() // ENTRY_BYTES)  # behind it the files hold nothing
-        self._life_start = self._first_real_position()
+        self._life_start = self._first_real_position()  # older records are from before the topic was deleted
         self._start = 0  # offset of the first pending entry
-        self._pending = bytearray()
+        self._pending = bytearray()  # entries that the log asks for and that were not compared yet
         self._next: int | None = None  # offset that the next record should have
         self._last_position = 0
-        self._restarted = False
-        self.entries = self.fillers = self.rebuilt = self.to_add = self.to_drop = self.lost = 0
-        self.missing = self.different = self.dangling = self.dropped = self.other_tags = 0
-        self.older_life = self._first_older = 0
-        self.gaps = self.repeats = 0
-        self.first_wrong: int | None = None
+        self._restarted = False  # offsets began again at 0
+        self.entries = 0  # that the log asks for
+        self.fillers = 0
+        self.rebuilt = 0  # by recovery, from records before the seal
+        self.to_add = 0  # by recovery, from records behind the seal
+        self.to_drop = 0  # by recovery
+        self.lost = 0  # offsets whose record is damaged or missing
+        self.missing = 0  # these four recovery would not notice
+        self.different = 0
+        self.dangling = 0  # entries without a record
+        self.dropped = 0  # good entries that recovery would drop and not enter again
+        self.other_tags = 0  # third fields that cannot be compared
+        self.older_life = 0  # entries of records from before the topic was deleted
+        self._first_older = 0  # offset of the first of them
+        self.gaps = 0  # offsets that are missing in the log
+        self.repeats = 0  # records with the offset of an earlier one
+        self.first_wrong: int | None = None  # the lowest offset at which anything is wrong
 
     @property
     def wrong(self) -> int:

@@ -188,7 +188,7 @@ class CheckReport:
         if self.index.to_add:
             parts.append(f"opening adds {count_of(self.index.to_add, 'key')} to the index")
         if self.index.missing or self.index.extra:
-            parts.append("the key index disagrees with the log; remove the folder index to have it built anew")
+            parts.append("the key index disagrees with the log; remove the folder index to have it rebuilt")
         if not parts and self.verdict is StoreVerdict.RECOVERABLE:
             parts.append(f"{self._size()} whole; {count_of(self.count(StoreSeverity.WARNING), 'warning')} above")
         return parts

@@ -69,7 +69,7 @@ class ConsumeQueue:
         self.claimed_end = 0  # recovery only: offsets before this one may have been given
         self.next_offset = 0  # what the next message gets
         self._staged = bytearray()  # entries that are not in files, oldest first
-        self.owed_bytes = 0  # so many of them, from the first on, are owed; the others are only staged
+        self.owed_bytes = 0  # size of those that are owed, the first ones; the others are only staged
         self._seals: dict[int, QueueSeal] = {}  # by base; of the file being written, the CRC runs along
         self.dirty: set[int] = set()  # bases of files with unsynced entries
 
