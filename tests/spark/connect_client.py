@@ -12,13 +12,12 @@ import sys
 from typing import Any, NoReturn
 
 from pyromq.errors import MQError
-from pyromq.pipeline import Dead, consume, session
+from pyromq.pipeline import Dead, consume, read_store, session
 from pyromq.pipeline.consuming.rows import Record
 from pyromq.pipeline.consuming.verdicts import Verdict
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.jobs import Selection, archive, dedupe, read_archive, redrive, replay, report
 from pyromq.pipeline.jobs.common.errors import JobFailedError
-from pyromq.pipeline.store_files.source import read_store
 
 PATIENCE_S = 180
 unreached = set[str]()  # groups that the listener wanted to tell from here

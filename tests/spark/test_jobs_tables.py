@@ -11,8 +11,8 @@ import pytest
 from pyromq import Message
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.errors import StoreNotFoundError
+from pyromq.pipeline import read_store
 from pyromq.pipeline.jobs import Selection, dedupe, page, report
-from pyromq.pipeline.store_files.source import read_store
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.trace import ConsumeBegan, ConsumeCode, ConsumeEnded, pack_records

@@ -310,9 +310,9 @@ def store(
     run_in: SparkOptions,
 ) -> None:
     """Query a store folder without a broker, ours or RocketMQ's."""
+    from pyromq.pipeline import read_store
     from pyromq.pipeline.jobs.common.queries import failures_in_words
     from pyromq.pipeline.jobs.common.selection import absolute
-    from pyromq.pipeline.store_files.source import read_store
 
     if not run_in.is_elsewhere and not (folder / "commitlog").is_dir():
         raise StoreNotFoundError(f"there is no commitlog in {folder}")

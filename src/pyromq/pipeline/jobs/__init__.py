@@ -4,8 +4,7 @@
     replay     a stretch of topics into a topic again   dedupe    a topic without repetitions
     redrive    dead letters to where they came from     run       a pipeline described in a file
 
-``pyromq.pipeline.store_files.source.read_store`` reads store folders without a broker. Nothing of Spark is
-imported before it is used.
+``pyromq.pipeline.read_store`` reads store folders without a broker. Nothing of Spark is imported before it is used.
 """
 
 from __future__ import annotations
