@@ -22,13 +22,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyromq.pipeline.consuming.group import consume
+    from pyromq.pipeline.consuming.options import ConsumeOptions
     from pyromq.pipeline.consuming.rows import Record
     from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
     from pyromq.pipeline.spark.progress import ProgressListener
     from pyromq.pipeline.spark.session import register, session
     from pyromq.pipeline.spark.store_frames import read_store
 
-__all__ = ["DONE", "Dead", "ProgressListener", "Record", "Retry", "consume", "read_store", "register", "session"]
+__all__ = [
+    "DONE",
+    "ConsumeOptions",
+    "Dead",
+    "ProgressListener",
+    "Record",
+    "Retry",
+    "consume",
+    "read_store",
+    "register",
+    "session",
+]
 
 _HOMES = {
     "ProgressListener": "spark.progress",
@@ -36,6 +48,7 @@ _HOMES = {
     "session": "spark.session",
     "read_store": "spark.store_frames",
     "consume": "consuming.group",
+    "ConsumeOptions": "consuming.options",
     "Record": "consuming.rows",
     "DONE": "consuming.verdicts",
     "Dead": "consuming.verdicts",

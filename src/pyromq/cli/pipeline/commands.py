@@ -74,9 +74,8 @@ def archive(
 
     Files lie by topic, date and hour. A run that was interrupted is finished by the next one.
     """
+    from pyromq.pipeline.jobs import ArchiveFormat, ArchiveWriterKind, compact_archive
     from pyromq.pipeline.jobs import archive as job
-    from pyromq.pipeline.jobs import compact_archive
-    from pyromq.pipeline.jobs.archiving.job import ArchiveFormat, ArchiveWriterKind
 
     kind, table = one_of(ArchiveWriterKind, writer, "--writer"), one_of(ArchiveFormat, form, "--format")
     one_of(ParquetCompression, compression, "--compression")
@@ -342,8 +341,9 @@ def run(
 
     A source, steps in SQL or Python, sinks; the mistakes in a file are told with their places.
     """
+    from pyromq.pipeline.core.option_texts import option_text
     from pyromq.pipeline.jobs import run_file
-    from pyromq.pipeline.jobs.running.pipeline_file import option_text, read_pipeline_file
+    from pyromq.pipeline.jobs.running.pipeline_file import read_pipeline_file
     from pyromq.pipeline.jobs.running.run import require_functions
 
     pipeline = read_pipeline_file(file)

@@ -31,6 +31,11 @@ _WHOLE_MAX: Final = (1 << 63) - 1
 _DURATION_MS_MAX: Final = 366 * 86_400_000
 
 
+def option_text(value: object) -> str:
+    """The text of an option whose value is a number, a truth or a text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def text_of(text: str) -> str:
     if not text.strip():
         raise ValueError(f"{text!r} is empty; give it a value or leave it out")

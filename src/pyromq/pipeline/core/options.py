@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final
 
+from pyromq.client.core.settings import ClientSettings
 from pyromq.pipeline.core import option_texts as texts
 from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.keywords import did_you_mean
 from pyromq.pipeline.core.option_texts import StoreFolder
 from pyromq.pipeline.core.places import EARLIEST, Place, Where, is_latest, names, within
 
@@ -158,10 +159,19 @@ def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
     )
 
 
+def with_nameservers_known_here(options: SourceOptions) -> SourceOptions:
+    """For options that travel: workers may have another environment than the driver."""
+    return replace(options, nameserver=nameservers_known_here(options.nameserver))
+
+
+def nameservers_known_here(text: str) -> str:
+    """Those in ``text``, or else those of this process's environment."""
+    return ";".join(ClientSettings(nameservers=text).nameservers)
+
+
 def _unknown(key: str) -> str:
-    close = get_close_matches(key.lower(), _BY_LOWER_NAME, n=1)
-    hint = f"did you mean {_BY_LOWER_NAME[close[0]].name}?" if close else "see docs/how-to/spark.md for those there are"
-    return f"there is none of that name; {hint}"
+    hint = did_you_mean(key, (option.name for option in OPTIONS)) or "docs/how-to/spark.md lists all options"
+    return f"the source has no such option; {hint}"
 
 
 def _check_store(options: SourceOptions, given: Iterable[str]) -> None:

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from pyromq.client.core.settings import ClientSettings
 from pyromq.pipeline.core.errors import OptionError
-from pyromq.pipeline.core.options import OPTIONS, Option, SourceOptions, Use
+from pyromq.pipeline.core.keywords import did_you_mean
+from pyromq.pipeline.core.options import OPTIONS, Option, SourceOptions, Use, with_nameservers_known_here
 
 
 class Mode(Enum):
@@ -106,16 +105,14 @@ def parse_sink_options(given: Mapping[str, str], use: Use) -> SinkOptions:
             (shared if option.name in _SHARED else own)[option.field] = option.parse(str(text))
         except ValueError as error:
             raise OptionError(option.name, str(error)) from error
-    reaching = SourceOptions(**shared)
-    nameservers = ClientSettings(nameservers=reaching.nameserver).nameservers  # workers may have another environment
-    options = SinkOptions(reaching=replace(reaching, nameserver=";".join(nameservers)), **own)
+    options = SinkOptions(reaching=with_nameservers_known_here(SourceOptions(**shared)), **own)
     _check(options, use)
     return options
 
 
 def _unknown(key: str) -> str:
-    near = get_close_matches(key.lower(), _BY_LOWER_NAME, n=1)
-    return "the sink has no such option" + (f"; did you mean {_BY_LOWER_NAME[near[0]].name}?" if near else "")
+    hint = did_you_mean(key, (option.name for option in SINK_OPTIONS)) or "docs/how-to/spark-sink.md lists all options"
+    return f"the sink has no such option; {hint}"
 
 
 def _check(options: SinkOptions, use: Use) -> None:

@@ -22,6 +22,7 @@ from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import Connected
+from pyromq.pipeline.core.response_codes import STORED
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.sink.keys import next_run
 from pyromq.pipeline.sink.options import SinkOptions
@@ -35,14 +36,6 @@ logger = logging.getLogger(__name__)
 
 PRODUCER_GROUP: Final = "PYROMQ_SPARK_SINK"
 _SINGLES: Final = 128  # messages that travel alone are handed over together
-_STORED: Final = frozenset(
-    (
-        ResponseCode.SUCCESS,
-        ResponseCode.FLUSH_DISK_TIMEOUT,
-        ResponseCode.FLUSH_SLAVE_TIMEOUT,
-        ResponseCode.SLAVE_NOT_AVAILABLE,
-    )
-)
 
 IsStored = Callable[[SinkRequest, QueueId], bool]
 
@@ -223,7 +216,7 @@ class RequestSender:
             fields = client.signer.signed_fields(fields, letter.body)
         link = topic_queues.links.get(queue.broker) or client.master_link(queue.broker)
         response = await link.request(letter.code, fields, letter.body, timeout_ms=timeout_ms)
-        if response.code not in _STORED:
+        if response.code not in STORED:
             raise error_of(response, topic=topic_queues.topic)
         return response
 

@@ -117,7 +117,7 @@ def test_secrets_are_not_shown() -> None:
         ({**BATCH, "securityToken": "t"}, Use.BATCH, "securityToken", "needs accessKey"),
         ({**BATCH, "tlsKey": "k.pem"}, Use.BATCH, "tlsKey", "needs tlsCertificate"),
         ({**BATCH, "maxOffsetPerTriger": "1"}, Use.STREAM, "maxOffsetPerTriger", "did you mean maxOffsetsPerTrigger"),
-        ({**BATCH, "colour": "red"}, Use.BATCH, "colour", "none of that name"),
+        ({**BATCH, "colour": "red"}, Use.BATCH, "colour", "no such option; docs/how-to/spark.md lists"),
     ],
 )
 def test_a_wrong_option_is_named(given: dict[str, str], use: Use, option: str, reason: str) -> None:

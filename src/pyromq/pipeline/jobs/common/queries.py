@@ -27,6 +27,13 @@ _raised = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt)): (.+)$",
 _around = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: |\s*SQLSTATE: \w+\b.*$").sub
 
 
+def trigger_of(follow_s: float | None) -> dict[str, Any]:
+    """Arguments of Spark's ``trigger``: everything there is and then an end, or every so many seconds."""
+    if follow_s is None:
+        return {"availableNow": True}
+    return {"processingTime": f"{int(follow_s * 1000)} milliseconds"}
+
+
 def drain(
     query: StreamingQuery,
     tell: Tell = silent,

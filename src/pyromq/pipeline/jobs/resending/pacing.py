@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from pyromq.clock import Clock
+from pyromq.errors import ConfigError
 
 _CHUNKS_PER_SECOND: Final = 20
 CHUNK_MAX: Final = 256
+
+
+def check_rate(rate: float | None) -> None:
+    """Raises ConfigError."""
+    if rate is not None and rate <= 0:
+        raise ConfigError(
+            f"a rate of {rate:g} messages a second sends nothing; leave the rate out to send at full speed"
+        )
 
 
 class Pacer:

@@ -23,20 +23,15 @@ from pyromq.model.names import DEFAULT_TOPIC
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import Connected, connect
 from pyromq.pipeline.core.options import Use, parse_options
+from pyromq.pipeline.core.response_codes import STORED
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
 from pyromq.pipeline.jobs.resending.pacing import CHUNK_MAX, Pacer
-from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.producer import SendResponseHeader
 
 PRODUCER: Final = "PYROMQ_PIPELINE"
-_STORED: Final = (
-    0,
-    ResponseCode.FLUSH_DISK_TIMEOUT,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE,
-)
 
 
 class PacedSender:
@@ -138,7 +133,7 @@ class PacedSender:
         )  # fmt: skip
         ext = header_fields(letter, queue, PRODUCER, DEFAULT_TOPIC, "4")
         link = client.master_link(queue.broker)
-        response = await client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, message.body, expect=_STORED)
+        response = await client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, message.body, expect=STORED)
         told = response.header_as(SendResponseHeader)
         place = f"{queue.broker}:{told.queue_id}"
         return msgspec.structs.replace(message.source, queue=place, offset=told.queue_offset)

@@ -28,6 +28,7 @@ import msgspec
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.option_texts import option_text
 from pyromq.pipeline.core.options import Use, parse_options
 from pyromq.pipeline.jobs.common.errors import PipelineFileError
 from pyromq.pipeline.sink.options import parse_sink_options
@@ -114,10 +115,6 @@ def placed(path: str, folder: Path) -> str:
 
 def _is_reaching(option: str) -> bool:
     return option.lower() in _REACHING or option.lower().startswith("tls")
-
-
-def option_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def read_pipeline_file(path: Path) -> PipelineFile:

@@ -81,7 +81,7 @@ def test_every_sink_of_every_pipeline_has_its_checkpoint() -> None:
         (HEAD + '[[step]]\npython = "a"\n' + SINK, "step[0].python: 'a' is not module:function"),
         (HEAD + '[[step]]\nsql = "x"\nname = "input"\n' + SINK, "step[0].name"),
         (HEAD + '[[step]]\nsql = "x"\nname = "a"\n[[step]]\nsql = "x"\nname = "a"\n' + SINK, "already"),
-        (HEAD.replace("topic =", "topik =") + SINK, "source.topik: there is none of that name"),
+        (HEAD.replace("topic =", "topik =") + SINK, "source.topik: the source has no such option; did you mean topic?"),
         (HEAD + "minPartitions = -1\n" + SINK, "source.minPartitions"),
         (HEAD.replace('checkpoint = "c"\n', "") + SINK, "checkpoint: mode once remembers"),
         (HEAD.replace('"p"', '"a b"') + SINK, "name: 'a b' is no name"),
