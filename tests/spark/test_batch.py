@@ -127,7 +127,7 @@ def test_an_empty_topic_has_no_rows(spark: Any, topics: Topics) -> None:
     ("options", "schema", "text"),
     [
         ({"maxOffsetsPerTriger": "5"}, "", "did you mean maxOffsetsPerTrigger"),
-        ({"startingOffsets": "newest"}, "", "option startingOffsets: 'newest' is none of earliest"),
+        ({"startingOffsets": "newest"}, "", "option startingOffsets: 'newest' is not earliest"),
         ({"topic": "no-such-topic-anywhere"}, "", "no-such-topic-anywhere"),
         ({"sql": "size >"}, "", "size >|SQL|expression"),
         ({}, "colour string", "there is no column colour"),

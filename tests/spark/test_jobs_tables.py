@@ -35,7 +35,7 @@ def test_a_report_adds_up_messages_trace_and_dead_letters(spark: Any, topics: To
     bury(topics, topic, ["a", "b"], error="out of stock")
 
     found = report(
-        spark, [topic], nameserver=topics.nameserver, groups=[topics.group], trace_topic=trace, now_ms=lambda: 0
+        spark, [topic], nameserver=topics.nameserver, groups=[topics.group], trace_topic=trace, clock=ManualClock(0)
     )
 
     assert [(each.topic, each.messages) for each in found.throughput] == [(topic, 6)]

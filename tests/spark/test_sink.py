@@ -113,12 +113,12 @@ def test_a_named_batch_write_can_be_repeated(spark: Any, topics: Topics) -> None
 @pytest.mark.parametrize(
     ("columns", "options", "words"),
     [
-        (["id"], {}, "column id means nothing to the sink"),
+        (["id"], {}, "column id is unknown to the sink"),
         (["id as body"], {}, "column body must be binary or string, not bigint"),
         (["'t' as tags"], {}, "column body is missing"),
         (["'b' as body", "1 as tags"], {}, "column tags must be string, not int"),
-        (["'b' as body"], {"mode": "exactly"}, "option mode: 'exactly' is none of at-least-once"),
-        (["'b' as body"], {"mode": "idempotent"}, "option sinkId: a batch write can be repeated only if it has a name"),
+        (["'b' as body"], {"mode": "exactly"}, "option mode: 'exactly' is not one of at-least-once"),
+        (["'b' as body"], {"mode": "idempotent"}, "option sinkId: a batch write can only be repeated if it has a name"),
         (["'b' as body"], {"mode": "transactional", "sinkId": "x"}, "option mode: a batch write is not transactional"),
         (["'b' as body", "1 as delay_level"], {"mode": "idempotent", "sinkId": "x"}, "column delay_level does not go"),
         (["'b' as body"], {"batchByte": "1k"}, "did you mean batchBytes?"),
@@ -198,7 +198,7 @@ def test_mistakes_of_a_stream_end_it_with_their_names(spark: Any, topics: Topics
     )
     writing = read.schema("body binary, born_time timestamp").load().writeStream.format("pyromq")
     query = writing.options(**topics.options(source, checkpointLocation=checkpoint)).trigger(availableNow=True).start()
-    with pytest.raises(Exception, match="column born_time means nothing to the sink"):
+    with pytest.raises(Exception, match="column born_time is unknown to the sink"):
         query.awaitTermination(TIMEOUT_S)
 
 

@@ -73,7 +73,7 @@ def test_our_types_are_those_that_spark_compares_with(as_map: bool) -> None:
 @pytest.mark.parametrize(
     ("ddl", "text"),
     [
-        ("colour string", "no column colour; those there are: topic, broker"),
+        ("colour string", "no column colour; the columns are: topic, broker"),
         ("body string", "column body is binary, not string"),
         ("queue_offset int", "column queue_offset is bigint, not int32"),
         ("properties binary", "column properties is map<string,string> or string"),

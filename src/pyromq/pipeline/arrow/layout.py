@@ -24,9 +24,9 @@ _V6_MORE: Final = 12
 
 
 class Records:
-    """Records of one answer or of several. Raises CorruptRecordError if their lengths do not add up.
+    """Records of one response or of several. Raises CorruptRecordError if their lengths do not add up.
 
-    ``starts`` are where they begin, for those who know it already.
+    ``starts`` are where they begin, where that is known already.
     """
 
     def __init__(self, data: bytes | memoryview, starts: list[int] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 ``name 0x01 value 0x02`` repeated; the last 0x02 may be missing. Items without name or value do not count, and of a
 repeated name the last does (``pyromq.wire.properties``). What is not that regular is taken apart message by message.
-Bytes that are not UTF-8 are replaced here: a column of texts must not end the query of whoever reads it.
+Bytes that are not UTF-8 are replaced here: a column of texts must not end the query that reads it.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _pairs(raw: bytes) -> dict[str, str]:
 def _readable(raw: pa.Array) -> pa.Array:
     try:
         _as_text(raw).validate(full=True)
-    except pa.ArrowInvalid:  # nobody but the producer kept them from being anything
+    except pa.ArrowInvalid:  # producers may put any bytes there
         return pa.array([each.decode("utf-8", "replace").encode() for each in raw.to_pylist()], pa.binary())
     return raw
 

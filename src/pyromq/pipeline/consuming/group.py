@@ -1,7 +1,7 @@
 """A consumer group whose work is done by Spark.
 
     def handle(record):
-        save(json.loads(record.body))          # an exception: this row comes again later, the others are not disturbed
+        save(json.loads(record.body))          # an exception: this row comes again later, the others go on
 
     running = consume(spark, "orders", "billing", handle)
     running.query.awaitTermination()

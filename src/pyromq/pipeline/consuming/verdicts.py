@@ -42,7 +42,7 @@ def verdict_of(outcome: object) -> Verdict:
     """What a handler returned. Raises TypeError for what is no verdict."""
     if outcome is None or isinstance(outcome, Retry | Dead):
         return outcome
-    raise TypeError(f"a handler returns None (done), Retry or Dead, not {type(outcome).__name__}")
+    raise TypeError(f"a handler must return None (done), Retry or Dead, not {type(outcome).__name__}")
 
 
 def failed(error: Exception) -> Retry:

@@ -68,5 +68,5 @@ def total(ranges: Iterable[OffsetRange]) -> int:
 
 def _entries(value: Any, what: str) -> Iterable[tuple[str, Any]]:
     if not isinstance(value, dict):
-        raise OffsetFormatError(f"there should be an object of {what}, not {str(value)[:60]!r}")
+        raise OffsetFormatError(f"expected an object of {what}, not {str(value)[:60]!r}")
     return value.items()

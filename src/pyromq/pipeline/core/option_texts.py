@@ -38,7 +38,7 @@ def option_text(value: object) -> str:
 
 def text_of(text: str) -> str:
     if not text.strip():
-        raise ValueError(f"{text!r} is empty; give it a value or leave it out")
+        raise ValueError(f"{text!r} is empty; give it a value, or leave the option out")
     return text.strip()
 
 
@@ -88,7 +88,7 @@ def gather_size(text: str) -> int:
 def topics(text: str) -> tuple[str, ...]:
     named = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not named:
-        raise ValueError(f"{text!r} names no topic; write one, or several with commas between them")
+        raise ValueError(f"{text!r} names no topic; name one, or several separated by commas")
     try:
         return tuple(map(validate_topic, named))
     except InvalidNameError as error:
@@ -121,7 +121,9 @@ def place(text: str) -> Where:
     if text.lower() in (each.value for each in Place):
         return Place(text.lower())
     if not text.startswith("{"):
-        raise ValueError(f'{text!r} is none of earliest, latest, group, {{"topic": {{"broker": {{"0": 123}}}}}}')
+        raise ValueError(
+            f'{text!r} is not earliest, latest, group, or offsets such as {{"topic": {{"broker": {{"0": 123}}}}}}'
+        )
     try:
         offsets = from_tree(json.loads(text))
     except OffsetFormatError as error:
@@ -129,7 +131,7 @@ def place(text: str) -> Where:
     except ValueError as error:
         raise ValueError(f"{text!r} is not JSON: {error}") from error
     if low := [offset for offset in offsets.values() if offset < EARLIEST]:
-        raise ValueError(f"offset {low[0]} is below -2 (earliest) and -1 (latest)")
+        raise ValueError(f"offset {low[0]} is below -2 (earliest)")
     return AtOffsets(tuple(offsets.items()))
 
 
@@ -151,7 +153,7 @@ def store_folders(text: str) -> tuple[StoreFolder, ...]:
     """``/data/store``, or several: ``broker-a=/data/a, broker-b=/data/b``."""
     found = tuple(_store_folder(part.strip()) for part in text.split(",") if part.strip())
     if not found:
-        raise ValueError(f"{text!r} names no folder: the one with commitlog in it")
+        raise ValueError(f"{text!r} names no store folder (the one that contains commitlog)")
     return found
 
 
@@ -159,5 +161,5 @@ def _store_folder(text: str) -> StoreFolder:
     broker, _, path = ("", "", text) if text.startswith(("/", "file:")) else text.rpartition("=")
     path = path.removeprefix("file://")
     if not path.startswith("/"):
-        raise ValueError(f"{text!r} is no absolute path: driver and tasks begin in folders of their own")
+        raise ValueError(f"{text!r} is not an absolute path, and driver and tasks have different working folders")
     return StoreFolder(broker.strip(), path)

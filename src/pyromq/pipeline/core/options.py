@@ -129,7 +129,7 @@ _OF_STORES: Final = frozenset(
         *("minPartitions", "maxPartitions", "properties", "batchRows"),
     )
 )
-"""What may stand beside storePath; all others are about brokers."""
+"""What may be combined with storePath; all others are about brokers."""
 
 
 def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
@@ -141,9 +141,9 @@ def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
         if option is None:
             raise OptionError(key, _unknown(key))
         if option.use not in (Use.BOTH, use):
-            raise OptionError(option.name, f"it is for {option.use.value} reads only")
+            raise OptionError(option.name, f"it applies to {option.use.value} reads only")
         if option.field in chosen:
-            raise OptionError(option.name, f"it cannot stand beside {chosen[option.field].name}")
+            raise OptionError(option.name, f"it cannot be combined with {chosen[option.field].name}")
         try:
             values[option.field] = option.parse(str(text))
         except ValueError as error:
@@ -179,7 +179,7 @@ def _check_store(options: SourceOptions, given: Iterable[str]) -> None:
         raise OptionError("storeVerify", "it needs storePath")
     for name in given:
         if options.store_folders and name not in _OF_STORES:
-            raise OptionError(name, "it cannot stand beside storePath: files are read, no broker is asked")
+            raise OptionError(name, "it cannot be combined with storePath, which reads files and asks no broker")
 
 
 def _check(options: SourceOptions, use: Use) -> None:
@@ -187,15 +187,15 @@ def _check(options: SourceOptions, use: Use) -> None:
     for option, holds, reason in (
         ("topic", options.topics or options.topic_pattern or options.store_folders,
          "say what to read with topic or topicPattern"),
-        ("topicPattern", not (options.topics and options.topic_pattern), "it cannot stand beside topic"),
-        ("sql", not (options.tags and options.sql), "it cannot stand beside tags"),
+        ("topicPattern", not (options.topics and options.topic_pattern), "it cannot be combined with topic"),
+        ("sql", not (options.tags and options.sql), "it cannot be combined with tags"),
         ("includeRetry", options.group or not options.include_retry, "it needs the option group"),
         ("startingOffsets", options.group or options.starting is not Place.GROUP, "group needs the option group"),
         ("startingOffsets", use is not Use.BATCH or not is_latest(options.starting), "latest is for streams only"),
         ("endingOffsets", options.ending is not Place.EARLIEST, "earliest would read nothing"),
         ("endingOffsets", not names(options.ending, EARLIEST), "-2 (earliest) would read nothing"),
         ("endingOffsets", options.group or options.ending is not Place.GROUP, "group needs the option group"),
-        ("group", options.group or use is not Use.STREAM, "a stream keeps its start and progress there; name one"),
+        ("group", options.group or use is not Use.STREAM, "a stream keeps start and progress in a group; name one"),
         ("secretKey", bool(options.access_key) == bool(options.secret_key), "accessKey and secretKey go together"),
         ("securityToken", options.access_key or not options.security_token, "it needs accessKey and secretKey"),
         ("tlsKey", options.tls_certificate or not options.tls_key, "it needs tlsCertificate"),

@@ -1,4 +1,4 @@
-"""How long failures are borne: brokers restart, so what fails is tried again for a while, then given up in words."""
+"""Retry window: brokers restart, so what fails is tried again for a while, then given up with an error in words."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def may_pass(error: BaseException) -> bool:
 
 
 class RetryWindow:
-    """With one thing that is tried; every success renews it."""
+    """Of one thing that is tried; every success renews it."""
 
     def __init__(self, what: str, allowed_ms: int, clock: Clock) -> None:
-        self._what = what
+        self._what = what  # is tried, for the error
         self._allowed_ms = allowed_ms
         self._clock = clock
-        self._since_ms: int | None = None
-        self._failures = 0
+        self._since_ms: int | None = None  # when the first failure after the last success was
+        self._failures = 0  # since then
 
     def succeeded(self) -> None:
         self._since_ms, self._failures = None, 0

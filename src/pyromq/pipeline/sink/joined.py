@@ -1,4 +1,4 @@
-"""Rows that may all go to any queue of one topic: whole requests joined by Arrow, without an object for any row.
+"""Batch requests joined by Arrow: rows that may go to any queue of one topic, without an object for any row.
 
 heads, bodies, sizes of properties, properties: four columns ──▶ one, whose bytes are the body of a request
 """
@@ -43,16 +43,17 @@ class JoinedPacker:
         self._keys = keys
         self._system = system
         self._parts: list[pa.Buffer] = []  # of the request that is not full yet
-        self._size = self._since = 0  # its bytes, and its first row
-        self.row = 0
+        self._size = 0  # its bytes
+        self._since = 0  # its first row
+        self.row = 0  # the next row
 
     def pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
-        """Parcels that are full now."""
+        """Requests that are full now."""
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
             yield from self._pack(batch.slice(start, _ROWS_AT_ONCE))
 
     def rest(self) -> Iterator[SinkRequest]:
-        """The parcel that did not get full."""
+        """The request that did not get full."""
         if self._parts:
             yield self._close(self.row)
 

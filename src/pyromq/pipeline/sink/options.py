@@ -57,19 +57,19 @@ _SHARED: Final = (
 _SOURCES: Final = {option.name: option for option in OPTIONS}
 _text, _count, _bytes = (_SOURCES[name].parse for name in ("namespace", "pullBatchSize", "gatherBytes"))
 _duration, _topics, _group = (_SOURCES[name].parse for name in ("retryTimeout", "topic", "group"))
-BATCH_BYTES_MAX: Final = 4 << 20  # what brokers take in one request
+BATCH_BYTES_MAX: Final = 4 << 20  # what brokers accept in one request
 
 
 def _mode(text: str) -> Mode:
     try:
         return Mode(text.strip().lower())
     except ValueError as error:
-        raise ValueError(f"{text!r} is none of {', '.join(mode.value for mode in Mode)}") from error
+        raise ValueError(f"{text!r} is not one of {', '.join(mode.value for mode in Mode)}") from error
 
 
 def _batch_bytes(text: str) -> int:
     if (size := _bytes(text)) > BATCH_BYTES_MAX:
-        raise ValueError(f"{text!r} is more than 4m, which brokers do not take in one request")
+        raise ValueError(f"{text!r} is more than 4m, the most that brokers accept in one request")
     return int(size)
 
 
@@ -100,7 +100,7 @@ def parse_sink_options(given: Mapping[str, str], use: Use) -> SinkOptions:
         if option is None:
             raise OptionError(key, _unknown(key))
         if option.use not in (Use.BOTH, use):
-            raise OptionError(option.name, f"it is for {option.use.value} writes only")
+            raise OptionError(option.name, f"it applies to {option.use.value} writes only")
         try:
             (shared if option.name in _SHARED else own)[option.field] = option.parse(str(text))
         except ValueError as error:
@@ -119,7 +119,7 @@ def _check(options: SinkOptions, use: Use) -> None:
     reaching, exact = options.reaching, options.mode is not Mode.AT_LEAST_ONCE
     for option, holds, reason in (
         ("topic", options.topics or not exact, f"mode {options.mode.value} must know all topics; name them here"),
-        ("sinkId", options.identity or not exact, "a batch write can be repeated only if it has a name; give it one"),
+        ("sinkId", options.identity or not exact, "a batch write can only be repeated if it has a name; give it one"),
         ("mode", use is Use.STREAM or options.mode is not Mode.TRANSACTIONAL,
          "a batch write is not transactional; idempotent writes can be repeated"),
         ("secretKey", bool(reaching.access_key) == bool(reaching.secret_key), "accessKey and secretKey go together"),

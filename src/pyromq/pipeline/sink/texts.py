@@ -65,9 +65,9 @@ def _words(batch: pa.RecordBatch, name: str, first: int) -> pa.Array | None:
         values = column.to_pylist()
         row = next(number for number, value in enumerate(values) if value and re.search(f"[{forbidden}]", value))
         problem = (
-            "a tag holds no |, \\x01 or \\x02"
+            "a tag must not contain |, \\x01 or \\x02"
             if name == "tags"
-            else "it holds \\x01 or \\x02, which separate properties"
+            else "it contains \\x01 or \\x02, which separate properties"
         )
         raise MessageRefusedError(f"column {name}, row {first + row}: {problem}")
     return column
@@ -78,7 +78,7 @@ def _from_map(items: list[tuple[str, str]] | None, row: int) -> str:
         return ""
     text = "".join([f"{name}\x01{value}\x02" for name, value in items if name not in names.RESERVED and name and value])
     if text.count("\x01") + text.count("\x02") != 2 * text.count("\x02") or text.count("\x02") > len(items):
-        raise MessageRefusedError(f"column properties, row {row}: a name or value holds \\x01 or \\x02")
+        raise MessageRefusedError(f"column properties, row {row}: a name or value contains \\x01 or \\x02")
     return text
 
 
@@ -89,5 +89,5 @@ def _from_raw(raw: str | None, row: int) -> str:
     if text and text[-1] != "\x02":
         text += "\x02"
     if text.count("\x01") != text.count("\x02"):
-        raise MessageRefusedError(f"column properties, row {row}: it is not name \\x01 value \\x02, again and again")
+        raise MessageRefusedError(f"column properties, row {row}: it is not a sequence of name \\x01 value \\x02")
     return text

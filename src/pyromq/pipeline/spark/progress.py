@@ -1,4 +1,4 @@
-"""Telling consumer groups how far streaming queries are, as soon as Spark has committed a batch.
+"""Query listener: stores the progress of streaming queries in their groups as soon as Spark has committed a batch.
 
 The source itself tells the group at the beginning of the next trigger, which is late when triggers are far apart, and
 never when there is only one. This listener hears of every batch when it is done. The progress of a query carries what
@@ -65,8 +65,8 @@ class ProgressListener(StreamingQueryListener):
     ) -> None:
         self._options = options or SourceOptions(retry_ms=5_000)
         self._cluster_of = cluster_of
-        self._clusters: dict[tuple[str, str], Cluster] = {}
-        self._ear: Any = None
+        self._clusters: dict[tuple[str, str], Cluster] = {}  # by name servers and group
+        self._ear: Any = None  # what the JVM calls
 
     @property
     def _jlistener(self) -> Any:

@@ -1,4 +1,4 @@
-"""``spark.read.format("pyromq")`` and ``spark.readStream…``: Spark's names over ``batch`` and ``stream``.
+"""Spark's data source: ``spark.read.format("pyromq")`` and ``spark.readStream…`` over ``batch`` and ``stream``.
 
 Options are checked on the driver; a reader travels to workers with nothing but them and the schema. Clients are opened
 where they are used (``connections``).

@@ -186,10 +186,10 @@ async def test_a_refusal_ends_the_read_at_once() -> None:
     assert len(brokers.asked) == 1
 
 
-async def test_an_answer_that_leads_nowhere_does_not_loop_for_ever() -> None:
+async def test_a_response_that_leads_nowhere_does_not_loop_for_ever() -> None:
     brokers = Brokers(40)
     brokers.before = lambda header, address: brokers._made(FOUND, header.queue_offset)
-    with pytest.raises(SourceUnreachableError, match="leads back to 0"):
+    with pytest.raises(SourceUnreachableError, match="points back to 0"):
         await read(brokers, 0, 40)
 
 

@@ -154,7 +154,7 @@ def test_a_queue_that_went_is_waited_for_then_lost() -> None:
     life = Life(brokers, retry_ms=60_000)
     del brokers.held_now[B]
     before_ms = life.clock.monotonic_ms()
-    with pytest.raises(DataLossError, match=r"queue 1 .* is not there any more"):
+    with pytest.raises(DataLossError, match=r"queue 1 .* no longer exists"):
         life.stream.latest({A: 40, B: 40})
     assert life.clock.monotonic_ms() - before_ms >= 60_000
 
@@ -176,7 +176,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning_by_option() -> No
     end = life.stream.latest({A: 40})
     assert end == {A: 5}
     assert life.stream.partitions({A: 40}, end) == [(OffsetRange(A, 0, 5),)]
-    with pytest.raises(DataLossError, match="ends at 5 already"):
+    with pytest.raises(DataLossError, match="ends at 5, before 40"):
         Life(FakeCluster({A: HeldRange(0, 5)})).stream.latest({A: 40})
 
 
@@ -240,5 +240,5 @@ def test_a_batch_read_beyond_what_is_there_is_a_loss(caplog: pytest.LogCaptureFi
 
 def test_a_batch_read_from_an_offset_that_no_queue_has_reached_is_a_loss() -> None:
     options = SourceOptions(topics=("orders",), starting=AtOffsets(((A, 41),)))
-    with pytest.raises(DataLossError, match="ends at 40, 41 was to be the first"):
+    with pytest.raises(DataLossError, match="ends at 40, before 41"):
         plan_batch(options, cluster())

@@ -43,12 +43,12 @@ def test_options_are_read_whatever_the_case_of_their_names() -> None:
 @pytest.mark.parametrize(
     ("use", "given", "words"),
     [
-        (Use.STREAM, {"mode": "once"}, "option mode: 'once' is none of at-least-once, idempotent, transactional"),
+        (Use.STREAM, {"mode": "once"}, "option mode: 'once' is not one of at-least-once, idempotent, transactional"),
         (Use.STREAM, {"topik": "a"}, "option topik: the sink has no such option; did you mean topic?"),
         (Use.STREAM, {"mode": "idempotent", "checkpointLocation": "/c"}, "option topic: mode idempotent must know"),
-        (Use.BATCH, {"mode": "idempotent", "topic": "a"}, "option sinkId: a batch write can be repeated only"),
+        (Use.BATCH, {"mode": "idempotent", "topic": "a"}, "option sinkId: a batch write can only be repeated"),
         (Use.BATCH, {"mode": "transactional", "topic": "a", "sinkId": "x"}, "option mode: a batch write is not"),
-        (Use.BATCH, {"checkAfter": "3s"}, "option checkAfter: it is for stream writes only"),
+        (Use.BATCH, {"checkAfter": "3s"}, "option checkAfter: it applies to stream writes only"),
         (Use.STREAM, {"batchBytes": "5m"}, "option batchBytes: '5m' is more than 4m"),
         (Use.STREAM, {"inFlight": "0"}, "option inFlight: '0' is not a number above 0"),
         (Use.STREAM, {"accessKey": "k"}, "option secretKey: accessKey and secretKey go together"),
@@ -87,7 +87,7 @@ def schema(text: str) -> Any:
     [
         ("body int", {}, "column body must be binary or string, not int"),
         ("tags string", {}, "column body is missing"),
-        ("body string, born_time timestamp", {}, "column born_time means nothing to the sink"),
+        ("body string, born_time timestamp", {}, "column born_time is unknown to the sink"),
         ("body string, properties map<string;int>", {}, "column properties must be map<string,string> or string, not"),
         ("body string, delay_level int, deliver_time timestamp", {}, "column deliver_time and column delay_level"),
         ("body string, queue_id int, sharding_key string", {}, "column queue_id and column sharding_key"),

@@ -168,7 +168,7 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
 def _checkpoint_in(path: str, form: ArchiveFormat) -> str:
     if form is ArchiveFormat.ICEBERG:
-        raise ConfigError("a table of Iceberg has no folder of its own: say where the checkpoint shall be")
+        raise ConfigError("an Iceberg table has no folder of its own: name a folder for the checkpoint")
     return f"{path.rstrip('/')}/{OWN}/checkpoint"
 
 

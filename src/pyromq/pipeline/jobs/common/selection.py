@@ -85,7 +85,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         self, spark: SparkSession, name: str, group: str, *, rows_max: int | None = None
     ) -> DataStreamReader:
         if self.end is not None:
-            raise ConfigError("a stream has no end: leave it out")
+            raise ConfigError("a stream has no end: leave end out")
         reader: DataStreamReader = spark.readStream.format(name).options(**self.source_options()).option("group", group)
         place = _place("starting", self.begin) if self.begin is not None else ("startingOffsets", "earliest")
         reader = reader.option(*place)

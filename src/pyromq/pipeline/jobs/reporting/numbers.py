@@ -80,7 +80,7 @@ class HandledTwice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadCause(msgspec.Struct, frozen=True, kw_only=True):
-    """The last of many causes has no group and topic: it counts the letters of all those that are not named."""
+    """The last of many causes has no group and topic: it counts the dead letters of all those that are not named."""
 
     group: str
     topic: str

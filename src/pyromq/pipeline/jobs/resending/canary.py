@@ -1,6 +1,6 @@
 """A canary: a few messages are sent first, and only when they fare well the others follow.
 
-It has failed when one of its messages came back, to the retry topic or dead again, or when nobody consumed it.
+It has failed when one of its messages came back, to the retry topic or dead again, or was not consumed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Canary:
         while not (is_consumed := all(map(self._is_consumed, sent))) and self.clock.monotonic_ms() < deadline_ms:
             self.sleep(_LOOK_S)
         if is_consumed:
-            self.sleep(min(2.0, self.wait_s))  # a message that fails is given back a moment after the group moved on
+            self.sleep(min(2.0, self.wait_s))  # a message that fails is sent back a moment after the group moved on
         if self._came_back(sent):
             return CanaryVerdict.CAME_BACK
         return CanaryVerdict.PASSED if is_consumed else CanaryVerdict.NOT_CONSUMED
@@ -83,7 +83,7 @@ class Canary:
         return offset is not None and each.offset is not None and offset > each.offset
 
     def _came_back(self, sent: Sequence[Resent]) -> bool:
-        """Whether the retry or dead-letter topic has got one of them: nobody else sent these letters before."""
+        """Whether the retry or dead-letter topic has got one of them; no other run has sent them before."""
         from pyspark.sql import functions as F  # noqa: N812
 
         is_one = F.col("properties").getItem(REDRIVEN_FROM).isin([each.offset_message_id for each in sent])
@@ -101,5 +101,5 @@ class Canary:
 
 
 def _was_not_taken(each: Resent) -> bool:
-    """By brokers; letters that were never messages, such as those whose patch failed, do not count."""
+    """By brokers; dead letters that became no message, such as those whose patch failed, do not count."""
     return each.outcome is SendOutcome.FAILED and bool(each.new_message_id)

@@ -1,4 +1,4 @@
-"""A set rate: how long to wait before the next messages may go. Pure but for the clock."""
+"""Rate limit: how long to wait before the next messages may go. Pure but for the clock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Pacer:
         return CHUNK_MAX if self._rate is None else max(1, min(CHUNK_MAX, int(self._rate / _CHUNKS_PER_SECOND)))
 
     def wait_ms(self, count: int) -> float:
-        """Takes the turn of ``count`` messages; they may be sent after so many milliseconds."""
+        """Reserves room for ``count`` messages; they may be sent after so many milliseconds."""
         if self._rate is None:
             return 0.0
         now_ms = float(self._clock.monotonic_ms())

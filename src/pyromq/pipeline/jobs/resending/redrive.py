@@ -2,8 +2,8 @@
 
     choose (SQL) ──▶ dry run ──▶ canary: a few first, wait, look what became of them ──▶ the rest at a set rate
 
-The rules are those of ``pyromq dlq redrive``: the same cleaned properties, the same ids that follow from the letter, so
-both know what the other sent, whoever it was for. When the canary fails, the rest is held back.
+The rules are those of ``pyromq dlq redrive``: the same cleaned properties, the same ids that follow from the dead
+letter, so each recognises what the other sent. When the canary fails, the rest is held back.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Redriving(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the letters; ``letters`` tells of each."""
+    """What became of the dead letters; ``letters`` tells of each."""
 
     group: str
     is_dry: bool
@@ -133,11 +133,11 @@ def summary(group: str, is_dry: bool, verdict: CanaryVerdict, outcomes: Sequence
     )
 
 
-# --- letters ---------------------------------------------------------------------------------------------------------
+# --- dead letters -----------------------------------------------------------------------------------------------------
 
 
 def letter_to_send(row: MessageRow, group: str, patch: Patch | None, only_group: bool) -> Outgoing | Resent:
-    """The message for a letter, or why there is none."""
+    """The message for a dead letter, or why there is none."""
     properties = row["properties"] or {}
     topic = properties.get(names.RETRY_TOPIC) or properties.get(names.DLQ_ORIGIN_TOPIC) or ""
     if not topic:
@@ -151,12 +151,12 @@ def letter_to_send(row: MessageRow, group: str, patch: Patch | None, only_group:
         return outgoing(row, target, redriven_id(place), marks, sent_to=targets)
     try:
         changed = patch(_letter(row, target))
-    except Exception as error:  # the patch is the application's: its letter alone fails
+    except Exception as error:  # the patch is the application's: this dead letter alone fails
         return source_of(row, SendOutcome.FAILED, to_topic=target, error=f"the patch failed: {error!r}")
     if changed is None:
         return source_of(row, SendOutcome.HELD_BACK, to_topic=target, error="the patch left it out")
     if not isinstance(changed, PatchInput):
-        reason = f"the patch returned {type(changed).__name__}, neither a Letter nor None"
+        reason = f"the patch returned {type(changed).__name__}, neither a PatchInput nor None"
         return source_of(row, SendOutcome.FAILED, to_topic=target, error=reason)
     return outgoing(_patched(row, changed), changed.topic, redriven_id(place), marks, sent_to=(changed.topic, *targets))
 

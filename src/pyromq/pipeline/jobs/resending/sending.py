@@ -1,6 +1,6 @@
-"""Sending messages again, at a set rate, with a word on each.
+"""Rate-limited sender of ``replay`` and ``redrive``, with an outcome for each message.
 
-A failed send is tried again for a while, then told of; the others go on.
+A failed send is tried again for a while, then reported; the others go on.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ class PacedSender:
         return self.connected.call(Admin(client=self.connected.client).committed(group, queue))
 
     async def _surely(self, message: Outgoing, work: Callable[[Outgoing], Awaitable[Resent]]) -> Resent:
-        patience = RetryWindow(f"sending to topic {message.topic}", self._options.retry_ms, self._clock)
+        window = RetryWindow(f"sending to topic {message.topic}", self._options.retry_ms, self._clock)
         while message.topic not in self._missing:
             try:
                 return await work(message)
             except MQError as error:
                 try:
-                    wait_ms = patience.failed(error)
+                    wait_ms = window.failed(error)
                 except MQError as last:
                     if not isinstance(error, TopicNotFoundError):
                         return msgspec.structs.replace(message.source, outcome=SendOutcome.FAILED, error=str(last))
@@ -127,11 +127,11 @@ class PacedSender:
         if self._check_sent and await _is_there(client, message):
             return msgspec.structs.replace(message.source, outcome=SendOutcome.SENT_BEFORE)
         queue = await self._queue_for(client, message)
-        letter = OutgoingMessage(
+        outgoing = OutgoingMessage(
             SEND, queue.topic, message.body, system_text(message.properties), message.message_id,
             client.clock.now_ms(), 0, message.flag, 0,
         )  # fmt: skip
-        ext = header_fields(letter, queue, PRODUCER, DEFAULT_TOPIC, "4")
+        ext = header_fields(outgoing, queue, PRODUCER, DEFAULT_TOPIC, "4")
         link = client.master_link(queue.broker)
         response = await client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, message.body, expect=STORED)
         told = response.header_as(SendResponseHeader)

@@ -107,5 +107,5 @@ class _Dropped:
 
 def _checkpoint_for(path: str) -> str:
     if not path:
-        raise ConfigError("say where the checkpoint shall be: a topic has no folder for it")
+        raise ConfigError("name a folder for the checkpoint: a topic has none")
     return path.rstrip("/") + "/_checkpoint"

@@ -110,7 +110,7 @@ def test_sweeping_takes_what_a_query_left_and_nothing_else(folder: ArchiveFolder
 
 def test_an_archive_of_sparks_writer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_spark_metadata").mkdir()
-    with pytest.raises(ArchiveError, match="Spark's own writer"):
+    with pytest.raises(ArchiveError, match="writer=spark"):
         ArchiveFolder(tmp_path).prepare()
 
 
@@ -187,7 +187,7 @@ def test_one_process_merges_at_a_time(folder: ArchiveFolder) -> None:
         folder.commit(Commit(name=f"c{number}", added=(staged(folder, f"f{number}"),)))
 
     def meanwhile() -> str:
-        with pytest.raises(ArchiveError, match="another process merges files"):
+        with pytest.raises(ArchiveError, match="another process is merging files"):
             compact_archive(folder.path)
         return "x"
 
@@ -202,6 +202,6 @@ def test_what_a_killed_compaction_left_is_removed(folder: ArchiveFolder) -> None
 
 
 def test_a_folder_that_is_no_archive_stays_as_it_is(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="is no archive that tasks wrote"):
+    with pytest.raises(ArchiveError, match="is not an archive written with writer=task"):
         compact_archive(tmp_path / "mistyped")
     assert not (tmp_path / "mistyped").exists()
