@@ -1,4 +1,4 @@
-"""Stored records back to back, taken apart with numpy: where each begins, and any field of all of them at once.
+"""Columnar view of stored records back to back: where each begins, and any field of all of them at once, by numpy.
 
 ``pyromq.wire.record`` has the layout. IPv6 hosts move what lies behind them by 12 bytes each, and long topics have a
 length of two bytes instead of one; both differ from record to record, so places are arrays too.

@@ -38,14 +38,14 @@ class Properties:
     """Of some messages: ``starts`` and ``ends`` say where each one's lie in ``data``."""
 
     def __init__(self, data: Any, starts: Ints, ends: Ints) -> None:
-        self.raw = _readable(spans(data, starts, ends, pa.binary()))
+        self.raw = _readable(spans(data, starts, ends, pa.binary()))  # of each message, as UTF-8
         self._count = len(starts)
         _, offsets, values = self.raw.buffers()
         self._bytes = memoryview(values) if values is not None else memoryview(b"")
         places = np.frombuffer(offsets, np.int32)[self.raw.offset : self.raw.offset + self._count + 1]
-        self._starts = places[:-1].astype(np.int64)
+        self._starts = places[:-1].astype(np.int64)  # of each message in ``_bytes``
         self._ends = places[1:].astype(np.int64)
-        self._items = _items(np.frombuffer(self._bytes, np.uint8), self._starts, self._ends)
+        self._items = _items(np.frombuffer(self._bytes, np.uint8), self._starts, self._ends)  # None: irregular
 
     def text(self) -> pa.Array:
         """As they are stored."""

@@ -1,4 +1,4 @@
-"""Rows of a batch in front of a handler: one record at a time, or the record batch as it is."""
+"""Handler calls: the rows of a batch one record at a time, or the record batch as it is, and a verdict for each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler says about a row: done, again later, or never again."""
+"""Verdicts of a handler about a row: done, retry later, or dead letter."""
 
 from __future__ import annotations
 

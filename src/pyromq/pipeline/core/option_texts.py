@@ -1,4 +1,4 @@
-"""Texts of options to values: each function reads one kind, and its ValueError says what is wrong with the text."""
+"""Parsers of option texts: each function reads one kind, and its ValueError says what is wrong with the text."""
 
 from __future__ import annotations
 

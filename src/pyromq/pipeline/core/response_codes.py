@@ -1,4 +1,4 @@
-"""Response codes to a send: those that say that the message is stored, as safely as was asked or not."""
+"""Response codes of a send that say that the message is stored, as safely as was asked or not."""
 
 from __future__ import annotations
 

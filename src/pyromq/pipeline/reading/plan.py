@@ -1,4 +1,4 @@
-"""Which offsets a batch reads, and how they are spread over partitions. Pure: no Spark, no network, no clock.
+"""Batch planning: which offsets a batch reads, in which partitions. Pure: no Spark, no network, no clock.
 
     start ──▶ losses: is everything still there? ──▶ limits: how far does this batch go? ──▶ end
     [start, end) per queue ──▶ split large ones, group small ones ──▶ partitions

@@ -87,7 +87,7 @@ class RangeReader:
         self._wanted = wanted
         self._sleep = sleep
         self._queue = wanted.queue
-        self.offset = wanted.start
+        self.offset = wanted.start  # the next to read
         self.filter = filter_for(options, wanted.queue.topic)
         self._group = client.wire_name(options.group) if options.group else NO_GROUP
         self._broker_id = MASTER_ID  # of the broker to ask next, as responses suggest it
@@ -260,8 +260,8 @@ class RangesReader:
     def __init__(self, client: Client, options: SourceOptions, ranges: Sequence[OffsetRange]) -> None:
         self._client = client
         self._options = options
-        self._left = list(ranges)
-        self._reader: RangeReader | None = None
+        self._left = list(ranges)  # not read to their end yet
+        self._reader: RangeReader | None = None  # of the first of them
 
     async def gather(self) -> Gathered | None:
         """None after the last. Raises as ``RangeReader.gather`` does."""

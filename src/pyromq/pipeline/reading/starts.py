@@ -1,4 +1,4 @@
-"""Where a query begins and where a batch read ends, queue by queue. Pure: what must be asked is asked before.
+"""Starting and ending offsets, queue by queue. Pure: what brokers must be asked is asked before.
 
     startingOffsets   the group stands there    it does not
       group           where it stands           the beginning of the queue

@@ -1,4 +1,4 @@
-"""A streaming query's side of the source, without Spark: where it starts, where each batch ends, what it reads.
+"""Streaming reads without Spark: where a query starts, where each batch ends, what it reads.
 
 Spark calls ``latest`` with the end of the last batch it has committed: everything before it is done, so that is what
 the group is told. The start of a query is stored in the group before Spark hears of it (``starts`` says why).

@@ -89,10 +89,11 @@ class _Items:
 
     def __init__(self, bodies: pa.Array, texts: pa.Array) -> None:
         self._bodies = bodies
-        self._texts = texts
-        self._body_sizes, self._text_sizes = (pc.binary_length(each).to_numpy() for each in (bodies, texts))
+        self._texts = texts  # of properties
+        self._body_sizes = pc.binary_length(bodies).to_numpy()
+        self._text_sizes = pc.binary_length(texts).to_numpy()
         self._sizes = self._body_sizes.astype(np.int64) + self._text_sizes + ITEM_OVERHEAD_BYTES
-        self._ends = np.cumsum(self._sizes)
+        self._ends = np.cumsum(self._sizes)  # where each would end if all were in one request
         check_item(int(self._sizes.max()), int(self._text_sizes.max()))
 
     def fitting(self, start: int, room: int) -> int:

@@ -92,10 +92,10 @@ class Packer:
         self._keys = keys
         self._queues_of = queues_of
         self._system = system
-        self._alone = alone
+        self._alone = alone  # whether every message travels alone
         self._is_sent = is_sent
         self._bytes_max = options.batch_bytes
-        self._open: dict[Target, _Open] = {}
+        self._open: dict[Target, _Open] = {}  # requests that are not full yet
         self._open_bytes = 0
         self.row = 0  # the next row
         self.skipped = 0  # rows that were sent before

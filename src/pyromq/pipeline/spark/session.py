@@ -1,4 +1,4 @@
-"""Spark with our source: ``session()`` starts one that suits it, ``register(spark)`` adds it to yours."""
+"""Spark sessions with our source: ``session()`` starts one that suits it, ``register(spark)`` adds it to yours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of an archive, and how a batch becomes part of it exactly once.
+"""Commit protocol of an archive: how the files of a batch become part of it exactly once.
 
     archive/
     ├── topic=orders/date=2026-11-15/hour=08/<name>.parquet    what every reader of Parquet sees
@@ -75,7 +75,9 @@ class ArchiveFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.staged, self.pending, self.commits = (path / OWN / each for each in ("staged", "pending", "commits"))
+        self.staged = path / OWN / "staged"  # files of tasks that no commit took yet
+        self.pending = path / OWN / "pending"  # commits that are decided
+        self.commits = path / OWN / "commits"  # commits that were carried out
 
     def prepare(self) -> None:
         """Make the folders and finish what a killed process began. Raises ArchiveError."""

@@ -1,4 +1,4 @@
-"""Spark's own Parquet writer as an archive wants it: told to leave out what ours leaves out (``writer``)."""
+"""Settings of Spark's own Parquet writer for an archive: it leaves out what ours leaves out (``writer``)."""
 
 from __future__ import annotations
 

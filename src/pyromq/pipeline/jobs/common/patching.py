@@ -1,4 +1,4 @@
-"""Functions that users name as ``module:function``, and what a patch may change of a message."""
+"""Functions of users, named as ``module:function``, and what a patch function may change of a message."""
 
 from __future__ import annotations
 

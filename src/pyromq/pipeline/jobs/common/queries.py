@@ -1,4 +1,4 @@
-"""Running a streaming query to its end, with progress, and saying in one line why it failed."""
+"""Streaming queries of jobs: run to their end with progress, and when one fails its reason in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job reads: topics between two places, filtered by brokers and by Spark, as a DataFrame."""
+"""Selection of messages: topics between two positions, filtered by brokers and by Spark, as a DataFrame."""
 
 from __future__ import annotations
 

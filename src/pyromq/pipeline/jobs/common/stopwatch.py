@@ -1,4 +1,4 @@
-"""How long a job has run: what its summary tells as ``took_s``."""
+"""Elapsed time of a job: what its summary tells as ``took_s``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says, as frozen values: the same for tables, JSON and the page."""
+"""Values of a report, frozen: the same for tables, JSON and the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that are sent again, and what became of each.
+"""Outgoing copies of stored messages, and the outcome of each.
 
 Their ids follow from the message alone, so what an earlier run sent can be found, and consumers can recognise what
 comes twice.

@@ -1,4 +1,4 @@
-"""``redrive``: dead letters of a group to the topics they came from, carefully.
+"""``redrive``: dead letters of a group, sent again to the topics they came from, a few first.
 
     choose (SQL) ──▶ dry run ──▶ canary: a few first, wait, look what became of them ──▶ the rest at a set rate
 
