@@ -103,11 +103,11 @@ def test_delayed_rows_come_when_their_time_has_come(spark: Any, topics: Topics) 
 
 def test_a_named_batch_write_can_be_repeated(spark: Any, topics: Topics) -> None:
     target = topics.make()
-    topics.send(target, ["of somebody else"])
+    topics.send(target, ["of another producer"])
     options = topics.options(target, mode="idempotent", sinkId=topics.name("-load"))
     for _ in range(2):
         rows(spark, 300).write.format("pyromq").options(**options).mode("append").save()
-    assert bodies_of(topics, target) == Counter([*(f"row-{n}" for n in range(300)), "of somebody else"])
+    assert bodies_of(topics, target) == Counter([*(f"row-{n}" for n in range(300)), "of another producer"])
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ def test_a_batch_that_is_run_again_is_sent_again_unless_a_mode_forbids_it(
         target, checkpoint = topics.make(f"-{mode}", queues=3), str(tmp_path / mode)
         copy(spark, topics, source, target, checkpoint, mode=mode)
         assert bodies_of(topics, target) == sent, mode
-        topics.send(target, ["of somebody else"])
+        topics.send(target, ["of another producer"])
         run_again(checkpoint, 0)
         copy(spark, topics, source, target, checkpoint, mode=mode)
         expected = Counter({body: count * copies for body, count in sent.items()})
-        assert bodies_of(topics, target) - Counter(["of somebody else"]) == expected, mode
+        assert bodies_of(topics, target) - Counter(["of another producer"]) == expected, mode
         assert {message.tags for message in stored(topics, target)} == {"red", ""}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange
 from tests.unit.pipeline.brokers import FakeCluster
-from tests.unit.pipeline.reading.test_stream import A, B, Life, cluster
+from tests.unit.pipeline.reading.lives import A, B, Life, cluster
 
 
 def test_what_was_skipped_is_in_the_progress() -> None:

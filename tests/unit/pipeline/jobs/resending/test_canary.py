@@ -82,7 +82,7 @@ def test_a_canary_ends_with_the_first_message_that_brokers_refuse() -> None:
     assert len(first) == 2 and verdict(brokers, first) is CanaryVerdict.NOT_SENT
 
 
-def test_a_letter_that_was_never_a_message_says_nothing_about_the_others() -> None:
+def test_a_dead_letter_that_was_never_a_message_says_nothing_about_the_others() -> None:
     brokers = Brokers(committed=1)
     first = send_canary(cast(Any, brokers), iter([NEVER_A_MESSAGE, letter(0), letter(1)]), 1)
     assert len(first) == 2 and verdict(brokers, first) is CanaryVerdict.PASSED

@@ -1,4 +1,4 @@
-"""Pipelines in TOML and YAML: what is right is understood, what is wrong is told with its place."""
+"""Pipelines as files: what is understood, and what mistakes are told."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.errors import ConfigError
 from pyromq.pipeline.jobs.common.errors import PipelineFileError
-from pyromq.pipeline.jobs.common.patching import find_function
 from pyromq.pipeline.jobs.running.pipeline_file import parse_pipeline, read_pipeline_file
-from pyromq.pipeline.jobs.running.run import require_functions
+from tests.unit.pipeline.jobs.running.pipelines import HEAD, SINK
 
-HEAD = 'name = "p"\ncheckpoint = "c"\n[source]\ntopic = "orders"\n'
-SINK = '[[sink]]\nkind = "noop"\n'
 TO_TOPIC = '[[sink]]\nkind = "topic"\ntopic = "t"\n[sink.options]\n'
 
 
@@ -163,28 +159,6 @@ def test_without_its_package_yaml_is_refused_in_words(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "yaml", None)  # as if it were not installed
     with pytest.raises(PipelineFileError, match="pip install pyyaml"):
         parse_pipeline(YAML, is_yaml=True)
-
-
-def test_functions_are_found_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.path", ["/nowhere"])
-    (tmp_path / "found_beside.py").write_text("def double(x):\n    return 2 * x\nthing = 3\n")
-    (tmp_path / "broken_beside.py").write_text("1 / 0")
-    assert find_function("found_beside:double", folder=tmp_path)(4) == 8
-    for text, told in (
-        ("found_beside", "not module:function"),
-        ("found_beside:none", "has no none"),
-        ("found_beside:thing", "is a int, not a function"),
-        ("missing_beside:f", "cannot be imported"),
-        ("broken_beside:f", "cannot be imported: ZeroDivisionError: division by zero"),
-    ):
-        with pytest.raises(ConfigError, match=told):
-            find_function(text, folder=tmp_path)
-
-
-def test_functions_of_a_pipeline_are_looked_for_before_anything_is_done(tmp_path: Path) -> None:
-    pipeline = parse_pipeline(HEAD + '[[step]]\nsql = "x"\n[[step]]\npython = "not_there:f"\n' + SINK)
-    with pytest.raises(PipelineFileError, match=r"^step\[1\]\.python: .* cannot be imported"):
-        require_functions(pipeline, tmp_path)
 
 
 def test_the_example_is_right() -> None:

@@ -1,0 +1,78 @@
+"""Handler calls: a verdict for each row, and failures that concern their row alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyromq.pipeline.consuming.rows import NEEDED, Record, columns_of, judge_batch, judge_records
+from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
+from pyromq.pipeline.core.errors import SchemaError
+from tests.unit.pipeline.consuming.records import record
+
+
+def batch(*bodies: bytes | None) -> pa.RecordBatch:
+    columns: dict[str, Any] = {name: ["t"] * len(bodies) for name in NEEDED}
+    numbers = ("queue_id", "queue_offset", "delivery_attempt", "flag", "commit_log_offset")
+    columns |= {name: list(range(len(bodies))) for name in numbers}
+    return pa.record_batch({**columns, "body": pa.array(list(bodies), pa.binary())})
+
+
+def test_a_record_that_comes_again_has_the_topic_it_was_sent_to() -> None:
+    assert record().topic == "orders"
+    again = record(stored_topic="%RETRY%g", raw_properties="RETRY_TOPIC\x01orders\x02")
+    assert (again.topic, again.tags, again.get("RETRY_TOPIC")) == ("orders", "", "orders")
+    assert (record().tags, record().keys, record().message_id) == ("red", "k", "ID")
+    assert record().properties == {"UNIQ_KEY": "ID", "TAGS": "red", "KEYS": "k"}
+
+
+def test_failures_concern_their_row_alone() -> None:
+    def handle(row: Record) -> Any:
+        match row.body:
+            case b"done":
+                return DONE
+            case b"dead":
+                return Dead("no")
+            case b"odd":
+                return "what?"
+        raise KeyError("lost")
+
+    judged = judge_records(batch(b"done", b"dead", b"odd", b"boom", None), handle)
+    assert [row.queue_offset for row, _ in judged] == [1, 2, 3, 4]
+    verdicts = [verdict for _, verdict in judged]
+    assert verdicts[0] == Dead("no") and isinstance(verdicts[1], Retry) and "TypeError" in verdicts[1].reason
+    assert verdicts[2] == Retry(reason="KeyError: 'lost'")
+    assert isinstance(verdicts[3], Dead) and verdicts[3].stage == "decode", "no handler sees a body that is not there"
+
+
+def test_a_batch_handler_has_a_verdict_for_every_row_or_all_come_again() -> None:
+    rows = batch(b"a", b"b")
+    assert judge_batch(rows, lambda _: None) == []
+    assert [verdict for _, verdict in judge_batch(rows, lambda _: [None, Dead("x")])] == [Dead("x")]
+    for handler in (lambda _: [None], lambda _: 1 / 0):
+        verdicts = [verdict for _, verdict in judge_batch(rows, handler)]  # type: ignore[arg-type]
+        assert len(verdicts) == 2 and all(isinstance(verdict, Retry) for verdict in verdicts)
+
+
+def test_every_row_of_a_long_batch_keeps_its_own_verdict() -> None:
+    bodies = [None if row % 700 == 3 else b"%d" % row for row in range(1_500)]
+    bad = {3, 511, 512, 703, 1_023, 1_024, 1_403, 1_499}  # 3, 703 and 1 403 have no body
+
+    def reason(row: int) -> Dead | None:
+        return Dead(f"row {row}") if row in bad else None
+
+    one_by_one = judge_records(batch(*bodies), lambda row: reason(int(row.body)))
+    at_once = judge_batch(batch(*bodies), lambda _: [reason(row) for row in range(1_500)])
+    for judged in (one_by_one, at_once):
+        assert [row.queue_offset for row, _ in judged] == sorted(bad)
+        assert [row.body for row, _ in judged] == [bodies[row] for row in sorted(bad)]
+        stages = [verdict.stage for _, verdict in judged if isinstance(verdict, Dead)]
+        assert [stage == "decode" for stage in stages] == [bodies[row] is None for row in sorted(bad)]
+
+
+def test_columns_are_checked_and_needed_ones_are_there() -> None:
+    assert columns_of(["tags", "body", "tags"]) == [*NEEDED, "tags"]
+    with pytest.raises(SchemaError, match="no column tag;"):
+        columns_of(["tag"])

@@ -1,0 +1,15 @@
+"""Verdicts of a handler."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyromq.errors import ConfigError
+from pyromq.pipeline.consuming.verdicts import Retry, verdict_of
+
+
+def test_verdicts_are_checked() -> None:
+    with pytest.raises(ConfigError, match="outside"):
+        Retry(delay_level=19)
+    with pytest.raises(TypeError, match="Retry or Dead, not bool"):
+        verdict_of(False)
