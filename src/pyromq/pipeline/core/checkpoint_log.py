@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Final
 
 from pyarrow import fs
+
+from pyromq.whole_text import replace_text
 
 FOLDER: Final = "pyromq"
 _one_slash = re.compile(r"^file:/+").sub
@@ -24,7 +27,7 @@ class CheckpointLog:
         if "://" in location:
             self._files, base = fs.FileSystem.from_uri(location)
         else:
-            self._files, base = fs.LocalFileSystem(), os.path.abspath(location)  # noqa: PTH100
+            self._files, base = fs.LocalFileSystem(), os.path.abspath(location)  # noqa: PTH100  # without dots
         self._base = f"{base.rstrip('/')}/{FOLDER}/{part}"
 
     def write(self, name: str, text: str, *, durable: bool = True) -> None:
@@ -35,20 +38,12 @@ class CheckpointLog:
             with self._files.open_output_stream(path) as stream:
                 stream.write(text.encode())
             return
-        aside = f"{self._base}/.{name}.new"
-        with open(aside, "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(text)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        os.replace(aside, path)  # noqa: PTH105
-        if not durable:
-            return
-        folder = os.open(self._base, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        aside = Path(self._base, f".{name}.new")
+        if durable:
+            replace_text(Path(path), text.encode(), aside=aside)
+        else:
+            aside.write_bytes(text.encode())
+            aside.replace(path)
 
     def read(self, name: str) -> str | None:
         try:

@@ -7,6 +7,7 @@ Spark compares offsets as text, so the same offsets must always give the same te
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -60,6 +61,16 @@ def from_tree(tree: Any) -> Offsets:
                     raise OffsetFormatError(f"{offset!r} is not an offset (topic {topic}, queue {number})")
                 found[QueueId(topic, broker, int(number))] = offset
     return found
+
+
+def from_json(offset: Any) -> Any:
+    """What Spark reports as an offset: a text of JSON, or parsed already. None for other texts."""
+    if not isinstance(offset, str):
+        return offset
+    try:
+        return json.loads(offset)
+    except ValueError:
+        return None
 
 
 def total(ranges: Iterable[OffsetRange]) -> int:

@@ -6,7 +6,7 @@ options over as texts with names in lower case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
@@ -81,6 +81,35 @@ class Option:
     default: str
 
 
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """All options of the source, or of the sink. ``acts`` are reads or writes, ``page`` documents them."""
+
+    whose: str
+    acts: str
+    page: str
+    options: tuple[Option, ...]
+    ignored: frozenset[str] = frozenset()  # what Spark adds, in lower case
+
+    def parse(self, given: Mapping[str, str], use: Use) -> Iterator[tuple[Option, Any]]:
+        """Each option that is given, with its value. Raises OptionError, whose text names the option."""
+        by_lower_name = {option.name.lower(): option for option in self.options}
+        for key, text in given.items():
+            if key.lower() in self.ignored:
+                continue
+            option = by_lower_name.get(key.lower())
+            if option is None:
+                hint = did_you_mean(key, (each.name for each in self.options)) or f"{self.page} lists all options"
+                raise OptionError(key, f"the {self.whose} has no such option; {hint}")
+            if option.use not in (Use.BOTH, use):
+                raise OptionError(option.name, f"it applies to {option.use.value} {self.acts} only")
+            try:
+                value = option.parse(str(text))
+            except ValueError as error:
+                raise OptionError(option.name, str(error)) from error
+            yield option, value
+
+
 OPTIONS: Final = (
     Option("nameserver", "nameserver", texts.nameservers, Use.BOTH, "`PYROMQ_NAMESERVER`, `127.0.0.1:9876`"),
     Option("topic", "topics", texts.topics, Use.BOTH, "–"),
@@ -122,7 +151,7 @@ OPTIONS: Final = (
     Option("storePath", "store_folders", texts.store_folders, Use.BATCH, "–"),
     Option("storeVerify", "store_verify", texts.switch, Use.BATCH, "`true`"),
 )
-_BY_LOWER_NAME: Final = {option.name.lower(): option for option in OPTIONS}
+_TABLE: Final = OptionTable("source", "reads", "docs/how-to/spark.md", OPTIONS)
 _OF_STORES: Final = frozenset(
     (
         *("storePath", "storeVerify", "topic", "tags", "startingTimestamp", "endingTimestamp"),
@@ -136,18 +165,10 @@ def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
     """Raises OptionError, whose text names the option."""
     chosen: dict[str, Option] = {}
     values: dict[str, Any] = {}
-    for key, text in given.items():
-        option = _BY_LOWER_NAME.get(key.lower())
-        if option is None:
-            raise OptionError(key, _unknown(key))
-        if option.use not in (Use.BOTH, use):
-            raise OptionError(option.name, f"it applies to {option.use.value} reads only")
+    for option, value in _TABLE.parse(given, use):
         if option.field in chosen:
             raise OptionError(option.name, f"it cannot be combined with {chosen[option.field].name}")
-        try:
-            values[option.field] = option.parse(str(text))
-        except ValueError as error:
-            raise OptionError(option.name, str(error)) from error
+        values[option.field] = value
         chosen[option.field] = option
     if use is Use.STREAM:
         values.setdefault("starting", Place.LATEST)
@@ -167,11 +188,6 @@ def with_nameservers_known_here(options: SourceOptions) -> SourceOptions:
 def nameservers_known_here(text: str) -> str:
     """Those in ``text``, or else those of this process's environment."""
     return ";".join(ClientSettings(nameservers=text).nameservers)
-
-
-def _unknown(key: str) -> str:
-    hint = did_you_mean(key, (option.name for option in OPTIONS)) or "docs/how-to/spark.md lists all options"
-    return f"the source has no such option; {hint}"
 
 
 def _check_store(options: SourceOptions, given: Iterable[str]) -> None:
@@ -196,14 +212,21 @@ def _check(options: SourceOptions, use: Use) -> None:
         ("endingOffsets", not names(options.ending, EARLIEST), "-2 (earliest) would read nothing"),
         ("endingOffsets", options.group or options.ending is not Place.GROUP, "group needs the option group"),
         ("group", options.group or use is not Use.STREAM, "a stream keeps start and progress in a group; name one"),
-        ("secretKey", bool(options.access_key) == bool(options.secret_key), "accessKey and secretKey go together"),
-        ("securityToken", options.access_key or not options.security_token, "it needs accessKey and secretKey"),
-        ("tlsKey", options.tls_certificate or not options.tls_key, "it needs tlsCertificate"),
+        *connection_checks(options),
     ):  # fmt: skip
         if not holds:
             raise OptionError(option, reason)
     _check_order("minPartitions", options.min_partitions, "maxPartitions", options.max_partitions)
     _check_order("minOffsetsPerTrigger", options.min_offsets, "maxOffsetsPerTrigger", options.max_offsets)
+
+
+def connection_checks(options: SourceOptions) -> tuple[tuple[str, object, str], ...]:
+    """Of the options that source and sink share: the option, whether its rule holds, the rule."""
+    return (
+        ("secretKey", bool(options.access_key) == bool(options.secret_key), "accessKey and secretKey go together"),
+        ("securityToken", options.access_key or not options.security_token, "it needs accessKey and secretKey"),
+        ("tlsKey", options.tls_certificate or not options.tls_key, "it needs tlsCertificate"),
+    )
 
 
 def _check_order(low_name: str, low: int | None, high_name: str, high: int | None) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.core.offsets import OffsetFormatError, from_tree
+from pyromq.pipeline.core.offsets import OffsetFormatError, from_json, from_tree
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.cluster import Cluster
 
@@ -42,7 +42,7 @@ def progress_of(sources: Iterable[Any]) -> list[GroupProgress]:
     """
     found = []
     for source in sources:
-        latest, end = _parsed(source.latestOffset), _parsed(source.endOffset)
+        latest, end = from_json(source.latestOffset), from_json(source.endOffset)
         if not (isinstance(latest, dict) and isinstance(latest.get("group"), str) and "nameserver" in latest):
             continue
         try:
@@ -132,12 +132,3 @@ class _Ear:
 
     class Java:
         implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
-
-
-def _parsed(text: Any) -> Any:
-    if not isinstance(text, str):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pyromq.pipeline.core.offsets import from_tree
+from pyromq.pipeline.core.offsets import from_json, from_tree
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.common.errors import FormatMissingError, JobFailedError
 from pyromq.pipeline.jobs.common.interrupts import noted_interrupts
@@ -100,7 +99,7 @@ def _count(
 
 def _lag(progress: Any) -> int:
     try:
-        return int(_parsed(progress["sources"][0]["latestOffset"])["lag"])
+        return int(from_json(progress["sources"][0]["latestOffset"])["lag"])
     except (KeyError, IndexError, TypeError, ValueError):
         return 0
 
@@ -115,14 +114,10 @@ def offsets_read(progress: Any) -> int:
     """How many messages a batch went over, by the offsets of our source."""
     try:
         source = progress["sources"][0]
-        start, end = from_tree(_parsed(source["startOffset"])), from_tree(_parsed(source["endOffset"]))
+        start, end = from_tree(from_json(source["startOffset"])), from_tree(from_json(source["endOffset"]))
     except (KeyError, IndexError, TypeError, ValueError):
         return 0
     return sum(max(0, offset - start.get(queue, offset)) for queue, offset in end.items())
-
-
-def _parsed(offset: Any) -> Any:
-    return json.loads(offset) if isinstance(offset, str) else offset
 
 
 @contextmanager
