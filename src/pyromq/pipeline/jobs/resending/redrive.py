@@ -90,11 +90,11 @@ def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) 
             canary = Canary(
                 spark, sender, selection, group, settings.canary_wait_s, sleep=settings.sleep, clock=settings.clock
             )
-            verdict, outcomes = _sent(letters, found, sender, canary, settings)
+            verdict, outcomes = _send(letters, found, sender, canary, settings)
     return summary(group, settings.dry_run, verdict, outcomes, watch.seconds)
 
 
-def _sent(
+def _send(
     letters: Iterator[Outgoing | Resent], found: int, sender: PacedSender, canary: Canary, settings: RedriveSettings
 ) -> tuple[CanaryVerdict, list[Resent]]:
     """The canary first, if one is asked for; the rest is sent unless it fared badly."""

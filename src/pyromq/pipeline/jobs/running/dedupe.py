@@ -54,7 +54,7 @@ def dedupe(spark: SparkSession, selection: Selection, **options: Unpack[DedupeOp
         )
     checkpoint = absolute(settings.checkpoint) or _checkpoint_for(path)
     with failures_in_words():
-        once = _once(selection.stream(spark, settings.group, rows_max=settings.rows_per_batch), settings)
+        once = _drop_repetitions(selection.stream(spark, settings.group, rows_max=settings.rows_per_batch), settings)
         writer: DataStreamWriter = (
             once.writeStream.format("parquet").option("path", path)
             if path
@@ -76,7 +76,7 @@ def dedupe(spark: SparkSession, selection: Selection, **options: Unpack[DedupeOp
     )
 
 
-def _once(messages: DataFrame, settings: DedupeSettings) -> DataFrame:
+def _drop_repetitions(messages: DataFrame, settings: DedupeSettings) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     # a message without key gets one that no other has: its place in the log
