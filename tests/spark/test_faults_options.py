@@ -128,7 +128,7 @@ def test_a_wrong_value_for_the_sink_is_named(option: Option) -> None:
 @pytest.mark.parametrize("option", [each for each in OPTIONS if each.use is not Use.BOTH], ids=lambda each: each.name)
 def test_an_option_of_the_other_kind_of_read_is_named(option: Option) -> None:
     other, kind = (Use.STREAM, "batch") if option.use is Use.BATCH else (Use.BATCH, "stream")
-    with pytest.raises(OptionError, match=f"option {option.name}: it applies to {kind} reads only"):
+    with pytest.raises(OptionError, match=f"option {option.name}: it is for {kind} reads only"):
         parse_options({"topic": "orders", "group": "g", option.name: "1"}, other)
 
 

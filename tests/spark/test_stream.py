@@ -143,7 +143,7 @@ def test_a_schema_and_options_that_do_not_fit_end_the_query_with_their_reason(
     for number, (options, schema, text) in enumerate(
         [
             ({"group": ""}, NARROW, "option group"),
-            ({"endingOffsets": "latest"}, NARROW, "option endingOffsets: it applies to batch reads only"),
+            ({"endingOffsets": "latest"}, NARROW, "option endingOffsets: it is for batch reads only"),
             ({}, "body string", "column body is binary"),
         ]
     ):

@@ -57,13 +57,13 @@ def check_schema(schema: pa.Schema) -> None:
         raise SchemaError(f"the schema names a column twice: {', '.join(schema.names)}")
     for field in schema:
         if field.name not in ARROW_TYPES:
-            raise unknown_column(field.name)
+            raise SchemaError(no_column(field.name))
         wanted = ARROW_TYPES[field.name]
         if field.type != wanted and not (field.name == "properties" and field.type == _TEXT):
             either = " or string" if field.name == "properties" else ""
             raise SchemaError(f"column {field.name} is {spark_type(field.name)}{either}, not {field.type}")
 
 
-def unknown_column(name: str) -> SchemaError:
-    """For a name that is none of ``COLUMNS``."""
-    return SchemaError(f"there is no column {name}; the columns are: {', '.join(COLUMNS)}")
+def no_column(name: str) -> str:
+    """What is said of a name that is none of ``COLUMNS``."""
+    return f"there is no column {name}; the columns are: {', '.join(COLUMNS)}"

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 
 from pyromq.model import property_names as names
 from pyromq.model.names import RETRY_PREFIX
-from pyromq.pipeline.arrow.columns import ARROW_TYPES, unknown_column
+from pyromq.pipeline.arrow.columns import ARROW_TYPES, no_column
 from pyromq.pipeline.arrow.slices import in_slices
 from pyromq.pipeline.consuming.verdicts import STAGE_DECODE, Dead, Verdict, failed, verdict_of
+from pyromq.pipeline.core.errors import SchemaError
 from pyromq.wire.property_text import value_of
 
 NEEDED: Final = (
@@ -73,7 +74,7 @@ def columns_of(extra: Iterable[str]) -> list[str]:
     """Raises SchemaError."""
     for name in extra:
         if name not in ARROW_TYPES:
-            raise unknown_column(name)
+            raise SchemaError(no_column(name))
     return [*NEEDED, *(name for name in dict.fromkeys(extra) if name not in NEEDED)]
 
 

@@ -27,7 +27,7 @@ class CheckpointLog:
         if "://" in location:
             self._files, base = fs.FileSystem.from_uri(location)
         else:
-            self._files, base = fs.LocalFileSystem(), os.path.abspath(location)  # noqa: PTH100  # without dots
+            self._files, base = fs.LocalFileSystem(), os.path.abspath(location)  # noqa: PTH100
         self._base = f"{base.rstrip('/')}/{FOLDER}/{part}"
 
     def write(self, name: str, text: str, *, durable: bool = True) -> None:
@@ -38,12 +38,12 @@ class CheckpointLog:
             with self._files.open_output_stream(path) as stream:
                 stream.write(text.encode())
             return
-        aside = Path(self._base, f".{name}.new")
+        whole, aside = Path(path), Path(self._base, f".{name}.new")
         if durable:
-            replace_text(Path(path), text.encode(), aside=aside)
+            replace_text(whole, text.encode(), aside=aside)
         else:
             aside.write_bytes(text.encode())
-            aside.replace(path)
+            aside.replace(whole)
 
     def read(self, name: str) -> str | None:
         try:

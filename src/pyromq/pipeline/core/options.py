@@ -102,7 +102,7 @@ class OptionTable:
                 hint = did_you_mean(key, (each.name for each in self.options)) or f"{self.page} lists all options"
                 raise OptionError(key, f"the {self.whose} has no such option; {hint}")
             if option.use not in (Use.BOTH, use):
-                raise OptionError(option.name, f"it applies to {option.use.value} {self.acts} only")
+                raise OptionError(option.name, f"it is for {option.use.value} {self.acts} only")
             try:
                 value = option.parse(str(text))
             except ValueError as error:

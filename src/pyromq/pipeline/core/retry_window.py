@@ -1,4 +1,4 @@
-"""Retry window: brokers restart, so what fails is tried again for a while, then given up with an error in words."""
+"""Retry window: brokers restart, so what fails is tried again for a while, then given up in words."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from pyromq.wire.properties import PROPERTIES_BYTES_MAX
 
 QueuesOf = Callable[[str], Sequence[QueueId]]
 IsSent = Callable[[str, bytes], bool]
-_OPEN_BYTES_MAX: Final = 16 << 20  # of all requests that are not full yet
+_OPEN_BYTES_MAX: Final = 16 << 20  # of all parcels that are not full yet
 _head, _short = struct.Struct(">iiiii").pack, struct.Struct(">h").pack
 Target = tuple[str, QueueId | None]
 

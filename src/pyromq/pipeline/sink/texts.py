@@ -78,7 +78,7 @@ def _from_map(items: list[tuple[str, str]] | None, row: int) -> str:
         return ""
     text = "".join([f"{name}\x01{value}\x02" for name, value in items if name not in names.RESERVED and name and value])
     if text.count("\x01") + text.count("\x02") != 2 * text.count("\x02") or text.count("\x02") > len(items):
-        raise MessageRefusedError(f"column properties, row {row}: a name or value contains \\x01 or \\x02")
+        raise MessageRefusedError(f"column properties, row {row}: a name or value holds \\x01 or \\x02")
     return text
 
 
@@ -89,5 +89,5 @@ def _from_raw(raw: str | None, row: int) -> str:
     if text and text[-1] != "\x02":
         text += "\x02"
     if text.count("\x01") != text.count("\x02"):
-        raise MessageRefusedError(f"column properties, row {row}: it is not a sequence of name \\x01 value \\x02")
+        raise MessageRefusedError(f"column properties, row {row}: it is not name \\x01 value \\x02, again and again")
     return text

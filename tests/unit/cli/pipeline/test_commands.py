@@ -38,7 +38,7 @@ NOBODY = "127.0.0.1:1"
         (("replay", "orders", "--to", "x", "--end", "now", "--end-offsets", "{}"), "--end or --end-offsets"),
         (("archive", "orders", "--to", "x", "--option", "nonsense"), "not NAME=VALUE"),
         (("archive", "orders", "--to", "x", "--option", "topicPatern=a"), "did you mean topicPattern?"),
-        (("report", "orders", "--option", "maxOffsetsPerTrigger=5"), "it applies to stream reads only"),
+        (("report", "orders", "--option", "maxOffsetsPerTrigger=5"), "it is for stream reads only"),
         (("archive", "orders", "--to", "x", "--compression", "zip"), "'zip' is none of snappy"),
         (("archive", "orders", "--to", "x", "--where", "tags = 'a'"), "--where needs --writer spark"),
         (("report", "orders", "--html", "/nowhere/page.html"), "there is no folder /nowhere"),

@@ -1,4 +1,4 @@
-"""Records as a handler gets them."""
+"""A row for tests."""
 
 from __future__ import annotations
 

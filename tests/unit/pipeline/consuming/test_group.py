@@ -1,4 +1,4 @@
-"""A consumer group on Spark, checked before anything starts."""
+"""A consumer group on Spark: its options, checked before anything starts."""
 
 from __future__ import annotations
 

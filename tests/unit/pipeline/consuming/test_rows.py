@@ -1,4 +1,4 @@
-"""Handler calls: a verdict for each row, and failures that concern their row alone."""
+"""Rows in front of a handler, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_failures_concern_their_row_alone() -> None:
     assert isinstance(verdicts[3], Dead) and verdicts[3].stage == "decode", "no handler sees a body that is not there"
 
 
-def test_a_batch_handler_has_a_verdict_for_every_row_or_all_come_again() -> None:
+def test_a_batch_handler_answers_for_all_rows_or_all_come_again() -> None:
     rows = batch(b"a", b"b")
     assert judge_batch(rows, lambda _: None) == []
     assert [verdict for _, verdict in judge_batch(rows, lambda _: [None, Dead("x")])] == [Dead("x")]

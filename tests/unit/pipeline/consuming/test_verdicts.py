@@ -1,4 +1,4 @@
-"""Verdicts of a handler."""
+"""What a handler may say of a row."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_options_are_read_whatever_the_case_of_their_names() -> None:
         (Use.STREAM, {"mode": "idempotent", "checkpointLocation": "/c"}, "option topic: mode idempotent must know"),
         (Use.BATCH, {"mode": "idempotent", "topic": "a"}, "option sinkId: a batch write can only be repeated"),
         (Use.BATCH, {"mode": "transactional", "topic": "a", "sinkId": "x"}, "option mode: a batch write is not"),
-        (Use.BATCH, {"checkAfter": "3s"}, "option checkAfter: it applies to stream writes only"),
+        (Use.BATCH, {"checkAfter": "3s"}, "option checkAfter: it is for stream writes only"),
         (Use.STREAM, {"batchBytes": "5m"}, "option batchBytes: '5m' is more than 4m"),
         (Use.STREAM, {"inFlight": "0"}, "option inFlight: '0' is not a number above 0"),
         (Use.STREAM, {"accessKey": "k"}, "option secretKey: accessKey and secretKey go together"),
