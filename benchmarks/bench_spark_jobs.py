@@ -33,9 +33,8 @@ BESIDE = {  # what each is compared with, and the goal
 
 
 def main() -> None:
-    from pyromq.pipeline.jobs import Selection, archive
-    from pyromq.pipeline.jobs.archiving.job import ArchiveWriterKind
-    from pyromq.pipeline.store_files.source import read_store
+    from pyromq.pipeline import read_store
+    from pyromq.pipeline.jobs import ArchiveWriterKind, Selection, archive
 
     count = (int(sys.argv[1]) if len(sys.argv) > 1 else 600_000) // SEND_BATCH * SEND_BATCH
     print(machine())

@@ -1,5 +1,7 @@
-"""Spark looks for modules named ``pyspark_…`` and registers what they call ``DefaultSource``: format("pyromq") is there
-without a word. ``pyromq.pipeline.register`` does more: groups then hear of each batch as soon as it is done.
+"""Data source discovery: Spark imports modules named ``pyspark_…`` and registers what they call ``DefaultSource``.
+
+So ``format("pyromq")`` works without a call. ``pyromq.pipeline.register`` does more: with it groups hear of each batch
+as soon as it is done.
 """
 
 from pyromq.pipeline.spark.source import PyromqDataSource as DefaultSource

@@ -27,7 +27,7 @@ from pyromq.pipeline.spark.source import PyromqDataSource, StreamReader
 from tests.spark import cluster_driver as importable
 from tests.spark.conftest import QUICK
 
-PATIENCE_S = 180
+WAIT_S_MAX = 180
 
 
 class DyingSource(PyromqDataSource):
@@ -94,13 +94,13 @@ def main(master: str, nameserver: str, folder: str) -> None:
     writing = rows.schema("body binary, keys string").load().writeStream.format("pyromq")
     writing = writing.options(nameserver=nameserver, topic="out", mode="idempotent", settleTime="200ms")
     query = writing.option("checkpointLocation", f"{folder}/copy").trigger(availableNow=True).start()
-    tell("copied", query.awaitTermination(PATIENCE_S))
+    tell("copied", query.awaitTermination(WAIT_S_MAX))
 
     running = consume(
         spark, "in", "work", handle, nameserver=nameserver, start="earliest", checkpoint=f"{folder}/work",
         trigger={"availableNow": True},
     )  # fmt: skip
-    ended = running.wait(PATIENCE_S)
+    ended = running.wait(WAIT_S_MAX)
     counts = running.counts
     tell("consumed", [ended, counts.rows, counts.done, counts.retried, counts.dead])
     archived = archive(spark, Selection(topics=("in",), nameserver=nameserver), f"{folder}/archive", group="archive")

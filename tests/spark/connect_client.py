@@ -12,15 +12,14 @@ import sys
 from typing import Any, NoReturn
 
 from pyromq.errors import MQError
-from pyromq.pipeline import Dead, consume, session
+from pyromq.pipeline import Dead, consume, read_store, session
 from pyromq.pipeline.consuming.rows import Record
 from pyromq.pipeline.consuming.verdicts import Verdict
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.jobs import Selection, archive, dedupe, read_archive, redrive, replay, report
 from pyromq.pipeline.jobs.common.errors import JobFailedError
-from pyromq.pipeline.store_files.source import read_store
 
-PATIENCE_S = 180
+WAIT_S_MAX = 180
 unreached = set[str]()  # groups that the listener wanted to tell from here
 
 
@@ -53,14 +52,14 @@ def main(address: str, nameserver: str, folder: str) -> None:
     writing = rows.writeStream.format("pyromq").option("nameserver", nameserver).option("topic", "out")
     writing = writing.option("mode", "idempotent").option("checkpointLocation", f"{folder}/copy")
     query = writing.trigger(once=True).start()  # no other trigger follows that could tell of this one
-    tell("copied", query.awaitTermination(PATIENCE_S))
+    tell("copied", query.awaitTermination(WAIT_S_MAX))
 
     spark._pyromq_listener._cluster_of = no_way  # type: ignore[attr-defined]  # from now on the source tells groups
     running = consume(
         spark, "in", "work", handle, nameserver=nameserver, start="earliest", checkpoint=f"{folder}/work",
         trigger={"availableNow": True},
     )  # fmt: skip
-    ended = running.wait(PATIENCE_S)
+    ended = running.wait(WAIT_S_MAX)
     counts = running.counts
     tell("consumed", [ended, counts.rows, counts.done, counts.retried, counts.dead])
 

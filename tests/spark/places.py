@@ -1,19 +1,19 @@
 """Places in a micro-batch where the processes of a driver stop when they are told to, so that a kill hits them there.
 
-    started      the query knows where it starts, Spark does not; nobody is killed here
+    started      the query knows where it starts, Spark does not; no process is killed here
     planned      Spark has written the batch into its offset log; nothing is read
     reading      tasks have half of their rows
     writing      some rows are with their brokers (handled, staged), others are not
     staged       all of them are, as far as tasks go; nothing is decided
-    committing   the sink is in the middle of its commit: decided, if that is a step of its own, and nobody told
+    committing   the sink is in the middle of its commit: decided, if that is a step, and brokers are not told
     committed    the sink's commit is done, Spark's commit log does not have the batch
     noted        Spark's commit log has it, the group has not heard of it
 
 ``install`` runs in every Python process of the driver and of its workers, as a ``sitecustomize`` on their path. The
-folder that the environment names has a file ``at`` with the life it is for and the place to stop at; who stops there
-leaves ``<who>.there``, and goes on when ``at`` says another place. At ``killing`` a worker kills itself instead: once
-at reading, once at writing. What brokers ask about prepared messages goes to the file ``asked``, line by line, with the
-answer.
+folder that the environment names has a file ``at`` with the life it is for and the place to stop at; a process that
+stops there leaves ``<who>.there``, and goes on when ``at`` says another place. At ``killing`` a worker kills itself
+instead: once at reading, once at writing. What brokers ask about prepared messages goes to the file ``asked``, line by
+line, with the outcome.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from typing import Any
 FOLDER, LIFE = "PYROMQ_TEST_PLACES", "PYROMQ_TEST_LIFE"
 KILLING, NOWHERE, STARTED = "killing", "nowhere", "started"
 PLACES = ("planned", "writing", "staged", "committing", "committed", "noted")
-PARCELS = 3  # of a task that are confirmed when it stops at writing
-_PATIENCE_S = 300
+REQUESTS = 3  # of a task that are confirmed when it stops at writing
+_WAIT_S_MAX = 300
 
 
 def reached(place: str, who: str) -> None:
@@ -45,7 +45,7 @@ def reached(place: str, who: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
     elif wanted == place:
         (folder / f"{who}.there").touch()
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _WAIT_S_MAX
         while _at(folder) == place and time.monotonic() < deadline:
             time.sleep(0.02)
 
@@ -58,7 +58,7 @@ def _at(folder: Path) -> str:
 
 
 def go_to(folder: Path, life: int, place: str) -> None:
-    """Whoever stops elsewhere goes on."""
+    """A process that stops elsewhere goes on."""
     for mark in (*folder.glob("*.there"), *folder.glob("*.begun")):
         mark.unlink()
     aside = folder / "at.new"
@@ -87,15 +87,15 @@ def _source(module: Any) -> None:
 
 
 def _sender(module: Any) -> None:
-    note = module.Sender._note
+    note = module.RequestSender._note
 
     def held_note(self: Any, *arguments: Any) -> None:
         note(self, *arguments)
         self.confirmed = getattr(self, "confirmed", 0) + 1
-        if self.confirmed == PARCELS:
+        if self.confirmed == REQUESTS:
             reached("writing", self._options.topic)
 
-    module.Sender._note = held_note
+    module.RequestSender._note = held_note
 
 
 def _sink(module: Any) -> None:

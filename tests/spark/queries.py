@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE_S = 60
+WAIT_S_MAX = 60
 
 
 class Collected:
@@ -40,12 +40,12 @@ def run(spark: Any, options: dict[str, str], checkpoint: str, sink: Collected | 
     """Reads what there is, then ends."""
     sink = sink or Collected()
     query = start(spark, options, checkpoint, sink, **more)
-    assert query.awaitTermination(PATIENCE_S), "the query did not end"
+    assert query.awaitTermination(WAIT_S_MAX), "the query did not end"
     return sink
 
 
 def until(condition: Callable[[], object], what: str, query: Any = None) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S_MAX
     while not condition():
         assert query is None or query.isActive, f"the query ended: {query.exception()}"
         assert time.monotonic() < deadline, f"did not happen: {what}"

@@ -100,7 +100,7 @@ def test_messages_are_filtered_by_brokers(spark: Any, topics: Topics) -> None:
     assert len(rows) == 3
 
 
-def test_small_answers_are_gathered(spark: Any, topics: Topics) -> None:
+def test_small_responses_are_gathered(spark: Any, topics: Topics) -> None:
     """Pulls that bring little, of bodies whose sizes differ: guesses go wrong, rows do not."""
     topic = topics.make(queues=1)
     sent = topics.send(topic, [str(number) * (1 + number * 37 % 3000) for number in range(150)])
@@ -127,7 +127,7 @@ def test_an_empty_topic_has_no_rows(spark: Any, topics: Topics) -> None:
     ("options", "schema", "text"),
     [
         ({"maxOffsetsPerTriger": "5"}, "", "did you mean maxOffsetsPerTrigger"),
-        ({"startingOffsets": "newest"}, "", "option startingOffsets: 'newest' is none of earliest"),
+        ({"startingOffsets": "newest"}, "", "option startingOffsets: 'newest' is not earliest"),
         ({"topic": "no-such-topic-anywhere"}, "", "no-such-topic-anywhere"),
         ({"sql": "size >"}, "", "size >|SQL|expression"),
         ({}, "colour string", "there is no column colour"),

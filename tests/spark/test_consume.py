@@ -110,7 +110,7 @@ def test_rows_that_failed_too_often_are_dead_letters_that_tell_why(spark: Any, t
     assert {letter.get("DLQ_STAGE") for letter in letters} == {"attempts"}
 
 
-def test_a_handler_of_batches_answers_for_each_row(spark: Any, topics: Topics, checkpoint: str) -> None:
+def test_a_handler_of_batches_has_a_verdict_for_each_row(spark: Any, topics: Topics, checkpoint: str) -> None:
     topic = topics.make()
     topics.send(topic, [f"{n:02}" for n in range(10)])
 

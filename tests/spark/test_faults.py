@@ -92,7 +92,7 @@ def test_a_topic_that_was_deleted_and_made_anew(spark: Any, topics: Topics, chec
         topics.producer.close()
         topics.producer = producer
         new = topics.send(topic, range(10, 13))
-        with pytest.raises(PySparkException, match=r"ends at 3 already, 10 was next.*failOnDataLoss"):
+        with pytest.raises(PySparkException, match=r"ends at 3, before 10, which was next.*failOnDataLoss"):
             run(spark, options, checkpoint, sink, schema=NARROW)
         later = run(spark, {**options, "failOnDataLoss": "false"}, checkpoint, schema=NARROW)
     assert bodies(later.rows) == Counter(new)

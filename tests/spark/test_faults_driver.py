@@ -188,7 +188,7 @@ def check_writing(rig: Rig) -> None:
     for mode in ("at-least-once", "idempotent"):
         rig.until(lambda: rig.found(mode), f"{mode}: something is sent")  # noqa: B023
         assert rig.found(mode).total() < ROWS, f"{mode}: but not all"
-    assert not rig.found("transactional"), "prepared messages are seen by nobody"
+    assert not rig.found("transactional"), "no consumer sees prepared messages"
     assert rig.topics.admin.open_transactions("transactional")
     assert (rig.folder / "done").exists() and rig.found(dead_letter_topic("consume"))
     assert list((rig.folder / "archive" / "_pyromq" / "staged").glob("*.parquet"))
@@ -198,8 +198,8 @@ def check_writing(rig: Rig) -> None:
 def check_staged(rig: Rig) -> None:
     """Every row has its prepared message; brokers ask about them, and are told to wait for the decision."""
     prepared = rig.topics.admin.open_transactions("transactional")
-    assert Counter(half.keys for half in prepared) > rig.sent, "those of the life before wait too"
-    rig.undecided = {half.message_id for half in prepared}
+    assert Counter(each.keys for each in prepared) > rig.sent, "those of the life before wait too"
+    rig.undecided = {each.message_id for each in prepared}
 
     rig.until(lambda: rig.undecided <= {key for key, _ in answers(rig)}, "brokers have asked about all of them")
     assert {answer for key, answer in answers(rig) if key in rig.undecided} == {"UNKNOWN"}
@@ -224,7 +224,7 @@ def decisions(rig: Rig) -> list[str]:
 def check_committing(rig: Rig) -> None:
     assert rig.found("at-least-once") >= rig.sent
     assert rig.found("idempotent") == rig.sent
-    assert rig.found("transactional") <= rig.sent, "decided: brokers may have asked, nobody has told them"
+    assert rig.found("transactional") <= rig.sent, "decided: brokers may have asked, and were not told"
     assert decisions(rig) == ["0"]
     assert list((rig.folder / "archive" / "_pyromq" / "pending").glob("*.json"))
     assert not any(rig.log(name, "commits") for name in PIPELINES)

@@ -69,7 +69,7 @@ SOURCE_MISTAKES: dict[str, tuple[tuple[str, str], ...]] = {
     "tlsKey": (("", NOTHING),),
     "tlsVerify": (("no", SWITCH),),
     "tlsHostname": (("", NOTHING),),
-    "storePath": (("data/store", "absolute path"), (" , ", "names no folder")),
+    "storePath": (("data/store", "absolute path"), (" , ", "names no store folder")),
     "storeVerify": (("no", SWITCH),),
 }
 SINK_MISTAKES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -156,9 +156,9 @@ def test_a_column_of_another_type_is_named_with_the_type_it_has(column: str) -> 
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ([("colour", StringType())], "there is no column colour; those there are: topic, broker,"),
-        ([("Topic", StringType())], "there is no column Topic; those there are"),
-        ([("body", BinaryType())] * 2, "a column is asked for twice: body, body"),
+        ([("colour", StringType())], "there is no column colour; the columns are: topic, broker,"),
+        ([("Topic", StringType())], "there is no column Topic; the columns are"),
+        ([("body", BinaryType())] * 2, "the schema names a column twice: body, body"),
         ([("properties", MapType(StringType(), IntegerType()))], "column properties is map<string,string> or string"),
         ([("queue_id", LongType())], "column queue_id is int, not int64"),
         ([("store_time", DateType())], "column store_time is timestamp, not date"),

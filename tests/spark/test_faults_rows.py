@@ -54,18 +54,20 @@ class Poisoned:
             for number in range(self.broken):
                 flag = int(SysFlag.COMPRESSED | kinds[number % len(kinds)])
                 text = f"UNIQ_KEY\x01BROKEN{number}\x02shop\x01north\x02"
-                letter = OutgoingMessage(SEND, self.topic, BROKEN, text, "", client.clock.now_ms(), 0, 0, flag)
-                await self._request(client, letter, queues[number % len(queues)])
+                outgoing = OutgoingMessage(SEND, self.topic, BROKEN, text, "", client.clock.now_ms(), 0, 0, flag)
+                await self._request(client, outgoing, queues[number % len(queues)])
             for number in range(self.garbled):
                 body = encode_batch([BatchItem(b"garbled-%d" % number, GARBLED % number)])
-                letter = OutgoingMessage(SEND_BATCH, self.topic, body, "", "", client.clock.now_ms(), 0)
-                await self._request(client, letter, queues[number % len(queues)])
+                outgoing = OutgoingMessage(SEND_BATCH, self.topic, body, "", "", client.clock.now_ms(), 0)
+                await self._request(client, outgoing, queues[number % len(queues)])
 
     @staticmethod
-    async def _request(client: Client, letter: OutgoingMessage, queue: QueueId) -> None:
-        fields = header_fields(letter, queue, "poisoners", DEFAULT_TOPIC, "4")
-        answer = await client.master_link(queue.broker).request(letter.code, fields, letter.body, timeout_ms=5_000)
-        assert answer.code == 0, answer
+    async def _request(client: Client, outgoing: OutgoingMessage, queue: QueueId) -> None:
+        fields = header_fields(outgoing, queue, "poisoners", DEFAULT_TOPIC, "4")
+        response = await client.master_link(queue.broker).request(
+            outgoing.code, fields, outgoing.body, timeout_ms=5_000
+        )
+        assert response.code == 0, response
 
 
 def handle(record: Record) -> None:

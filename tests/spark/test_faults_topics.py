@@ -31,7 +31,7 @@ from pyromq.pipeline.reading.pulls import read_ranges
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.codes import RequestCode
-from tests.spark.queries import PATIENCE_S, Collected, run, start, until
+from tests.spark.queries import WAIT_S_MAX, Collected, run, start, until
 from tests.spark.topics import Topics, bodies
 
 pytestmark = pytest.mark.spark
@@ -55,7 +55,7 @@ class Expiring(Topics):
 
     def expire(self, topic: str, past: int = 0) -> int:
         """The first offset that is left, behind ``past``; files go when they are sealed, and queues follow."""
-        (queue,), deadline, seen = self.queues(topic), time.monotonic() + PATIENCE_S, -1
+        (queue,), deadline, seen = self.queues(topic), time.monotonic() + WAIT_S_MAX, -1
         while (first := self.admin.queue_range(queue).min_offset) != seen or first <= past:
             assert time.monotonic() < deadline, f"the broker does not delete its files: {first}"
             asyncio.run(self._delete_expired())
@@ -95,13 +95,13 @@ def test_messages_that_expired_between_two_runs(spark: Any, expiring: Expiring, 
     expiring.large(topic, range(10, 60))
     first = expiring.expire(topic, past=10)
     assert first < 60, "the broker has deleted files, and some are left"
-    words = f"queue 0 of topic {topic} on broker broker-a begins at {first}, {first - 10} messages after 10"
+    words = f"queue 0 of topic {topic} on broker broker-a begins at {first}, offsets 10 to {first} are gone"
     with pytest.raises(PySparkException, match=f"{re.escape(words)}.*failOnDataLoss"):
         run(spark, options, checkpoint, sink, schema=NARROW)
-    assert expiring.committed(topic) == {0: 10}, "the group has not passed what nobody read"
+    assert expiring.committed(topic) == {0: 10}, "the group has not passed what was not read"
     later = Collected()
     query = start(spark, {**options, "failOnDataLoss": "false"}, checkpoint, later, schema=NARROW)
-    assert query.awaitTermination(PATIENCE_S)
+    assert query.awaitTermination(WAIT_S_MAX)
     assert [row.queue_offset for row in later.rows] == list(range(first, 60))
     assert words in skipped(query)
 
@@ -134,11 +134,11 @@ def test_messages_that_expire_while_a_batch_reads_them(
         Path(go).touch()
         words = rf"queue 0 of topic {topic} .* begins at {first} now, offsets \d+ to {first} are gone.*failOnDataLoss"
         with pytest.raises(PySparkException, match=words):
-            running.wait(PATIENCE_S)
+            running.wait(WAIT_S_MAX)
         assert expiring.committed(topic) == {0: 0}
         expiring.large(topic, range(300, 303))
         again = consuming(failOnDataLoss=False)
-        assert again.wait(PATIENCE_S)
+        assert again.wait(WAIT_S_MAX)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert again.counts.rows == 303 - first
@@ -173,9 +173,9 @@ def test_a_topic_that_is_deleted_under_a_query_ends_it(spark: Any, topics: Topic
     query = start(spark, options, checkpoint, sink, schema=NARROW, processingTime="0 seconds")
     until(lambda: len(sink.rows) == 5, "all is read", query)
     topics.admin.delete_topic(topic)
-    words = rf"queue 0 of topic {topic} on broker broker-a is not there any more \(offset 5 was next\).*failOnDataLoss"
+    words = rf"queue 0 of topic {topic} on broker broker-a no longer exists \(offset 5 was next\).*failOnDataLoss"
     with pytest.raises(PySparkException, match=words):
-        query.awaitTermination(PATIENCE_S)
+        query.awaitTermination(WAIT_S_MAX)
     with pytest.raises(PySparkException, match=words):  # nor does it begin again without it
         run(spark, options, checkpoint, sink, schema=NARROW)
     assert len(sink.rows) == 5
@@ -199,7 +199,7 @@ def test_a_query_goes_on_without_a_topic_and_with_the_one_that_takes_its_name(
     topics.admin.delete_topic(one)
     topics.send(two, range(3, 6))
     until(lambda: len(sink.rows) == 11, "the other topic is read on", query)
-    until(lambda: any("is not there any more (offset 5 was next)" in each for each in skipped(query)), "it is told")
+    until(lambda: any("no longer exists (offset 5 was next)" in each for each in skipped(query)), "it is told")
     until(lambda: topics.committed(two) == {0: 6}, "progress of the other is told too", query)
     topics.create(one, queues=1)
     with Producer(topics.nameserver) as producer:  # one that does not remember the old topic
@@ -209,7 +209,7 @@ def test_a_query_goes_on_without_a_topic_and_with_the_one_that_takes_its_name(
         until(lambda: len(sink.rows) == 19, "the new topic is read from its beginning", query)
         query.stop()
     assert bodies(sink.rows) == Counter(topics.sent)
-    assert any("was made anew, 5 was next" in each for each in skipped(query))
+    assert any("was created again, 5 was next" in each for each in skipped(query))
 
 
 def test_a_topic_that_is_deleted_between_two_runs(spark: Any, topics: Topics, checkpoint: str) -> None:
@@ -220,9 +220,9 @@ def test_a_topic_that_is_deleted_between_two_runs(spark: Any, topics: Topics, ch
     sink = run(spark, options, checkpoint, schema=NARROW)
     topics.admin.delete_topic(one)
     topics.send(two, range(3, 5))
-    with pytest.raises(PySparkException, match=rf"queue 0 of topic {one} .* is not there any more"):
+    with pytest.raises(PySparkException, match=rf"queue 0 of topic {one} .* no longer exists"):
         run(spark, options, checkpoint, sink, schema=NARROW)
     query = start(spark, {**options, "failOnDataLoss": "false"}, checkpoint, sink, schema=NARROW)
-    assert query.awaitTermination(PATIENCE_S)
+    assert query.awaitTermination(WAIT_S_MAX)
     assert bodies(sink.rows) == Counter(topics.sent)
-    assert any(f"topic {one} on broker broker-a is not there any more" in each for each in skipped(query))
+    assert any(f"topic {one} on broker broker-a no longer exists" in each for each in skipped(query))

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.pipeline.jobs import Selection, archive, compact_archive, read_archive
+from pyromq.pipeline.jobs import ArchiveFormat, ArchiveWriterKind, Selection, archive, compact_archive, read_archive
 from pyromq.pipeline.jobs.archiving.files import ArchiveFolder, Commit
-from pyromq.pipeline.jobs.archiving.job import ArchiveFormat, ArchiveWriterKind
 from pyromq.pipeline.jobs.archiving.spark_writer import OPEN_FILES_SETTING
 from pyromq.pipeline.jobs.common.errors import FormatMissingError, JobFailedError
 from tests.spark.topics import Topics, bodies

@@ -106,12 +106,12 @@ def test_replay_asks_before_it_sends(spark: Any, topics: Topics, capsys: pytest.
     topics.send(topic, range(3))
     replay = ("replay", topic, "-n", topics.nameserver, "--to", target)
     assert answer(capsys, *replay, "--dry-run")["is_dry"]
-    assert main(["pipeline", *replay]) == 1  # nobody can be asked
+    assert main(["pipeline", *replay]) == 1  # there is no terminal to ask on
     assert answer(capsys, *replay, "--yes", "--rate", "1000", "--begin", "1h ago")["sent"] == 3
     assert Selection(topics=(target,), nameserver=topics.nameserver).frame(spark).count() == 3
 
 
-def test_redrive_tells_of_every_letter(
+def test_redrive_tells_of_every_dead_letter(
     topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = topics.make()

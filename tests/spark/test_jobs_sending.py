@@ -164,7 +164,7 @@ def test_dead_letters_go_back_to_their_topic_cleaned_patched_and_once(spark: Any
         assert row["message_id"] == redriven_id(row["properties"][REDRIVEN_FROM])
 
 
-def test_a_patch_that_fails_fails_its_letter_alone(spark: Any, topics: Topics) -> None:
+def test_a_patch_that_fails_fails_its_dead_letter_alone(spark: Any, topics: Topics) -> None:
     topic = topics.make()
     bury(topics, topic, ["1", "x"])
 
@@ -176,7 +176,7 @@ def test_a_patch_that_fails_fails_its_letter_alone(spark: Any, topics: Topics) -
     assert "ValueError" in next(each.error for each in done.letters if each.outcome is SendOutcome.FAILED)
 
 
-def test_a_canary_that_nobody_consumes_holds_the_rest_back(spark: Any, topics: Topics) -> None:
+def test_a_canary_that_is_not_consumed_holds_the_rest_back(spark: Any, topics: Topics) -> None:
     topic = topics.make()
     bury(topics, topic, ["1", "2", "3"])
     for sent_before in (0, 1):  # run again, the canary is another one: that the first was sent proves nothing

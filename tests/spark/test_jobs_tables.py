@@ -11,9 +11,9 @@ import pytest
 from pyromq import Message
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.errors import StoreNotFoundError
+from pyromq.pipeline import read_store
 from pyromq.pipeline.jobs import Selection, dedupe, page, report
-from pyromq.pipeline.store_files.source import read_store
-from pyromq.testing import LoopbackBroker
+from pyromq.testing import LoopbackBroker, ManualClock
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.trace import ConsumeBegan, ConsumeCode, ConsumeEnded, pack_records
 from tests.spark.test_jobs_sending import bury
@@ -35,7 +35,7 @@ def test_a_report_adds_up_messages_trace_and_dead_letters(spark: Any, topics: To
     bury(topics, topic, ["a", "b"], error="out of stock")
 
     found = report(
-        spark, [topic], nameserver=topics.nameserver, groups=[topics.group], trace_topic=trace, now_ms=lambda: 0
+        spark, [topic], nameserver=topics.nameserver, groups=[topics.group], trace_topic=trace, clock=ManualClock(0)
     )
 
     assert [(each.topic, each.messages) for each in found.throughput] == [(topic, 6)]
@@ -88,8 +88,10 @@ def test_a_report_without_a_trace_topic_tells_what_topics_tell(spark: Any, topic
 
 
 def test_a_report_of_an_empty_topic_is_empty(spark: Any, topics: Topics) -> None:
-    found = report(spark, [topics.make()], nameserver=topics.nameserver, trace_topic=topics.name("-none"))
+    clock = ManualClock()
+    found = report(spark, [topics.make()], nameserver=topics.nameserver, trace_topic=topics.name("-none"), clock=clock)
     assert not found.throughput and "no messages" in page(found)
+    assert (found.made_ms, found.took_s) == (clock.now_ms(), 0)
 
 
 # --- dedupe ----------------------------------------------------------------------------------------------------------

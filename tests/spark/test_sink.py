@@ -103,22 +103,22 @@ def test_delayed_rows_come_when_their_time_has_come(spark: Any, topics: Topics) 
 
 def test_a_named_batch_write_can_be_repeated(spark: Any, topics: Topics) -> None:
     target = topics.make()
-    topics.send(target, ["of somebody else"])
+    topics.send(target, ["of another producer"])
     options = topics.options(target, mode="idempotent", sinkId=topics.name("-load"))
     for _ in range(2):
         rows(spark, 300).write.format("pyromq").options(**options).mode("append").save()
-    assert bodies_of(topics, target) == Counter([*(f"row-{n}" for n in range(300)), "of somebody else"])
+    assert bodies_of(topics, target) == Counter([*(f"row-{n}" for n in range(300)), "of another producer"])
 
 
 @pytest.mark.parametrize(
     ("columns", "options", "words"),
     [
-        (["id"], {}, "column id means nothing to the sink"),
+        (["id"], {}, "column id is unknown to the sink"),
         (["id as body"], {}, "column body must be binary or string, not bigint"),
         (["'t' as tags"], {}, "column body is missing"),
         (["'b' as body", "1 as tags"], {}, "column tags must be string, not int"),
-        (["'b' as body"], {"mode": "exactly"}, "option mode: 'exactly' is none of at-least-once"),
-        (["'b' as body"], {"mode": "idempotent"}, "option sinkId: a batch write can be repeated only if it has a name"),
+        (["'b' as body"], {"mode": "exactly"}, "option mode: 'exactly' is not one of at-least-once"),
+        (["'b' as body"], {"mode": "idempotent"}, "option sinkId: a batch write can only be repeated if it has a name"),
         (["'b' as body"], {"mode": "transactional", "sinkId": "x"}, "option mode: a batch write is not transactional"),
         (["'b' as body", "1 as delay_level"], {"mode": "idempotent", "sinkId": "x"}, "column delay_level does not go"),
         (["'b' as body"], {"batchByte": "1k"}, "did you mean batchBytes?"),
@@ -165,11 +165,11 @@ def test_a_batch_that_is_run_again_is_sent_again_unless_a_mode_forbids_it(
         target, checkpoint = topics.make(f"-{mode}", queues=3), str(tmp_path / mode)
         copy(spark, topics, source, target, checkpoint, mode=mode)
         assert bodies_of(topics, target) == sent, mode
-        topics.send(target, ["of somebody else"])
+        topics.send(target, ["of another producer"])
         run_again(checkpoint, 0)
         copy(spark, topics, source, target, checkpoint, mode=mode)
         expected = Counter({body: count * copies for body, count in sent.items()})
-        assert bodies_of(topics, target) - Counter(["of somebody else"]) == expected, mode
+        assert bodies_of(topics, target) - Counter(["of another producer"]) == expected, mode
         assert {message.tags for message in stored(topics, target)} == {"red", ""}
 
 
@@ -198,7 +198,7 @@ def test_mistakes_of_a_stream_end_it_with_their_names(spark: Any, topics: Topics
     )
     writing = read.schema("body binary, born_time timestamp").load().writeStream.format("pyromq")
     query = writing.options(**topics.options(source, checkpointLocation=checkpoint)).trigger(availableNow=True).start()
-    with pytest.raises(Exception, match="column born_time means nothing to the sink"):
+    with pytest.raises(Exception, match="column born_time is unknown to the sink"):
         query.awaitTermination(TIMEOUT_S)
 
 

@@ -73,11 +73,11 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     attempt, lost = RequestSender._attempt, list[Any]()
 
     async def lossy(self: RequestSender, *arguments: Any) -> Any:
-        answer = await attempt(self, *arguments)
+        response = await attempt(self, *arguments)
         if not lost:
-            lost.append(answer)
-            raise ConnectionLostError("the answer got lost", peer="test")
-        return answer
+            lost.append(response)
+            raise ConnectionLostError("the response got lost", peer="test")
+        return response
 
     monkeypatch.setattr(RequestSender, "_attempt", lossy)
     return lost

@@ -5,11 +5,15 @@
     spark = session()
     orders = spark.readStream.format("pyromq").option("topic", "orders").option("group", "reports").load()
 
-    plan.py, starts.py   which offsets a batch reads, in which partitions: pure     options.py   what users may say
-    cluster.py           what brokers are asked on the driver                       pulls.py     what workers read
-    decode.py            stored bytes to Arrow                                      source.py    Spark's side of it
+    rooms, lower ones first: a room imports only what stands before it
 
-Nothing of Spark is imported before it is used.
+    core         options, offsets, errors, open clients       spark       session(), format("pyromq"), group progress
+    arrow        stored records to Arrow                      consuming   a consumer group whose handler Spark calls
+    reading      which offsets a batch reads; pulling them    jobs        archive, replay, redrive, report, dedupe, run
+    sink         rows to requests, sent until confirmed
+    store_files  store folders without a broker
+
+Nothing of Spark is imported before it is used; ``core``, ``arrow`` and ``reading`` do not know it at all.
 """
 
 from __future__ import annotations
@@ -18,18 +22,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyromq.pipeline.consuming.group import consume
+    from pyromq.pipeline.consuming.options import ConsumeOptions
     from pyromq.pipeline.consuming.rows import Record
     from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
     from pyromq.pipeline.spark.progress import ProgressListener
     from pyromq.pipeline.spark.session import register, session
+    from pyromq.pipeline.spark.store_frames import read_store
 
-__all__ = ["DONE", "Dead", "ProgressListener", "Record", "Retry", "consume", "register", "session"]
+__all__ = [
+    "DONE",
+    "ConsumeOptions",
+    "Dead",
+    "ProgressListener",
+    "Record",
+    "Retry",
+    "consume",
+    "read_store",
+    "register",
+    "session",
+]
 
 _HOMES = {
     "ProgressListener": "spark.progress",
     "register": "spark.session",
     "session": "spark.session",
+    "read_store": "spark.store_frames",
     "consume": "consuming.group",
+    "ConsumeOptions": "consuming.options",
     "Record": "consuming.rows",
     "DONE": "consuming.verdicts",
     "Dead": "consuming.verdicts",

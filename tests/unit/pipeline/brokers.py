@@ -32,7 +32,7 @@ class FakeCluster:
 
     def commit(self, offsets: Mapping[QueueId, int]) -> None:
         if self.is_deaf:
-            raise ConnectFailedError("nobody there")
+            raise ConnectFailedError("no broker there")
         self.commits.append(dict(offsets))
         self.group.update(offsets)
 

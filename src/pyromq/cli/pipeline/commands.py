@@ -72,9 +72,8 @@ def archive(
 
     Files are laid out by topic, date and hour. A run continues where the last one ended, also if that was interrupted.
     """
+    from pyromq.pipeline.jobs import ArchiveFormat, ArchiveWriterKind, compact_archive
     from pyromq.pipeline.jobs import archive as job
-    from pyromq.pipeline.jobs import compact_archive
-    from pyromq.pipeline.jobs.archiving.job import ArchiveFormat, ArchiveWriterKind
 
     kind, table = one_of(ArchiveWriterKind, writing.writer, "--writer"), one_of(ArchiveFormat, writing.form, "--format")
     one_of(ParquetCompression, writing.compression, "--compression")
@@ -286,9 +285,9 @@ def store(
     run_in: SparkOptions,
 ) -> None:
     """Query a store folder of PyroMQ or Apache RocketMQ without a broker."""
+    from pyromq.pipeline import read_store
     from pyromq.pipeline.jobs.common.queries import failures_in_words
     from pyromq.pipeline.jobs.common.selection import absolute
-    from pyromq.pipeline.store_files.source import read_store
 
     if not run_in.is_elsewhere and not (folder / "commitlog").is_dir():
         raise StoreNotFoundError(f"there is no commitlog in {folder}")
@@ -318,8 +317,9 @@ def run(
 
     Mistakes in the file are reported with their places.
     """
+    from pyromq.pipeline.core.option_texts import option_text
     from pyromq.pipeline.jobs import run_file
-    from pyromq.pipeline.jobs.running.pipeline_file import option_text, read_pipeline_file
+    from pyromq.pipeline.jobs.running.pipeline_file import read_pipeline_file
     from pyromq.pipeline.jobs.running.run import require_functions
 
     pipeline = read_pipeline_file(file)

@@ -1,4 +1,4 @@
-"""Between bytes and Arrow arrays, without an object for any value."""
+"""Arrow buffers from numpy bytes and back, without an object for any value."""
 
 from __future__ import annotations
 

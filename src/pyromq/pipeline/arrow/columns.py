@@ -54,11 +54,16 @@ def spark_type(column: str, *, properties_as_map: bool = True) -> str:
 def check_schema(schema: pa.Schema) -> None:
     """Whether the source can give these columns with these types. Raises SchemaError."""
     if len(set(schema.names)) != len(schema.names):
-        raise SchemaError(f"a column is asked for twice: {', '.join(schema.names)}")
+        raise SchemaError(f"the schema names a column twice: {', '.join(schema.names)}")
     for field in schema:
         if field.name not in ARROW_TYPES:
-            raise SchemaError(f"there is no column {field.name}; those there are: {', '.join(COLUMNS)}")
+            raise SchemaError(no_column(field.name))
         wanted = ARROW_TYPES[field.name]
         if field.type != wanted and not (field.name == "properties" and field.type == _TEXT):
             either = " or string" if field.name == "properties" else ""
             raise SchemaError(f"column {field.name} is {spark_type(field.name)}{either}, not {field.type}")
+
+
+def no_column(name: str) -> str:
+    """What is said of a name that is none of ``COLUMNS``."""
+    return f"there is no column {name}; the columns are: {', '.join(COLUMNS)}"

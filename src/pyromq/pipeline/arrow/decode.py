@@ -1,7 +1,7 @@
-"""Gathered pull answers to Arrow: stored records of one queue in, one record batch of the columns asked for out.
+"""Pull responses to Arrow: stored records of one queue in, one record batch of the columns asked for out.
 
-No Python object per message: fields are gathered with numpy, texts and bodies copied once by Arrow. What nobody asks
-for is not touched. A body that cannot be decompressed becomes null: one bad message must not end a query.
+No Python object per message: fields are gathered with numpy, texts and bodies copied once by Arrow. What no
+column needs is not touched. A body that cannot be decompressed becomes null: one bad message must not end a query.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stored records back to back, taken apart with numpy: where each begins, and any field of all of them at once.
+"""Columnar view of stored records back to back: where each begins, and any field of all of them at once, by numpy.
 
 ``pyromq.wire.record_layout`` has the layout. IPv6 hosts move what lies behind them by 12 bytes each, and long topics
 have a length of two bytes instead of one; both differ from record to record, so places are arrays too.
@@ -40,9 +40,9 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 class Records:
-    """Records of one answer or of several. Raises CorruptRecordError if their lengths do not add up.
+    """Records of one response or of several. Raises CorruptRecordError if their lengths do not add up.
 
-    ``starts`` are where they begin, for those who know it already.
+    ``starts`` are where they begin, where that is known already.
     """
 
     def __init__(self, data: bytes | memoryview, starts: list[int] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 ``name 0x01 value 0x02`` repeated; the last 0x02 may be missing. Items without name or value do not count, and of a
 repeated name the last does (``pyromq.wire.properties``). What is not that regular is taken apart message by message.
-Bytes that are not UTF-8 are replaced here: a column of texts must not end the query of whoever reads it.
+Bytes that are not UTF-8 are replaced here: a column of texts must not end the query that reads it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Properties:
     """Of some messages: ``starts`` and ``ends`` say where each one's lie in ``data``."""
 
     def __init__(self, data: Any, starts: Ints, ends: Ints) -> None:
-        self.raw = _readable(spans(data, starts, ends, pa.binary()))
+        self.raw = _readable(spans(data, starts, ends, pa.binary()))  # of each message, as UTF-8
         self._count = len(starts)
         _, offsets, values = self.raw.buffers()
         self._bytes = memoryview(values) if values is not None else memoryview(b"")
         places = np.frombuffer(offsets, np.int32)[self.raw.offset : self.raw.offset + self._count + 1]
-        self._starts = places[:-1].astype(np.int64)
+        self._starts = places[:-1].astype(np.int64)  # of each message in ``_bytes``
         self._ends = places[1:].astype(np.int64)
-        self._items = _items(np.frombuffer(self._bytes, np.uint8), self._starts, self._ends)
+        self._items = _items(np.frombuffer(self._bytes, np.uint8), self._starts, self._ends)  # None: irregular
 
     def text(self) -> pa.Array:
         """As they are stored."""
@@ -134,7 +134,7 @@ def _pairs(raw: bytes) -> dict[str, str]:
 def _readable(raw: pa.Array) -> pa.Array:
     try:
         _as_text(raw).validate(full=True)
-    except pa.ArrowInvalid:  # nobody but the producer kept them from being anything
+    except pa.ArrowInvalid:  # producers may put any bytes there
         return pa.array([each.decode("utf-8", "replace").encode() for each in raw.to_pylist()], pa.binary())
     return raw
 

@@ -1,4 +1,4 @@
-"""Record batches a part at a time, for whoever makes Python objects of their rows.
+"""Record batches in slices, for code that makes Python objects of their rows.
 
 Objects of a part go into memory that those of the part before have left. All at once they would need fresh pages, and
 touching a page for the first time costs more than copying what goes into it: two thirds of a handler's time per row.

@@ -1,7 +1,7 @@
 """A consumer group whose work is done by Spark.
 
     def handle(record):
-        save(json.loads(record.body))          # an exception: this row comes again later, the others are not disturbed
+        save(json.loads(record.body))          # an exception: this row comes again later, the others go on
 
     running = consume(spark, "orders", "billing", handle)
     running.query.awaitTermination()
@@ -14,26 +14,22 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
 
-from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import spark_type
+from pyromq.pipeline.consuming.options import STARTS, ConsumeOptions, ConsumeSettings
 from pyromq.pipeline.consuming.rows import columns_of
-from pyromq.pipeline.consuming.verdicts import DONE, Dead, Retry
-from pyromq.pipeline.core.options import Use, parse_options
+from pyromq.pipeline.core.keywords import settings_from
+from pyromq.pipeline.core.option_texts import option_text
+from pyromq.pipeline.core.options import Use, parse_options, with_nameservers_known_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from pyromq.pipeline.consuming.writer import Counts
-
-__all__ = ["DONE", "Consumption", "Dead", "Retry", "consume"]
-
-ATTEMPTS_MAX: Final = 16
-_STARTS: Final = {"latest": "latest", "earliest": "group"}  # for a group that stands nowhere yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,51 +67,39 @@ def consume(
     topics: str | Sequence[str],
     group: str,
     handler: Callable[[Any], Any],
-    *,
-    nameserver: str = "",
-    batches: bool = False,
-    columns: Sequence[str] = (),
-    start: str = "latest",
-    attempts_max: int = ATTEMPTS_MAX,
-    checkpoint: str = "",
-    trigger: Mapping[str, Any] | None = None,
-    options: Mapping[str, object] | None = None,
-    name: str = "",
+    **options: Unpack[ConsumeOptions],
 ) -> Consumption:
     """Starts a query that hands the messages of topics, and the group's retries, to ``handler`` on Spark's workers.
 
     ``handler(record)`` returns None (done), Retry or Dead; what it raises is a Retry. With ``batches`` it gets record
     batches of Arrow and returns one verdict per row, or None when all are done; ``columns`` adds to those that are
-    there. ``start`` is for a group that stands nowhere yet: latest or earliest. Without ``checkpoint`` the group's
-    progress at the brokers is what a restart goes on from. ``trigger`` as Spark's ``trigger(**trigger)``, ``options``
-    as the source has them. Raises OptionError, SchemaError, ConfigError.
+    there. ``start`` is for a group that has no progress yet: latest or earliest. Without ``checkpoint`` a restart goes
+    on from the group's progress at the brokers. ``trigger`` as Spark's ``trigger(**trigger)``, ``options`` as the
+    source has them. Raises OptionError, SchemaError, ConfigError, and TypeError for an option that does not exist.
     """
     from pyspark import cloudpickle
 
     from pyromq.pipeline.consuming.writer import NAME, ConsumeSource, Work
     from pyromq.pipeline.spark.session import register
 
-    if start not in _STARTS:
-        raise ConfigError(f"start must be latest or earliest, not {start!r}")
+    settings = settings_from(ConsumeSettings, options, "consume")
     if not callable(handler):
         raise ConfigError(f"handler must be a function, not {type(handler).__name__}")
-    if attempts_max < 0:
-        raise ConfigError(f"attempts_max must not be negative: {attempts_max}")
-    source = source_options(topics, group, nameserver, _STARTS[start], options or {})
-    reaching = parse_options(source, Use.STREAM)
-    nameservers = ClientSettings(nameservers=reaching.nameserver).nameservers  # workers may have another environment
-    reaching = replace(reaching, nameserver=";".join(nameservers))
-    work = Work(reaching, group, attempts_max, batches, cloudpickle.dumps(handler))  # type: ignore[no-untyped-call]
-    schema = ", ".join(f"{column} {spark_type(column, properties_as_map=False)}" for column in columns_of(columns))
-    checkpoint = checkpoint or tempfile.mkdtemp(prefix=f"pyromq-{group}-")
+    source = source_options(topics, group, settings.nameserver, STARTS[settings.start], settings.options or {})
+    reaching = with_nameservers_known_here(parse_options(source, Use.STREAM))
+    code: bytes = cloudpickle.dumps(handler)  # type: ignore[no-untyped-call]
+    work = Work(reaching, group, settings.attempts_max, settings.batches, code)
+    columns = columns_of(settings.columns)
+    schema = ", ".join(f"{column} {spark_type(column, properties_as_map=False)}" for column in columns)
+    checkpoint = settings.checkpoint or tempfile.mkdtemp(prefix=f"pyromq-{group}-")
     register(spark)
     spark.dataSource.register(ConsumeSource)
     rows = spark.readStream.format("pyromq").options(**source).schema(schema).load()
     writing = rows.writeStream.format(NAME).option("work", work.as_option()).option("checkpointLocation", checkpoint)
-    if name:
-        writing = writing.queryName(name)
-    if trigger:
-        writing = writing.trigger(**trigger)
+    if settings.name:
+        writing = writing.queryName(settings.name)
+    if settings.trigger:
+        writing = writing.trigger(**settings.trigger)
     return Consumption(writing.start(), checkpoint, spark)
 
 
@@ -133,6 +117,6 @@ def source_options(
     }
     for key, value in more.items():
         if key.lower() in (name.lower() for name in given):
-            raise ConfigError(f"option {key} is set by consume itself")
-        given[key] = str(value).lower() if isinstance(value, bool) else str(value)
+            raise ConfigError(f"option {key} is set by consume itself; leave it out")
+        given[key] = option_text(value)
     return given

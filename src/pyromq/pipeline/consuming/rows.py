@@ -1,4 +1,4 @@
-"""Rows of a batch in front of a handler: one record at a time, or the record batch as it is."""
+"""Handler calls: the rows of a batch one record at a time, or the record batch as it is, and a verdict for each row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pyromq.model import property_names as names
 from pyromq.model.names import RETRY_PREFIX
-from pyromq.pipeline.arrow.columns import ARROW_TYPES
+from pyromq.pipeline.arrow.columns import ARROW_TYPES, no_column
 from pyromq.pipeline.arrow.slices import in_slices
 from pyromq.pipeline.consuming.verdicts import STAGE_DECODE, Dead, Verdict, failed, verdict_of
 from pyromq.pipeline.core.errors import SchemaError
@@ -73,7 +73,7 @@ def columns_of(extra: Iterable[str]) -> list[str]:
     """Raises SchemaError."""
     for name in extra:
         if name not in ARROW_TYPES:
-            raise SchemaError(f"there is no column {name}; those there are: {', '.join(ARROW_TYPES)}")
+            raise SchemaError(no_column(name))
     return [*NEEDED, *(name for name in dict.fromkeys(extra) if name not in NEEDED)]
 
 
@@ -94,12 +94,12 @@ def judge_records(batch: pa.RecordBatch, handler: RecordHandler) -> list[Judged]
 
 
 def judge_batch(batch: pa.RecordBatch, handler: BatchHandler) -> list[Judged]:
-    """The rows that are not done; all of them come again when the handler raises, or answers for too few or many."""
+    """The rows that are not done; all come again when the handler raises or returns another number of verdicts."""
     verdicts: list[Verdict] = [None] * batch.num_rows
     try:
-        response = handler(batch)
-        if response is not None:
-            verdicts = [verdict_of(verdict) for verdict in response]
+        returned = handler(batch)
+        if returned is not None:
+            verdicts = [verdict_of(verdict) for verdict in returned]
         if len(verdicts) != batch.num_rows:
             raise ValueError(f"{len(verdicts)} verdicts for {batch.num_rows} rows")
     except Exception as error:  # the handler is the application's: all of its rows come again

@@ -1,4 +1,4 @@
-"""What a handler says about a row: done, again later, or never again."""
+"""Verdicts of a handler about a row: done, retry later, or dead letter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def verdict_of(outcome: object) -> Verdict:
     """What a handler returned. Raises TypeError for what is no verdict."""
     if outcome is None or isinstance(outcome, Retry | Dead):
         return outcome
-    raise TypeError(f"a handler returns None (done), Retry or Dead, not {type(outcome).__name__}")
+    raise TypeError(f"a handler must return None (done), Retry or Dead, not {type(outcome).__name__}")
 
 
 def failed(error: Exception) -> Retry:

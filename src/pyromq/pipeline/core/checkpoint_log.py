@@ -1,4 +1,4 @@
-"""A few small files beside a query's checkpoint: what was decided, and what was counted.
+"""Checkpoint log: a few small files beside a query's checkpoint, for what was decided and what was counted.
 
 A file appears whole or not at all. Where the checkpoint is on this machine it is flushed to disk; elsewhere pyarrow's
 file systems write it (``s3://…``, ``hdfs://…``), as far as this machine is set up for them.

@@ -1,4 +1,4 @@
-"""Clients of this process, one for each cluster and identity: opened when first needed, kept for the next task.
+"""Shared clients of this process, one for each cluster and identity: opened when first needed, kept for the next task.
 
 Spark uses a Python worker for many tasks, and what a module keeps lives as long as the worker. A child of a fork begins
 with none; a client that was closed is replaced.
@@ -69,7 +69,7 @@ def connect(options: SourceOptions) -> Connected:
 
 
 def close_all() -> None:
-    """End them, for a process that goes on without; whoever needs one later opens its own."""
+    """Closes them, for a process that goes on without; a later ``connect`` opens a new one."""
     while _open:
         _, connected = _open.popitem()
         if connected.is_usable:

@@ -27,7 +27,7 @@ class DataLossError(MQError):
         shown = "; ".join(losses[:5]) + (f"; and {len(losses) - 5} more" if len(losses) > 5 else "")
         super().__init__(
             f"messages that this query was to read are gone: {shown}. "
-            "To go on without them, set the option failOnDataLoss to false; each gap is then logged"
+            "To continue without them, set the option failOnDataLoss to false; each gap is then logged"
         )
         self.losses = tuple(losses)
 
@@ -37,7 +37,7 @@ class SourceUnreachableError(MQError):
 
     def __init__(self, what: str, tried_ms: int, error: BaseException) -> None:
         super().__init__(
-            f"{what} failed for {tried_ms / 1000:.1f} s (option retryTimeout), the last time with: {error}. "
-            "The query goes on where it stands when it is started again"
+            f"{what} failed for {tried_ms / 1000:.1f} s (option retryTimeout); the last error: {error}. "
+            "When the query is started again, it continues where it stopped"
         )
         self.tried_ms = tried_ms

@@ -7,6 +7,7 @@ Spark compares offsets as text, so the same offsets must always give the same te
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -62,11 +63,21 @@ def from_tree(tree: Any) -> Offsets:
     return found
 
 
+def from_json(offset: Any) -> Any:
+    """What Spark reports as an offset: a text of JSON, or parsed already. None for other texts."""
+    if not isinstance(offset, str):
+        return offset
+    try:
+        return json.loads(offset)
+    except ValueError:
+        return None
+
+
 def total(ranges: Iterable[OffsetRange]) -> int:
     return sum(map(len, ranges))
 
 
 def _entries(value: Any, what: str) -> Iterable[tuple[str, Any]]:
     if not isinstance(value, dict):
-        raise OffsetFormatError(f"there should be an object of {what}, not {str(value)[:60]!r}")
+        raise OffsetFormatError(f"expected an object of {what}, not {str(value)[:60]!r}")
     return value.items()

@@ -1,4 +1,4 @@
-"""Texts of options to values: each function reads one kind, and its ValueError says what is wrong with the text."""
+"""Parsers of option texts: each function reads one kind, and its ValueError says what is wrong with the text."""
 
 from __future__ import annotations
 
@@ -31,9 +31,14 @@ _WHOLE_MAX: Final = (1 << 63) - 1
 _DURATION_MS_MAX: Final = 366 * 86_400_000
 
 
+def option_text(value: object) -> str:
+    """The text of an option whose value is a number, a truth or a text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def text_of(text: str) -> str:
     if not text.strip():
-        raise ValueError(f"{text!r} is empty; give it a value or leave it out")
+        raise ValueError(f"{text!r} is empty; give it a value, or leave the option out")
     return text.strip()
 
 
@@ -83,7 +88,7 @@ def gather_size(text: str) -> int:
 def topics(text: str) -> tuple[str, ...]:
     named = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not named:
-        raise ValueError(f"{text!r} names no topic; write one, or several with commas between them")
+        raise ValueError(f"{text!r} names no topic; name one, or several separated by commas")
     try:
         return tuple(map(validate_topic, named))
     except InvalidNameError as error:
@@ -116,7 +121,9 @@ def place(text: str) -> Where:
     if text.lower() in (each.value for each in Place):
         return Place(text.lower())
     if not text.startswith("{"):
-        raise ValueError(f'{text!r} is none of earliest, latest, group, {{"topic": {{"broker": {{"0": 123}}}}}}')
+        raise ValueError(
+            f'{text!r} is not earliest, latest, group, or offsets such as {{"topic": {{"broker": {{"0": 123}}}}}}'
+        )
     try:
         offsets = from_tree(json.loads(text))
     except OffsetFormatError as error:
@@ -124,7 +131,7 @@ def place(text: str) -> Where:
     except ValueError as error:
         raise ValueError(f"{text!r} is not JSON: {error}") from error
     if low := [offset for offset in offsets.values() if offset < EARLIEST]:
-        raise ValueError(f"offset {low[0]} is below -2 (earliest) and -1 (latest)")
+        raise ValueError(f"offset {low[0]} is below -2 (earliest)")
     return AtOffsets(tuple(offsets.items()))
 
 
@@ -146,7 +153,7 @@ def store_folders(text: str) -> tuple[StoreFolder, ...]:
     """``/data/store``, or several: ``broker-a=/data/a, broker-b=/data/b``."""
     found = tuple(_store_folder(part.strip()) for part in text.split(",") if part.strip())
     if not found:
-        raise ValueError(f"{text!r} names no folder: the one with commitlog in it")
+        raise ValueError(f"{text!r} names no store folder (the one that contains commitlog)")
     return found
 
 
@@ -154,5 +161,5 @@ def _store_folder(text: str) -> StoreFolder:
     broker, _, path = ("", "", text) if text.startswith(("/", "file:")) else text.rpartition("=")
     path = path.removeprefix("file://")
     if not path.startswith("/"):
-        raise ValueError(f"{text!r} is no absolute path: driver and tasks begin in folders of their own")
+        raise ValueError(f"{text!r} is not an absolute path, and driver and tasks have different working folders")
     return StoreFolder(broker.strip(), path)

@@ -6,14 +6,15 @@ options over as texts with names in lower case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final
 
+from pyromq.client.core.settings import ClientSettings
 from pyromq.pipeline.core import option_texts as texts
 from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.keywords import did_you_mean
 from pyromq.pipeline.core.option_texts import StoreFolder
 from pyromq.pipeline.core.places import EARLIEST, Place, Where, is_latest, names, within
 
@@ -80,6 +81,35 @@ class Option:
     default: str
 
 
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """All options of the source, or of the sink. ``acts`` are reads or writes, ``page`` documents them."""
+
+    whose: str
+    acts: str
+    page: str
+    options: tuple[Option, ...]
+    ignored: frozenset[str] = frozenset()  # what Spark adds, in lower case
+
+    def parse(self, given: Mapping[str, str], use: Use) -> Iterator[tuple[Option, Any]]:
+        """Each option that is given, with its value. Raises OptionError, whose text names the option."""
+        by_lower_name = {option.name.lower(): option for option in self.options}
+        for key, text in given.items():
+            if key.lower() in self.ignored:
+                continue
+            option = by_lower_name.get(key.lower())
+            if option is None:
+                hint = did_you_mean(key, (each.name for each in self.options)) or f"{self.page} lists all options"
+                raise OptionError(key, f"the {self.whose} has no such option; {hint}")
+            if option.use not in (Use.BOTH, use):
+                raise OptionError(option.name, f"it is for {option.use.value} {self.acts} only")
+            try:
+                value = option.parse(str(text))
+            except ValueError as error:
+                raise OptionError(option.name, str(error)) from error
+            yield option, value
+
+
 OPTIONS: Final = (
     Option("nameserver", "nameserver", texts.nameservers, Use.BOTH, "`PYROMQ_NAMESERVER`, `127.0.0.1:9876`"),
     Option("topic", "topics", texts.topics, Use.BOTH, "–"),
@@ -121,32 +151,24 @@ OPTIONS: Final = (
     Option("storePath", "store_folders", texts.store_folders, Use.BATCH, "–"),
     Option("storeVerify", "store_verify", texts.switch, Use.BATCH, "`true`"),
 )
-_BY_LOWER_NAME: Final = {option.name.lower(): option for option in OPTIONS}
+_TABLE: Final = OptionTable("source", "reads", "docs/how-to/spark.md", OPTIONS)
 _OF_STORES: Final = frozenset(
     (
         *("storePath", "storeVerify", "topic", "tags", "startingTimestamp", "endingTimestamp"),
         *("minPartitions", "maxPartitions", "properties", "batchRows"),
     )
 )
-"""What may stand beside storePath; all others are about brokers."""
+"""What may be combined with storePath; all others are about brokers."""
 
 
 def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
     """Raises OptionError, whose text names the option."""
     chosen: dict[str, Option] = {}
     values: dict[str, Any] = {}
-    for key, text in given.items():
-        option = _BY_LOWER_NAME.get(key.lower())
-        if option is None:
-            raise OptionError(key, _unknown(key))
-        if option.use not in (Use.BOTH, use):
-            raise OptionError(option.name, f"it is for {option.use.value} reads only")
+    for option, value in _TABLE.parse(given, use):
         if option.field in chosen:
-            raise OptionError(option.name, f"it cannot stand beside {chosen[option.field].name}")
-        try:
-            values[option.field] = option.parse(str(text))
-        except ValueError as error:
-            raise OptionError(option.name, str(error)) from error
+            raise OptionError(option.name, f"it cannot be combined with {chosen[option.field].name}")
+        values[option.field] = value
         chosen[option.field] = option
     if use is Use.STREAM:
         values.setdefault("starting", Place.LATEST)
@@ -158,10 +180,14 @@ def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
     )
 
 
-def _unknown(key: str) -> str:
-    close = get_close_matches(key.lower(), _BY_LOWER_NAME, n=1)
-    hint = f"did you mean {_BY_LOWER_NAME[close[0]].name}?" if close else "see docs/how-to/spark.md for those there are"
-    return f"there is none of that name; {hint}"
+def with_nameservers_known_here(options: SourceOptions) -> SourceOptions:
+    """For options that travel: workers may have another environment than the driver."""
+    return replace(options, nameserver=nameservers_known_here(options.nameserver))
+
+
+def nameservers_known_here(text: str) -> str:
+    """Those in ``text``, or else those of this process's environment."""
+    return ";".join(ClientSettings(nameservers=text).nameservers)
 
 
 def _check_store(options: SourceOptions, given: Iterable[str]) -> None:
@@ -169,7 +195,7 @@ def _check_store(options: SourceOptions, given: Iterable[str]) -> None:
         raise OptionError("storeVerify", "it needs storePath")
     for name in given:
         if options.store_folders and name not in _OF_STORES:
-            raise OptionError(name, "it cannot stand beside storePath: files are read, no broker is asked")
+            raise OptionError(name, "it cannot be combined with storePath, which reads files and asks no broker")
 
 
 def _check(options: SourceOptions, use: Use) -> None:
@@ -177,23 +203,30 @@ def _check(options: SourceOptions, use: Use) -> None:
     for option, holds, reason in (
         ("topic", options.topics or options.topic_pattern or options.store_folders,
          "say what to read with topic or topicPattern"),
-        ("topicPattern", not (options.topics and options.topic_pattern), "it cannot stand beside topic"),
-        ("sql", not (options.tags and options.sql), "it cannot stand beside tags"),
+        ("topicPattern", not (options.topics and options.topic_pattern), "it cannot be combined with topic"),
+        ("sql", not (options.tags and options.sql), "it cannot be combined with tags"),
         ("includeRetry", options.group or not options.include_retry, "it needs the option group"),
         ("startingOffsets", options.group or options.starting is not Place.GROUP, "group needs the option group"),
         ("startingOffsets", use is not Use.BATCH or not is_latest(options.starting), "latest is for streams only"),
         ("endingOffsets", options.ending is not Place.EARLIEST, "earliest would read nothing"),
         ("endingOffsets", not names(options.ending, EARLIEST), "-2 (earliest) would read nothing"),
         ("endingOffsets", options.group or options.ending is not Place.GROUP, "group needs the option group"),
-        ("group", options.group or use is not Use.STREAM, "a stream keeps its start and progress there; name one"),
-        ("secretKey", bool(options.access_key) == bool(options.secret_key), "accessKey and secretKey go together"),
-        ("securityToken", options.access_key or not options.security_token, "it needs accessKey and secretKey"),
-        ("tlsKey", options.tls_certificate or not options.tls_key, "it needs tlsCertificate"),
+        ("group", options.group or use is not Use.STREAM, "a stream keeps start and progress in a group; name one"),
+        *connection_checks(options),
     ):  # fmt: skip
         if not holds:
             raise OptionError(option, reason)
     _check_order("minPartitions", options.min_partitions, "maxPartitions", options.max_partitions)
     _check_order("minOffsetsPerTrigger", options.min_offsets, "maxOffsetsPerTrigger", options.max_offsets)
+
+
+def connection_checks(options: SourceOptions) -> tuple[tuple[str, object, str], ...]:
+    """Of the options that source and sink share: the option, whether its rule holds, the rule."""
+    return (
+        ("secretKey", bool(options.access_key) == bool(options.secret_key), "accessKey and secretKey go together"),
+        ("securityToken", options.access_key or not options.security_token, "it needs accessKey and secretKey"),
+        ("tlsKey", options.tls_certificate or not options.tls_key, "it needs tlsCertificate"),
+    )
 
 
 def _check_order(low_name: str, low: int | None, high_name: str, high: int | None) -> None:

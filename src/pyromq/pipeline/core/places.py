@@ -1,4 +1,4 @@
-"""Where in a queue a read begins or ends, as users say it: by name, by time, or offset by offset."""
+"""Start and end positions of a read, as users say them: by name, by time, or offset by offset."""
 
 from __future__ import annotations
 

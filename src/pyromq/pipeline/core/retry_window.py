@@ -14,14 +14,14 @@ _WAIT_MS_MAX: Final = 2_000
 
 
 class RetryWindow:
-    """With one thing that is tried; every success renews it."""
+    """Of one thing that is tried; every success renews it."""
 
     def __init__(self, what: str, allowed_ms: int, clock: Clock) -> None:
-        self._what = what
+        self._what = what  # is tried, for the error
         self._allowed_ms = allowed_ms
         self._clock = clock
-        self._since_ms: int | None = None
-        self._failures = 0
+        self._since_ms: int | None = None  # when the first failure after the last success was
+        self._failures = 0  # since then
 
     def succeeded(self) -> None:
         self._since_ms, self._failures = None, 0

@@ -1,4 +1,4 @@
-"""Spark's Python workers: processes that do one task after the other."""
+"""Garbage collection in Spark's Python workers, which do one task after the other."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
     replay     a stretch of topics into a topic again   dedupe    a topic without repetitions
     redrive    dead letters to where they came from     run       a pipeline described in a file
 
-``pyromq.pipeline.store_files.source.read_store`` reads store folders without a broker. Nothing of Spark is
-imported before it is used.
+Options of a job are keywords, typed by its ``…Options``; a name that does not exist is refused with the closest one.
+``pyromq.pipeline.read_store`` reads store folders without a broker. Nothing of Spark is imported before it is used.
 """
 
 from __future__ import annotations
@@ -15,18 +15,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyromq.pipeline.jobs.archiving.compaction import Compacted, compact_archive
     from pyromq.pipeline.jobs.archiving.job import Archived, archive, read_archive
+    from pyromq.pipeline.jobs.archiving.options import ArchiveFormat, ArchiveOptions, ArchiveWriterKind
+    from pyromq.pipeline.jobs.common.patching import PatchInput
     from pyromq.pipeline.jobs.common.selection import Selection
     from pyromq.pipeline.jobs.reporting.job import report
     from pyromq.pipeline.jobs.reporting.numbers import Report
+    from pyromq.pipeline.jobs.reporting.options import ReportOptions
     from pyromq.pipeline.jobs.reporting.page import page
+    from pyromq.pipeline.jobs.resending.options import RedriveOptions, ReplayOptions
     from pyromq.pipeline.jobs.resending.redrive import Redriving, redrive
     from pyromq.pipeline.jobs.resending.replay import Replayed, replay
     from pyromq.pipeline.jobs.running.dedupe import Deduped, dedupe
+    from pyromq.pipeline.jobs.running.options import DedupeOptions
     from pyromq.pipeline.jobs.running.run import Ran, run_file
 
 __all__ = [
-    "Archived", "Compacted", "Deduped", "Ran", "Redriving", "Replayed", "Report", "Selection", "archive",
-    "compact_archive", "dedupe", "page", "read_archive", "redrive", "replay", "report", "run_file",
+    "ArchiveFormat", "ArchiveOptions", "ArchiveWriterKind", "Archived", "Compacted", "DedupeOptions", "Deduped",
+    "PatchInput", "Ran", "RedriveOptions", "Redriving", "ReplayOptions", "Replayed", "Report", "ReportOptions",
+    "Selection", "archive", "compact_archive", "dedupe", "page", "read_archive", "redrive", "replay", "report",
+    "run_file",
 ]  # fmt: skip
 
 _HOMES = {
@@ -37,7 +44,10 @@ _HOMES = {
     "Replayed": "resending.replay", "replay": "resending.replay",
     "Report": "reporting.numbers", "report": "reporting.job", "page": "reporting.page",
     "Ran": "running.run", "run_file": "running.run",
-    "Selection": "common.selection",
+    "Selection": "common.selection", "PatchInput": "common.patching",
+    "ArchiveFormat": "archiving.options", "ArchiveOptions": "archiving.options",
+    "ArchiveWriterKind": "archiving.options", "DedupeOptions": "running.options",
+    "RedriveOptions": "resending.options", "ReplayOptions": "resending.options", "ReportOptions": "reporting.options",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A batch read's side of the source, without Spark: the ranges between two places, planned once."""
+"""Batch reads without Spark: the ranges between two positions, planned once."""
 
 from __future__ import annotations
 

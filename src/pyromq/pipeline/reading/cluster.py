@@ -1,6 +1,6 @@
-"""What brokers are asked on the driver: which queues there are and what they hold, where a group stands.
+"""Requests of the driver: which queues there are and what they hold, where a group stands.
 
-Failures are borne for ``retryTimeout``, because an exception would end the query. Names are those on the wire.
+Failures are retried for ``retryTimeout``, because an exception would end the query. Names are those on the wire.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Cluster:
         self._sleep = sleep
         self._connected: Connected | None = None
         self._listed: tuple[str, ...] = ()  # topics that match the pattern
-        self._listed_ms: int | None = None
+        self._listed_ms: int | None = None  # when they were listed
         self._checked: set[str] = set()  # topics whose brokers understand the filter
         self._is_introduced = False  # whether brokers know the group
 
@@ -122,7 +122,7 @@ class Cluster:
             raise
         readable = route.readable_queues(topic)
         if not readable and not may_be_missing:
-            text = f"no queue of topic {topic} may be read; an operator has to give it permission 6"
+            text = f"no queue of topic {topic} is readable; an operator has to give the topic permission 6"
             raise NoPermissionError(code=ResponseCode.NO_PERMISSION, remark=text)
         stats = [bodies.decode(response.body, TopicStats).offset_table for response in responses]
         known = {queue: there for table in stats for queue, there in table.items()}
@@ -219,14 +219,14 @@ class Cluster:
         count = sum(len(record_starts(part)) for part in parts)
         return sum(map(len, parts)) / count if count else 0.0
 
-    # --- patience ---
+    # --- retries ---
 
     def _surely(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        patience = RetryWindow(what, self._options.retry_ms, self._clock)
+        window = RetryWindow(what, self._options.retry_ms, self._clock)
         while True:
             try:
                 return self.connected.call(work())
             except TopicNotFoundError:
                 raise
             except MQError as error:
-                self._sleep(patience.failed(error) / 1000)
+                self._sleep(window.failed(error) / 1000)

@@ -1,4 +1,4 @@
-"""Which offsets a batch reads, and how they are spread over partitions. Pure: no Spark, no network, no clock.
+"""Batch planning: which offsets a batch reads, in which partitions. Pure: no Spark, no network, no clock.
 
     start ──▶ losses: is everything still there? ──▶ limits: how far does this batch go? ──▶ end
     [start, end) per queue ──▶ split large ones, group small ones ──▶ partitions
@@ -89,12 +89,12 @@ def losses_before(start: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange
     for queue, offset in sorted(start.items()):
         there = held.get(queue)
         if there is None:
-            losses.append(f"{shown(queue)} is not there any more (offset {offset} was next)")
+            losses.append(f"{shown(queue)} no longer exists (offset {offset} was next)")
         elif offset < there.first:
-            losses.append(f"{shown(queue)} begins at {there.first}, {there.first - offset} messages after {offset}")
+            losses.append(f"{shown(queue)} begins at {there.first}, offsets {offset} to {there.first} are gone")
             mended[queue] = there.first
         elif offset > there.end:
-            losses.append(f"{shown(queue)} ends at {there.end} already, {offset} was next")
+            losses.append(f"{shown(queue)} ends at {there.end}, before {offset}, which was next")
             mended[queue] = there.first
     return losses, mended
 
@@ -117,7 +117,7 @@ def planned_ranges(
         if begin == until:
             continue
         if there is None:
-            losses.append(f"{shown(queue)} is not there any more (offset {begin} was next)")
+            losses.append(f"{shown(queue)} no longer exists (offset {begin} was next)")
             continue
         if begin > until:
             losses.append(f"{shown(queue)}: the batch was to end at {until}, but its start moved to {begin}")

@@ -1,8 +1,8 @@
-"""What workers read: ranges of offsets, pulled on the loop's thread while the task decodes what came before.
+"""Pipelined pulls of workers: ranges of offsets, pulled on the loop's thread while the task decodes what came before.
 
-    gather ──▶ several pulls at once, at offsets guessed from the size of the last answers ──▶ 2 MiB and more ──▶ decode
+    gather ──▶ several pulls at once, at offsets guessed from the last responses ──▶ 2 MiB and more ──▶ decode
 
-An answer holds as many messages as the broker likes to send; when it is fewer than guessed, the pulls behind it missed
+A response holds as many messages as the broker likes to send; when it is fewer than guessed, the pulls behind it missed
 and are asked again. With a filter the next offset cannot be guessed, so pulls follow each other.
 """
 
@@ -39,9 +39,9 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
-NO_GROUP: Final = "TOOLS_CONSUMER"  # the group of those who read without being in one
+NO_GROUP: Final = "TOOLS_CONSUMER"  # the group of readers that are in none
 PULLS_MAX: Final = 64
-PULL_BYTES: Final = 1 << 20  # brokers of ours let those who name a size have more than 32 messages an answer
+PULL_BYTES: Final = 1 << 20  # our brokers send more than 32 messages a response to clients that name a size
 _FLAGS: Final = int(PullFlag.SUBSCRIPTION)
 _FOUND, _NO_MATCH = int(ResponseCode.SUCCESS), int(ResponseCode.PULL_RETRY_IMMEDIATELY)
 _NOTHING, _MOVED = int(ResponseCode.PULL_NOT_FOUND), int(ResponseCode.PULL_OFFSET_MOVED)
@@ -87,14 +87,15 @@ class RangeReader:
         self._wanted = wanted
         self._sleep = sleep
         self._queue = wanted.queue
-        self.offset = wanted.start
+        self.offset = wanted.start  # the next to read
         self.filter = filter_for(options, wanted.queue.topic)
         self._group = client.wire_name(options.group) if options.group else NO_GROUP
-        self._broker_id = self._asked_id = MASTER_ID
-        self._stride = 0  # messages of an answer, 0 when that is not known
-        self._response_bytes = 1
+        self._broker_id = MASTER_ID  # of the broker to ask next, as responses suggest it
+        self._asked_id = MASTER_ID  # of the one that was asked last
+        self._stride = 0  # messages of a response, 0 when that is not known
+        self._response_bytes = 1  # of a full response
         what = f"reading {shown(wanted.queue)} at offset {wanted.start}"
-        self._patience = RetryWindow(what, options.retry_ms, clock or SystemClock())
+        self._retry_window = RetryWindow(what, options.retry_ms, clock or SystemClock())
 
     @property
     def is_done(self) -> bool:
@@ -103,7 +104,7 @@ class RangeReader:
     async def gather(self) -> list[bytes]:
         """Stored bytes of the next messages: about as many as asked for, none at the end of the range.
 
-        Raises DataLossError, SourceUnreachableError, and BrokerError for what no patience helps against.
+        Raises DataLossError, SourceUnreachableError, and BrokerError for what no retry helps against.
         """
         parts: list[bytes] = []
         size, first = 0, self.offset
@@ -173,12 +174,12 @@ class RangeReader:
         )
         return future
 
-    # --- answers ---
+    # --- responses ---
 
     def _accepted(
         self, asked: Sequence[tuple[int, int]], outcomes: Sequence[Received[Any] | BaseException]
     ) -> list[bytes]:
-        """The answers that continue each other from where we stand. Raises the failure of the first, if it failed."""
+        """The responses that continue each other from our offset on. Raises the failure of the first, if it failed."""
         parts: list[bytes] = []
         for (offset, count), outcome in zip(asked, outcomes, strict=True):
             if offset != self.offset:
@@ -192,7 +193,7 @@ class RangeReader:
         return parts
 
     def _taken(self, response: Received[Any], count: int) -> bytes:
-        """The messages of one answer; moves on. Raises BrokerError, DataLossError."""
+        """The messages of one response; moves on. Raises BrokerError, DataLossError."""
         if response.code not in (_FOUND, _NO_MATCH, _NOTHING, _MOVED):
             raise error_of(response, topic=self._queue.topic)
         header = response.header_as(PullResponseHeader)
@@ -204,9 +205,9 @@ class RangeReader:
             self._broker_id = suggested
         moved = header.next_begin_offset - self.offset
         if moved <= 0:
-            text = f"the answer to a pull at offset {self.offset} leads back to {header.next_begin_offset}"
+            text = f"the response to a pull at offset {self.offset} points back to {header.next_begin_offset}"
             raise BrokerError(code=response.code, remark=text)
-        self._patience.succeeded()
+        self._retry_window.succeeded()
         self.offset = header.next_begin_offset
         if response.code == _NO_MATCH:
             return b""
@@ -221,7 +222,7 @@ class RangeReader:
         """What the plan says is not there. Raises DataLossError, or BrokerError for what may still come."""
         is_held = header.min_offset <= self.offset < header.max_offset
         if is_held or self._asked_id != MASTER_ID:  # replicas may be behind
-            text = f"the broker finds nothing at offset {self.offset} of [{header.min_offset}, {header.max_offset})"
+            text = f"the broker finds no message at offset {self.offset} of [{header.min_offset}, {header.max_offset})"
             raise BrokerError(code=ResponseCode.PULL_NOT_FOUND, remark=text)
         queue, end = shown(self._queue), self._wanted.end
         if self.offset < header.min_offset:
@@ -236,8 +237,8 @@ class RangeReader:
         self.offset = low
 
     async def _wait(self, error: MQError) -> None:
-        """Before the next attempt; the queue may have moved meanwhile. Raises what patience raises."""
-        wait_ms = self._patience.failed(error)
+        """Before the next attempt; the queue may have moved meanwhile. Raises as ``RetryWindow.failed`` does."""
+        wait_ms = self._retry_window.failed(error)
         logger.info("pull failed: queue=%s offset=%d error=%s", self._queue, self.offset, error)
         self._broker_id = MASTER_ID
         self._client.routes.refresh_soon(self._queue.topic)
@@ -259,8 +260,8 @@ class RangesReader:
     def __init__(self, client: Client, options: SourceOptions, ranges: Sequence[OffsetRange]) -> None:
         self._client = client
         self._options = options
-        self._left = list(ranges)
-        self._reader: RangeReader | None = None
+        self._left = list(ranges)  # not read to their end yet
+        self._reader: RangeReader | None = None  # of the first of them
 
     async def gather(self) -> Gathered | None:
         """None after the last. Raises as ``RangeReader.gather`` does."""

@@ -1,4 +1,4 @@
-"""Where a query begins and where a batch read ends, queue by queue. Pure: what must be asked is asked before.
+"""Starting and ending offsets, queue by queue. Pure: what brokers must be asked is asked before.
 
     startingOffsets   the group stands there    it does not
       group           where it stands           the beginning of the queue
@@ -79,7 +79,7 @@ def beyond_end(where: Where, held: Mapping[QueueId, HeldRange]) -> list[str]:
     """Offsets that a user wrote down and no queue has reached, in words."""
     named = where.as_dict() if isinstance(where, AtOffsets) else {}
     return [
-        f"{shown(queue)} ends at {held[queue].end}, {offset} was to be the first"
+        f"{shown(queue)} ends at {held[queue].end}, before {offset}, where the read was to begin"
         for queue, offset in sorted(named.items())
         if offset > held[queue].end
     ]

@@ -1,4 +1,4 @@
-"""A streaming query's side of the source, without Spark: where it starts, where each batch ends, what it reads.
+"""Streaming reads without Spark: where a query starts, where each batch ends, what it reads.
 
 Spark calls ``latest`` with the end of the last batch it has committed: everything before it is done, so that is what
 the group is told. The start of a query is stored in the group before Spark hears of it (``starts`` says why).
@@ -70,15 +70,15 @@ class Stream:
         self._sleep = sleep
         self._initial: Offsets | None = None
         self._target: Offsets | None = None  # where a query that reads what there is stops
-        self._latest: Offsets = {}
-        self._end: Offsets = {}
+        self._latest: Offsets = {}  # where queues end, as of the last look
+        self._end: Offsets = {}  # where the planned batch ends
         self._told: Offsets = {}  # what the group knows
         self._told_ms: int | None = None  # when it was last told of all
-        self._given_up: set[QueueId] = set()
-        self._made_anew: set[QueueId] = set()
-        self._has_looked = False
+        self._given_up: set[QueueId] = set()  # queues that are gone, and are not waited for any more
+        self._made_anew: set[QueueId] = set()  # queues that were gone and are another one's now
+        self._has_looked = False  # for topics that were deleted and created again before this life
         self._skipped: list[str] = []  # the last gaps, in words
-        self._batch_ms = self._clock.monotonic_ms()
+        self._batch_ms = self._clock.monotonic_ms()  # when the last batch was planned
         self._sizes: dict[str, tuple[int, float]] = {}  # by topic: when it was found out, bytes
 
     # --- the start ---
@@ -126,7 +126,7 @@ class Stream:
         losses, mended = losses_before({q: at for q, at in start.items() if q not in self._given_up}, held)
         if anew := {queue: held[queue].first for queue in self._made_anew if queue in start and queue in held}:
             self._made_anew.clear()
-            self._report([f"{shown(queue)} was made anew, {start[queue]} was next" for queue in sorted(anew)])
+            self._report([f"{shown(queue)} was created again, {start[queue]} was next" for queue in sorted(anew)])
             return {**start, **anew}  # a batch that only takes note of it
         self._report(losses)
         self._given_up |= {queue for queue in start if queue not in held}

@@ -28,7 +28,7 @@ SINK_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "flag": _WHOLE,
     "unique_key": _TEXT,
 }
-"""By name: the types that are taken, in Spark's words."""
+"""By name: the types that are accepted, in Spark's words."""
 _DELAYS: Final = ("delay_level", "deliver_time")
 
 
@@ -38,16 +38,16 @@ def check_sink_schema(schema: StructType, options: SinkOptions) -> None:
     for field in schema.fields:
         if field.name not in SINK_COLUMNS:
             raise SchemaError(
-                f"column {field.name} means nothing to the sink; drop it. Those it has: {', '.join(SINK_COLUMNS)}"
+                f"column {field.name} is unknown to the sink; drop it. Its columns are: {', '.join(SINK_COLUMNS)}"
             )
         found, taken = field.dataType.simpleString(), SINK_COLUMNS[field.name]
         if found not in taken:
             raise SchemaError(f"column {field.name} must be {' or '.join(taken)}, not {found}")
         if names.count(field.name) > 1:
-            raise SchemaError(f"column {field.name} is there twice")
+            raise SchemaError(f"column {field.name} appears twice")
     for column, holds, reason in (
-        ("body", "body" in names, "is missing: it is what is sent"),
-        ("topic", "topic" in names or options.topic, "is missing: add it, or name one topic in the option topic"),
+        ("body", "body" in names, "is missing: it holds what is sent"),
+        ("topic", "topic" in names or options.topic, "is missing: add it, or name a topic in the option topic"),
         ("deliver_time", not {*_DELAYS} <= {*names}, "and column delay_level exclude each other"),
         ("queue_id", not {"queue_id", "sharding_key"} <= {*names}, "and column sharding_key exclude each other"),
         ("broker", "queue_id" in names or "broker" not in names, "needs column queue_id beside it"),

@@ -1,4 +1,4 @@
-"""Rows that may all go to any queue of one topic: whole requests joined by Arrow, without an object for any row.
+"""Batch requests joined by Arrow: rows that may go to any queue of one topic, without an object for any row.
 
 heads, bodies, sizes of properties, properties: four columns ──▶ one, whose bytes are the body of a request
 """
@@ -43,16 +43,17 @@ class JoinedPacker:
         self._keys = keys
         self._system = system
         self._parts: list[pa.Buffer] = []  # of the request that is not full yet
-        self._size = self._since = 0  # its bytes, and its first row
-        self.row = 0
+        self._size = 0  # its bytes
+        self._since = 0  # its first row
+        self.row = 0  # the next row
 
     def pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
-        """Parcels that are full now."""
+        """Requests that are full now."""
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
             yield from self._pack(batch.slice(start, _ROWS_AT_ONCE))
 
     def rest(self) -> Iterator[SinkRequest]:
-        """The parcel that did not get full."""
+        """The request that did not get full."""
         if self._parts:
             yield self._close(self.row)
 
@@ -88,10 +89,11 @@ class _Items:
 
     def __init__(self, bodies: pa.Array, texts: pa.Array) -> None:
         self._bodies = bodies
-        self._texts = texts
-        self._body_sizes, self._text_sizes = (pc.binary_length(each).to_numpy() for each in (bodies, texts))
+        self._texts = texts  # of properties
+        self._body_sizes = pc.binary_length(bodies).to_numpy()
+        self._text_sizes = pc.binary_length(texts).to_numpy()
         self._sizes = self._body_sizes.astype(np.int64) + self._text_sizes + ITEM_OVERHEAD_BYTES
-        self._ends = np.cumsum(self._sizes)
+        self._ends = np.cumsum(self._sizes)  # where each would end if all were in one request
         check_item(int(self._sizes.max()), int(self._text_sizes.max()))
 
     def fitting(self, start: int, room: int) -> int:

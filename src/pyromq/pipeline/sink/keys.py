@@ -70,7 +70,7 @@ class RowKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Keys of rows that follow each other, each made when somebody asks."""
+    """Keys of rows that follow each other, each made when it is asked for."""
 
     keys: RowKeys
     first: int
@@ -84,7 +84,7 @@ class KeyRange:
 
 
 def next_run(key: str) -> str:
-    """The same row under the next number of its run: when nobody knows whether it arrived under this one."""
+    """The same row under the next number of its run: when it is not known whether it arrived under this one."""
     parts = parse_key(key)
     assert parts is not None
     run = parts.run + 1

@@ -6,14 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from pyromq.client.core.settings import ClientSettings
 from pyromq.pipeline.core.errors import OptionError
-from pyromq.pipeline.core.options import OPTIONS, Option, SourceOptions, Use
+from pyromq.pipeline.core.options import (
+    OPTIONS,
+    Option,
+    OptionTable,
+    SourceOptions,
+    Use,
+    connection_checks,
+    with_nameservers_known_here,
+)
 
 
 class Mode(Enum):
@@ -58,19 +64,19 @@ _SHARED: Final = (
 _SOURCES: Final = {option.name: option for option in OPTIONS}
 _text, _count, _bytes = (_SOURCES[name].parse for name in ("namespace", "pullBatchSize", "gatherBytes"))
 _duration, _topics, _group = (_SOURCES[name].parse for name in ("retryTimeout", "topic", "group"))
-BATCH_BYTES_MAX: Final = 4 << 20  # what brokers take in one request
+BATCH_BYTES_MAX: Final = 4 << 20  # what brokers accept in one request
 
 
 def _mode(text: str) -> Mode:
     try:
         return Mode(text.strip().lower())
     except ValueError as error:
-        raise ValueError(f"{text!r} is none of {', '.join(mode.value for mode in Mode)}") from error
+        raise ValueError(f"{text!r} is not one of {', '.join(mode.value for mode in Mode)}") from error
 
 
 def _batch_bytes(text: str) -> int:
     if (size := _bytes(text)) > BATCH_BYTES_MAX:
-        raise ValueError(f"{text!r} is more than 4m, which brokers do not take in one request")
+        raise ValueError(f"{text!r} is more than 4m, the most that brokers accept in one request")
     return int(size)
 
 
@@ -86,48 +92,29 @@ SINK_OPTIONS: Final = (
     Option("checkpointLocation", "checkpoint", _text, Use.STREAM, "Spark's"),
     *(_SOURCES[name] for name in _SHARED),
 )
-_BY_LOWER_NAME: Final = {option.name.lower(): option for option in SINK_OPTIONS}
-_IGNORED: Final = frozenset(("path", "queryname"))  # Spark adds them
+_ADDED_BY_SPARK: Final = frozenset(("path", "queryname"))
+_TABLE: Final = OptionTable("sink", "writes", "docs/how-to/spark-sink.md", SINK_OPTIONS, _ADDED_BY_SPARK)
 
 
 def parse_sink_options(given: Mapping[str, str], use: Use) -> SinkOptions:
     """Raises OptionError, whose text names the option."""
     own: dict[str, Any] = {}
     shared: dict[str, Any] = {}
-    for key, text in given.items():
-        if key.lower() in _IGNORED:
-            continue
-        option = _BY_LOWER_NAME.get(key.lower())
-        if option is None:
-            raise OptionError(key, _unknown(key))
-        if option.use not in (Use.BOTH, use):
-            raise OptionError(option.name, f"it is for {option.use.value} writes only")
-        try:
-            (shared if option.name in _SHARED else own)[option.field] = option.parse(str(text))
-        except ValueError as error:
-            raise OptionError(option.name, str(error)) from error
-    reaching = SourceOptions(**shared)
-    nameservers = ClientSettings(nameservers=reaching.nameserver).nameservers  # workers may have another environment
-    options = SinkOptions(reaching=replace(reaching, nameserver=";".join(nameservers)), **own)
+    for option, value in _TABLE.parse(given, use):
+        (shared if option.name in _SHARED else own)[option.field] = value
+    options = SinkOptions(reaching=with_nameservers_known_here(SourceOptions(**shared)), **own)
     _check(options, use)
     return options
 
 
-def _unknown(key: str) -> str:
-    near = get_close_matches(key.lower(), _BY_LOWER_NAME, n=1)
-    return "the sink has no such option" + (f"; did you mean {_BY_LOWER_NAME[near[0]].name}?" if near else "")
-
-
 def _check(options: SinkOptions, use: Use) -> None:
-    reaching, exact = options.reaching, options.mode is not Mode.AT_LEAST_ONCE
+    exact = options.mode is not Mode.AT_LEAST_ONCE
     for option, holds, reason in (
         ("topic", options.topics or not exact, f"mode {options.mode.value} must know all topics; name them here"),
-        ("sinkId", options.identity or not exact, "a batch write can be repeated only if it has a name; give it one"),
+        ("sinkId", options.identity or not exact, "a batch write can only be repeated if it has a name; give it one"),
         ("mode", use is Use.STREAM or options.mode is not Mode.TRANSACTIONAL,
          "a batch write is not transactional; idempotent writes can be repeated"),
-        ("secretKey", bool(reaching.access_key) == bool(reaching.secret_key), "accessKey and secretKey go together"),
-        ("securityToken", reaching.access_key or not reaching.security_token, "it needs accessKey and secretKey"),
-        ("tlsKey", reaching.tls_certificate or not reaching.tls_key, "it needs tlsCertificate"),
+        *connection_checks(options.reaching),
     ):  # fmt: skip
         if not holds:
             raise OptionError(option, reason)

@@ -1,8 +1,8 @@
-"""Rows that are there already: how an idempotent sink recognises a batch that Spark runs again.
+"""Idempotent writes: how a sink recognises rows of a batch that Spark runs again.
 
     marker   the last batch that was committed, and where each queue ended then: all of it, and all before it, is done.
              A file beside the checkpoint of a query; of a batch write, offsets of a group named after the sink
-    plan     on the driver, before a batch is run: whatever lies between marker and end may be ours already
+    plan     on the driver, before a batch is run: what lies between marker and end may be ours already
     task     reads unique keys and checksums of that stretch, and leaves out the rows it finds
 
 Usually marker and end are the same, or a few messages of other producers apart, and nothing or little is read. Queues
@@ -167,9 +167,9 @@ class Found:
             return False
         if crc & CRC_MASK != crc32(body) & CRC_MASK:
             raise NotRepeatableError(
-                "the batch that is run again has other rows than before (a shuffle, a random or a current value before "
-                "the sink), so it is not known which of them were sent. Give rows a column unique_key, or use the mode "
-                "at-least-once or transactional"
+                "a batch that is run again has other rows than the first time (because of a shuffle, or of random or "
+                "current values before the sink), so it is not known which rows were sent. Add a column unique_key, or "
+                "use the mode at-least-once or transactional"
             )
         return True
 

@@ -1,10 +1,10 @@
-"""Rows on their way out: properties and bodies of a record batch become parcels, one request each.
+"""Send requests from rows: properties and bodies of a record batch, packed by topic and queue.
 
-    record batch ──▶ texts of properties, column by column ──▶ items, by topic and queue ──▶ parcels of ``batchBytes``
+    record batch ──▶ texts of properties, column by column ──▶ items, by topic and queue ──▶ requests of ``batchBytes``
 
 ``joined`` does the same for rows that may all go anywhere, without looking at each. Delayed messages and prepared
-messages travel alone, because brokers take them in no other way. What no broker would take is refused here, before
-anything of its record batch is sent, with the column and the row named.
+messages travel alone, because brokers accept them in no other way. What no broker would accept is refused here,
+before anything of its record batch is sent, with the column and the row named.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Target = tuple[str, QueueId | None]
 
 
 class Keys(Protocol):
-    """Of the rows of a request: a list, or a range of which each is made when somebody asks."""
+    """Of the rows of a request: a list, or a range of which each is made when it is asked for."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[str]: ...
@@ -93,20 +93,21 @@ class Packer:
         self._keys = keys
         self._queues_of = queues_of
         self._system = system
-        self._alone = alone
+        self._alone = alone  # whether every message travels alone
         self._is_sent = is_sent
         self._bytes_max = options.batch_bytes
-        self._open: dict[Target, _Open] = {}
+        self._open: dict[Target, _Open] = {}  # requests that are not full yet
         self._open_bytes = 0
-        self.row = self.skipped = 0
+        self.row = 0  # the next row
+        self.skipped = 0  # rows that were sent before
 
     def pack(self, batch: pa.RecordBatch) -> Iterator[SinkRequest]:
-        """Parcels that are full now."""
+        """Requests that are full now."""
         for part in in_slices(batch):
             yield from self._pack(part)
 
     def rest(self) -> Iterator[SinkRequest]:
-        """Parcels that did not get full."""
+        """Requests that did not get full."""
         for target in list(self._open):
             yield self._close(target)
 
@@ -218,7 +219,7 @@ def bodies_of(batch: pa.RecordBatch, first: int) -> pa.Array:
     column = batch.column(batch.schema.get_field_index("body")).cast(pa.binary())
     if batch.num_rows and (column.null_count or not pc.min(pc.binary_length(column)).as_py()):
         row = first + next(number for number, body in enumerate(column.to_pylist()) if not body)
-        raise MessageRefusedError(f"column body, row {row}: it is empty, and brokers take no message without a body")
+        raise MessageRefusedError(f"column body, row {row}: it is empty, and brokers accept no message without a body")
     return column
 
 

@@ -1,8 +1,8 @@
-"""Sending parcels: so many requests at a time, each tried again until a broker has confirmed it or patience ends.
+"""Retrying sender: some requests in flight at a time, each until a broker has confirmed it or its retry window ends.
 
-The task's thread packs and hands over; the client's loop sends and hears answers. ``put`` waits when too much is under
-way, and raises as soon as anything has failed for good. Parcels for one named queue follow each other one by one, so
-that a second attempt cannot overtake; all others go to the next queue when theirs does not answer.
+The task's thread packs and hands over; the client's loop sends and takes responses. ``put`` waits when too much is in
+flight, and raises as soon as anything has failed for good. Requests for one named queue follow each other one by one,
+so that a second attempt cannot overtake; all others go to the next queue when theirs does not answer.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import Connected
+from pyromq.pipeline.core.response_codes import STORED
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.sink.keys import next_run
 from pyromq.pipeline.sink.options import SinkOptions
@@ -36,14 +37,6 @@ logger = logging.getLogger(__name__)
 
 PRODUCER_GROUP: Final = "PYROMQ_SPARK_SINK"
 _SINGLES: Final = 128  # messages that travel alone are handed over together
-_STORED: Final = frozenset(
-    (
-        ResponseCode.SUCCESS,
-        ResponseCode.FLUSH_DISK_TIMEOUT,
-        ResponseCode.FLUSH_SLAVE_TIMEOUT,
-        ResponseCode.SLAVE_NOT_AVAILABLE,
-    )
-)
 
 IsStored = Callable[[SinkRequest, QueueId], bool]
 
@@ -69,7 +62,7 @@ class Sent:
 
 
 class RequestSender:
-    """For one task. ``is_stored(parcel, queue)`` is asked before a parcel is sent again that may have arrived."""
+    """For one task. ``is_stored(request, queue)`` is asked before a request is sent again that may have arrived."""
 
     def __init__(
         self,
@@ -87,14 +80,14 @@ class RequestSender:
         self._group = self._client.wire_name(self._settings.group)
         self._topic_queues_table = TopicQueuesTable(self._client, self._settings)
         self._sys_flag = sys_flag
-        self._keeps_prepared = keeps_prepared
+        self._keeps_prepared = keeps_prepared  # whether places and keys of prepared messages are remembered
         self._is_stored = is_stored
         self._places = threading.BoundedSemaphore(options.in_flight)
         self._locks: dict[QueueId, asyncio.Lock] = {}  # touched on the loop only, as are these two
         self._tasks: set[asyncio.Task[None]] = set()
         self._sent = Sent()
-        self._error: BaseException | None = None
-        self._singles: list[SinkRequest] = []
+        self._error: BaseException | None = None  # the first failure for good
+        self._singles: list[SinkRequest] = []  # messages that travel alone and were not handed over yet
 
     # --- on the task's thread ---
 
@@ -103,7 +96,7 @@ class RequestSender:
         return self._connected.call(self._find(topic)).queues
 
     def put(self, request: SinkRequest) -> None:
-        """Raises what an earlier parcel failed with."""
+        """Raises what an earlier request failed with."""
         if request.properties is None:
             self._hand_over([request])
             return
@@ -171,8 +164,8 @@ class RequestSender:
             await self._try_until_stored(request)
 
     async def _try_until_stored(self, request: SinkRequest) -> None:
-        """Raises SourceUnreachableError, and BrokerError for what no patience helps against."""
-        patience, last_broker = None, ""
+        """Raises SourceUnreachableError, and BrokerError for what no retry helps against."""
+        window, last_broker = None, ""
         while True:
             queue = request.queue
             try:
@@ -182,8 +175,8 @@ class RequestSender:
                 return
             except MQError as error:
                 what = f"sending {len(request.keys)} rows to topic {request.topic}"
-                patience = patience or RetryWindow(what, self._options.reaching.retry_ms, self._client.clock)
-                pause_ms = patience.failed(error)
+                window = window or RetryWindow(what, self._options.reaching.retry_ms, self._client.clock)
+                pause_ms = window.failed(error)
                 logger.info("rows not sent, trying again: topic=%s error=%s", request.topic, error)
                 wire_name = self._client.wire_name(request.topic)
                 self._topic_queues_table.route_changed(wire_name)
@@ -207,7 +200,7 @@ class RequestSender:
     async def _attempt(self, request: SinkRequest, topic_queues: TopicQueues, queue: QueueId) -> Received[Any]:
         client, timeout_ms = self._client, self._options.reaching.request_ms
         is_batch = request.properties is None
-        letter = OutgoingMessage(
+        outgoing = OutgoingMessage(
             SEND_BATCH if is_batch else SEND,
             topic_queues.topic,
             request.body,
@@ -219,12 +212,12 @@ class RequestSender:
             self._sys_flag,
         )
         settings = self._settings
-        fields = header_fields(letter, queue, self._group, settings.template_topic, str(settings.new_topic_queues))
+        fields = header_fields(outgoing, queue, self._group, settings.template_topic, str(settings.new_topic_queues))
         if client.signer.is_needed:
-            fields = client.signer.signed_fields(fields, letter.body)
+            fields = client.signer.signed_fields(fields, outgoing.body)
         link = topic_queues.links.get(queue.broker) or client.master_link(queue.broker)
-        response = await link.request(letter.code, fields, letter.body, timeout_ms=timeout_ms)
-        if response.code not in _STORED:
+        response = await link.request(outgoing.code, fields, outgoing.body, timeout_ms=timeout_ms)
+        if response.code not in STORED:
             raise error_of(response, topic=topic_queues.topic)
         return response
 

@@ -1,4 +1,4 @@
-"""``df.write.format("pyromq")`` and ``df.writeStream.format("pyromq")``: Spark's names over the ``sink_…`` modules.
+"""Spark's writers: ``df.write.format("pyromq")`` and ``df.writeStream.format("pyromq")`` over the modules of this room.
 
 Spark makes a writer for every batch on the driver, sends a copy of it to every task, and makes another one to commit.
 Copies are made by pickling, so that is when a writer finds out what its tasks have to know: once per batch, before any
@@ -30,7 +30,7 @@ from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.options import Use
 from pyromq.pipeline.reading.cluster import Cluster
-from pyromq.pipeline.sink.check_answers import keep_answering
+from pyromq.pipeline.sink.check_backs import keep_answering
 from pyromq.pipeline.sink.columns import check_sink_schema
 from pyromq.pipeline.sink.joined import JoinedPacker, can_join
 from pyromq.pipeline.sink.keys import RowKeys
@@ -129,7 +129,7 @@ class _Writing:
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._plan: Plan | None = None
-        self._life = uuid.uuid4().hex
+        self._life = uuid.uuid4().hex  # stands for a query that Spark does not name
 
     def __getstate__(self) -> dict[str, Any]:
         if self._plan is None:
@@ -219,13 +219,13 @@ class _Checks:
         return read_found(self._options, ranges, self._keys.digest if has_own else self._keys.head)
 
     def is_stored(self, request: SinkRequest, queue: QueueId) -> bool:
-        """Whether a parcel arrived that was not confirmed. Raises NotRepeatableError for half of one."""
+        """Whether a request arrived that was not confirmed. Raises NotRepeatableError if a part of it did."""
         ranges = self._replay.since(queue, self._cluster.held())
         found = read_found(self._options, ranges, self._keys.digest)
         there = sum(key in found for key in request.keys)
         if 0 < there < len(request.keys):
             text = f"a broker stored {there} of {len(request.keys)} rows of one request before it stopped"
-            raise NotRepeatableError(f"{text}; run the batch again, the missing ones are found out then")
+            raise NotRepeatableError(f"{text}; run the batch again, it sends the missing ones")
         return there > 0
 
 

@@ -68,9 +68,9 @@ def _words(batch: pa.RecordBatch, name: str, first: int) -> pa.Array | None:
         values = column.to_pylist()
         row = next(number for number, value in enumerate(values) if value and re.search(f"[{forbidden}]", value))
         problem = (
-            "a tag holds no |, \\x01 or \\x02"
+            "a tag must not contain |, \\x01 or \\x02"
             if name == "tags"
-            else "it holds \\x01 or \\x02, which separate properties"
+            else "it contains \\x01 or \\x02, which separate properties"
         )
         raise MessageRefusedError(f"column {name}, row {first + row}: {problem}")
     return column

@@ -1,11 +1,11 @@
 """The transactional sink: prepared messages by tasks, one decision by the driver, and the log that it is written to.
 
     tasks ──▶ prepared messages, keys with the number of the run ──▶ driver: ``decide`` (a file beside the checkpoint)
-                                                                   ├─▶ END_TRANSACTION to the brokers, one per half
+                                                                   ├─▶ END_TRANSACTION to the brokers, one per message
                                                                    └─▶ Spark's own commit of the batch
 
 The file is the decision: what comes before it is as if it had not been, what comes after it will be made up for.
-Prepared messages that nobody ended are asked about by their brokers, and ``check_answers`` answers from the same files:
+Prepared messages without an outcome are asked about by their brokers, and ``check_backs`` answers from the same files:
 those of the runs that were decided for are committed, those of other runs of a decided batch are rolled back, and those
 of a batch without decision have to wait for it. A prepared message that may have arrived, or not, is sent again under
 the next number of its run, and the decision names the first as one that does not count. A batch that is run again after
@@ -40,7 +40,7 @@ _AT_A_TIME: Final = 1_000
 
 
 def with_group(options: SinkOptions) -> SinkOptions:
-    """Prepared messages need a producer group that nobody else answers for."""
+    """Prepared messages need a producer group that no other producer answers for."""
     return options if options.group else replace(options, group=MARKER_PREFIX + digest_of(options.identity))
 
 

@@ -1,4 +1,4 @@
-"""A home for Spark whose Python workers start in a fifth of the time.
+"""SPARK_HOME whose Python workers start in a fifth of the time.
 
 Spark puts a zip of PySpark before all that its Python processes import, and what comes from a zip Python compiles anew
 each time: 0.6 s of CPU for each process, and every streaming query starts several. Where workers run on an interpreter

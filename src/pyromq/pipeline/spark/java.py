@@ -92,7 +92,7 @@ def launcher_home(java: Path, folder: Path) -> Path:
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """The user's own: what lies in a folder of everybody could be somebody else's program."""
+    """The user's own: in a folder that all users share, another user could put a program."""
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyromq"
 
 

@@ -1,4 +1,4 @@
-"""Telling consumer groups how far streaming queries are, as soon as Spark has committed a batch.
+"""Query listener: stores the progress of streaming queries in their groups as soon as Spark has committed a batch.
 
 The source itself tells the group at the beginning of the next trigger, which is late when triggers are far apart, and
 never when there is only one. This listener hears of every batch when it is done. The progress of a query carries what
@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.core.offsets import OffsetFormatError, from_tree
+from pyromq.pipeline.core.offsets import OffsetFormatError, from_json, from_tree
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.cluster import Cluster
 
@@ -42,7 +42,7 @@ def progress_of(sources: Iterable[Any]) -> list[GroupProgress]:
     """
     found = []
     for source in sources:
-        latest, end = _parsed(source.latestOffset), _parsed(source.endOffset)
+        latest, end = from_json(source.latestOffset), from_json(source.endOffset)
         if not (isinstance(latest, dict) and isinstance(latest.get("group"), str) and "nameserver" in latest):
             continue
         try:
@@ -65,8 +65,8 @@ class ProgressListener(StreamingQueryListener):
     ) -> None:
         self._options = options or SourceOptions(retry_ms=5_000)
         self._cluster_of = cluster_of
-        self._clusters: dict[tuple[str, str], Cluster] = {}
-        self._ear: Any = None
+        self._clusters: dict[tuple[str, str], Cluster] = {}  # by name servers and group
+        self._ear: Any = None  # what the JVM calls
 
     @property
     def _jlistener(self) -> Any:
@@ -132,12 +132,3 @@ class _Ear:
 
     class Java:
         implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
-
-
-def _parsed(text: Any) -> Any:
-    if not isinstance(text, str):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None

@@ -1,4 +1,4 @@
-"""What Spark needs on this machine, and in one line what to install where something is missing."""
+"""Requirements of Spark on this machine: in one line what to install where something is missing."""
 
 from __future__ import annotations
 

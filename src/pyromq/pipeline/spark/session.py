@@ -1,4 +1,4 @@
-"""Spark with our source: ``session()`` starts one that suits it, ``register(spark)`` adds it to yours."""
+"""Spark sessions with our source: ``session()`` starts one that suits it, ``register(spark)`` adds it to yours."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from pyromq.errors import ConfigError
+from pyromq.pipeline.core.option_texts import option_text
 from pyromq.pipeline.core.options import SourceOptions, Use, parse_options
 from pyromq.pipeline.spark.home import light_home, started_from
 from pyromq.pipeline.spark.java import cache_folder, java_home
@@ -67,7 +68,7 @@ def session(master: str = "local[*]", app_name: str = "pyromq", **settings: obje
     builder = builder.remote(master) if master.startswith(_CONNECT) else builder.master(master).appName(app_name)
     for name, value in {**default_settings(master), **settings}.items():
         if not master.startswith(_CONNECT) or name.startswith("spark.sql."):
-            builder = builder.config(name, _text(value))
+            builder = builder.config(name, option_text(value))
     with started_from(_home(master)):
         spark = builder.getOrCreate()
     register(spark)
@@ -135,7 +136,3 @@ def _listen(spark: SparkSession, listener: ProgressListener) -> None:
 
 def _reaching(options: dict[str, str]) -> SourceOptions | None:
     return parse_options({"topic": "any", "retryTimeout": "5s", **options}, Use.BATCH) if options else None
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

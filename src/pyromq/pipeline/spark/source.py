@@ -1,4 +1,4 @@
-"""``spark.read.format("pyromq")`` and ``spark.readStream…``: Spark's names over ``batch`` and ``stream``.
+"""Spark's data source: ``spark.read.format("pyromq")`` and ``spark.readStream…`` over ``batch`` and ``stream``.
 
 Options are checked on the driver; a reader travels to workers with nothing but them and the schema. Clients are opened
 where they are used (``connections``).
@@ -7,7 +7,6 @@ where they are used (``connections``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -30,12 +29,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyromq.client.core.settings import ClientSettings
 from pyromq.pipeline.arrow.columns import check_schema, spark_schema
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.errors import SchemaError
 from pyromq.pipeline.core.offsets import OffsetTree, to_tree
-from pyromq.pipeline.core.options import SourceOptions, Use, parse_options
+from pyromq.pipeline.core.options import SourceOptions, Use, parse_options, with_nameservers_known_here
 from pyromq.pipeline.reading.batch import plan_batch
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.reading.plan import Partition
@@ -87,9 +85,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def _options(given: Mapping[str, str], use: Use) -> SourceOptions:
-    """With the name servers that the driver knows: workers may have another environment."""
-    options = parse_options(given, use)
-    return replace(options, nameserver=";".join(ClientSettings(nameservers=options.nameserver).nameservers))
+    return with_nameservers_known_here(parse_options(given, use))
 
 
 class Part(InputPartition):

@@ -48,7 +48,7 @@ def log_files(folder: Path) -> list[LogFile]:
     """In order. Raises StoreNotFoundError."""
     log = Layout(folder).commit_log
     if not log.is_dir():
-        raise StoreNotFoundError(f"{folder} is no store folder: it has no commitlog in it")
+        raise StoreNotFoundError(f"{folder} is not a store folder: it contains no commitlog")
     disk = RealDisk()
     return [
         LogFile(path, int(path.name), _data_end(disk, path))

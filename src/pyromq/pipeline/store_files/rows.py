@@ -59,7 +59,7 @@ def decode_stretch(
 
 
 def _decoded(records: Records, schema: pa.Schema, broker: str, chosen: Chosen) -> pa.RecordBatch | None:
-    """All columns are found as in a pull answer; but here each record tells its own topic."""
+    """All columns are found as in a pull response; but here each record tells its own topic."""
     one = _one_topic(records)
     if one is not None and chosen.topics and one not in chosen.topics:
         return None
@@ -101,8 +101,8 @@ def _one_topic(records: Records) -> str | None:
     width = int(ends[0] - starts[0])
     if not width or not (ends - starts == width).all():
         return None
-    letters = records.words(starts, f"V{width}").view(np.uint8).reshape(-1, width)
-    return letters[0].tobytes().decode("utf-8", "replace") if (letters == letters[0]).all() else None
+    names = records.words(starts, f"V{width}").view(np.uint8).reshape(-1, width)
+    return names[0].tobytes().decode("utf-8", "replace") if (names == names[0]).all() else None
 
 
 def _topics(records: Records) -> pa.Array:
@@ -120,7 +120,7 @@ def whole_records(stretch: LogStretch, *, verify: bool = True) -> Iterator[Recor
         return
     with stretch.path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    yield from _runs(memoryview(mapped), stretch, verify)  # unmapped when nobody has a part of it any more
+    yield from _runs(memoryview(mapped), stretch, verify)  # unmapped when no batch uses a part of it any more
 
 
 def _runs(data: memoryview, stretch: LogStretch, verify: bool) -> Iterator[Records]:

@@ -1,11 +1,11 @@
-"""Store folders as DataFrames, without a broker: ours and Apache RocketMQ's have the same commit log.
+"""Batch reader of store folders, without a broker: ours and Apache RocketMQ's have the same commit log.
 
-    spark.read.format("pyromq").option("storePath", "/var/lib/pyromq/broker-a").load()    or: read_store(spark, folder)
+    spark.read.format("pyromq").option("storePath", "/var/lib/pyromq/broker-a").load()
 
 Tasks read stretches of commit log files and decode whole records as they lie. What lies in the log is what you get,
-also what no consumer sees: messages that wait for their time, halves of transactions (their topics tell). Nothing is
-written, no lock is taken; a store that is in use may be read, up to what its files hold. Damaged records are passed
-over, and counted in the log of the task. The folder must be at the same path for driver and tasks.
+also what no consumer sees: delayed messages and prepared messages of transactions, under the topics they wait in.
+Nothing is written, no lock is taken; a store that is in use may be read, up to what its files hold. Damaged records are
+passed over, with a line in the log of the task. The folder must be at the same path for driver and tasks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -25,38 +24,6 @@ from pyromq.pipeline.core.places import AtTime
 from pyromq.pipeline.core.workers import settle
 from pyromq.pipeline.store_files.log import LogStretch, log_files, plan_parts
 from pyromq.pipeline.store_files.rows import Chosen, decode_stretch
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-
-def read_store(
-    spark: SparkSession,
-    folder: str | Path,
-    *,
-    topics: Sequence[str] = (),
-    broker: str = "",
-    columns: str = "",
-    verify: bool = True,
-) -> DataFrame:
-    """The messages of a store folder; ``columns`` is a schema (``"topic string, body binary"``), all without one.
-
-    ``verify=False`` saves the checksums of bodies, for a store that was closed in order.
-    Raises StoreNotFoundError when there is no commit log in the folder; through Spark Connect it is Spark that says so,
-    for the folder lies on its side.
-    """
-    from pyromq.pipeline.spark.session import is_connect
-    from pyromq.pipeline.spark.source import NAME, PyromqDataSource
-
-    if not is_connect(spark):
-        log_files(Path(folder))  # so that it is said here, not from within Spark
-    spark.dataSource.register(PyromqDataSource)
-    path = str(Path(folder).absolute())
-    reader = spark.read.format(NAME).option("storePath", f"{broker}={path}" if broker else path)
-    reader = reader.option("storeVerify", str(verify).lower())
-    if topics:
-        reader = reader.option("topic", ",".join(topics))
-    return (reader.schema(columns) if columns else reader).load()
 
 
 class StoreReader(DataSourceReader):

@@ -156,9 +156,9 @@ def test_losses_are_told_and_mended() -> None:
     losses, mended = losses_before(start, {queue(0): HeldRange(5, 9), queue(1): HeldRange(1, 2)})
     assert mended == {queue(0): 5, queue(1): 1, queue(2): 4}
     assert [loss.split(" of topic")[0] for loss in losses] == ["queue 0", "queue 1", "queue 2"]
-    assert "begins at 5, 2 messages after 3" in losses[0]
-    assert "ends at 2 already" in losses[1]
-    assert "not there any more" in losses[2]
+    assert "begins at 5, offsets 3 to 5 are gone" in losses[0]
+    assert "ends at 2, before" in losses[1]
+    assert "no longer exists" in losses[2]
 
 
 def test_a_planned_batch_is_read_as_far_as_it_is_there() -> None:

@@ -16,7 +16,7 @@ from pyromq.pipeline.arrow.layout import Records
 from pyromq.pipeline.core.errors import DataLossError, SourceUnreachableError
 from pyromq.pipeline.core.offsets import OffsetRange
 from pyromq.pipeline.core.options import SourceOptions
-from pyromq.pipeline.reading.pulls import RangeReader, RangesReader
+from pyromq.pipeline.reading.pulls import RangeReader, RangesReader, filter_for
 from pyromq.testing import ManualClock
 from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader
 from tests.unit.pipeline.arrow.test_decode import record
@@ -83,8 +83,8 @@ class _Connection:
 
     def request_nowait(self, code: int, header: PullHeader, *, timeout_ms: int) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer = self._brokers.answer(header, self._address)
-        future.set_exception(answer) if isinstance(answer, Exception) else future.set_result(answer)
+        response = self._brokers.answer(header, self._address)
+        future.set_exception(response) if isinstance(response, Exception) else future.set_result(response)
         return future
 
 
@@ -110,7 +110,7 @@ async def test_a_range_is_read_in_order_with_several_pulls_at_once() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
-async def test_answers_of_any_length(most: int) -> None:
+async def test_responses_of_any_length(most: int) -> None:
     assert await read(Brokers(60, most=lambda offset: most), 0, 60) == list(range(60))
 
 
@@ -119,7 +119,7 @@ async def test_guesses_that_miss_are_asked_again() -> None:
     assert await read(brokers, 0, 200) == list(range(200))
 
 
-async def test_longer_answers_are_noticed() -> None:
+async def test_longer_responses_are_noticed() -> None:
     brokers = Brokers(2_000, most=lambda offset: 2 if offset < 20 else 10)
     assert await read(brokers, 0, 2_000) == list(range(2_000))
     assert len(brokers.asked) < 300
@@ -157,7 +157,7 @@ async def test_failures_are_tried_again() -> None:
     assert not failures
 
 
-async def test_every_success_renews_patience() -> None:
+async def test_every_success_renews_the_retry_window() -> None:
     brokers, failed = Brokers(200), set[int]()
 
     def fail_once_everywhere(header: PullHeader, address: str) -> Exception | None:
@@ -186,10 +186,10 @@ async def test_a_refusal_ends_the_read_at_once() -> None:
     assert len(brokers.asked) == 1
 
 
-async def test_an_answer_that_leads_nowhere_does_not_loop_for_ever() -> None:
+async def test_a_response_that_leads_nowhere_does_not_loop_for_ever() -> None:
     brokers = Brokers(40)
     brokers.before = lambda header, address: brokers._made(FOUND, header.queue_offset)
-    with pytest.raises(SourceUnreachableError, match="leads back to 0"):
+    with pytest.raises(SourceUnreachableError, match="points back to 0"):
         await read(brokers, 0, 40)
 
 
@@ -213,3 +213,11 @@ async def test_ranges_are_read_one_after_the_other() -> None:
     while (gathered := await reader.gather()) is not None:
         found += Records(b"".join(gathered.parts)).queue_offsets.tolist()
     assert found == [*range(5), *range(90, 99)]
+
+
+def test_retries_are_read_whole() -> None:
+    options = SourceOptions(tags="red || blue", group="g")
+    assert filter_for(options, "orders").tags == {"red", "blue"}
+    assert filter_for(options, "%RETRY%g").is_open
+    assert filter_for(SourceOptions(sql="a > 1"), "orders").kind == "SQL92"
+    assert filter_for(SourceOptions(tags="*"), "orders").is_open

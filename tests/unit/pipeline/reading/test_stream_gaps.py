@@ -6,7 +6,7 @@ import pytest
 
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange
 from tests.unit.pipeline.brokers import FakeCluster
-from tests.unit.pipeline.reading.test_stream import A, B, Life, cluster
+from tests.unit.pipeline.reading.lives import A, B, Life, cluster
 
 
 def test_what_was_skipped_is_in_the_progress() -> None:
@@ -19,7 +19,7 @@ def test_what_was_skipped_is_in_the_progress() -> None:
     life.stream.latest({A: 40, B: 40})
     report = life.stream.report()
     assert report is not None
-    assert report["skipped"] == ["queue 0 of topic orders on broker broker-a begins at 50, 10 messages after 40"]
+    assert report["skipped"] == ["queue 0 of topic orders on broker broker-a begins at 50, offsets 40 to 50 are gone"]
 
 
 def test_gaps_of_a_batch_that_was_planned_in_another_life_are_told_with_the_next_one() -> None:
@@ -48,7 +48,7 @@ def test_a_topic_that_was_made_anew_under_a_query_is_read_from_its_beginning_how
     assert end == {A: 40, B: 70}
     assert life.stream.partitions(noted, end) == [(OffsetRange(B, 0, 70),)]
     report = life.stream.report()
-    assert report is not None and any("was made anew, 40 was next" in each for each in report["skipped"])
+    assert report is not None and any("was created again, 40 was next" in each for each in report["skipped"])
 
 
 def test_a_topic_that_only_was_away_goes_on_where_it_was() -> None:

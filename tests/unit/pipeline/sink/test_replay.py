@@ -1,4 +1,4 @@
-"""What makes sinks exactly-once, without Spark: markers, decisions, and what a second life finds of the first."""
+"""Idempotent writes without Spark: markers, and what a second life finds of the first."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyromq.client.core.transaction import TransactionOutcome
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.checkpoint_log import CheckpointLog
 from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
-from pyromq.pipeline.sink.keys import RowKeys, next_run
+from pyromq.pipeline.sink.keys import RowKeys
 from pyromq.pipeline.sink.replay import (
     FileMarker,
     Found,
@@ -23,7 +22,6 @@ from pyromq.pipeline.sink.replay import (
     move_marker,
     plan_replay,
 )
-from pyromq.pipeline.sink.transactions import Decisions
 
 A, B = QueueId("out", "a", 0), QueueId("out", "a", 1)
 
@@ -91,46 +89,8 @@ def test_rows_are_found_by_key_and_must_be_the_same() -> None:
     keys, other = RowKeys("query", 3, 1), RowKeys("query", 3, 2)
     found = Found(keys.head)
     crcs = [zlib.crc32(b"one") & 0x7FFFFFFF, 7, 8]
-    ids = [keys.of_row(0), other.of_row(1), "of somebody else"]
+    ids = [keys.of_row(0), other.of_row(1), "of another producer"]
     found.add([pa.record_batch([pa.array(ids), pa.array(crcs, pa.int32())], ["message_id", "body_crc"])])
     assert len(found) == 1 and found.has(keys.of_row(0), b"one") and not found.has(keys.of_row(1), b"two")
     with pytest.raises(NotRepeatableError, match="column unique_key"):
         found.has(keys.of_row(0), b"another")
-
-
-# --- decisions -------------------------------------------------------------------------------------------------------
-
-
-def test_brokers_are_answered_from_the_decision(tmp_path: Path) -> None:
-    decisions = Decisions(CheckpointLog(str(tmp_path), "decisions"))
-    keys = {run: RowKeys("query", 4, 0, run) for run in (11, 12)}
-    assert decisions.newest() == -1
-    assert decisions.outcome(keys[11].of_row(0)) is TransactionOutcome.UNKNOWN
-    decisions.decide(4, keys[11].digest, {0: (12, 13)}, [keys[12].of_row(9)])
-    again = Decisions(CheckpointLog(str(tmp_path), "decisions"))
-    assert again.newest() == 4
-    assert again.outcome(keys[12].of_row(5)) is TransactionOutcome.COMMIT
-    assert again.outcome(next_run(keys[12].of_row(9))) is TransactionOutcome.COMMIT
-    assert again.outcome(keys[12].of_row(9)) is TransactionOutcome.ROLLBACK, "it may have arrived, and was sent again"
-    assert again.outcome(keys[11].of_row(5)) is TransactionOutcome.ROLLBACK, "a run that did not count"
-    assert again.outcome(RowKeys("query", 4, 1, 12).of_row(5)) is TransactionOutcome.ROLLBACK
-    assert again.outcome(RowKeys("query", 5, 0, 12).of_row(5)) is TransactionOutcome.UNKNOWN, "not decided yet"
-    assert again.outcome(RowKeys("other", 4, 0, 12).of_row(5)) is TransactionOutcome.UNKNOWN, "of another query"
-    assert again.outcome("of somebody else") is TransactionOutcome.UNKNOWN
-
-
-def test_old_decisions_are_forgotten(tmp_path: Path) -> None:
-    log = CheckpointLog(str(tmp_path), "decisions")
-    decisions = Decisions(log)
-    for batch in (0, 1, 1_001):
-        decisions.decide(batch, "D", {})
-    assert log.names() == ["1001"] and decisions.newest() == 1_001
-
-
-def test_a_log_keeps_whole_files_only(tmp_path: Path) -> None:
-    log = CheckpointLog(f"file:{tmp_path}", "part")
-    assert log.read("one") is None and log.names() == []
-    log.write("one", "first")
-    log.write("one", "second", durable=False)
-    assert log.read("one") == "second" and log.names() == ["one"]
-    assert (tmp_path / "pyromq" / "part" / "one").read_text() == "second"

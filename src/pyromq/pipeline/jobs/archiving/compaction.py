@@ -74,7 +74,7 @@ def compact_archive(
     """
     folder = ArchiveFolder(Path(path).absolute())
     if not (folder.path / OWN).is_dir():
-        raise ArchiveError(f"{folder.path} is no archive that tasks wrote: there is nothing to merge")
+        raise ArchiveError(f"{folder.path} is not an archive written with writer=task: there is nothing to merge")
     folder.prepare()
     with folder.merging():
         for left in folder.staged.glob(f"{_PREFIX}*"):

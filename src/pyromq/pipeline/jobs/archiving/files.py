@@ -1,9 +1,9 @@
-"""The files of an archive, and how a batch becomes part of it exactly once.
+"""Commit protocol of an archive: how the files of a batch become part of it exactly once.
 
     archive/
     ├── topic=orders/date=2026-11-15/hour=08/<name>.parquet    what every reader of Parquet sees
     └── _pyromq/
-        ├── staged/<query>-<batch>-<part>-<attempt>-<n>.parquet    written by tasks, seen by nobody
+        ├── staged/<query>-<batch>-<part>-<attempt>-<n>.parquet    written by tasks, seen by no reader
         ├── pending/<name>.json      a commit that is being carried out
         └── commits/<name>.json      a commit that was
 
@@ -12,8 +12,8 @@ A commit says which staged files come in under which names, and which files go. 
 Spark runs again finds its commit there; what its tasks wrote a second time is thrown away. Before that point a crash
 leaves staged files only, and the batch is written again.
 
-A commit of batches only adds files, so readers see part of one at worst. Compaction takes files away: those who read
-the folder meanwhile may see rows twice for a moment, never too few.
+A commit of batches only adds files, so readers see part of one at worst. Compaction takes files away: a query
+that reads the folder meanwhile may see rows twice for a moment, never too few.
 """
 
 from __future__ import annotations
@@ -75,12 +75,14 @@ class ArchiveFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.staged, self.pending, self.commits = (path / OWN / each for each in ("staged", "pending", "commits"))
+        self.staged = path / OWN / "staged"  # files of tasks that no commit took yet
+        self.pending = path / OWN / "pending"  # commits that are decided
+        self.commits = path / OWN / "commits"  # commits that were carried out
 
     def prepare(self) -> None:
         """Make the folders and finish what a killed process began. Raises ArchiveError."""
         if (self.path / SPARK_OWN).exists():
-            text = f"{self.path} was written by Spark's own writer: use that again, or another folder"
+            text = f"{self.path} was written with writer=spark; use that writer again, or another folder"
             raise ArchiveError(text)
         for folder in (self.staged, self.pending, self.commits):
             folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +90,7 @@ class ArchiveFolder:
             self._finish_pending()
 
     def sweep(self, query: str) -> int:
-        """Throw away what tasks of this query staged and no commit took; nobody runs the query now."""
+        """Throw away what tasks of this query staged and no commit took. The query must not be running."""
         orphans = list(self.staged.glob(f"{query}-*"))
         for orphan in orphans:
             orphan.unlink(missing_ok=True)
@@ -135,7 +137,7 @@ class ArchiveFolder:
                 (self.staged / file.name).rename(target)
             except FileNotFoundError:
                 if not target.exists():
-                    text = f"{self.staged / file.name} of commit {commit.name} is missing: somebody removed it"
+                    text = f"{self.staged / file.name} of commit {commit.name} is missing"
                     raise ArchiveError(f"{text}; remove {self.pending} to have the batch written again") from None
             folders.add(target.parent)
         for folder in folders:
@@ -166,7 +168,7 @@ class ArchiveFolder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ArchiveError(f"another process merges files of {self.path}: let it end") from None
+                raise ArchiveError(f"another process is merging files of {self.path}; wait until it ends") from None
             yield
 
     # --- looking ---

@@ -8,24 +8,24 @@ Delta and Iceberg. A run goes on where the one before it with the same checkpoin
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import unquote, urlparse
 
 import msgspec
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import COLUMNS
+from pyromq.pipeline.core.keywords import settings_from
 from pyromq.pipeline.jobs.archiving.files import OWN, ArchiveFolder, Commit, StagedFile, batch_name, total_rows
+from pyromq.pipeline.jobs.archiving.options import ArchiveFormat, ArchiveOptions, ArchiveSettings
 from pyromq.pipeline.jobs.archiving.spark_writer import FOLDERS, PARQUET_OPTIONS, several_files_open
-from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.common.errors import ArchiveError
-from pyromq.pipeline.jobs.common.queries import drain, failures_in_words, offsets_read, rows_read
+from pyromq.pipeline.jobs.common.queries import drain, failures_in_words, offsets_read, rows_read, trigger_of
 from pyromq.pipeline.jobs.common.selection import Selection, absolute, schema_of
+from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.sink.keys import digest_of
 from pyromq.pipeline.spark.session import is_connect
 
@@ -33,20 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-GROUP: Final = "pyromq-archive"
-ROWS_PER_BATCH: Final = 2_000_000
-
-
-class ArchiveWriterKind(StrEnum):
-    TASK = "task"
-    SPARK = "spark"
-
-
-class ArchiveFormat(StrEnum):
-    PARQUET = "parquet"
-    DELTA = "delta"
-    ICEBERG = "iceberg"
 
 
 class Archived(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,43 +46,25 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None = None
 
 
-def archive(
-    spark: SparkSession,
-    selection: Selection,
-    path: str,
-    *,
-    group: str = GROUP,
-    checkpoint: str = "",
-    writer: ArchiveWriterKind = ArchiveWriterKind.TASK,
-    form: ArchiveFormat = ArchiveFormat.PARQUET,
-    compression: str = "snappy",
-    rows_per_batch: int | None = ROWS_PER_BATCH,
-    follow_s: float | None = None,
-    tell: Tell = silent,
-) -> Archived:
+def archive(spark: SparkSession, selection: Selection, path: str, **options: Unpack[ArchiveOptions]) -> Archived:
     """Archive what there is, or with ``follow_s`` go on every so many seconds until interrupted.
 
-    The checkpoint is kept in the archive unless told otherwise; so is ``group`` where brokers show the progress.
-    Raises ArchiveError, FormatMissingError, JobFailedError, OptionError.
+    ``group`` is where brokers show the progress; the checkpoint is kept in the archive unless ``checkpoint`` names a
+    folder. Raises ArchiveError, FormatMissingError, JobFailedError, OptionError, and TypeError for an option that does
+    not exist.
     """
-    started = time.monotonic()
-    is_by_tasks = writer is ArchiveWriterKind.TASK and form is ArchiveFormat.PARQUET
-    if is_by_tasks and selection.where:
+    settings = settings_from(ArchiveSettings, options, "archive")
+    if settings.is_by_tasks and selection.where:
         raise ConfigError("a condition of Spark SQL (where) needs writer=spark: tasks write what brokers send")
-    path = path if form is ArchiveFormat.ICEBERG else absolute(path)
+    path = path if settings.form is ArchiveFormat.ICEBERG else absolute(path)
     run = _Run(
         selection=selection,
-        group=group,
-        rows_max=rows_per_batch,
         path=path,
-        checkpoint=absolute(checkpoint) or _checkpoint_in(path, form),
-        form=form,
-        compression=compression,
-        follow_s=follow_s,
-        tell=tell,
-        started=started,
+        checkpoint=absolute(settings.checkpoint) or _checkpoint_in(path, settings.form),
+        settings=settings,
+        watch=Stopwatch(settings.clock),
     )
-    return _with_tasks(spark, run) if is_by_tasks else _with_spark(spark, run)
+    return _with_tasks(spark, run) if settings.is_by_tasks else _with_spark(spark, run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,19 +72,17 @@ class _Run:
     """What both writers are told."""
 
     selection: Selection
-    group: str
-    rows_max: int | None
     path: str
     checkpoint: str
-    form: ArchiveFormat
-    compression: str
-    follow_s: float | None
-    tell: Tell
-    started: float
+    settings: ArchiveSettings
+    watch: Stopwatch
+
+    @property
+    def is_endless(self) -> bool:
+        return self.settings.follow_s is not None
 
     def archived(self, path: str, *, messages: int, batches: int, **counted: int) -> Archived:
-        took_s = round(time.monotonic() - self.started, 3)
-        return Archived(path=path, messages=messages, batches=batches, took_s=took_s, **counted)
+        return Archived(path=path, messages=messages, batches=batches, took_s=self.watch.seconds, **counted)
 
 
 def _with_tasks(spark: SparkSession, run: _Run) -> Archived:
@@ -132,11 +98,11 @@ def _with_tasks(spark: SparkSession, run: _Run) -> Archived:
         folder.sweep(query_id)
         before = folder.last_batch(query_id)
     spark.dataSource.register(ArchiveSource)
-    reader = run.selection.stream_reader(spark, NAME, run.group, rows_max=run.rows_max)
-    reader = reader.option("archivePath", str(folder.path)).option("compression", run.compression)
+    reader = run.selection.stream_reader(spark, NAME, run.settings.group, rows_max=run.settings.rows_per_batch)
+    reader = reader.option("archivePath", str(folder.path)).option("compression", run.settings.compression)
     staged = reader.option("archiveRun", f"{place}-{uuid.uuid4().hex}").load()
     query = _started(staged.writeStream.foreachBatch(_Committing(folder, run.checkpoint)), run)
-    drain(query, run.tell, offsets_read, endless=run.follow_s is not None)  # Spark counts files, people want messages
+    drain(query, run.settings.tell, offsets_read, endless=run.is_endless)  # Spark counts files, people want messages
     commits = list(folder.committed(str(query.id), before))
     return run.archived(
         str(folder.path),
@@ -162,14 +128,16 @@ class _Committing:
 
 
 def _with_spark(spark: SparkSession, run: _Run) -> Archived:
-    if run.form is ArchiveFormat.PARQUET and _is_ours(run.path):
-        raise ArchiveError(f"{run.path} was written with writer=task: use that again, or another folder")
-    frame = run.selection.stream(spark, run.group, rows_max=run.rows_max).selectExpr(*COLUMNS, *FOLDERS)
-    writer = frame.writeStream.format(run.form.value).partitionBy("topic", "date", "hour").outputMode("append")
-    if run.form is ArchiveFormat.PARQUET:
-        writer = writer.option("compression", run.compression).options(**PARQUET_OPTIONS)
+    settings = run.settings
+    if settings.form is ArchiveFormat.PARQUET and _is_ours(run.path):
+        raise ArchiveError(f"{run.path} was written with writer=task; use that writer again, or another folder")
+    frame = run.selection.stream(spark, settings.group, rows_max=settings.rows_per_batch)
+    writer = frame.selectExpr(*COLUMNS, *FOLDERS).writeStream.format(settings.form.value)
+    writer = writer.partitionBy("topic", "date", "hour").outputMode("append")
+    if settings.form is ArchiveFormat.PARQUET:
+        writer = writer.option("compression", settings.compression).options(**PARQUET_OPTIONS)
     with several_files_open(spark):
-        query = _started(writer, run, run.path if run.form is not ArchiveFormat.ICEBERG else "", table=run.path)
+        query = _started(writer, run, run.path if settings.form is not ArchiveFormat.ICEBERG else "", table=run.path)
     batches = set()
 
     def counted(progress: Any) -> int:
@@ -178,16 +146,12 @@ def _with_spark(spark: SparkSession, run: _Run) -> Archived:
             batches.add(progress["batchId"])
         return rows
 
-    messages = drain(query, run.tell, counted, endless=run.follow_s is not None)
+    messages = drain(query, run.settings.tell, counted, endless=run.is_endless)
     return run.archived(run.path, messages=messages, batches=len(batches))
 
 
 def _started(writer: DataStreamWriter, run: _Run, path: str = "", table: str = "") -> StreamingQuery:
-    writer = writer.option("checkpointLocation", run.checkpoint)
-    if run.follow_s is None:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{int(run.follow_s * 1000)} milliseconds")
+    writer = writer.option("checkpointLocation", run.checkpoint).trigger(**trigger_of(run.settings.follow_s))
     with failures_in_words():
         if table and not path:
             return writer.toTable(table)
@@ -204,7 +168,7 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
 def _checkpoint_in(path: str, form: ArchiveFormat) -> str:
     if form is ArchiveFormat.ICEBERG:
-        raise ConfigError("a table of Iceberg has no folder of its own: say where the checkpoint shall be")
+        raise ConfigError("an Iceberg table has no folder of its own: name a folder for the checkpoint")
     return f"{path.rstrip('/')}/{OWN}/checkpoint"
 
 

@@ -1,4 +1,4 @@
-"""The fast way into an archive: tasks read, decode and write Parquet themselves; Spark sees one row for each file.
+"""Fast path into an archive: tasks read, decode and write Parquet themselves; Spark sees one row for each file.
 
 Rows never pass through the JVM. The stream reader is the source's own, so offsets, limits, checkpoints and groups are
 as everywhere; only ``read`` differs. The rows it yields are what ``files`` commits when all tasks are done.
@@ -91,8 +91,8 @@ def staging_of(path: str) -> Path:
     """Where tasks write. Raises ArchiveError on a machine that does not have the folder."""
     staged = ArchiveFolder(Path(path)).staged
     if not staged.is_dir():
-        text = f"{path} is not there on {gethostname()}, where Spark works: the folder must be shared"
-        raise ArchiveError(f"{text} by it, its tasks and the program that archives; or use writer=spark")
+        text = f"{path} does not exist on {gethostname()}, where Spark runs"
+        raise ArchiveError(f"{text}: share the folder between this program, driver and tasks, or use writer=spark")
     return staged
 
 
@@ -109,6 +109,6 @@ def _prefix(run: str) -> str:
     """
     context = TaskContext.get()
     if context is None:
-        raise ConfigError(f"format {NAME} works in tasks of Spark only")
+        raise ConfigError(f"format {NAME} works in Spark's tasks only")
     query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
     return f"{query or run}-{int(batch or 0):09d}-{context.partitionId()}-{context.taskAttemptId()}"

@@ -1,4 +1,4 @@
-"""Spark's own Parquet writer as an archive wants it: told to leave out what ours leaves out (``writer``)."""
+"""Settings of Spark's own Parquet writer for an archive: it leaves out what ours leaves out (``writer``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALL_DIFFERENT: Final = (
     *("body", "message_id", "offset_message_id", "keys", "queue_offset", "commit_log_offset", "body_crc"),
     *("born_time", "store_time", "properties.key_value.value"),
 )
-# nobody looks for rows by these
+# rows are not searched by these
 _NOT_TELLING: Final = (
     *("body", "offset_message_id", "body_crc"),
     *("properties.key_value.key", "properties.key_value.value"),

@@ -34,7 +34,7 @@ class _OpenFile:
         self.path = path
         self.folder = folder
         self.rows = 0
-        self._waiting: list[pa.RecordBatch] = []
+        self._waiting: list[pa.RecordBatch] = []  # for their row group to be full
         self._waiting_bytes = 0
         names = schema.names
         self._writer = pq.ParquetWriter(
@@ -77,7 +77,7 @@ class ArchiveWriter:
         self._prefix = prefix
         self._compression = compression
         self._open: dict[tuple[str, int], _OpenFile] = {}  # by topic and hour, the latest used last
-        self._count = 0
+        self._count = 0  # of files begun
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[StagedFile]:
         """Files as they are finished."""

@@ -1,4 +1,4 @@
-"""Progress of jobs on a terminal: one line that moves. Elsewhere nothing is written.
+"""Progress bars of jobs: one line that moves on a terminal; elsewhere nothing is written.
 
 ⠹ archiving ━━━━━━━━━━━━━━━━━━━━━━━━━━ 1,250,000 of 6,000,000  412,000 a second  11 s left
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Tell(Protocol):
-    """Called by a job with how far it is; ``total`` is None while nobody knows."""
+    """Called by a job with how far it is; ``total`` is None while it is not known."""
 
     def __call__(self, done: int, total: int | None = None, text: str = "") -> None: ...
 

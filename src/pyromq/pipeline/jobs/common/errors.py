@@ -1,4 +1,4 @@
-"""Errors of jobs: what to do stands in their text."""
+"""Errors of jobs; their texts say what to do."""
 
 from __future__ import annotations
 

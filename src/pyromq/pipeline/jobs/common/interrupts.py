@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark is asked something: noted at once, heeded between two questions.
+"""Deferred interrupts: Ctrl-C during a call to Spark is noted at once, and heeded between two calls.
 
 An exception in the middle of a call to the JVM leaves connections to it broken, also those that other threads have.
 """

@@ -1,4 +1,4 @@
-"""Functions that users name as ``module:function``, and what a patch may change of a message."""
+"""Functions of users, named as ``module:function``, and what a patch function may change of a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyromq.errors import ConfigError
 
 
 class PatchInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a patch function gets: a dead letter. It returns one (``msgspec.structs.replace``), or None to leave it.
+    """A dead letter, given to a patch function. It returns another (``msgspec.structs.replace``), or None to leave it.
 
     ``topic`` is where it will be sent; ``properties`` are the application's.
     """

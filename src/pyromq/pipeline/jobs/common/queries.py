@@ -1,14 +1,13 @@
-"""Running a streaming query to its end, with progress, and saying in one line why it failed."""
+"""Streaming queries of jobs: run to their end with progress, and when one fails its reason in one line."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pyromq.pipeline.core.offsets import from_tree
+from pyromq.pipeline.core.offsets import from_json, from_tree
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.common.errors import FormatMissingError, JobFailedError
 from pyromq.pipeline.jobs.common.interrupts import noted_interrupts
@@ -25,6 +24,13 @@ _PACKAGES: Final = {
 _raised = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE).findall
 # what stands around the reason: ids of the query, codes of the SQL standard
 _around = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: |\s*SQLSTATE: \w+\b.*$").sub
+
+
+def trigger_of(follow_s: float | None) -> dict[str, Any]:
+    """Arguments of Spark's ``trigger``: everything there is and then an end, or every so many seconds."""
+    if follow_s is None:
+        return {"availableNow": True}
+    return {"processingTime": f"{int(follow_s * 1000)} milliseconds"}
 
 
 def drain(
@@ -93,7 +99,7 @@ def _count(
 
 def _lag(progress: Any) -> int:
     try:
-        return int(_parsed(progress["sources"][0]["latestOffset"])["lag"])
+        return int(from_json(progress["sources"][0]["latestOffset"])["lag"])
     except (KeyError, IndexError, TypeError, ValueError):
         return 0
 
@@ -108,14 +114,10 @@ def offsets_read(progress: Any) -> int:
     """How many messages a batch went over, by the offsets of our source."""
     try:
         source = progress["sources"][0]
-        start, end = from_tree(_parsed(source["startOffset"])), from_tree(_parsed(source["endOffset"]))
+        start, end = from_tree(from_json(source["startOffset"])), from_tree(from_json(source["endOffset"]))
     except (KeyError, IndexError, TypeError, ValueError):
         return 0
     return sum(max(0, offset - start.get(queue, offset)) for queue, offset in end.items())
-
-
-def _parsed(offset: Any) -> Any:
-    return json.loads(offset) if isinstance(offset, str) else offset
 
 
 @contextmanager

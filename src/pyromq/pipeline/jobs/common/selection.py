@@ -1,4 +1,4 @@
-"""What a job reads: topics between two places, filtered by brokers and by Spark, as a DataFrame."""
+"""Selection of messages: topics between two positions, filtered by brokers and by Spark, as a DataFrame."""
 
 from __future__ import annotations
 
@@ -71,11 +71,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         ends = {queue: held.end for queue, held in Cluster(options).held().items()}
         return msgspec.structs.replace(self, end=to_tree(ends))
 
-    def with_properties(self) -> Selection:
-        """The same, if properties come as a map: what sends or counts by them cannot do without. Raises ConfigError."""
+    def require_properties_as_map(self) -> None:
+        """For jobs that send or count by properties. Raises ConfigError."""
         if any(name.lower() == "properties" and text.lower() != "map" for name, text in self.options.items()):
             raise ConfigError("this job needs the properties of messages as a map: leave the option properties out")
-        return self
 
     def stream(self, spark: SparkSession, group: str, *, rows_max: int | None = None) -> DataFrame:
         """As a stream that begins at ``begin``, or else with the oldest message, and never ends by itself."""
@@ -86,7 +85,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         self, spark: SparkSession, name: str, group: str, *, rows_max: int | None = None
     ) -> DataStreamReader:
         if self.end is not None:
-            raise ConfigError("a stream has no end: leave it out")
+            raise ConfigError("a stream has no end: leave end out")
         reader: DataStreamReader = spark.readStream.format(name).options(**self.source_options()).option("group", group)
         place = _place("starting", self.begin) if self.begin is not None else ("startingOffsets", "earliest")
         reader = reader.option(*place)

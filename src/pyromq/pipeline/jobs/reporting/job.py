@@ -1,6 +1,6 @@
 """``report``: what happened to messages, from topics, retry and dead-letter topics and the trace topic.
 
-    report_reading ──frames──▶ report_questions, report_lags ──▶ report_numbers ──▶ tables, JSON, report_page
+    reading ──frames──▶ questions, lags ──▶ numbers ──▶ tables, JSON, page
 
 Messages are read without their bodies, once, and kept in Spark while the questions are asked. Times of producers,
 brokers and consumers come from their own clocks: where those differ, latencies do too, and below 0 they count as 0.
@@ -8,17 +8,19 @@ brokers and consumers come from their own clocks: where those differ, latencies 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from pyromq.client.core.settings import ClientSettings
-from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.core.keywords import settings_from
+from pyromq.pipeline.core.options import nameservers_known_here
+from pyromq.pipeline.jobs.common.bars import Tell
 from pyromq.pipeline.jobs.common.queries import failures_in_words
 from pyromq.pipeline.jobs.common.selection import Selection
+from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.reporting import questions
 from pyromq.pipeline.jobs.reporting.lags import lags, lags_now
 from pyromq.pipeline.jobs.reporting.numbers import Report
+from pyromq.pipeline.jobs.reporting.options import ReportOptions, ReportSettings
 from pyromq.pipeline.jobs.reporting.reading import (
     committed_offsets,
     dead_causes,
@@ -26,7 +28,6 @@ from pyromq.pipeline.jobs.reporting.reading import (
     retried,
     trace_frame,
 )
-from pyromq.wire.trace import TRACE_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,31 +35,25 @@ if TYPE_CHECKING:
 _STEPS: Final = 7
 
 
-def report(
-    spark: SparkSession,
-    topics: Sequence[str],
-    *,
-    nameserver: str = "",
-    groups: Sequence[str] = (),
-    begin: int | None = None,
-    end: int | None = None,
-    trace_topic: str = TRACE_TOPIC,
-    options: Mapping[str, str] | None = None,
-    now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
-    tell: Tell = silent,
-) -> Report:
+def report(spark: SparkSession, topics: Sequence[str], **options: Unpack[ReportOptions]) -> Report:
     """Groups that the trace tells of need not be named; of other ``groups`` retries, dead letters and lag are known.
 
-    Raises what the source raises.
+    Raises what the source raises, and TypeError for an option that does not exist.
     """
-    started = time.monotonic()
+    settings = settings_from(ReportSettings, options, "report")
+    watch, tell, groups = Stopwatch(settings.clock), settings.tell, settings.groups
     reading = Selection(
-        topics=tuple(topics), nameserver=nameserver, begin=begin, end=end, options=options or {}
-    ).with_properties()
+        topics=tuple(topics),
+        nameserver=settings.nameserver,
+        begin=settings.begin,
+        end=settings.end,
+        options=settings.options or {},
+    )
+    reading.require_properties_as_map()
     with failures_in_words():
         tell(0, _STEPS, "messages")
         messages = messages_frame(spark, reading).persist()
-        trace = trace_frame(spark, reading, trace_topic)
+        trace = trace_frame(spark, reading, settings.trace_topic)
         try:
             found, span = _about_messages(messages, tell)
             stored_in = {each.topic for each in found["throughput"]}
@@ -77,15 +72,15 @@ def report(
         found["dead"] = dead_causes(spark, reading, {*groups, *traced})
         tell(_STEPS, _STEPS)
     return Report(
-        made_ms=now_ms(),
-        nameserver=";".join(ClientSettings(nameservers=nameserver).nameservers),
+        made_ms=settings.clock.now_ms(),
+        nameserver=nameservers_known_here(settings.nameserver),
         topics=tuple(topics),
         groups=tuple(sorted({*groups, *traced})),
         begin_ms=span.begin_ms,
         end_ms=span.end_ms,
         bucket_ms=span.bucket_ms,
         has_trace=trace is not None,
-        took_s=round(time.monotonic() - started, 3),
+        took_s=watch.seconds,
         **found,
     )
 

@@ -1,4 +1,4 @@
-"""How far groups are behind: over time where consumers wrote a trace, else now."""
+"""Lag of groups: over time where consumers wrote a trace, else now."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def lags(
 ) -> tuple[Lag, ...]:
     """Of groups and the topics they consume, up to the last message stored or handled, whichever is later.
 
-    Of a message that a group has passed and the trace does not know of, nobody can say when it was handled: traces may
-    be lost, and messages that a group gave up are not behind either. Such messages do not count.
+    It is not known when a message was handled that a group has passed and the trace does not know of: traces may be
+    lost, and messages that a group gave up are not behind either. Such messages do not count.
     """
     from pyspark.sql import functions as F  # noqa: N812
 

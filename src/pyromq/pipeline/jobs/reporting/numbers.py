@@ -1,4 +1,4 @@
-"""What a report says, as frozen values: the same for tables, JSON and the page."""
+"""Values of a report, frozen: the same for tables, JSON and the page."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class HandledTwice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadCause(msgspec.Struct, frozen=True, kw_only=True):
-    """The last of many causes has no group and topic: it counts the letters of all those that are not named."""
+    """The last of many causes has no group and topic: it counts the dead letters of all those that are not named."""
 
     group: str
     topic: str

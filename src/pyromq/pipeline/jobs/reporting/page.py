@@ -170,7 +170,7 @@ def _dead(report: Report) -> str:
         for each in report.dead
     ]
     rows = [(each.group, each.topic, each.cause, _count(each.count), shown_time(each.last_ms)) for each in report.dead]
-    heads = ("group", "topic", "cause", "#letters", "last")
+    heads = ("group", "topic", "cause", "#dead letters", "last")
     return _section("Dead letters", "What groups gave up on, and why.", bars_chart(bars, "dead letters"), heads, rows)
 
 

@@ -1,4 +1,4 @@
-"""What a report asks of its frames, each question one query of Spark: every query costs, however few its rows are.
+"""Queries of a report over its frames, each question one of Spark's: every query costs, however few its rows are.
 
 messages    topic, place, queue_offset, message_id, keys, born_ms, stored_ms
 deliveries  a row for each time that one of these messages was handed to a group (``deliveries_frame``)
@@ -63,7 +63,7 @@ def throughput(messages: DataFrame, topics: Sequence[Any], span: Span) -> tuple[
     found = []
     for each in topics:
         per_second = {at: count * 1000 / span.bucket_ms for at, count in counts.get((each["topic"],), {}).items()}
-        span_s = max(1_000, each["last_ms"] - each["first_ms"]) / 1000  # of less nobody can tell a rate
+        span_s = max(1_000, each["last_ms"] - each["first_ms"]) / 1000  # in less time there is no rate
         points = filled(per_second, *span)
         found.append(Throughput(**each, per_second=round(each["messages"] / span_s, 3), points=points))
     return tuple(found)

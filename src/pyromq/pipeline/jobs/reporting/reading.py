@@ -1,4 +1,4 @@
-"""What a report reads: messages without their bodies, the trace, what was given back, and how far groups are."""
+"""Inputs of a report: messages without their bodies, the trace, what was sent back, and how far groups are."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def retried(spark: SparkSession, reading: Selection, groups: Iterable[str]) -> t
     """From the second attempt on, by the retry topics of groups: for those that wrote no trace."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    frame = _given_back(spark, reading, {retry_topic(group): group for group in groups})
+    frame = _sent_back(spark, reading, {retry_topic(group): group for group in groups})
     if frame is None:
         return ()
     again = frame.where("delivery_attempt > 0").groupBy("group", (F.col("delivery_attempt") + 1).alias("attempt"))
@@ -71,7 +71,7 @@ def dead_causes(spark: SparkSession, reading: Selection, groups: Iterable[str]) 
     """The most frequent first; many of them end with one for all the others."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    frame = _given_back(spark, reading, {dead_letter_topic(group): group for group in groups})
+    frame = _sent_back(spark, reading, {dead_letter_topic(group): group for group in groups})
     if frame is None:
         return ()
     told = [F.col("properties").getItem(name) for name in _CAUSES]
@@ -88,7 +88,7 @@ def dead_causes(spark: SparkSession, reading: Selection, groups: Iterable[str]) 
     return (*found, rest) if others else tuple(found)
 
 
-def _given_back(spark: SparkSession, reading: Selection, groups: Mapping[str, str]) -> DataFrame | None:
+def _sent_back(spark: SparkSession, reading: Selection, groups: Mapping[str, str]) -> DataFrame | None:
     """``group, topic, store_time, delivery_attempt, properties`` from retry or dead-letter topics and their groups.
 
     ``topic`` is where a message was sent first: what comes from other topics than those of the report is not there.

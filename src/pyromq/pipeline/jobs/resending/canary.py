@@ -1,11 +1,10 @@
 """A canary: a few messages are sent first, and only when they fare well the others follow.
 
-It has failed when one of its messages came back, to the retry topic or dead again, or when nobody consumed it.
+It has failed when one of its messages came back, to the retry topic or dead again, or was not consumed.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from pyromq.client.admin.dead_letters import REDRIVEN_FROM
+from pyromq.clock import Clock
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.jobs.common.selection import Selection
@@ -60,6 +60,7 @@ class Canary:
     group: str
     wait_s: float
     sleep: Callable[[float], None]
+    clock: Clock
 
     def verdict(self, first: Sequence[Resent]) -> CanaryVerdict:
         if any(map(_was_not_taken, first)):
@@ -67,11 +68,11 @@ class Canary:
         sent = [each for each in first if each.outcome is SendOutcome.SENT]
         if not sent:
             return CanaryVerdict.NOT_NEEDED
-        deadline = time.monotonic() + self.wait_s
-        while not (is_consumed := all(map(self._is_consumed, sent))) and time.monotonic() < deadline:
+        deadline_ms = self.clock.monotonic_ms() + round(1000 * self.wait_s)
+        while not (is_consumed := all(map(self._is_consumed, sent))) and self.clock.monotonic_ms() < deadline_ms:
             self.sleep(_LOOK_S)
         if is_consumed:
-            self.sleep(min(2.0, self.wait_s))  # a message that fails is given back a moment after the group moved on
+            self.sleep(min(2.0, self.wait_s))  # a message that fails is sent back a moment after the group moved on
         if self._came_back(sent):
             return CanaryVerdict.CAME_BACK
         return CanaryVerdict.PASSED if is_consumed else CanaryVerdict.NOT_CONSUMED
@@ -82,11 +83,11 @@ class Canary:
         return offset is not None and each.offset is not None and offset > each.offset
 
     def _came_back(self, sent: Sequence[Resent]) -> bool:
-        """Whether the retry or dead-letter topic has got one of them: nobody else sent these letters before."""
+        """Whether the retry or dead-letter topic has got one of them; no other run has sent them before."""
         from pyspark.sql import functions as F  # noqa: N812
 
         is_one = F.col("properties").getItem(REDRIVEN_FROM).isin([each.offset_message_id for each in sent])
-        lately = int(time.time() * 1000 - 1000 * self.wait_s) - _CLOCKS_DIFFER_MS
+        lately = self.clock.now_ms() - round(1000 * self.wait_s) - _CLOCKS_DIFFER_MS
         for topic in (retry_topic(self.group), dead_letter_topic(self.group)):
             again = Selection(
                 topics=(topic,), nameserver=self.selection.nameserver, begin=lately, options=self.selection.options
@@ -100,5 +101,5 @@ class Canary:
 
 
 def _was_not_taken(each: Resent) -> bool:
-    """By brokers; letters that were never messages, such as those whose patch failed, do not count."""
+    """By brokers; dead letters that became no message, such as those whose patch failed, do not count."""
     return each.outcome is SendOutcome.FAILED and bool(each.new_message_id)

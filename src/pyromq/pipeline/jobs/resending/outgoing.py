@@ -1,7 +1,7 @@
-"""Messages that are sent again, and what became of each.
+"""Outgoing copies of stored messages, and the outcome of each.
 
-Their ids follow from the message: the same whoever sends when, so what was sent before can be found, and consumers can
-recognise what comes twice.
+Their ids follow from the message alone, so what an earlier run sent can be found, and consumers can recognise what
+comes twice.
 """
 
 from __future__ import annotations

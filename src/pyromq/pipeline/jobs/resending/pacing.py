@@ -1,13 +1,22 @@
-"""A set rate: how long to wait before the next messages may go. Pure but for the clock."""
+"""Rate limit: how long to wait before the next messages may go. Pure but for the clock."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from pyromq.clock import Clock
+from pyromq.errors import ConfigError
 
 _CHUNKS_PER_SECOND: Final = 20
 CHUNK_MAX: Final = 256
+
+
+def check_rate(rate: float | None) -> None:
+    """Raises ConfigError."""
+    if rate is not None and rate <= 0:
+        raise ConfigError(
+            f"a rate of {rate:g} messages a second sends nothing; leave the rate out to send at full speed"
+        )
 
 
 class Pacer:
@@ -24,7 +33,7 @@ class Pacer:
         return CHUNK_MAX if self._rate is None else max(1, min(CHUNK_MAX, int(self._rate / _CHUNKS_PER_SECOND)))
 
     def wait_ms(self, count: int) -> float:
-        """Takes the turn of ``count`` messages; they may be sent after so many milliseconds."""
+        """Reserves room for ``count`` messages; they may be sent after so many milliseconds."""
         if self._rate is None:
             return 0.0
         now_ms = float(self._clock.monotonic_ms())

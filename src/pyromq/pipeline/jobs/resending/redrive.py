@@ -1,28 +1,28 @@
-"""``redrive``: dead letters of a group to the topics they came from, carefully.
+"""``redrive``: dead letters of a group, sent again to the topics they came from, a few first.
 
     choose (SQL) ──▶ dry run ──▶ canary: a few first, wait, look what became of them ──▶ the rest at a set rate
 
-The rules are those of ``pyromq dlq redrive``: the same cleaned properties, the same ids that follow from the letter, so
-both know what the other sent, whoever it was for. When the canary fails, the rest is held back.
+The rules are those of ``pyromq dlq redrive``: the same cleaned properties, the same ids that follow from the dead
+letter, so each recognises what the other sent. When the canary fails, the rest is held back.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
 from pyromq.client.admin.dead_letters import REDRIVEN_FROM, application_properties, redriven_id
-from pyromq.errors import ConfigError
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
-from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.core.keywords import settings_from
 from pyromq.pipeline.jobs.common.patching import Patch, PatchInput
 from pyromq.pipeline.jobs.common.queries import failures_in_words
 from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
+from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
+from pyromq.pipeline.jobs.resending.options import RedriveOptions, RedriveSettings
 from pyromq.pipeline.jobs.resending.outgoing import (
     COLUMNS,
     MessageRow,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Redriving(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the letters; ``letters`` tells of each."""
+    """What became of the dead letters; ``letters`` tells of each."""
 
     group: str
     is_dry: bool
@@ -53,56 +53,60 @@ class Redriving(msgspec.Struct, frozen=True, kw_only=True):
     letters: tuple[Resent, ...]
 
 
-def redrive(
-    spark: SparkSession,
-    group: str,
-    *,
-    nameserver: str = "",
-    where: str = "",
-    begin: int | None = None,
-    end: int | Mapping[str, object] | None = None,
-    dry_run: bool = True,
-    canary: int = 0,
-    canary_wait_s: float = 30.0,
-    rate: float | None = None,
-    patch: Patch | None = None,
-    only_group: bool = False,
-    options: Mapping[str, str] | None = None,
-    tell: Tell = silent,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Redriving:
-    """``where`` is a condition over the source's columns (``properties['ERROR'] LIKE '%timeout%'``).
+def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) -> Redriving:
+    """Tell what would become of each dead letter; with ``dry_run=False`` send them, at most ``rate`` a second.
 
-    ``begin`` and ``end`` (milliseconds) are when letters died. Every group of the topic gets the messages; with
-    ``only_group`` this one alone. Letters that die meanwhile are left to the next run. Raises what the source raises.
+    ``where`` is a condition over the source's columns (``properties['DLQ_ERROR'] LIKE '%timeout%'``), ``begin`` and
+    ``end`` (milliseconds) are when messages died. Every group of the topic gets the messages; with ``only_group`` this
+    one alone. What dies meanwhile is left to the next run. Raises what the source raises, and TypeError for an option
+    that does not exist.
     """
-    if rate is not None and rate <= 0:
-        raise ConfigError(f"a rate of {rate} sends nothing: leave it out to send as fast as brokers take it")
-    started = time.monotonic()
+    settings = settings_from(RedriveSettings, options, "redrive")
+    watch = Stopwatch(settings.clock)
     selection = Selection(
-        topics=(dead_letter_topic(group),), nameserver=nameserver, begin=begin, end=end, where=where,
-        options=options or {},
-    )  # fmt: skip
-    verdict = CanaryVerdict.NOT_ASKED
+        topics=(dead_letter_topic(group),),
+        nameserver=settings.nameserver,
+        begin=settings.begin,
+        end=settings.end,
+        where=settings.where,
+        options=settings.options or {},
+    )
+    selection.require_properties_as_map()
     with failures_in_words():
-        frame = selection.with_properties().frozen().frame(spark)
-        frame = frame.select(*dict.fromkeys((*COLUMNS, *ORDER)))
+        frame = selection.frozen().frame(spark).select(*dict.fromkeys((*COLUMNS, *ORDER)))
         found = frame.count()
-        letters = (letter_to_send(row, group, patch, only_group) for row in in_order(frame, found))
-        sender = PacedSender(nameserver, selection.options, rate=rate, check_sent=True, sleep=sleep)
-        if dry_run:
-            outcomes = list(sender.look_all(letters))
+        letters = (letter_to_send(row, group, settings.patch, settings.only_group) for row in in_order(frame, found))
+        sender = PacedSender(
+            settings.nameserver,
+            selection.options,
+            rate=settings.rate,
+            check_sent=True,
+            clock=settings.clock,
+            sleep=settings.sleep,
+        )
+        if settings.dry_run:
+            verdict, outcomes = CanaryVerdict.NOT_ASKED, list(sender.look_all(letters))
         else:
-            outcomes = []
-            if canary:
-                tell(0, found, "canary")
-                outcomes = send_canary(sender, letters, canary)
-                verdict = Canary(spark, sender, selection, group, canary_wait_s, sleep).verdict(outcomes)
-            if verdict.is_bad:
-                outcomes += [_held_back(each, verdict) for each in letters]
-            else:
-                outcomes += sender.send_all(letters, done=len(outcomes), total=found, tell=tell)
-    return summary(group, dry_run, verdict, outcomes, time.monotonic() - started)
+            canary = Canary(
+                spark, sender, selection, group, settings.canary_wait_s, sleep=settings.sleep, clock=settings.clock
+            )
+            verdict, outcomes = _send(letters, found, sender, canary, settings)
+    return summary(group, settings.dry_run, verdict, outcomes, watch.seconds)
+
+
+def _send(
+    letters: Iterator[Outgoing | Resent], found: int, sender: PacedSender, canary: Canary, settings: RedriveSettings
+) -> tuple[CanaryVerdict, list[Resent]]:
+    """The canary first, if one is asked for; the rest is sent unless it fared badly."""
+    verdict, outcomes = CanaryVerdict.NOT_ASKED, list[Resent]()
+    if settings.canary:
+        settings.tell(0, found, "canary")
+        outcomes = send_canary(sender, letters, settings.canary)
+        verdict = canary.verdict(outcomes)
+    if verdict.is_bad:
+        return verdict, [*outcomes, *(_held_back(each, verdict) for each in letters)]
+    rest = sender.send_all(letters, done=len(outcomes), total=found, tell=settings.tell)
+    return verdict, [*outcomes, *rest]
 
 
 def _held_back(message: Outgoing | Resent, verdict: CanaryVerdict) -> Resent:
@@ -129,11 +133,11 @@ def summary(group: str, is_dry: bool, verdict: CanaryVerdict, outcomes: Sequence
     )
 
 
-# --- letters ---------------------------------------------------------------------------------------------------------
+# --- dead letters -----------------------------------------------------------------------------------------------------
 
 
 def letter_to_send(row: MessageRow, group: str, patch: Patch | None, only_group: bool) -> Outgoing | Resent:
-    """The message for a letter, or why there is none."""
+    """The message for a dead letter, or why there is none."""
     properties = row["properties"] or {}
     topic = properties.get(names.RETRY_TOPIC) or properties.get(names.DLQ_ORIGIN_TOPIC) or ""
     if not topic:
@@ -147,12 +151,12 @@ def letter_to_send(row: MessageRow, group: str, patch: Patch | None, only_group:
         return outgoing(row, target, redriven_id(place), marks, sent_to=targets)
     try:
         changed = patch(_letter(row, target))
-    except Exception as error:  # the patch is the application's: its letter alone fails
+    except Exception as error:  # the patch is the application's: this dead letter alone fails
         return source_of(row, SendOutcome.FAILED, to_topic=target, error=f"the patch failed: {error!r}")
     if changed is None:
         return source_of(row, SendOutcome.HELD_BACK, to_topic=target, error="the patch left it out")
     if not isinstance(changed, PatchInput):
-        reason = f"the patch returned {type(changed).__name__}, neither a Letter nor None"
+        reason = f"the patch returned {type(changed).__name__}, neither a PatchInput nor None"
         return source_of(row, SendOutcome.FAILED, to_topic=target, error=reason)
     return outgoing(_patched(row, changed), changed.topic, redriven_id(place), marks, sent_to=(changed.topic, *targets))
 

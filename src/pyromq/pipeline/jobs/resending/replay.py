@@ -6,18 +6,19 @@ from both. A replay that is run again under its name does not send what it sent 
 
 from __future__ import annotations
 
-import time
+import uuid
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import msgspec
 
-from pyromq.errors import ConfigError
 from pyromq.model.names import validate_topic
-from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.core.keywords import settings_from
 from pyromq.pipeline.jobs.common.queries import failures_in_words
 from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
+from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
+from pyromq.pipeline.jobs.resending.options import ReplayOptions, ReplaySettings
 from pyromq.pipeline.jobs.resending.outgoing import (
     COLUMNS,
     Outgoing,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 REPLAYED_FROM: Final = "REPLAYED_FROM"
 REPLAY: Final = "REPLAY"
 SAMPLE: Final = 10
+FAILURES_MAX: Final = 100
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +54,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """``is_dry``: nothing was sent, ``found`` would be. ``failures`` has the first hundred.
 
-    Under its ``name``, also one that nobody gave, a replay can be run again, and sends what it could not send before.
+    A replay can be run again under its ``name``, given or made up, and sends what it could not send before.
     """
 
     to_topic: str
@@ -67,44 +69,41 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Resent, ...] = ()
 
 
-def replay(
-    spark: SparkSession,
-    selection: Selection,
-    to_topic: str,
-    *,
-    rate: float | None = None,
-    name: str = "",
-    dry_run: bool = True,
-    count_max: int = 0,
-    tell: Tell = silent,
-) -> Replayed:
+def replay(spark: SparkSession, selection: Selection, to_topic: str, **options: Unpack[ReplayOptions]) -> Replayed:
     """Count and show what would be sent; with ``dry_run=False`` send it, at most ``rate`` messages a second.
 
     ``count_max`` 0 means all. ``name`` makes it possible to go on after a failure. What is stored from now on is not
-    part of it, nor, when a topic is replayed into itself, what this replay sent there. Raises what the source raises.
+    part of it, nor, when a topic is replayed into itself, what this replay sent there. Raises what the source raises,
+    and TypeError for an option that does not exist.
     """
+    settings = settings_from(ReplaySettings, options, "replay")
     validate_topic(to_topic)
-    if rate is not None and rate <= 0:
-        raise ConfigError(f"a rate of {rate} sends nothing: leave it out to send as fast as brokers take it")
-    started = time.monotonic()
+    watch = Stopwatch(settings.clock)
+    selection.require_properties_as_map()
     with failures_in_words():
-        selected = selection.with_properties().frozen()
+        selected = selection.frozen()
         frame = selected.frame(spark).select(*dict.fromkeys((*COLUMNS, *ORDER)))
-        if name and to_topic in selected.topics:
-            frame = _without_own(frame, name)
+        if settings.name and to_topic in selected.topics:
+            frame = _without_own(frame, settings.name)
         there = frame.count()
-        found = min(there, count_max) if count_max else there
-        if dry_run:
+        found = min(there, settings.count_max) if settings.count_max else there
+        if settings.dry_run:
             shown = _samples(frame, min(SAMPLE, found))
-            return Replayed(to_topic=to_topic, name=name, is_dry=True, found=found, samples=shown)
-        run = name or f"{time.time_ns():x}"
-        sender = PacedSender(selection.nameserver, selection.options, rate=rate, check_sent=bool(name))
+            return Replayed(to_topic=to_topic, name=settings.name, is_dry=True, found=found, samples=shown)
+        run = settings.name or f"{settings.clock.now_ms():x}-{uuid.uuid4().hex[:8]}"
+        sender = PacedSender(
+            selection.nameserver,
+            selection.options,
+            rate=settings.rate,
+            check_sent=bool(settings.name),
+            clock=settings.clock,
+        )
         tally = dict.fromkeys(SendOutcome, 0)
         failures: list[Resent] = []
         messages = _messages(islice(in_order(frame, there), found), to_topic, run)
-        for each in sender.send_all(messages, total=found, tell=tell):
+        for each in sender.send_all(messages, total=found, tell=settings.tell):
             tally[each.outcome] += 1
-            if each.outcome is SendOutcome.FAILED and len(failures) < 100:
+            if each.outcome is SendOutcome.FAILED and len(failures) < FAILURES_MAX:
                 failures.append(each)
     return Replayed(
         to_topic=to_topic,
@@ -114,7 +113,7 @@ def replay(
         sent=tally[SendOutcome.SENT],
         sent_before=tally[SendOutcome.SENT_BEFORE],
         failed=tally[SendOutcome.FAILED],
-        took_s=round(time.monotonic() - started, 3),
+        took_s=watch.seconds,
         failures=tuple(failures),
     )
 

@@ -1,6 +1,6 @@
-"""Sending messages again, at a set rate, with a word on each.
+"""Rate-limited sender of ``replay`` and ``redrive``, with an outcome for each message.
 
-A failed send is tried again for a while, then told of; the others go on.
+A failed send is tried again for a while, then reported; the others go on.
 """
 
 from __future__ import annotations
@@ -23,22 +23,17 @@ from pyromq.model.names import DEFAULT_TOPIC
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import Connected, connect
 from pyromq.pipeline.core.options import Use, parse_options
+from pyromq.pipeline.core.response_codes import STORED
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
 from pyromq.pipeline.jobs.resending.pacing import CHUNK_MAX, Pacer
-from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.codes import RequestCode
 from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.property_text import join_items
 
 PRODUCER: Final = "PYROMQ_PIPELINE"
-_STORED: Final = (
-    0,
-    ResponseCode.FLUSH_DISK_TIMEOUT,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE,
-)
 
 
 class PacedSender:
@@ -108,13 +103,13 @@ class PacedSender:
         return self.connected.call(Admin(client=self.connected.client).committed(group, queue))
 
     async def _surely(self, message: Outgoing, work: Callable[[Outgoing], Awaitable[Resent]]) -> Resent:
-        patience = RetryWindow(f"sending to topic {message.topic}", self._options.retry_ms, self._clock)
+        window = RetryWindow(f"sending to topic {message.topic}", self._options.retry_ms, self._clock)
         while message.topic not in self._missing:
             try:
                 return await work(message)
             except MQError as error:
                 try:
-                    wait_ms = patience.failed(error)
+                    wait_ms = window.failed(error)
                 except MQError as last:
                     if not isinstance(error, TopicNotFoundError):
                         return msgspec.structs.replace(message.source, outcome=SendOutcome.FAILED, error=str(last))
@@ -134,13 +129,13 @@ class PacedSender:
         if self._check_sent and await _is_there(client, message):
             return msgspec.structs.replace(message.source, outcome=SendOutcome.SENT_BEFORE)
         queue = await self._queue_for(client, message)
-        letter = OutgoingMessage(
+        outgoing = OutgoingMessage(
             SEND, queue.topic, message.body, join_items(message.properties), message.message_id,
             client.clock.now_ms(), 0, message.flag, 0,
         )  # fmt: skip
-        ext = header_fields(letter, queue, PRODUCER, DEFAULT_TOPIC, "4")
+        ext = header_fields(outgoing, queue, PRODUCER, DEFAULT_TOPIC, "4")
         link = client.master_link(queue.broker)
-        response = await client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, message.body, expect=_STORED)
+        response = await client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, message.body, expect=STORED)
         told = response.header_as(SendResponseHeader)
         place = f"{queue.broker}:{told.queue_id}"
         return msgspec.structs.replace(message.source, queue=place, offset=told.queue_offset)

@@ -7,24 +7,25 @@ times of messages, those of a queue that is behind others would be too late and 
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import msgspec
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import COLUMNS
-from pyromq.pipeline.jobs.common.bars import Tell, silent
-from pyromq.pipeline.jobs.common.queries import drain, failures_in_words, rows_read
+from pyromq.pipeline.core.keywords import settings_from
+from pyromq.pipeline.jobs.common.queries import drain, failures_in_words, rows_read, trigger_of
 from pyromq.pipeline.jobs.common.selection import Selection, absolute
+from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
+from pyromq.pipeline.jobs.running.options import DedupeOptions, DedupeSettings
 from pyromq.pipeline.jobs.running.sinks import to_message_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-GROUP: Final = "pyromq-dedupe"
-_KEY, _READ = "__key", "__read_time"
+_KEY: Final = "__key"
+_READ: Final = "__read_time"
 
 
 class Deduped(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,40 +38,23 @@ class Deduped(msgspec.Struct, frozen=True, kw_only=True):
     took_s: float
 
 
-def dedupe(
-    spark: SparkSession,
-    selection: Selection,
-    *,
-    key: str = "keys",
-    within: str = "1 hour",
-    path: str = "",
-    to_topic: str = "",
-    checkpoint: str = "",
-    group: str = GROUP,
-    rows_per_batch: int | None = 500_000,
-    follow_s: float | None = None,
-    tell: Tell = silent,
-) -> Deduped:
+def dedupe(spark: SparkSession, selection: Selection, **options: Unpack[DedupeOptions]) -> Deduped:
     """``key`` is an expression of Spark SQL: ``keys``, or ``get_json_object(cast(body AS string), '$.order')``.
 
-    Raises ConfigError, JobFailedError, what the source raises.
+    Raises ConfigError, JobFailedError, what the source raises, and TypeError for an option that does not exist.
     """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    started = time.monotonic()
+    settings = settings_from(DedupeSettings, options, "dedupe")
+    watch = Stopwatch(settings.clock)
+    path, to_topic = absolute(settings.path), settings.to_topic
     if bool(path) == bool(to_topic):
-        raise ConfigError("say where to: a folder (path) or a topic (to_topic), one of them")
+        raise ConfigError("name one target: a folder (path) or a topic (to_topic)")
     if to_topic in selection.topics:
-        raise ConfigError(f"topic {to_topic} is read: what is written to it would be read again, without an end")
-    path = absolute(path)
-    checkpoint = absolute(checkpoint) or _checkpoint_for(path)
+        raise ConfigError(
+            f"topic {to_topic} is read by this job, so what it writes there would be read again, endlessly"
+        )
+    checkpoint = absolute(settings.checkpoint) or _checkpoint_for(path)
     with failures_in_words():
-        messages = selection.stream(spark, group, rows_max=rows_per_batch)
-        # a message without key is its own: its place in the log is nobody else's
-        own = F.concat(F.lit("\0"), F.col("offset_message_id"))
-        keyed = messages.withColumn(_KEY, F.coalesce(F.nullif(F.expr(key).cast("string"), F.lit("")), own))
-        timed = keyed.withColumn(_READ, F.current_timestamp()).withWatermark(_READ, within)
-        once = timed.dropDuplicatesWithinWatermark([_KEY]).select(*COLUMNS)
+        once = _drop_repetitions(selection.stream(spark, settings.group, rows_max=settings.rows_per_batch), settings)
         writer: DataStreamWriter = (
             once.writeStream.format("parquet").option("path", path)
             if path
@@ -80,21 +64,27 @@ def dedupe(
             .options(**({"nameserver": selection.nameserver} if selection.nameserver else {}))
         )
         writer = writer.outputMode("append").option("checkpointLocation", checkpoint)
-        writer = (
-            writer.trigger(availableNow=True)
-            if follow_s is None
-            else writer.trigger(processingTime=f"{int(follow_s * 1000)} milliseconds")
-        )
-        query = writer.start()
+        query = writer.trigger(**trigger_of(settings.follow_s)).start()
     dropped = _Dropped()
-    read = drain(query, tell, dropped.count, endless=follow_s is not None)
+    read = drain(query, settings.tell, dropped.count, endless=settings.follow_s is not None)
     return Deduped(
         to=path or to_topic,
         read=read,
         written=read - dropped.total,
         dropped=dropped.total,
-        took_s=round(time.monotonic() - started, 3),
+        took_s=watch.seconds,
     )
+
+
+def _drop_repetitions(messages: DataFrame, settings: DedupeSettings) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    # a message without key gets one that no other has: its place in the log
+    own = F.concat(F.lit("\0"), F.col("offset_message_id"))
+    key = F.nullif(F.expr(settings.key).cast("string"), F.lit(""))
+    keyed = messages.withColumn(_KEY, F.coalesce(key, own))
+    timed = keyed.withColumn(_READ, F.current_timestamp()).withWatermark(_READ, settings.within)
+    return timed.dropDuplicatesWithinWatermark([_KEY]).select(*COLUMNS)
 
 
 class _Dropped:
@@ -117,5 +107,5 @@ class _Dropped:
 
 def _checkpoint_for(path: str) -> str:
     if not path:
-        raise ConfigError("say where the checkpoint shall be: a topic has no folder for it")
+        raise ConfigError("name a folder for the checkpoint: a topic has none")
     return path.rstrip("/") + "/_checkpoint"

@@ -28,6 +28,7 @@ import msgspec
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.option_texts import option_text
 from pyromq.pipeline.core.options import Use, parse_options
 from pyromq.pipeline.jobs.common.errors import PipelineFileError
 from pyromq.pipeline.sink.options import parse_sink_options
@@ -116,10 +117,6 @@ def _is_reaching(option: str) -> bool:
     return option.lower() in _REACHING or option.lower().startswith("tls")
 
 
-def option_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def read_pipeline_file(path: Path) -> PipelineFile:
     """Raises PipelineFileError."""
     try:
@@ -171,13 +168,13 @@ def _check(found: PipelineFile, where: str) -> None:
         raise PipelineFileError(f"{where}: {place}", reason)
 
     if not _is_name(found.name.replace("-", "_")):
-        refuse("name", f"{found.name!r} is no name: letters, digits, - and _")
+        refuse("name", f"{found.name!r} is not a name: use letters, digits, - and _")
     if not _span(found.every):
-        refuse("every", f"{found.every!r} is no span such as 500ms, 10s or 5m")
+        refuse("every", f"{found.every!r} is not a time span such as 500ms, 10s or 5m")
     if not found.sink:
-        refuse("sink", "there is none: add [[sink]]")
+        refuse("sink", "there is no sink: add [[sink]]")
     if found.mode != "batch" and not found.checkpoint:
-        refuse("checkpoint", f"mode {found.mode} remembers where it was: name a folder")
+        refuse("checkpoint", f"mode {found.mode} needs a folder to remember its progress in")
     try:
         parse_options(found.source_options(found.group_of(0)), Use.BATCH if found.mode == "batch" else Use.STREAM)
     except OptionError as error:
@@ -189,7 +186,7 @@ def _check(found: PipelineFile, where: str) -> None:
         _check_sink(found, sink, f"sink[{number}]", names, refuse)
     sink_names = [found.sink_name(number) for number in range(len(found.sink))]
     if repeated := next((name for name in sink_names if sink_names.count(name) > 1), None):
-        refuse("sink", f"two are named {repeated}")
+        refuse("sink", f"two sinks are named {repeated}")
 
 
 def _check_steps(found: PipelineFile, refuse: Any) -> set[str]:
@@ -197,22 +194,22 @@ def _check_steps(found: PipelineFile, refuse: Any) -> set[str]:
     for number, step in enumerate(found.step):
         place = f"step[{number}]"
         if bool(step.sql) == bool(step.python):
-            refuse(place, "it needs sql or python, one of them")
+            refuse(place, "it needs either sql or python")
         if step.python and step.python.count(":") != 1:
             refuse(f"{place}.python", f"{step.python!r} is not module:function")
         if step.name and (not _is_name(step.name) or step.name == INPUT):
-            refuse(f"{place}.name", f"{step.name!r} is no name for a view")
+            refuse(f"{place}.name", f"{step.name!r} is not a name for a view")
         if step.name in names:
-            refuse(f"{place}.name", f"there is a step {step.name} already")
+            refuse(f"{place}.name", f"there already is a step {step.name}")
         names |= {step.name} - {""}
     return names
 
 
 def _check_sink(found: PipelineFile, sink: Sink, place: str, names: set[str], refuse: Any) -> None:
     if sink.name and not _is_name(sink.name.replace("-", "_")):
-        refuse(f"{place}.name", f"{sink.name!r} is no name: letters, digits, - and _")
+        refuse(f"{place}.name", f"{sink.name!r} is not a name: use letters, digits, - and _")
     if sink.kind not in KINDS:
-        refuse(f"{place}.kind", f"{sink.kind!r} is none of {', '.join(KINDS)}")
+        refuse(f"{place}.kind", f"{sink.kind!r} is not one of {', '.join(KINDS)}")
     if sink.from_ and sink.from_ not in names:
         refuse(f"{place}.from", f"there is no step named {sink.from_!r}")
     if sink.kind in FILES and not sink.path:

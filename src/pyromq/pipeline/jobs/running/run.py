@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pyromq.clock import Clock, SystemClock
 from pyromq.errors import ConfigError
+from pyromq.pipeline.core.option_texts import option_text
 from pyromq.pipeline.jobs.common.bars import Tell, silent
 from pyromq.pipeline.jobs.common.errors import JobFailedError, PipelineFileError
 from pyromq.pipeline.jobs.common.patching import find_function
-from pyromq.pipeline.jobs.common.queries import drain_all, failures_in_words
+from pyromq.pipeline.jobs.common.queries import drain_all, failures_in_words, trigger_of
+from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.running.pipeline_file import (
     FILES,
     INPUT,
@@ -21,7 +23,6 @@ from pyromq.pipeline.jobs.running.pipeline_file import (
     PipelineFile,
     PipelineStep,
     Sink,
-    option_text,
     placed,
     read_pipeline_file,
 )
@@ -48,12 +49,12 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     took_s: float
 
 
-def run_file(spark: SparkSession, path: str | Path, *, tell: Tell = silent) -> Ran:
+def run_file(spark: SparkSession, path: str | Path, *, tell: Tell = silent, clock: Clock | None = None) -> Ran:
     """Raises PipelineFileError before anything is done, then what sources, steps and sinks raise."""
     path = Path(path)
     pipeline, folder = read_pipeline_file(path), path.absolute().parent
     require_functions(pipeline, folder)
-    return run_pipeline(spark, pipeline, folder, tell=tell)
+    return run_pipeline(spark, pipeline, folder, tell=tell, clock=clock)
 
 
 def require_functions(pipeline: PipelineFile, folder: Path) -> None:
@@ -66,13 +67,15 @@ def require_functions(pipeline: PipelineFile, folder: Path) -> None:
             raise PipelineFileError(f"step[{number}].python", str(error)) from error
 
 
-def run_pipeline(spark: SparkSession, pipeline: PipelineFile, folder: Path, *, tell: Tell = silent) -> Ran:
+def run_pipeline(
+    spark: SparkSession, pipeline: PipelineFile, folder: Path, *, tell: Tell = silent, clock: Clock | None = None
+) -> Ran:
     """``folder`` is where relative paths and modules of Python steps begin."""
-    started = time.monotonic()
+    watch = Stopwatch(clock or SystemClock())
     sinks = (
         _as_batch(spark, pipeline, folder) if pipeline.mode == "batch" else _as_streams(spark, pipeline, folder, tell)
     )
-    return Ran(name=pipeline.name, mode=pipeline.mode, sinks=tuple(sinks), took_s=round(time.monotonic() - started, 3))
+    return Ran(name=pipeline.name, mode=pipeline.mode, sinks=tuple(sinks), took_s=watch.seconds)
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
@@ -139,10 +142,8 @@ def _as_streams(spark: SparkSession, pipeline: PipelineFile, folder: Path, tell:
                 frames = _frames(spark, pipeline, pipeline.group_of(number), folder)
                 writer: Any = _configured(_shaped(frames[sink.from_], sink).writeStream, sink, pipeline, folder)
                 writer = writer.option("checkpointLocation", pipeline.checkpoint_of(number, folder))
-                trigger: dict[str, Any] = {"availableNow": True}
-                if pipeline.mode == "follow":
-                    trigger = {"processingTime": f"{int(pipeline.every_s * 1000)} milliseconds"}
-                queries.append(writer.trigger(**trigger).start())
+                follow_s = pipeline.every_s if pipeline.mode == "follow" else None
+                queries.append(writer.trigger(**trigger_of(follow_s)).start())
         rows = drain_all(queries, tell, endless=pipeline.mode == "follow")
     finally:
         for query in queries:

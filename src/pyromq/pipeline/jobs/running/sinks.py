@@ -1,4 +1,4 @@
-"""Messages as the source gives them, as the sink takes them."""
+"""Columns of the source turned into columns of the sink."""
 
 from __future__ import annotations
 

@@ -6,40 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from pyromq.pipeline.jobs.archiving.compaction import SmallFile, compact_archive, plan_compaction
 from pyromq.pipeline.jobs.archiving.files import ArchiveFolder, Commit, StagedFile, batch_name, folder_of
-from pyromq.pipeline.jobs.archiving.writer import ArchiveWriter, split_by_hour
 from pyromq.pipeline.jobs.common.errors import ArchiveError
-
-HOUR_US = 3_600_000_000
+from tests.unit.pipeline.jobs.archiving.archives import names, staged
 
 
 class KilledError(Exception):
     """As a SIGKILL: nothing after it happens."""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> ArchiveFolder:
-    made = ArchiveFolder(tmp_path / "archive")
-    made.prepare()
-    return made
-
-
-def staged(folder: ArchiveFolder, name: str, rows: int = 3, at: str = "topic=t/date=2026-11-15/hour=08") -> StagedFile:
-    path = folder.staged / f"{name}.parquet"
-    pq.write_table(pa.table({"n": list(range(rows))}), path)
-    return StagedFile(path.name, at, rows, path.stat().st_size)
-
-
-def names(folder: ArchiveFolder) -> list[str]:
-    return [path.name for path in folder.files()]
-
-
-# --- commits ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_commit_moves_staged_files_to_where_readers_look(folder: ArchiveFolder) -> None:
@@ -96,7 +71,7 @@ def _until(count: int, steps: list[str], inner: Callable[..., Any]) -> Callable[
     return step
 
 
-def test_a_staged_file_that_somebody_removed_is_named(folder: ArchiveFolder) -> None:
+def test_a_staged_file_that_is_missing_is_named(folder: ArchiveFolder) -> None:
     with pytest.raises(ArchiveError, match="missing"):
         folder.commit(Commit(name="c", added=(StagedFile("gone.parquet", "topic=t/date=d/hour=01", 1, 1),)))
 
@@ -110,98 +85,9 @@ def test_sweeping_takes_what_a_query_left_and_nothing_else(folder: ArchiveFolder
 
 def test_an_archive_of_sparks_writer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_spark_metadata").mkdir()
-    with pytest.raises(ArchiveError, match="Spark's own writer"):
+    with pytest.raises(ArchiveError, match="writer=spark"):
         ArchiveFolder(tmp_path).prepare()
 
 
 def test_topics_are_escaped_as_spark_does() -> None:
     assert folder_of("%RETRY%g", "2026-11-15", 8) == "topic=%25RETRY%25g/date=2026-11-15/hour=08"
-
-
-# --- files of a task -------------------------------------------------------------------------------------------------
-
-
-def batch(topic: str, hours: list[int]) -> pa.RecordBatch:
-    times = pa.array([hour * HOUR_US + 5 for hour in hours], pa.int64()).view(pa.timestamp("us", tz="UTC"))
-    return pa.RecordBatch.from_arrays(
-        [pa.array([topic] * len(hours)), times, pa.array(range(len(hours)), pa.int64())],
-        names=["topic", "store_time", "queue_offset"],
-    )
-
-
-def test_rows_are_split_by_hour_and_lose_their_topic() -> None:
-    parts = list(split_by_hour(batch("t", [5, 6, 5])))
-    assert [(topic, hour, part.column("queue_offset").to_pylist()) for topic, hour, part in parts] == [
-        ("t", 5, [0, 2]),
-        ("t", 6, [1]),
-    ]
-    assert parts[0][2].schema.names == ["store_time", "queue_offset"]
-
-
-def test_a_task_writes_a_file_for_each_topic_and_hour(tmp_path: Path) -> None:
-    batches = [batch("a", [1, 1]), batch("a", [2]), batch("b", [1]), batch("a", [1])]
-    files = list(ArchiveWriter(tmp_path, "q-0-0-9", "snappy").write(batches))
-    assert sorted((file.folder, file.rows) for file in files) == [
-        ("topic=a/date=1970-01-01/hour=01", 3),
-        ("topic=a/date=1970-01-01/hour=02", 1),
-        ("topic=b/date=1970-01-01/hour=01", 1),
-    ]
-    for file in files:
-        assert pq.read_metadata(tmp_path / file.name).num_rows == file.rows
-        assert (tmp_path / file.name).stat().st_size == file.size
-
-
-def test_few_files_are_open_at_a_time_and_no_row_is_lost(tmp_path: Path) -> None:
-    hours = [hour for _ in range(3) for hour in range(40)]
-    files = list(ArchiveWriter(tmp_path, "p", "none").write(batch("t", [hour]) for hour in hours))
-    assert sum(file.rows for file in files) == len(hours) and len({file.name for file in files}) == len(files)
-    assert {file.folder for file in files} == {
-        f"topic=t/date=1970-01-{1 + h // 24:02d}/hour={h % 24:02d}" for h in hours
-    }
-
-
-# --- compaction ------------------------------------------------------------------------------------------------------
-
-
-def test_small_files_of_one_folder_are_merged_up_to_the_target() -> None:
-    files = [SmallFile("a", f"{number}", 40) for number in range(4)] + [
-        SmallFile("b", "0", 10),
-        SmallFile("a", "9", 60),
-    ]
-    plan = plan_compaction(files, target_bytes=100)
-    assert [[file.name for file in group] for group in plan] == [["0", "1"], ["2", "3"]]
-
-
-def test_merging_keeps_every_row_and_removes_the_small_files(folder: ArchiveFolder) -> None:
-    for number in range(3):
-        folder.commit(Commit(name=f"c{number}", added=(staged(folder, f"f{number}", rows=number + 1),)))
-    done = compact_archive(folder.path, name_of=lambda: "x")
-    assert (done.files_before, done.files_after, done.rows) == (3, 1, 6)
-    assert names(folder) == ["compacted-x.parquet"]
-    assert sorted(pq.read_table(folder.files()[0], partitioning=None).column("n").to_pylist()) == [0, 0, 0, 1, 1, 2]
-    assert compact_archive(folder.path).files_after == 1
-
-
-def test_one_process_merges_at_a_time(folder: ArchiveFolder) -> None:
-    for number in range(2):
-        folder.commit(Commit(name=f"c{number}", added=(staged(folder, f"f{number}"),)))
-
-    def meanwhile() -> str:
-        with pytest.raises(ArchiveError, match="another process merges files"):
-            compact_archive(folder.path)
-        return "x"
-
-    assert compact_archive(folder.path, name_of=meanwhile).files_after == 1
-
-
-def test_what_a_killed_compaction_left_is_removed(folder: ArchiveFolder) -> None:
-    (folder.staged / "compacted-y.parquet").touch()
-    (folder.staged / "q1-0.parquet").touch()
-    compact_archive(folder.path)
-    assert [path.name for path in folder.staged.iterdir()] == ["q1-0.parquet"]
-
-
-def test_a_folder_that_is_no_archive_stays_as_it_is(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="is no archive that tasks wrote"):
-        compact_archive(tmp_path / "mistyped")
-    assert not (tmp_path / "mistyped").exists()

@@ -12,7 +12,7 @@ from pyromq.pipeline.jobs.common.errors import ArchiveError
 
 
 def test_a_machine_without_the_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match=r"archive is not there on .*must be shared .*writer=spark"):
+    with pytest.raises(ArchiveError, match=r"archive does not exist on .*share the folder .*writer=spark"):
         staging_of(str(tmp_path / "archive"))
     folder = ArchiveFolder(tmp_path / "archive")
     folder.prepare()

@@ -11,6 +11,7 @@ import pytest
 from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome
+from pyromq.testing import ManualClock
 
 
 def letter(number: int) -> Outgoing:
@@ -27,10 +28,13 @@ NEVER_A_MESSAGE = Resent(
 
 
 class Brokers:
-    """Stands for a Sender: letters with these numbers were sent before, or are refused."""
+    """Stands for a PacedSender: dead letters with these numbers were sent before, or are refused."""
 
     def __init__(self, *, before: Iterable[int] = (), refused: Iterable[int] = (), committed: int = 0) -> None:
-        self.before, self.refused, self._committed = set(before), set(refused), committed
+        self.before = set(before)
+        self.refused = set(refused)
+        self.looks = 0  # how often the group's progress was asked for
+        self._committed = committed
 
     def send_all(self, messages: Iterable[Outgoing | Resent]) -> Iterator[Resent]:
         for each in messages:
@@ -43,6 +47,7 @@ class Brokers:
         return msgspec.structs.replace(message.source, outcome=outcome)
 
     def committed(self, group: str, queue: Any) -> int:
+        self.looks += 1
         return self._committed
 
 
@@ -53,9 +58,15 @@ class Watched(Canary):
         return False
 
 
-def verdict(brokers: Brokers, first: list[Resent]) -> CanaryVerdict:
-    selection = Selection(topics=("%DLQ%g",))
-    return Watched(cast(Any, None), cast(Any, brokers), selection, "g", 0, lambda seconds: None).verdict(first)
+def verdict(
+    brokers: Brokers, first: list[Resent], *, wait_s: float = 0, clock: ManualClock | None = None
+) -> CanaryVerdict:
+    selection, clock = Selection(topics=("%DLQ%g",)), clock or ManualClock()
+
+    def sleep(seconds: float) -> None:
+        clock.advance_ms(round(1000 * seconds))
+
+    return Watched(cast(Any, None), cast(Any, brokers), selection, "g", wait_s, sleep, clock).verdict(first)
 
 
 def test_what_was_sent_before_is_no_canary() -> None:
@@ -71,7 +82,7 @@ def test_a_canary_ends_with_the_first_message_that_brokers_refuse() -> None:
     assert len(first) == 2 and verdict(brokers, first) is CanaryVerdict.NOT_SENT
 
 
-def test_a_letter_that_was_never_a_message_says_nothing_about_the_others() -> None:
+def test_a_dead_letter_that_was_never_a_message_says_nothing_about_the_others() -> None:
     brokers = Brokers(committed=1)
     first = send_canary(cast(Any, brokers), iter([NEVER_A_MESSAGE, letter(0), letter(1)]), 1)
     assert len(first) == 2 and verdict(brokers, first) is CanaryVerdict.PASSED
@@ -90,3 +101,11 @@ def test_a_run_that_finds_everything_sent_needs_no_canary() -> None:
     brokers = Brokers(before=range(3))
     first = send_canary(cast(Any, brokers), iter([letter(number) for number in range(3)]), 2)
     assert len(first) == 3 and verdict(brokers, first) is CanaryVerdict.NOT_NEEDED
+
+
+def test_a_canary_is_watched_for_as_long_as_it_may_take_and_no_longer() -> None:
+    brokers, clock = Brokers(committed=0), ManualClock()
+    before_ms = clock.monotonic_ms()
+    first = send_canary(cast(Any, brokers), iter([letter(0)]), 1)
+    assert verdict(brokers, first, wait_s=3, clock=clock) is CanaryVerdict.NOT_CONSUMED
+    assert clock.monotonic_ms() - before_ms == 3_000 and brokers.looks == 7

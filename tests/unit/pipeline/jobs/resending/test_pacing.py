@@ -25,7 +25,7 @@ def test_a_pause_is_not_made_up_for_in_a_burst() -> None:
     assert pacer.wait_ms(1) == 100
 
 
-def test_without_a_rate_nobody_waits() -> None:
+def test_without_a_rate_there_is_no_wait() -> None:
     pacer = Pacer(None, ManualClock())
     assert pacer.wait_ms(1_000_000) == 0 and pacer.chunk == 256
 

@@ -1,4 +1,4 @@
-"""Pipelines in TOML and YAML: what is right is understood, what is wrong is told with its place."""
+"""Pipelines as files: what is understood, and what mistakes are told."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.errors import ConfigError
 from pyromq.pipeline.jobs.common.errors import PipelineFileError
-from pyromq.pipeline.jobs.common.patching import find_function
 from pyromq.pipeline.jobs.running.pipeline_file import parse_pipeline, read_pipeline_file
-from pyromq.pipeline.jobs.running.run import require_functions
+from tests.unit.pipeline.jobs.running.pipelines import HEAD, SINK
 
-HEAD = 'name = "p"\ncheckpoint = "c"\n[source]\ntopic = "orders"\n'
-SINK = '[[sink]]\nkind = "noop"\n'
 TO_TOPIC = '[[sink]]\nkind = "topic"\ntopic = "t"\n[sink.options]\n'
 
 
@@ -61,31 +57,31 @@ def test_every_sink_of_every_pipeline_has_its_checkpoint() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (HEAD + SINK + 'name = "../x"', "sink[0].name: '../x' is no name"),
+        (HEAD + SINK + 'name = "../x"', "sink[0].name: '../x' is not a name"),
         ("name = ", "it is not TOML"),
         ('name = "p"', "missing required field `source`"),
         (HEAD, "missing required field `sink`"),
         (HEAD + SINK + "[colour]\nx = 1", "unknown field `colour`"),
         (HEAD + '[[sink]]\nkind = "noop"\npaht = "x"', "sink[0]: unknown field `paht`"),
-        (HEAD + '[[sink]]\nkind = "paper"', "sink[0].kind: 'paper' is none of topic, parquet"),
+        (HEAD + '[[sink]]\nkind = "paper"', "sink[0].kind: 'paper' is not one of topic, parquet"),
         (HEAD + '[[sink]]\nkind = "parquet"', "sink[0].path: say which folder"),
         (HEAD + '[[sink]]\nkind = "topic"', "sink[0].topic: say which topic"),
-        (HEAD + TO_TOPIC + 'mode = "idempotnt"', "sink[0].options.mode: 'idempotnt' is none of"),
+        (HEAD + TO_TOPIC + 'mode = "idempotnt"', "sink[0].options.mode: 'idempotnt' is not one of"),
         (HEAD + TO_TOPIC + "batchBites = 1", "sink[0].options.batchBites: the sink has no such option"),
         ('mode = "batch"\n' + HEAD + TO_TOPIC + 'mode = "idempotent"', "sink[0].options.sinkId: a batch write"),
         (HEAD + '[[sink]]\nkind = "noop"\nfrom = "x"', "sink[0].from: there is no step named 'x'"),
         (HEAD + '[[sink]]\nkind = "noop"\npartition_by = ["x"]', "has no partitions"),
-        (HEAD + SINK + SINK.replace("noop", 'noop"\nname = "sink0'), "two are named sink0"),
-        (HEAD + "[[step]]\n" + SINK, "step[0]: it needs sql or python"),
-        (HEAD + '[[step]]\nsql = "x"\npython = "a:b"\n' + SINK, "step[0]: it needs sql or python"),
+        (HEAD + SINK + SINK.replace("noop", 'noop"\nname = "sink0'), "two sinks are named sink0"),
+        (HEAD + "[[step]]\n" + SINK, "step[0]: it needs either sql or python"),
+        (HEAD + '[[step]]\nsql = "x"\npython = "a:b"\n' + SINK, "step[0]: it needs either sql or python"),
         (HEAD + '[[step]]\npython = "a"\n' + SINK, "step[0].python: 'a' is not module:function"),
         (HEAD + '[[step]]\nsql = "x"\nname = "input"\n' + SINK, "step[0].name"),
         (HEAD + '[[step]]\nsql = "x"\nname = "a"\n[[step]]\nsql = "x"\nname = "a"\n' + SINK, "already"),
-        (HEAD.replace("topic =", "topik =") + SINK, "source.topik: there is none of that name"),
+        (HEAD.replace("topic =", "topik =") + SINK, "source.topik: the source has no such option; did you mean topic?"),
         (HEAD + "minPartitions = -1\n" + SINK, "source.minPartitions"),
-        (HEAD.replace('checkpoint = "c"\n', "") + SINK, "checkpoint: mode once remembers"),
-        (HEAD.replace('"p"', '"a b"') + SINK, "name: 'a b' is no name"),
-        ('every = "soon"\n' + HEAD + SINK, "every: 'soon' is no span"),
+        (HEAD.replace('checkpoint = "c"\n', "") + SINK, "checkpoint: mode once needs a folder"),
+        (HEAD.replace('"p"', '"a b"') + SINK, "name: 'a b' is not a name"),
+        ('every = "soon"\n' + HEAD + SINK, "every: 'soon' is not a time span"),
         ('mode = "twice"\n' + HEAD + SINK, "mode: Invalid enum value"),
     ],
 )
@@ -149,7 +145,7 @@ def test_yaml_says_the_same(tmp_path: Path) -> None:
     [
         ("name: [", "it is not YAML: "),
         ("", "Expected `object`, got `null`"),
-        (YAML.replace("parquet", "paper"), "sink[0].kind: 'paper' is none of"),
+        (YAML.replace("parquet", "paper"), "sink[0].kind: 'paper' is not one of"),
         (YAML.replace("every: 1.5s", "every: 15"), "every: Expected `str`, got `int`"),
     ],
 )
@@ -163,28 +159,6 @@ def test_without_its_package_yaml_is_refused_in_words(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "yaml", None)  # as if it were not installed
     with pytest.raises(PipelineFileError, match="pip install pyyaml"):
         parse_pipeline(YAML, is_yaml=True)
-
-
-def test_functions_are_found_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.path", ["/nowhere"])
-    (tmp_path / "found_beside.py").write_text("def double(x):\n    return 2 * x\nthing = 3\n")
-    (tmp_path / "broken_beside.py").write_text("1 / 0")
-    assert find_function("found_beside:double", folder=tmp_path)(4) == 8
-    for text, told in (
-        ("found_beside", "not module:function"),
-        ("found_beside:none", "has no none"),
-        ("found_beside:thing", "is a int, not a function"),
-        ("missing_beside:f", "cannot be imported"),
-        ("broken_beside:f", "cannot be imported: ZeroDivisionError: division by zero"),
-    ):
-        with pytest.raises(ConfigError, match=told):
-            find_function(text, folder=tmp_path)
-
-
-def test_functions_of_a_pipeline_are_looked_for_before_anything_is_done(tmp_path: Path) -> None:
-    pipeline = parse_pipeline(HEAD + '[[step]]\nsql = "x"\n[[step]]\npython = "not_there:f"\n' + SINK)
-    with pytest.raises(PipelineFileError, match=r"^step\[1\]\.python: .* cannot be imported"):
-        require_functions(pipeline, tmp_path)
 
 
 def test_the_example_is_right() -> None:

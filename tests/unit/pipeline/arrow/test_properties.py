@@ -1,4 +1,4 @@
-"""Properties that are no text: what is UTF-8 of them is kept, the rest is replaced, and nobody fails."""
+"""Properties that are no text: what is UTF-8 of them is kept, the rest is replaced, and no query fails."""
 
 from __future__ import annotations
 

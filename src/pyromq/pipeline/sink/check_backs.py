@@ -1,4 +1,4 @@
-"""``python -m pyromq.pipeline.sink.check_answers``: answers brokers about prepared messages of a transactional sink.
+"""Check-backs of a transactional sink: ``python -m pyromq.pipeline.sink.check_backs`` answers what brokers ask.
 
 A process of its own beside the driver, because Spark ends idle Python workers and brokers may ask much later. It is
 started with the first batch of every life of a query, there is one per sink and driver, and it ends with the process
@@ -30,7 +30,7 @@ from pyromq.pipeline.sink.transactions import decisions_of
 
 logger = logging.getLogger(__name__)
 
-_LOOK_S: Final = 0.5  # between two looks whether Spark is still there
+_LOOK_S: Final = 0.5  # between two checks whether Spark is still running
 _started: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
 
 

@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from pyromq.errors import StoreNotFoundError
-from pyromq.pipeline.arrow.columns import ARROW_TYPES
 from pyromq.pipeline.core.options import Use, parse_options
 from pyromq.pipeline.store_files.log import (
-    LogFile,
-    LogStretch,
     log_files,
-    plan_parts,
-    plan_stretches,
-    stretch_size,
 )
-from pyromq.pipeline.store_files.rows import Chosen, decode_stretch
 from pyromq.pipeline.store_files.source import chosen_of
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import ManualClock
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.record import Draft
+from tests.unit.pipeline.store_files.stores import rows
 
-COLUMNS = ("topic", "queue_id", "queue_offset", "tags", "commit_log_offset", "body")
-SCHEMA = pa.schema([(name, ARROW_TYPES[name]) for name in COLUMNS])
 SETTINGS = StoreSettings(
     segment_bytes=16 << 10, queue_file_entries=100, index_slots=10, index_entries=100, full_percent=100
 )
+
 START_MS = 1_700_000_000_000
+
 LONG_TOPIC = "%RETRY%" + "x" * 200
 
 
@@ -51,12 +42,6 @@ def store(tmp_path: Path) -> Path:
             clock.advance_ms(1)
         opened.flush()
     return tmp_path
-
-
-def rows(folder: Path, stretch_bytes: int = 1 << 30, chosen: Chosen | None = None) -> list[dict[str, object]]:
-    stretches = plan_stretches(log_files(folder), stretch_bytes)
-    batches = [batch for each in stretches for batch in decode_stretch(each, SCHEMA, chosen)]
-    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def number_of(row: dict[str, object]) -> int:
@@ -113,43 +98,3 @@ def test_damage_costs_its_record_alone_and_is_told(
     assert sorted(found) == [number for number in range(200) if number != 20]
     if stretch_bytes > 700:  # a short stretch may begin behind the damage
         assert "passed over" in caplog.text
-
-
-def test_a_log_that_was_never_written_to_is_empty(tmp_path: Path) -> None:
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
-    assert rows(tmp_path) == []
-
-
-def test_a_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreNotFoundError, match="no commitlog"):
-        log_files(tmp_path)
-
-
-@pytest.mark.parametrize(("mib", "stretch_mib"), [(1, 16), (400, 200), (8_000, 500)])
-def test_stretches_fit_the_log_and_the_cores(mib: int, stretch_mib: int) -> None:
-    assert stretch_size([LogFile(Path("x"), 0, mib << 20)], cores=2) == stretch_mib << 20
-
-
-def test_no_stretch_is_a_leftover_of_a_few_bytes() -> None:
-    file = LogFile(Path("x"), 0, (400 << 20) + 3)
-    assert len(plan_parts([("a", file)], cores=4)) == 4
-
-
-def test_parts_have_every_stretch_once_within_the_counts() -> None:
-    files = [(name, LogFile(Path(f"/{name}/{base}"), base, 40 << 20)) for name in ("a", "b") for base in (0, 1 << 30)]
-    by_cores = plan_parts(files, cores=2)
-    assert [len(part) for part in by_cores] == [1] * 4
-    assert [part[0].broker for part in by_cores] == ["a", "a", "b", "b"]
-    for low, high, count in ((None, 3, 3), (10, None, 12), (10, 11, 11), (None, 100, 4)):
-        parts = plan_parts(files, cores=2, count_min=low, count_max=high)
-        assert len(parts) == count
-        assert _bytes_of(stretch for part in parts for stretch in part) == _bytes_of(part[0] for part in by_cores)
-    assert plan_parts([("a", LogFile(Path("/a"), 0, 0))], cores=2) == []
-
-
-def _bytes_of(stretches: Iterable[LogStretch]) -> Counter[Path]:
-    total: Counter[Path] = Counter()
-    for stretch in stretches:
-        total[stretch.path] += stretch.end - stretch.begin
-    return total

@@ -1,0 +1,48 @@
+"""Keyword options of ``consume``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypedDict
+
+from pyromq.errors import ConfigError
+
+ATTEMPTS_MAX: Final = 16
+STARTS: Final = {"latest": "latest", "earliest": "group"}
+"""Where a group without progress begins, as the source has it."""
+
+
+class ConsumeOptions(TypedDict, total=False):
+    """What ``consume`` takes as keywords; ``ConsumeSettings`` has meanings and defaults."""
+
+    nameserver: str
+    batches: bool
+    columns: Sequence[str]
+    start: str
+    attempts_max: int
+    checkpoint: str
+    trigger: Mapping[str, Any] | None
+    options: Mapping[str, object] | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeSettings:
+    """Raises ConfigError."""
+
+    nameserver: str = ""
+    batches: bool = False  # whether the handler takes record batches of Arrow instead of records
+    columns: Sequence[str] = ()  # beside those that every row has
+    start: str = "latest"  # of a group that has no progress yet; or earliest
+    attempts_max: int = ATTEMPTS_MAX  # a message that failed so often after its first time is dead
+    checkpoint: str = ""  # empty: a temporary folder, and a restart goes on from the group's progress at the brokers
+    trigger: Mapping[str, Any] | None = None  # arguments of Spark's ``trigger``; None: as fast as possible
+    options: Mapping[str, object] | None = None  # of the source
+    name: str = ""  # of the query
+
+    def __post_init__(self) -> None:
+        if self.start not in STARTS:
+            raise ConfigError(f"start must be latest or earliest, not {self.start!r}")
+        if self.attempts_max < 0:
+            raise ConfigError(f"attempts_max must not be negative: {self.attempts_max}")

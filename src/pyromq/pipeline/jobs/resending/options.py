@@ -1,0 +1,81 @@
+"""Keyword options of ``replay`` and ``redrive``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from pyromq.clock import Clock, SystemClock
+from pyromq.pipeline.jobs.common.bars import Tell, silent
+from pyromq.pipeline.jobs.common.patching import Patch
+from pyromq.pipeline.jobs.resending.pacing import check_rate
+
+
+class ReplayOptions(TypedDict, total=False):
+    """What ``replay`` takes as keywords; ``ReplaySettings`` has meanings and defaults."""
+
+    rate: float | None
+    name: str
+    dry_run: bool
+    count_max: int
+    tell: Tell
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySettings:
+    """Raises ConfigError."""
+
+    rate: float | None = None  # messages a second at most; None: as fast as brokers take them
+    name: str = ""  # of this replay: run again under it, it does not send what it sent before
+    dry_run: bool = True  # only count and show
+    count_max: int = 0  # messages to send at most; 0: all
+    tell: Tell = silent
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
+
+
+class RedriveOptions(TypedDict, total=False):
+    """What ``redrive`` takes as keywords; ``RedriveSettings`` has meanings and defaults."""
+
+    nameserver: str
+    where: str
+    begin: int | None
+    end: int | Mapping[str, object] | None
+    dry_run: bool
+    canary: int
+    canary_wait_s: float
+    rate: float | None
+    patch: Patch | None
+    only_group: bool
+    options: Mapping[str, str] | None
+    tell: Tell
+    sleep: Callable[[float], None]
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveSettings:
+    """Raises ConfigError."""
+
+    nameserver: str = ""
+    where: str = ""  # condition over the source's columns: properties['DLQ_ERROR'] LIKE '%timeout%'
+    begin: int | None = None  # milliseconds since 1970: dead letters of then or later; None: from the oldest on
+    end: int | Mapping[str, object] | None = None  # before that time, or these offsets; None: all there are now
+    dry_run: bool = True  # only tell what would become of each
+    canary: int = 0  # dead letters to send first, watching what becomes of them; 0: no canary
+    canary_wait_s: float = 30.0  # how long to watch them
+    rate: float | None = None  # messages a second at most; None: as fast as brokers take them
+    patch: Patch | None = None  # changes each dead letter before it is sent
+    only_group: bool = False  # to this group alone; otherwise every group of the topic gets the messages
+    options: Mapping[str, str] | None = None  # of the source
+    tell: Tell = silent
+    sleep: Callable[[float], None] = time.sleep
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
