@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
-from pyromq.client.core.hooks import SendHook
-from pyromq.client.core.settings import ClientSettings, ProducerSettings
+from pyromq.client.core.options import TransactionOptions
+from pyromq.client.core.settings import TransactionProducerSettings
 from pyromq.client.core.transaction import Transaction, TransactionOutcome
 from pyromq.client.sync.faces import Client
 from pyromq.client.sync.transactions import TransactionProducer
@@ -38,13 +38,10 @@ class OutboxProducer:
         group: str,
         topics: str | Sequence[str],
         outbox: Outbox,
-        confirm: bool = False,
-        settings: ProducerSettings | None = None,
-        client_settings: ClientSettings | None = None,
+        settings: TransactionProducerSettings | None = None,
         client: Client | None = None,
-        hooks: Sequence[SendHook] = (),
-        trace: bool | str = False,
         clock: Clock | None = None,
+        **options: Unpack[TransactionOptions],
     ) -> None:
         self.outbox = outbox
         self.producer = TransactionProducer(
@@ -52,12 +49,9 @@ class OutboxProducer:
             group=group,
             topics=topics,
             check=outbox.check,
-            confirm=confirm,
             settings=settings,
-            client_settings=client_settings,
             client=client,
-            hooks=hooks,
-            trace=trace,
+            **options,
         )
         self._clock = clock or SystemClock()
         self._pruned_ms = 0

@@ -196,13 +196,3 @@ def check_preparable(message: Message, topics: frozenset[str]) -> None:
     if not message.wait_stored:
         text = "a message in a transaction must be on disk before the local work begins"
         raise MessageRefusedError(f"{text}: leave wait_stored as it is")
-
-
-class NotPreparedError(MQError):
-    """The broker has the message, but not as safely as its settings demand: rolled back, nothing was executed."""
-
-    def __init__(self, receipt: SendReceipt) -> None:
-        super().__init__(
-            f"prepared message rolled back, nothing was executed: its broker answered {receipt.status.value}"
-        )
-        self.receipt = receipt

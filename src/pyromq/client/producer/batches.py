@@ -23,7 +23,9 @@ class BatchSender:
         self._client, self._settings, self._topic_queues_table, self._delivery, self._hooks, self._system = sending
         self._clock = self._client.clock
 
-    async def send(self, messages: Sequence[Message], queue: QueueId | None, timeout_ms: int) -> list[SendReceipt]:
+    async def send(
+        self, messages: Sequence[Message], queue: QueueId | None, timeout_ms: int | None
+    ) -> list[SendReceipt]:
         """``check_batch`` has passed them. Raises SendFailedError, whose ``sent`` are receipts of requests before."""
         first, timeout_ms = messages[0], timeout_ms or self._settings.timeout_ms
         now_ms, deadline_ms = self._clock.now_ms(), self._clock.monotonic_ms() + timeout_ms

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Unpack
 
-from pyromq.client.core.hooks import SendHook
+from pyromq.client.core.options import TransactionOptions
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.settings import ClientSettings, ProducerSettings
+from pyromq.client.core.settings import TransactionProducerSettings
 from pyromq.client.core.transaction import Execution, Transaction, TransactionOutcome, TransactionReceipt
 from pyromq.client.producer.selectors import QueueSelector
-from pyromq.client.sync.faces import Client, Face
+from pyromq.client.sync.faces import Client, Face, inner_client
 from pyromq.client.transactions import transaction_producer as aio_transactions
-from pyromq.client.transactions.transaction_producer import CHECKS_MAX, require_function
+from pyromq.client.transactions.transaction_producer import require_function
 from pyromq.errors import ClientClosedError
 from pyromq.model.message import Message
 from pyromq.model.queue import QueueId
@@ -36,14 +36,9 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         group: str,
         topics: str | Sequence[str],
         check: Callable[[ReceivedMessage], TransactionOutcome | None],
-        check_workers: int = 1,
-        checks_max: int = CHECKS_MAX,
-        confirm: bool = False,
-        settings: ProducerSettings | None = None,
-        client_settings: ClientSettings | None = None,
+        settings: TransactionProducerSettings | None = None,
         client: Client | None = None,
-        hooks: Sequence[SendHook] = (),
-        trace: bool | str = False,
+        **options: Unpack[TransactionOptions],
     ) -> None:
         require_function("check", check)
         inner = aio_transactions.TransactionProducer(
@@ -51,14 +46,9 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
             group=group,
             topics=topics,
             check=check,
-            check_workers=check_workers,
-            checks_max=checks_max,
-            confirm=confirm,
             settings=settings,
-            client_settings=client_settings,
-            client=client.inner if client else None,
-            hooks=hooks,
-            trace=trace,
+            client=inner_client(client),
+            **options,
         )
         super().__init__(inner)
 
@@ -71,7 +61,7 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         check_after_ms: int = 0,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
-        timeout_ms: int = 0,
+        timeout_ms: int | None = None,
     ) -> TransactionReceipt:
         """Prepares, executes, tells the outcome; see ``pyromq.aio.TransactionProducer.send``."""
         require_function("execute", execute)
@@ -89,7 +79,7 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         check_after_ms: int = 0,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
-        timeout_ms: int = 0,
+        timeout_ms: int | None = None,
     ) -> Iterator[Transaction]:
         """A block of local work; see ``pyromq.aio.TransactionProducer.transaction``."""
         named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
@@ -109,7 +99,7 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
     def _finish(self, transaction: Transaction, error: Exception | None = None) -> TransactionReceipt:
         try:
             return self._run(self.inner.finish(transaction, error))
-        except ClientClosedError as closed:  # meanwhile: somebody else of the group will be asked
+        except ClientClosedError as closed:  # meanwhile: the broker will ask another member of the group
             outcome = transaction.decided or TransactionOutcome.UNKNOWN
             transaction.receipt = TransactionReceipt(outcome, transaction.prepared, error, closed)
             return transaction.receipt

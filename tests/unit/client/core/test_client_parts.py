@@ -25,7 +25,8 @@ from pyromq.client.core.settings import ClientSettings, Credentials, ProducerSet
 from pyromq.client.core.signing import Signer
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.producer.pending_replies import PendingReplies
-from pyromq.errors import ClientClosedError, ConfigError, ConnectFailedError, MQError
+from pyromq.client.producer.producer import Producer
+from pyromq.errors import ClientClosedError, ConfigError, ConnectFailedError, InvalidNameError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
 from pyromq.net import Address, TlsSettings
@@ -109,8 +110,8 @@ def test_tls_comes_from_the_settings_or_else_from_the_environment(monkeypatch: p
 def test_producer_settings_that_cannot_work_are_refused() -> None:
     with pytest.raises(ConfigError):
         ProducerSettings(timeout_ms=0)
-    with pytest.raises(MQError):
-        ProducerSettings(group="not a group")
+    with pytest.raises(InvalidNameError):
+        Producer(group="not a group")
 
 
 def test_a_secret_is_not_shown() -> None:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from pyromq.client.consumer.rules.message_protocol import PulledT
-from pyromq.errors import LocalProtocolError
+from pyromq.errors import InvalidExpressionError
 from pyromq.model.names import retry_topic
 from pyromq.wire.heartbeat import SQL_EXPRESSION, TAG_EXPRESSION, Subscription
 from pyromq.wire.java_hash import java_hash
@@ -20,10 +20,6 @@ from pyromq.wire.java_hash import java_hash
 ALL: Final = "*"
 _SEPARATOR: Final = "||"
 _JAVA_BLANKS: Final = "".join(map(chr, range(33)))  # what Java's trim removes
-
-
-class InvalidExpressionError(LocalProtocolError):
-    """A tag or SQL expression that asks for nothing at all."""
 
 
 def parse_tags(expression: str | None) -> frozenset[str]:
