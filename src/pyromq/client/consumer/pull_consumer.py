@@ -63,7 +63,7 @@ class PullConsumer(GroupMember):
         **options: Unpack[PullConsumerOptions],
     ) -> None:
         check_options("PullConsumer", options, PullConsumerOptions, PullConsumerSettings)
-        self.settings = settings = with_given(settings or PullConsumerSettings(), {"start": start, **options})
+        self.settings = settings = with_given(PullConsumerSettings, settings, {"start": start, **options})
         super().__init__(
             client_for(nameservers, client, options),
             checked_group(group),

@@ -83,7 +83,7 @@ class PushConsumer(GroupMember):
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         check_options("PushConsumer", options, PushConsumerOptions, PushConsumerSettings)
-        self.settings = settings = with_given(settings or PushConsumerSettings(), {"start": start, **options})
+        self.settings = settings = with_given(PushConsumerSettings, settings, {"start": start, **options})
         batch_listener, hooks = options.get("batch_listener"), tuple(options.get("hooks", ()))
         require(batch_listener is not None or settings.batch_max == 1, "batch_max is for a batch_listener")
         name = checked_group(group)

@@ -9,6 +9,7 @@ name is a TypeError that says which name was probably meant.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
@@ -80,11 +81,16 @@ def _advice(name: str, allowed: Iterable[str], settings: type[Any]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(allowed))}"
 
 
-def with_given(settings: SettingsT, given: Mapping[str, Any]) -> SettingsT:
-    """The settings, with the fields that are given; None leaves a field as it is. Raises what the settings raise."""
-    names = {field.name for field in fields(settings) if field.init}  # type: ignore[arg-type]
+def with_given(kind: type[SettingsT], settings: SettingsT | None, given: Mapping[str, Any]) -> SettingsT:
+    """The settings, or default ones, with the fields that are given; None leaves a field as it is.
+
+    Raises ConfigError for settings of another kind, and what the settings raise.
+    """
+    if settings is not None and not isinstance(settings, kind):
+        raise ConfigError(f"settings must be {kind.__name__}, not {type(settings).__name__}")
+    names = {field.name for field in fields(kind) if field.init}  # type: ignore[arg-type]
     chosen = {name: value for name, value in given.items() if name in names and value is not None}
-    return replace(settings, **chosen) if chosen else settings  # type: ignore[type-var]
+    return replace(settings, **chosen) if settings else kind(**chosen)  # type: ignore[type-var]
 
 
 def client_for(nameservers: str | Sequence[str], client: Client | None, options: Mapping[str, Any]) -> Client:
@@ -92,7 +98,7 @@ def client_for(nameservers: str | Sequence[str], client: Client | None, options:
     given = {name: options.get(name) for name in _CLIENT_FIELDS}
     settings: ClientSettings | None = options.get("client_settings")
     if client is None:
-        return Client(with_given(client_settings_of(nameservers, settings), given))
+        return Client(with_given(ClientSettings, client_settings_of(nameservers, settings), given))
     if not isinstance(client, Client):
         kind = f"{type(client).__module__}.{type(client).__qualname__}"
         raise ConfigError(f"client must be a Client of the same module (pyromq or pyromq.aio), not {kind}")
@@ -101,6 +107,21 @@ def client_for(nameservers: str | Sequence[str], client: Client | None, options:
     if beside:
         raise ConfigError(f"{', '.join(beside)} given beside client: a shared client has its own connections")
     return client
+
+
+def check_callable(what: str, function: object, argument: str) -> None:
+    """Raises ConfigError unless it can be called with one argument."""
+    if not callable(function):
+        raise ConfigError(f"{what} must be a function or a coroutine function, not {function!r}")
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)  # a wrapper may add arguments
+    except (TypeError, ValueError):  # some built-in functions tell nothing about themselves
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        raise ConfigError(f"{what} is called with {argument} alone; {name}{signature} does not fit") from error
 
 
 def checked_group(group: object) -> str:

@@ -127,7 +127,11 @@ class TransactionProducerSettings(ProducerSettings):
 
 
 def client_settings_of(nameservers: str | Sequence[str], given: ClientSettings | None) -> ClientSettings:
-    """The settings given, or default ones, with these name servers if there are any."""
+    """The settings given, or default ones, with these name servers if there are any. Raises ConfigError."""
+    if given is not None and not isinstance(given, ClientSettings):
+        raise ConfigError(f"client_settings must be ClientSettings, not {type(given).__name__}")
+    if not isinstance(nameservers, str | Sequence) or not all(isinstance(text, str) for text in nameservers):
+        raise ConfigError(f"nameservers must be text such as '10.0.0.1:9876', or several texts, not {nameservers!r}")
     if given is None:
         return ClientSettings(nameservers=parse_nameservers(nameservers))
     return replace(given, nameservers=parse_nameservers(nameservers)) if nameservers else given

@@ -70,7 +70,7 @@ class Producer(ProducerRole):
     ) -> None:
         check_options("Producer", options, SendOptions, ProducerSettings)
         given = {"timeout_ms": timeout_ms, "retries": retries, "compression": compression}
-        self.settings = with_given(settings or ProducerSettings(), given)
+        self.settings = with_given(ProducerSettings, settings, given)
         name = checked_group(group)
         self._owns_client = client is None
         self.client = client_for(nameservers, client, options)

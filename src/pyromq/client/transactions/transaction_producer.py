@@ -22,7 +22,14 @@ from typing import Any, Final, Self, TypeAlias, Unpack
 from pyromq.client.consumer.base.listeners import is_coroutine_function
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
-from pyromq.client.core.options import SendOptions, TransactionOptions, check_options, checked_group, with_given
+from pyromq.client.core.options import (
+    SendOptions,
+    TransactionOptions,
+    check_callable,
+    check_options,
+    checked_group,
+    with_given,
+)
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.settings import TransactionProducerSettings
 from pyromq.client.core.transaction import (
@@ -81,10 +88,9 @@ class TransactionProducer:
         **options: Unpack[TransactionOptions],
     ) -> None:
         check_options("TransactionProducer", options, TransactionOptions, TransactionProducerSettings)
-        chosen = with_given(settings or TransactionProducerSettings(), options)
+        chosen = with_given(TransactionProducerSettings, settings, options)
         group = checked_group(group)
-        if not callable(check):
-            raise ConfigError(f"check must be a function or a coroutine function, not {check!r}")
+        check_callable("check", check, "a message")
         self.topics = frozenset([topics] if isinstance(topics, str) else topics)
         if not self.topics:
             raise ConfigError("topics must name what this producer sends to: their brokers ask it for outcomes")
