@@ -86,7 +86,7 @@ class Group:
 
 
 class Billing(Group):
-    """Fails with some orders: for a moment, or until somebody repairs it."""
+    """Fails with some orders: for a moment, or until it is repaired."""
 
     is_repaired = False
     failures = 0

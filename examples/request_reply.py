@@ -13,7 +13,7 @@ from pyromq.testing import LoopbackBroker
 def main(nameserver: str) -> None:
     with Admin(nameserver) as admin, Producer(nameserver, group="prices") as producer:
         admin.create_topic("questions")
-        admin.create_topic("nobody-reads-this")
+        admin.create_topic("unread")
 
         def answer(message: ReceivedMessage) -> None:
             producer.reply(message, b"7 EUR" if message.body == b"apple" else b"unknown")
@@ -24,7 +24,7 @@ def main(nameserver: str) -> None:
                 print(fruit.decode(), reply.body.decode())
 
         try:
-            producer.request(Message("nobody-reads-this", b"apple"), timeout_ms=300)
+            producer.request(Message("unread", b"apple"), timeout_ms=300)
         except NoReplyError as error:
             print(error)
 

@@ -199,7 +199,7 @@ class NotFoundError(BrokerError):
 
 
 class NoRouteError(MQError):
-    """It is not known where messages of a topic shall go."""
+    """It is not known where messages of a topic go."""
 
     retry = RetryAdvice.AFTER_ROUTE_REFRESH
 

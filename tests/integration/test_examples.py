@@ -29,7 +29,7 @@ LAST_LINES = {
     "hooks": "{'sent': 3, 'SUCCESS': 3}",
     "orderly": "7 created paid shipped\n8 created paid shipped\n9 created paid shipped",
     "pull_loop": "polled 0 1 2 3\ncommitted 10 of queue .\nagain from 0",
-    "request_reply": "apple 7 EUR\npear unknown\nno reply to a request of topic nobody-reads-this within 300 ms",
+    "request_reply": "apple 7 EUR\npear unknown\nno reply to a request of topic unread within 300 ms",
     "retries_and_dead_letters": r"paid fine at attempt 1\npaid flaky at attempt 3\ndead: \['broken'\]\nsent again: 1",
     "send_and_consume": "billed order 3, keys .*\nconsumed 3",
     "testing_with_loopback": "reminded, without waiting a day",

@@ -1,7 +1,7 @@
 """Consume once what is delivered more than once.
 
 marks = Marks("billing.marks.db", scope="billing")           # or a SQLAlchemy Engine
-consumer = PushConsumer(group="billing", listener=once(bill, marks))
+consumer = PushConsumer("10.0.0.1:9876", group="billing", listener=once(bill, marks), topics="orders")
 
 once                 mark after the effect: a crash in between repeats the effect, nothing else does
 once_for_batch       the same for listeners of several messages

@@ -28,7 +28,8 @@ _PRUNE_MS: Final = 3_600_000
 class OutboxProducer:
     """``with OutboxProducer(…) as producer``; arguments as those of ``TransactionProducer``, with an outbox as check.
 
-    Creates the table when it is opened, and prunes it then and every hour that it is used.
+    Creates the table when it is opened, and prunes it then and every hour that it is used. Raises ConfigError,
+    InvalidNameError, and TypeError for an unknown option.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class OutboxProducer:
         self.producer.open()
 
     def close(self) -> None:
+        """Transactions that are still under way are left to other members of the group."""
         self.producer.close()
 
     @contextmanager
@@ -112,7 +114,7 @@ def _ended(connection: Any) -> AbstractContextManager[Any]:
         try:
             yield connection
             connection.commit()
-        except BaseException:  # an interrupt must not leave half a transaction; raised again
+        except BaseException:  # an interrupt must not leave a transaction open; raised again
             connection.rollback()
             raise
 

@@ -269,6 +269,7 @@ class PullConsumer(GroupMember):
             owned.paused = True
 
     def resume(self, queues: Iterable[QueueId] | None = None) -> None:
+        """Undoes ``pause``, for the same queues; for all when none are given."""
         for owned in self._chosen(queues):
             owned.paused = False
             owned.changed()

@@ -90,12 +90,15 @@ class Transaction:
 
     @property
     def id(self) -> str:
+        """What ``check`` will find as ``message.transaction_id``."""
         return self.prepared.message_id
 
     def commit(self) -> None:
+        """Consumers will see the message."""
         self.decided = TransactionOutcome.COMMIT
 
     def rollback(self) -> None:
+        """They never will."""
         self.decided = TransactionOutcome.ROLLBACK
 
     def unknown(self) -> None:

@@ -51,7 +51,7 @@ class Producer(ProducerRole):
 
     The constructor raises ConfigError, InvalidNameError, and TypeError for an unknown option. Every way of sending
     raises InvalidNameError or MessageRefusedError for what no broker takes, NoRouteError when it is not known where to
-    send, ConfigError when the name server's address is that of a broker, ClientClosedError outside of the block.
+    send, WrongServerError when the name server's address is that of a broker, ClientClosedError outside of the block.
     """
 
     _sends_prepared: ClassVar = False  # all its messages are prepared ones

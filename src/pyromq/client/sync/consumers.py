@@ -67,7 +67,18 @@ class ConsumerFace(Face[MemberT]):
 
 
 class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
-    """``pyromq.aio.PushConsumer`` without asyncio: the same arguments, methods and errors; listeners are functions."""
+    """Consumes as a member of a group: ``listener`` is called with every message, on a pool of threads.
+
+    ``topics`` is a topic, several topics, or topics with their tags (``{"orders": "new || changed"}``); ``subscribe``
+    adds others, and SQL filters. ``start`` says where a group begins that has no offset yet: ``"earliest"``,
+    ``"latest"``, or a datetime with time zone. ``orderly=True`` keeps the order of every queue, ``broadcast=True``
+    gives every member every message, ``threads`` says how many listeners run at once, ``batch_listener`` gets several
+    messages at a time: see ``PushConsumerOptions``, and ``PushConsumerSettings`` for the rest. A keyword wins over
+    ``settings``; None means what ``settings`` or the default says. ``client`` is shared with producers and consumers of
+    other groups; without one the consumer has its own. ``pyromq.aio.PushConsumer`` is for coroutines.
+
+    Raises ConfigError, InvalidNameError, InvalidExpressionError, and TypeError for an unknown option.
+    """
 
     def __init__(
         self,
@@ -142,11 +153,20 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
         self._on_loop(lambda: self.inner.pause(queues))
 
     def resume(self, queues: Iterable[QueueId] | None = None) -> None:
+        """Undoes ``pause``, for the same queues; for all when none are given."""
         self._on_loop(lambda: self.inner.resume(queues))
 
 
 class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
-    """``pyromq.aio.PullConsumer`` without asyncio: the same arguments, methods and errors, and ``for``."""
+    """Hands out messages when it is asked for them: ``poll``, or ``for message in consumer``; ``seek``, ``commit``.
+
+    Arguments are those of PushConsumer, without a listener; ``broadcast``, ``auto_commit``, ``poll_batch`` and
+    ``poll_timeout_ms`` are its own options, ``PullConsumerSettings`` has the rest. A message counts as dealt with when
+    the next one is asked for; a block that ends without an exception commits everything that was handed out.
+
+    Raises ConfigError, InvalidNameError, InvalidExpressionError, and TypeError for an unknown option. What asks a
+    broker raises TransportError or BrokerError; what needs an open consumer raises ClientClosedError.
+    """
 
     def __init__(
         self,
@@ -219,9 +239,11 @@ class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
         return self._on_loop(lambda: self.inner.position(queue))
 
     def pause(self, queues: Iterable[QueueId] | None = None) -> None:
+        """Nothing of these queues (of all, when none are given) is fetched or handed out."""
         self._on_loop(lambda: self.inner.pause(queues))
 
     def resume(self, queues: Iterable[QueueId] | None = None) -> None:
+        """Undoes ``pause``, for the same queues; for all when none are given."""
         self._on_loop(lambda: self.inner.resume(queues))
 
     assign = blocking(aio_pull.PullConsumer.assign)

@@ -143,7 +143,18 @@ def inner_client(client: Client | None) -> aio_client.Client | None:
 
 
 class Producer(Face[aio_producer.Producer]):
-    """``pyromq.aio.Producer`` without asyncio: the same arguments, methods and errors."""
+    """Sends messages in the name of a group: ``pyromq.aio.Producer`` for code without asyncio. Threads may share it.
+
+    ``nameservers`` is ``"host:port"``, several of them with ``;`` between, or a sequence; without it the environment
+    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts,
+    ``retries`` counts the attempts after the first; for the rest there is ``settings``. A keyword wins over
+    ``settings``, and None means what ``settings`` or the default says. ``client`` is shared with other producers and
+    consumers; without one the producer has its own. Other options: ``SendOptions``.
+
+    The constructor raises ConfigError, InvalidNameError, and TypeError for an unknown option. Every way of sending
+    raises InvalidNameError or MessageRefusedError for what no broker takes, NoRouteError when it is not known where to
+    send, WrongServerError when the name server's address is that of a broker, ClientClosedError outside of the block.
+    """
 
     def __init__(
         self,
@@ -192,7 +203,7 @@ class Producer(Face[aio_producer.Producer]):
     def send_nowait(
         self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int | None = None
     ) -> Future[SendReceipt]:
-        """Begins a send and returns at once.
+        """Begins a send and returns at once; the future has the receipt, or raises what ``send`` raises.
 
         ``callback(receipt, error)`` runs on a thread for callbacks. Those of the future itself run on the loop's thread
         and must be quick.
@@ -255,7 +266,12 @@ def _tell(callback: SendCallback, outcome: Future[SendReceipt]) -> None:
 
 
 class Admin(Face[aio_admin.Admin]):
-    """``pyromq.aio.Admin`` without asyncio: the same arguments, methods and errors."""
+    """Topics, groups, messages and brokers: ``pyromq.aio.Admin`` for code without asyncio.
+
+    ``client`` is shared with producers and consumers; without one it has its own. Options: ``ClientOptions``. The
+    constructor raises ConfigError; methods raise TransportError when a server cannot be reached, BrokerError when it
+    refuses, WrongServerError when the name server's address is that of a broker.
+    """
 
     def __init__(
         self,

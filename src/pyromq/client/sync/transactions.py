@@ -27,7 +27,15 @@ from pyromq.model.queue import QueueId
 
 
 class TransactionProducer(Face[aio_transactions.TransactionProducer]):
-    """``pyromq.aio.TransactionProducer`` without asyncio: the same arguments, methods and errors."""
+    """Sends messages in transactions: they are seen if and only if something else happened.
+
+    ``check(message)`` is called on a thread when a broker has heard no outcome: it returns a TransactionOutcome, None
+    for "not yet known". ``topics`` are all that the producer may send to. ``confirm=True`` waits for the broker's
+    response to every outcome; see ``TransactionOptions``, and ``TransactionProducerSettings`` for the rest. The group
+    does nothing else. The other arguments are those of ``Producer``.
+
+    Raises ConfigError, InvalidNameError, and TypeError for an unknown option.
+    """
 
     def __init__(
         self,
@@ -63,7 +71,12 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         selector: QueueSelector | None = None,
         timeout_ms: int | None = None,
     ) -> TransactionReceipt:
-        """Prepares, executes, tells the outcome; see ``pyromq.aio.TransactionProducer.send``."""
+        """Prepares the message, calls ``execute(transaction)`` here and tells the broker the outcome that it returns.
+
+        ``transaction.argument`` is ``argument``. Nothing returned is UNKNOWN, and so is an exception: it is logged and
+        stands in the receipt. ``check_after_ms`` keeps the broker from asking before. Raises NotPreparedError, and what
+        ``Producer.send`` raises; then ``execute`` was not called.
+        """
         require_function("execute", execute)
         named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
         transaction = self._run(self.inner.prepare(message, argument, **named, timeout_ms=timeout_ms))
@@ -81,7 +94,12 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         selector: QueueSelector | None = None,
         timeout_ms: int | None = None,
     ) -> Iterator[Transaction]:
-        """A block of local work; see ``pyromq.aio.TransactionProducer.transaction``."""
+        """A block of local work between prepared message and outcome; raises as ``send`` does before it begins.
+
+        Leaving it normally is COMMIT, an exception ROLLBACK, unless the transaction was told otherwise. An interrupt
+        (Ctrl-C) is UNKNOWN. Where your own commit may fail without telling whether it happened, call
+        ``transaction.unknown()`` before it and ``transaction.commit()`` after it.
+        """
         named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
         transaction = self._run(self.inner.prepare(message, **named, timeout_ms=timeout_ms))
         error: BaseException | None = None
