@@ -24,13 +24,11 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.producer import Producer
 from pyromq.client.sync.loop_thread import new_event_loop
 from pyromq.model.message import Message
-from pyromq.wire.json.heartbeat import ConsumeFromWhere
 
 MESSAGES = 80_000
 REPEAT = 3
 BODY = bytes(1024)
 TOPIC = "bench"
-FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
 Consume = Callable[[str, str], Coroutine[Any, Any, tuple[float, float]]]
 
@@ -102,7 +100,7 @@ async def _push(
     nameserver: str, group: str, make: Callable[[_Count], dict[str, Any]], **changes: Any
 ) -> tuple[float, float]:
     count = _Count()
-    settings = PushConsumerSettings(from_where=FIRST, **changes)
+    settings = PushConsumerSettings(start="earliest", **changes)
     consumer = PushConsumer(nameserver, group=group, settings=settings, **make(count))
     consumer.subscribe(TOPIC)
     async with consumer:
@@ -159,7 +157,7 @@ async def _function_batches(nameserver: str, group: str) -> tuple[float, float]:
 
 async def _poll(nameserver: str, group: str) -> tuple[float, float]:
     count = _Count()
-    async with PullConsumer(nameserver, group=group, settings=PullConsumerSettings(from_where=FIRST)) as consumer:
+    async with PullConsumer(nameserver, group=group, settings=PullConsumerSettings(start="earliest")) as consumer:
         consumer.subscribe(TOPIC)
         while count.seen < MESSAGES:
             count.add(len(await consumer.poll()))
@@ -168,7 +166,7 @@ async def _poll(nameserver: str, group: str) -> tuple[float, float]:
 
 async def _async_for(nameserver: str, group: str) -> tuple[float, float]:
     count = _Count()
-    async with PullConsumer(nameserver, group=group, settings=PullConsumerSettings(from_where=FIRST)) as consumer:
+    async with PullConsumer(nameserver, group=group, settings=PullConsumerSettings(start="earliest")) as consumer:
         consumer.subscribe(TOPIC)
         async for _ in consumer:
             count.add(1)

@@ -77,7 +77,7 @@ async def told(broker: str) -> dict[str, str]:
 
 
 async def send_all(nameserver: str, messages: list[aio.Message]) -> None:
-    async with aio.Producer(nameserver) as producer:
+    async with aio.Producer(nameserver, group="makers") as producer:
         waiting = iter(messages)
 
         async def sender() -> None:

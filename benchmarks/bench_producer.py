@@ -101,7 +101,7 @@ def _sent(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop], address:
     total = SENDS if outstanding > 1 else SENDS // 8
 
     async def main() -> int:
-        async with aio.Producer(address) as producer:
+        async with aio.Producer(address, group="makers") as producer:
             await producer.send(Message("T", BODY))
 
             async def send() -> None:
@@ -117,7 +117,7 @@ def _sent(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop], address:
 
 def _begun(name: str, address: str) -> Row:
     async def main() -> int:
-        async with aio.Producer(address) as producer:
+        async with aio.Producer(address, group="makers") as producer:
             await producer.send(Message("T", BODY))
             for _ in range(SENDS // 64):
                 begun = [producer.send_nowait(Message("T", BODY)) for _ in range(64)]
@@ -130,7 +130,7 @@ def _begun(name: str, address: str) -> Row:
 
 def _batched(name: str, address: str) -> Row:
     async def main() -> int:
-        async with aio.Producer(address) as producer:
+        async with aio.Producer(address, group="makers") as producer:
             for _ in range(SENDS // BATCH):
                 await producer.send_batch([Message("T", BODY) for _ in range(BATCH)])
         return SENDS // BATCH * BATCH
@@ -143,7 +143,7 @@ def _sync(name: str, address: str, count: int) -> Row:
     total = SENDS // 8
 
     def run() -> int:
-        with faces.Producer(address) as producer:
+        with faces.Producer(address, group="makers") as producer:
 
             def send() -> None:
                 for _ in range(total // count):

@@ -28,12 +28,12 @@ from typing import Any, NamedTuple
 from benchmarks.measure import machine
 from pyromq import aio
 from pyromq.client.sync.loop_thread import new_event_loop
+from pyromq.settings import PushConsumerSettings
 
 BODY = bytes(1024)
 TOPIC, REPEAT, AT_ONCE = "bench", 3, 500
 FAILURES, ONE_IN = 3, 10
 LADDER = "broker.store.delay_ladder_ms=" + ";".join(["20"] * 18)
-FIRST = aio.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
 
 class Server(NamedTuple):
@@ -105,7 +105,7 @@ class Settling:
 
 async def settle(server: Server, group: str, messages: int, *, fails: bool, on_threads: bool) -> Taken:
     settling = Settling(messages, fails=fails)
-    settings = aio.PushConsumerSettings(from_where=FIRST)
+    settings = PushConsumerSettings(start="earliest")
     listener: Any = settling.consume_on_a_thread if on_threads else settling.consume
     consumer = aio.PushConsumer(server.nameserver, group=group, listener=listener, settings=settings)
     consumer.subscribe(TOPIC)

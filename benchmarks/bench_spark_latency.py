@@ -47,7 +47,10 @@ def main() -> None:
 def _small_batches(spark: Any, nameserver: str, folder: Path) -> None:
     queues = made_topic(nameserver, "small")
     rows = _reader(spark, nameserver, "small", startingOffsets="earliest").load()
-    with _running(rows.writeStream.format("noop"), folder / "small") as query, Producer(nameserver) as producer:
+    with (
+        _running(rows.writeStream.format("noop"), folder / "small") as query,
+        Producer(nameserver, group="bench") as producer,
+    ):
         for number in range(BATCHES):
             for queue in queues:
                 producer.send(Message("small", b"x"), queue=queue)
@@ -69,7 +72,10 @@ def _ways(spark: Any, nameserver: str, folder: Path) -> None:
         taken_ms.extend((now - int(body)) / 1e6 for body in bodies)
 
     rows = _reader(spark, nameserver, "ways", startingOffsets="earliest").schema("body binary").load()
-    with _running(rows.writeStream.foreachBatch(arrived), folder / "ways"), Producer(nameserver) as producer:
+    with (
+        _running(rows.writeStream.foreachBatch(arrived), folder / "ways"),
+        Producer(nameserver, group="bench") as producer,
+    ):
         begun = time.perf_counter()
         for number in range(MESSAGES):
             time.sleep(max(0.0, begun + number * PAUSE_S - time.perf_counter()))

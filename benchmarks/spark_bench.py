@@ -19,7 +19,8 @@ from random import Random
 from subprocess import PIPE, Popen
 from typing import Any, NamedTuple
 
-from pyromq import Admin, Message, TopicNotFoundError, aio
+from pyromq import Admin, Message, aio
+from pyromq.errors import TopicNotFoundError
 from pyromq.model.queue import QueueId
 
 TOPIC = "orders"

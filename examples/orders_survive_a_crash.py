@@ -22,13 +22,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from pyromq.aio import Admin, Message, MQError, Producer, PushConsumer, PushConsumerSettings, ReceivedMessage
+from pyromq.aio import Admin, Message, MQError, Producer, PushConsumer, ReceivedMessage
+from pyromq.settings import PushConsumerSettings
 
 ORDERS = 6_000
 IN_FLIGHT = 64
@@ -71,9 +71,9 @@ class Group:
 
     def __init__(self, name: str, nameserver: str) -> None:
         self.name, self.seen, self.ways = name, Counter[int](), dict[int, str]()
-        settings = replace(SETTINGS, group=name)
-        self.consumer = PushConsumer(nameserver, listener=self.consume, settings=settings, trace=True)
-        self.consumer.subscribe(TOPIC)
+        self.consumer = PushConsumer(
+            nameserver, group=name, listener=self.consume, topics=TOPIC, trace=True, settings=SETTINGS
+        )
 
     async def consume(self, message: ReceivedMessage) -> None:
         number = int(message.body)
@@ -86,7 +86,7 @@ class Group:
 
 
 class Billing(Group):
-    """Fails with some orders: for a moment, or until somebody repairs it."""
+    """Fails with some orders: for a moment, or until it is repaired."""
 
     is_repaired = False
     failures = 0

@@ -14,32 +14,27 @@ from typing import Any, Protocol
 import uvloop
 
 from pyromq.aio import (
-    BatchResult,
-    ClientSettings,
-    ConsumeFromWhere,
     ConsumeStatus,
     Message,
-    MessageModel,
     OrderlyStatus,
     Producer,
-    ProducerSettings,
     PullConsumer,
-    PullConsumerSettings,
     PushConsumer,
-    PushConsumerSettings,
     QueueId,
     ReceivedMessage,
-    SeekTo,
-    SendFailedError,
     SendReceipt,
     Transaction,
     TransactionOutcome,
     TransactionProducer,
 )
-from pyromq.errors import BrokerError
+from pyromq.errors import BrokerError, SendFailedError
+from pyromq.offsets import SeekTo
+from pyromq.results import BatchResult
+from pyromq.settings import ClientSettings, PushConsumerSettings, Start, TransactionProducerSettings
 
 Arguments = dict[str, Any]
 _SEND_TIMEOUT_MS = 5_000
+_STARTS: dict[str, Start] = {"CONSUME_FROM_FIRST_OFFSET": "earliest", "CONSUME_FROM_LAST_OFFSET": "latest"}
 _OUTCOMES = {
     "COMMIT_MESSAGE": TransactionOutcome.COMMIT,
     "ROLLBACK_MESSAGE": TransactionOutcome.ROLLBACK,
@@ -107,8 +102,7 @@ class Producers:
         self.checked: dict[str, list[str]] = {}
 
     async def start(self, a: Arguments) -> str:
-        settings = ProducerSettings(
-            group=a["group"],
+        settings = TransactionProducerSettings(
             timeout_ms=a.get("timeoutMs", _SEND_TIMEOUT_MS),
             retries=a.get("retries", 0),
             compress_from_bytes=a.get("compressOver", 4_096),
@@ -118,12 +112,14 @@ class Producers:
             self.running[a["name"]] = producer = self._transactional(a, settings, client_settings)
             await producer.open()
             return producer.client.id
-        plain = self.running[a["name"]] = Producer(settings=settings, client_settings=client_settings, trace=trace)
+        plain = self.running[a["name"]] = Producer(
+            group=a["group"], settings=settings, client_settings=client_settings, trace=trace
+        )
         await plain.open()
         return plain.client.id
 
     def _transactional(
-        self, a: Arguments, settings: ProducerSettings, client_settings: ClientSettings
+        self, a: Arguments, settings: TransactionProducerSettings, client_settings: ClientSettings
     ) -> TransactionProducer:
         """Outcomes stand in the user properties of messages: "outcome" is the first answer, "checked" a later one."""
         checked = self.checked[a["name"]] = []
@@ -246,19 +242,16 @@ class PushConsumers:
 
     async def start(self, a: Arguments) -> str:
         listening = Listening(a, await self._replier(a) if a.get("reply") else None)
-        settings = PushConsumerSettings(
+        consumer = PushConsumer(
             group=a["group"],
-            model=MessageModel.BROADCASTING if a.get("broadcasting") else MessageModel.CLUSTERING,
-            from_where=ConsumeFromWhere[a.get("from", "CONSUME_FROM_FIRST_OFFSET")],
+            listener=listening.hear,
+            start=_STARTS[a.get("from", "CONSUME_FROM_FIRST_OFFSET")],
+            broadcast=a.get("broadcasting", False),
             orderly=a.get("orderly", False),
             attempts_max=a.get("maxAttempts", -1),
-            persist_ms=1_000,
-        )
-        consumer = PushConsumer(
-            listener=listening.hear,
-            settings=settings,
-            client_settings=_client_settings(a),
             trace=a.get("trace", False),
+            client_settings=_client_settings(a),
+            settings=PushConsumerSettings(persist_ms=1_000),
         )
         if "sql" in a:
             consumer.subscribe(a["topic"], a["sql"], sql=True)
@@ -287,12 +280,12 @@ class LitePullConsumers:
         self.running: dict[str, PullConsumer] = {}
 
     async def start(self, a: Arguments) -> str:
-        settings = PullConsumerSettings(
+        consumer = PullConsumer(
             group=a["group"],
-            from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            start="earliest",
             auto_commit=a.get("autoCommit", False),
+            client_settings=_client_settings(a),
         )
-        consumer = PullConsumer(settings=settings, client_settings=_client_settings(a))
         if not a.get("assign"):
             consumer.subscribe(a["topic"], a.get("tags", "*"))
         await consumer.open()

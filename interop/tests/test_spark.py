@@ -25,7 +25,7 @@ from interop.tests.conftest import LADDER, apache_cluster, pyromq_cluster
 from interop.tests.conftest import case as any_case
 from interop.traffic import TOPICS, Expected, send_all
 from interop.world import Cluster, until
-from pyromq.client.core.errors import TopicNotFoundError
+from pyromq.errors import TopicNotFoundError
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.pipeline import Dead, Record, Retry, consume, session
 from pyromq.pipeline.jobs import Selection, archive, read_archive, redrive, replay

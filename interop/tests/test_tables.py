@@ -26,7 +26,7 @@ def table_spark() -> TableSpark:
 
 
 def test_an_archive_in_delta_has_every_message_once(table_spark: TableSpark, tmp_path: Path) -> None:
-    with LoopbackBroker() as broker, Producer(broker.nameserver) as producer:
+    with LoopbackBroker() as broker, Producer(broker.nameserver, group="makers") as producer:
         first = _send(producer, range(20))
         done = _archived(table_spark, broker.nameserver, tmp_path)
         assert (done["messages"], done["bodies"]) == (20, sorted(first))

@@ -12,12 +12,13 @@ from interop.mqadmin import run_mqadmin
 from interop.tests.conftest import case
 from interop.world import Cluster
 from pyromq import aio
-from pyromq.client.core.errors import NotFoundError, TopicNotFoundError
+from pyromq.errors import NotFoundError, TopicNotFoundError
 from pyromq.model.message import Message
+from pyromq.settings import PushConsumerSettings
 from pyromq.wire.trace import MessageKind, Published, TraceRecord
 
 SECTION = "Java admin tools × servers"
-_FIRST = aio.PushConsumerSettings(from_where=aio.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+_FIRST = PushConsumerSettings(start="earliest")
 
 
 @case("queryMsgTraceById reads traces of PyroMQ's clients", SECTION)

@@ -1,11 +1,15 @@
 """PyroMQ: Apache RocketMQ's message system in Python.
 
-    from pyromq import Message, Producer
+    from pyromq import Message, Producer, PushConsumer
 
-    with Producer("127.0.0.1:9876", group="orders-service") as producer:
+    with Producer("127.0.0.1:9876", group="shop") as producer:
         producer.send(Message("orders", b"42"))
 
-``pyromq.aio`` has the same names for asyncio. A name is imported when it is first used, so ``import pyromq`` is cheap.
+    PushConsumer("127.0.0.1:9876", group="billing", listener=bill, topics="orders").run()  # until Ctrl-C
+
+``pyromq.aio`` has the same names for asyncio. The rest is in modules: ``pyromq.errors``, ``settings``, ``results``
+(what listeners return and sends tell), ``selectors`` (which queue), ``hooks``, ``offsets``, ``monitoring``,
+``testing``, ``outbox``, ``idempotent``, ``pipeline``. Names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -15,96 +19,41 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyromq.aio import (
-        EARLIEST,
-        LATEST,
-        BatchResult,
-        ClientSettings,
-        Compression,
-        ConsumeFromWhere,
         ConsumeStatus,
         Credentials,
-        ExpressionRefusedError,
-        HeadOfLine,
-        Hold,
         Message,
-        MessageModel,
         MQError,
-        NameServersUnreachableError,
-        NoReplyError,
-        NoRouteError,
-        NotPreparedError,
-        NoWritableQueueError,
-        OrderlyResult,
         OrderlyStatus,
-        ProducerSettings,
-        PullConsumerSettings,
-        PushConsumerSettings,
         QueueId,
-        QueueSelector,
         ReceivedMessage,
-        SeekTo,
-        SendFailedError,
-        SendHook,
         SendReceipt,
-        SendStatus,
-        TlsSettings,
-        TopicNotFoundError,
         Transaction,
         TransactionOutcome,
-        TransactionReceipt,
-        at_random,
-        by_sharding_key,
     )
     from pyromq.client.sync.consumers import PullConsumer, PushConsumer
     from pyromq.client.sync.faces import Admin, Client, Producer
     from pyromq.client.sync.transactions import TransactionProducer
 
+    __version__: str
+
 __all__ = [
-    "EARLIEST",
-    "LATEST",
     "Admin",
-    "BatchResult",
     "Client",
-    "ClientSettings",
-    "Compression",
-    "ConsumeFromWhere",
     "ConsumeStatus",
     "Credentials",
-    "ExpressionRefusedError",
-    "HeadOfLine",
-    "Hold",
     "MQError",
     "Message",
-    "MessageModel",
-    "NameServersUnreachableError",
-    "NoReplyError",
-    "NoRouteError",
-    "NoWritableQueueError",
-    "NotPreparedError",
-    "OrderlyResult",
     "OrderlyStatus",
     "Producer",
-    "ProducerSettings",
     "PullConsumer",
-    "PullConsumerSettings",
     "PushConsumer",
-    "PushConsumerSettings",
     "QueueId",
-    "QueueSelector",
     "ReceivedMessage",
-    "SeekTo",
-    "SendFailedError",
-    "SendHook",
     "SendReceipt",
-    "SendStatus",
-    "TlsSettings",
-    "TopicNotFoundError",
     "Transaction",
     "TransactionOutcome",
     "TransactionProducer",
-    "TransactionReceipt",
-    "at_random",
-    "by_sharding_key",
+    "__version__",
 ]
 
 _HOMES = {
@@ -119,9 +68,35 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name not in __all__:
-        raise AttributeError(f"module 'pyromq' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"pyromq.{_HOMES.get(name, 'aio')}"), name)
+        raise AttributeError(f"module 'pyromq' has no attribute {name!r}{_advice(name)}")
+    if name == "__version__":
+        value: Any = _version()
+    else:
+        value = getattr(import_module(f"pyromq.{_HOMES.get(name, 'aio')}"), name)
+    globals()[name] = value
     return value
+
+
+def _version() -> str:
+    """That of the installed distribution; pyproject.toml is the one place that has it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("pyromq")
+    except PackageNotFoundError:  # a source tree on the path that was never installed
+        return "0+unknown"
+
+
+def _advice(name: str) -> str:
+    """Where a name lives that is public, but not here."""
+    from importlib import import_module
+
+    if not name[:1].isupper() and name not in ("at_random", "by_sharding_key"):
+        return ""
+    for module in ("settings", "results", "selectors", "hooks", "offsets", "monitoring", "errors", "testing"):
+        if name in vars(import_module(f"pyromq.{module}")):
+            return f": it is in pyromq.{module}"
+    return ""
 
 
 def __dir__() -> list[str]:

@@ -1,22 +1,34 @@
 """One tree of exceptions: facts attached as attributes, advice on the class.
 
-    MQError ─┬─ ProtocolError ─── LocalProtocolError (we misused it), RemoteProtocolError (the peer did)
-             │                    InvalidNameError, MessageRefusedError ── MessageTooLargeError, PropertiesTooLargeError
-             ├─ TransportError ── ConnectFailedError, ConnectionLostError, RequestTimeoutError
-             ├─ BrokerError (code, remark)
-             ├─ StoreError ────── CorruptRecordError, CorruptFileError, OffsetOutOfRangeError, PositionOutOfRangeError,
-             │                    StoreReadOnlyError ── DiskFullError, UntrustedDiskError; StoreInUseError,
-             │                    StoreNotFoundError, StoreClosedError, LogGapError
-             └─ ClientClosedError, ConfigError
+    MQError ─┬─ ConfigError ───── WrongServerError (a broker where a name server should be)
+             ├─ ClientClosedError
+             ├─ ProtocolError ─── LocalProtocolError (we misused it), RemoteProtocolError (the peer did)
+             │                    InvalidNameError, InvalidExpressionError,
+             │                    MessageRefusedError ── MessageTooLargeError, PropertiesTooLargeError
+             ├─ TransportError ── ConnectFailedError, ConnectionLostError, RequestTimeoutError, TooManyRequestsError
+             ├─ NoRouteError ──── NameServersUnreachableError, TopicNotFoundError, NoWritableQueueError
+             ├─ SendFailedError (attempts, maybe_stored, sent), NoReplyError, NotPreparedError
+             ├─ BrokerError (code, remark) ── NoPermissionError, SystemBusyError, ServiceNotAvailableError,
+             │                    GroupNotFoundError, GroupOfflineError, ExpressionRefusedError, NotFoundError
+             └─ StoreError ────── CorruptRecordError, CorruptFileError, OffsetOutOfRangeError, PositionOutOfRangeError,
+                                  StoreReadOnlyError ── DiskFullError, UntrustedDiskError; StoreInUseError,
+                                  StoreNotFoundError, StoreClosedError, LogGapError
 
 ``retry`` tells whether trying again can help, and where; of a BrokerError that depends on its code
-(``client.core.retry_advice``, which is what producers and the pipeline ask).
+(``client.core.retry_advice``, which is what producers and the pipeline ask). ``pyromq.outbox`` and
+``pyromq.idempotent`` have one error each of their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pyromq.model.message import SendReceipt
+
+_TOPIC_NOT_EXIST: Final = 17  # wire.codes.ResponseCode
 
 
 class RetryAdvice(Enum):
@@ -40,8 +52,17 @@ class ConfigError(MQError):
     """A setting or a configuration file cannot be used as it is."""
 
 
+class WrongServerError(ConfigError):
+    """The address of a name server is that of another server."""
+
+    def __init__(self, address: str) -> None:
+        text = f"{address} is a broker, not a name server; its name server usually listens on port 9876"
+        super().__init__(f"{text}: give that address as nameservers")
+        self.address = address
+
+
 class ClientClosedError(MQError):
-    """The client was closed; open a new one."""
+    """The producer, consumer or client is not open: use it inside its ``with`` block."""
 
 
 # --- protocol ------------------------------------------------------------------------------------------------------
@@ -67,6 +88,10 @@ class InvalidNameError(LocalProtocolError):
         self.kind = kind
         self.name = name
         self.reason = reason
+
+
+class InvalidExpressionError(LocalProtocolError):
+    """A tag or SQL expression that asks for nothing at all."""
 
 
 class MessageRefusedError(LocalProtocolError):
@@ -117,11 +142,23 @@ class RequestTimeoutError(TransportError):
         self.timeout_ms = timeout_ms
 
 
-# --- error responses -----------------------------------------------------------------------------------------------
+class TooManyRequestsError(TransportError):
+    """Too many requests of this connection wait for a response: wait for some of them, or raise the bound."""
+
+    retry = RetryAdvice.SAME_BROKER
+
+    def __init__(self, *, peer: str, in_flight_max: int) -> None:
+        super().__init__(
+            f"{in_flight_max} requests to {peer} wait for a response already: await some of them first", peer=peer
+        )
+        self.in_flight_max = in_flight_max
+
+
+# --- responses of a server -----------------------------------------------------------------------------------------
 
 
 class BrokerError(MQError):
-    """A server answered with an error code."""
+    """A server responded with an error code; ``remark`` is its text."""
 
     retry = RetryAdvice.LATER  # unless the code says more
 
@@ -129,6 +166,114 @@ class BrokerError(MQError):
         super().__init__(f"code {code}: {remark}")
         self.code = code
         self.remark = remark
+
+
+class NoPermissionError(BrokerError):
+    """Check credentials, the rights of topic and group, and whether the broker takes messages at all."""
+
+
+class SystemBusyError(BrokerError):
+    """Send more slowly, or add brokers."""
+
+
+class ServiceNotAvailableError(BrokerError):
+    """The broker is full, read-only or going down."""
+
+
+class GroupNotFoundError(BrokerError):
+    """Create the group, or let brokers create groups on their own."""
+
+
+class ExpressionRefusedError(BrokerError):
+    """The broker cannot use an SQL92 expression; its remark says what is wrong with it."""
+
+
+class GroupOfflineError(BrokerError):
+    """No consumer of the group is connected."""
+
+
+class NotFoundError(BrokerError):
+    """There is no such message or offset."""
+
+
+# --- routes and sends ----------------------------------------------------------------------------------------------
+
+
+class NoRouteError(MQError):
+    """It is not known where messages of a topic go."""
+
+    retry = RetryAdvice.AFTER_ROUTE_REFRESH
+
+
+class NameServersUnreachableError(NoRouteError, TransportError):
+    """No name server responded: check their addresses, and whether they run."""
+
+    def __init__(self, failures: Sequence[tuple[str, MQError]]) -> None:
+        tried = "; ".join(f"{address}: {error}" for address, error in failures)
+        super().__init__(f"no name server answered ({tried}). Is one running? Say where with nameservers=…")
+        self.failures = tuple(failures)
+        self.peer = ",".join(address for address, _ in failures)
+
+
+class TopicNotFoundError(NoRouteError, BrokerError):
+    """Create the topic, or let brokers create topics on their own."""
+
+    def __init__(self, topic: str, remark: str = "") -> None:
+        BrokerError.__init__(self, code=_TOPIC_NOT_EXIST, remark=remark or f"no broker has topic {topic}")
+        self.topic = topic
+
+
+class NoWritableQueueError(NoRouteError):
+    """Brokers have the topic but none takes messages of it: give it the right to write, or start a master."""
+
+    retry = RetryAdvice.NEVER  # an operator has to act
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"topic {topic} has no queue to write to: {reason}")
+        self.topic = topic
+
+
+class Attempt(NamedTuple):
+    """One try of a send."""
+
+    broker: str
+    error: MQError
+
+
+class SendFailedError(MQError):
+    """No broker confirmed the message.
+
+    ``maybe_stored``: a response was lost, so it may be stored all the same; sending again may make two of it.
+    ``sent`` are receipts of the parts of a batch that were stored before.
+    """
+
+    def __init__(self, topic: str, attempts: Sequence[Attempt], *, sent: Sequence[SendReceipt] = ()) -> None:
+        tried = "; ".join(f"{broker}: {error}" for broker, error in attempts)
+        self.topic = topic
+        self.attempts = tuple(attempts)
+        self.sent = tuple(sent)
+        self.maybe_stored = any(map(_leaves_doubt, attempts))
+        doubt = ". It may be stored all the same: a response was lost" if self.maybe_stored else ""
+        count = f"{len(attempts)} attempt{'' if len(attempts) == 1 else 's'}"
+        super().__init__(f"message to topic {topic} not confirmed after {count} ({tried}){doubt}")
+
+
+class NoReplyError(MQError):
+    """The request was stored, but no reply came in time."""
+
+
+class NotPreparedError(MQError):
+    """The broker has the message, but not as safely as its settings demand: rolled back, nothing was executed."""
+
+    def __init__(self, receipt: SendReceipt) -> None:
+        super().__init__(
+            f"prepared message rolled back, nothing was executed: its broker answered {receipt.status.value}"
+        )
+        self.receipt = receipt
+
+
+def _leaves_doubt(attempt: Attempt) -> bool:
+    return isinstance(attempt.error, TransportError) and not isinstance(attempt.error, ConnectFailedError)
 
 
 # --- store ---------------------------------------------------------------------------------------------------------

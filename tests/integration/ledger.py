@@ -21,12 +21,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pyromq.aio import Admin, ClientSettings
+from pyromq.aio import Admin
 from pyromq.client.core.client import Client
-from pyromq.client.core.errors import TopicNotFoundError
 from pyromq.clock import Clock
-from pyromq.errors import MQError
+from pyromq.errors import MQError, TopicNotFoundError
 from pyromq.model.names import dead_letter_topic, retry_topic
+from pyromq.settings import ClientSettings
 
 PLACES = ("consumed", "dead", "retrying", "queued", "delayed", "half")
 _DOUBT_S = 5.0

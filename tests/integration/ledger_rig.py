@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pyromq.aio import Admin, ClientSettings, Message, Producer, PushConsumer, ReceivedMessage
+from pyromq.aio import Admin, Message, Producer, PushConsumer, ReceivedMessage
 from pyromq.net import Backoff
+from pyromq.settings import ClientSettings
 from pyromq.testing import LoopbackBroker
 from tests.integration.ledger import Account, Ledger
-from tests.integration.ledger_worker import ATTEMPTS_MAX, failures_of, is_to_fail, settings
+from tests.integration.ledger_worker import ATTEMPTS_MAX, SETTINGS, failures_of, is_to_fail
 from tests.integration.up_process import UpProcess
 
 TOPIC, GROUP = "orders", "billing"
@@ -61,7 +62,9 @@ class Clerk:
         self._ledger.consumed[message.message_id] += 1
 
     def member(self, server: UpProcess | LoopbackBroker) -> PushConsumer:
-        made = PushConsumer(listener=self.consume, settings=settings(GROUP), client_settings=patient(server.nameserver))
+        made = PushConsumer(
+            listener=self.consume, settings=SETTINGS, client_settings=patient(server.nameserver), group=GROUP
+        )
         made.subscribe(TOPIC)
         return made
 

@@ -21,7 +21,8 @@ from zlib import crc32
 import msgspec
 import uvloop
 
-from pyromq.aio import ConsumeFromWhere, PushConsumer, PushConsumerSettings, ReceivedMessage
+from pyromq.aio import PushConsumer, ReceivedMessage
+from pyromq.settings import PushConsumerSettings
 
 ATTEMPTS_MAX = 3
 _FOREVER = 1 << 30
@@ -50,16 +51,14 @@ def is_to_fail(message: ReceivedMessage, percent: int) -> bool:
     return message.delivery_attempt < failures_of(message.message_id, percent)
 
 
-def settings(group: str) -> PushConsumerSettings:
-    return PushConsumerSettings(
-        group=group,
-        from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-        rebalance_ms=300,
-        persist_ms=100,
-        error_wait_ms=100,
-        retry_wait_ms=100,
-        attempts_max=ATTEMPTS_MAX,
-    )
+SETTINGS = PushConsumerSettings(
+    start="earliest",
+    rebalance_ms=300,
+    persist_ms=100,
+    error_wait_ms=100,
+    retry_wait_ms=100,
+    attempts_max=ATTEMPTS_MAX,
+)
 
 
 class Worker:
@@ -70,10 +69,10 @@ class Worker:
         self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._finished = self._failed = 0
         self._release = asyncio.Event()
-        chosen = settings(plan.group)
+        chosen = SETTINGS
         if plan.point == "ack":
             chosen = replace(chosen, persist_ms=3_600_000, concurrency_max=plan.count)
-        self.member = PushConsumer(plan.nameserver, listener=self.consume, settings=chosen)
+        self.member = PushConsumer(plan.nameserver, listener=self.consume, settings=chosen, group=plan.group)
         self.member.subscribe(plan.topic)
 
     async def consume(self, message: ReceivedMessage) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pyromq.aio import ClientSettings, ConsumeFromWhere, PushConsumer, PushConsumerSettings, QueueId
+from pyromq.aio import PushConsumer, QueueId
 from pyromq.client.core.client import Client
 from pyromq.clock import Clock
+from pyromq.settings import ClientSettings, PushConsumerSettings
 from tests.integration.scripted_queues import NAME, ScriptedQueues
 
 QUEUE = QueueId("T", NAME, 0)
 _QUICK = PushConsumerSettings(
-    from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    start="earliest",
     persist_ms=20,
     error_wait_ms=50,
     retry_wait_ms=20,
@@ -21,9 +22,9 @@ _QUICK = PushConsumerSettings(
 )
 
 
-def quick_settings(broker: ScriptedQueues, **changes: Any) -> PushConsumerSettings:
-    """Of a member of the broker's group."""
-    return replace(_QUICK, group=broker.group, **changes)
+def quick_settings(**changes: Any) -> PushConsumerSettings:
+    """Of a consumer that does not wait long for anything."""
+    return replace(_QUICK, **changes)
 
 
 def quick_consumer(
@@ -31,7 +32,7 @@ def quick_consumer(
 ) -> PushConsumer:
     """Subscribed to ``T``; several of one group need a ``name`` each."""
     client = Client(ClientSettings(nameservers=broker.nameserver, instance_name=name), clock=clock)
-    made = PushConsumer(client=client, listener=listener, settings=quick_settings(broker, **changes))
+    made = PushConsumer(client=client, listener=listener, settings=quick_settings(**changes), group=broker.group)
     made._owns_client = True
     made.subscribe("T")
     return made

@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 
 from pyromq import aio
-from pyromq.client.core.errors import GroupNotFoundError, GroupOfflineError, NotFoundError
 from pyromq.client.core.roles import ConsumerRole
-from pyromq.errors import BrokerError, ConfigError, InvalidNameError
+from pyromq.errors import (
+    BrokerError,
+    ConfigError,
+    GroupNotFoundError,
+    GroupOfflineError,
+    InvalidNameError,
+    NotFoundError,
+    TopicNotFoundError,
+)
 from pyromq.model.message import Message
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import GroupConfig, Perm
+from pyromq.offsets import EARLIEST, LATEST
+from pyromq.settings import ClientSettings
 from pyromq.testing.loopback import LoopbackBroker
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.json.heartbeat import ConsumerData, Subscription
@@ -52,7 +61,7 @@ def test_a_topic_is_created_described_and_deleted(run: Run) -> None:
             assert [queue.number for queue in stats] == [0, 1, 2]
             await admin.delete_topic("orders")
             assert "orders" not in await admin.topics()
-            with pytest.raises(aio.TopicNotFoundError):
+            with pytest.raises(TopicNotFoundError):
                 await admin.route("orders")
             with pytest.raises(InvalidNameError):
                 await admin.create_topic("not a topic")
@@ -64,7 +73,7 @@ def test_a_topic_is_created_described_and_deleted(run: Run) -> None:
 
 def test_messages_are_found_by_every_name_they_have(run: Run) -> None:
     async def main() -> None:
-        async with LoopbackBroker() as broker, aio.Producer(broker.nameserver) as producer:
+        async with LoopbackBroker() as broker, aio.Producer(broker.nameserver, group="makers") as producer:
             sent = [await producer.send(Message("orders", b"%d" % n, keys=f"k{n} all")) for n in range(3)]
             async with aio.Admin(broker.nameserver) as admin:
                 for n, receipt in enumerate(sent):
@@ -96,16 +105,16 @@ def test_a_group_is_created_found_moved_and_deleted(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
             await admin.create_topic("orders", queues=2)
-            async with aio.Producer(broker.nameserver) as producer:
+            async with aio.Producer(broker.nameserver, group="makers") as producer:
                 for _ in range(6):
                     await producer.send(Message("orders", b"x"))
             await admin.create_group(GroupConfig(group_name="billing", retry_max_times=3))
             assert "billing" in await admin.groups()
             assert (await admin.group_config("billing")).retry_max_times == 3
-            reset = await admin.reset_offset("billing", "orders", to_ms=aio.LATEST)
+            reset = await admin.reset_offset("billing", "orders", to_ms=LATEST)
             assert sum(reset.values()) == 6
             assert all(p.broker_offset == p.consumer_offset for p in (await admin.lag("billing", "orders")).values())
-            await admin.reset_offset("billing", "orders", to_ms=aio.EARLIEST)
+            await admin.reset_offset("billing", "orders", to_ms=EARLIEST)
             lag = await admin.lag("billing", "orders")
             assert sum(progress.broker_offset - progress.consumer_offset for progress in lag.values()) == 6
             queue = QueueId("orders", "broker-a", 0)
@@ -127,7 +136,7 @@ def test_a_consumer_that_joins_is_a_member_until_it_leaves(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
             await admin.create_topic("orders")
-            settings = aio.ClientSettings(nameservers=broker.nameserver)
+            settings = ClientSettings(nameservers=broker.nameserver)
             async with aio.Client(settings) as one, aio.Client(settings) as two:
                 first, second = Member("billing"), Member("billing")
                 for client, role in ((one, first), (two, second)):
@@ -167,8 +176,8 @@ def test_heartbeats_and_routes_go_on_by_themselves(run: Run) -> None:
     async def main() -> None:
         broker = ScriptedBroker("a")
         async with scripted(broker) as cluster:
-            settings = aio.ClientSettings(nameservers=cluster.nameserver, heartbeat_ms=30, route_poll_ms=30)
-            async with aio.Producer(client_settings=settings) as producer:
+            settings = ClientSettings(nameservers=cluster.nameserver, heartbeat_ms=30, route_poll_ms=30)
+            async with aio.Producer(client_settings=settings, group="makers") as producer:
                 await producer.send(Message("T", b"x"))
                 await until(lambda: broker.codes.count(Code.HEART_BEAT) >= 4)
                 await until(lambda: cluster.names.asked.count("T") >= 4)
@@ -181,7 +190,7 @@ def test_a_dead_name_server_is_passed_over(run: Run) -> None:
         async with scripted(ScriptedBroker("a")) as cluster:
             for _ in range(4):  # their order is left to chance
                 nameservers = ["127.0.0.1:1", cluster.nameserver]
-                async with aio.Producer(nameservers) as producer:
+                async with aio.Producer(nameservers, group="makers") as producer:
                     await producer.send(Message("T", b"x"))
 
     run(main())

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from pyromq.aio import ClientSettings, Message, Producer, ReceivedMessage
+from pyromq.aio import Message, Producer, ReceivedMessage
 from pyromq.client.core.client import Client
 from pyromq.errors import ClientClosedError
 from pyromq.model.route import BrokerData
+from pyromq.settings import ClientSettings
 from pyromq.wire.codes import RequestCode as Code
 from tests.integration.quick_consumer import QUEUE, quick_consumer
 from tests.integration.scripted_broker import ScriptedBroker, scripted

@@ -10,14 +10,9 @@ from typing import Any
 
 import pytest
 
-from pyromq.aio import (
-    BatchResult,
-    ConsumeStatus,
-    MessageModel,
-    PushConsumer,
-    ReceivedMessage,
-)
+from pyromq.aio import ConsumeStatus, PushConsumer, ReceivedMessage
 from pyromq.errors import ConfigError
+from pyromq.results import BatchResult
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.properties import decode_properties
@@ -164,8 +159,8 @@ async def test_a_batch_is_sent_back_behind_its_last_success() -> None:
     async with scripted_queues(GROUP) as broker:
         for number in range(8):
             broker.put(b"%d" % number)
-        settings = quick_settings(broker, batch_max=8)
-        member = PushConsumer(broker.nameserver, batch_listener=handle, settings=settings)
+        settings = quick_settings(batch_max=8)
+        member = PushConsumer(broker.nameserver, batch_listener=handle, settings=settings, group=GROUP)
         member.subscribe("T")
         async with member:
             await until(lambda: sum(sizes) >= 8 and progress(member) == 8)
@@ -209,7 +204,7 @@ async def test_broadcasting_sends_nothing_back_and_goes_on(tmp_path: Any) -> Non
     async with scripted_queues(GROUP) as broker:
         for number in range(3):
             broker.put(b"%d" % number)
-        async with quick_consumer(broker, fail, model=MessageModel.BROADCASTING, offsets_folder=tmp_path) as member:
+        async with quick_consumer(broker, fail, broadcast=True, offsets_folder=tmp_path) as member:
             await until(lambda: progress(member) == 3)
             assert {queue.topic for queue in member.assignment} == {"T"}, "no retry topic"
         assert not broker.asked[Code.CONSUMER_SEND_MSG_BACK] and not broker.asked[Code.SEND_MESSAGE_V2]
@@ -289,7 +284,7 @@ async def test_a_silent_listener_in_broadcasting_is_passed(tmp_path: Any) -> Non
     held = Held()
     async with scripted_queues(GROUP) as broker:
         broker.put(b"0")
-        changes = {"model": MessageModel.BROADCASTING, "offsets_folder": tmp_path, "consume_timeout_ms": 50}
+        changes = {"broadcast": True, "offsets_folder": tmp_path, "consume_timeout_ms": 50}
         async with quick_consumer(broker, held, **changes) as member:
             await until(lambda: progress(member) == 1)
             assert member.counts.timed_out == 1

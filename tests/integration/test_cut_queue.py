@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyromq.aio import PullConsumer, PullConsumerSettings, ReceivedMessage
+from pyromq.aio import PullConsumer, ReceivedMessage
+from pyromq.settings import PullConsumerSettings
 from tests.integration.quick_consumer import QUEUE, quick_consumer
 from tests.integration.scripted_queues import ScriptedQueues, scripted_queues
 from tests.integration.waiting import until
@@ -51,8 +52,8 @@ async def test_a_push_consumer_that_was_ahead_gets_what_was_stored_after_the_cut
 async def test_a_pull_consumer_too_and_its_commits_go_back(handed_out: int) -> None:
     async with scripted_queues(GROUP) as broker:
         fill(broker, *map(str, range(8)), stored_ms=BEFORE_MS - 100_000)
-        settings = PullConsumerSettings(group=GROUP, persist_ms=20, error_wait_ms=50)
-        async with PullConsumer(broker.nameserver, settings=settings) as consumer:
+        settings = PullConsumerSettings(persist_ms=20, error_wait_ms=50)
+        async with PullConsumer(broker.nameserver, settings=settings, group=GROUP) as consumer:
             consumer.subscribe("T")
             seen: list[Any] = []
             while len(seen) < handed_out:

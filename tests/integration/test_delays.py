@@ -71,7 +71,7 @@ def bodies_of(store: MessageStore, topic: str = "orders") -> list[bytes]:
 @asynccontextmanager
 async def broker_and_producer(**settings: Any) -> AsyncIterator[tuple[LoopbackBroker, aio.Producer]]:
     async with LoopbackBroker(BrokerSettings(store=QUICK, **settings)) as broker:
-        async with aio.Producer(broker.nameserver) as producer:
+        async with aio.Producer(broker.nameserver, group="makers") as producer:
             yield broker, producer
 
 
@@ -110,7 +110,7 @@ async def test_a_flood_of_one_level_keeps_its_order() -> None:
 async def test_a_clock_that_is_moved_lets_tests_pass_time() -> None:
     clock = ManualClock()
     async with LoopbackBroker(BrokerSettings(store=SMALL_FILES), clock=clock) as broker:
-        async with aio.Producer(broker.nameserver) as producer:
+        async with aio.Producer(broker.nameserver, group="makers") as producer:
             await producer.send(aio.Message("orders", b"a", delay_level=18))
             await producer.send(aio.Message("orders", b"b", delay_ms=3 * HOUR_MS))
             store = broker.broker.store
@@ -178,7 +178,7 @@ async def test_what_cannot_be_taken_back_is_refused_with_a_reason() -> None:
 async def test_a_broker_killed_while_it_delivers_loses_no_delayed_message(tmp_path: Path) -> None:
     rng, sent = Random(5), set()
     async with UpProcess(tmp_path / "data") as server:
-        async with aio.Producer(server.nameserver) as producer:
+        async with aio.Producer(server.nameserver, group="makers") as producer:
 
             async def send(number: int) -> None:
                 body = b"%d" % number

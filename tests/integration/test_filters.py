@@ -11,21 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from pyromq.aio import (
-    Admin,
-    ConsumeFromWhere,
-    ExpressionRefusedError,
-    Message,
-    Producer,
-    PullConsumer,
-    PullConsumerSettings,
-    PushConsumer,
-    PushConsumerSettings,
-    ReceivedMessage,
-)
+from pyromq.aio import Admin, Message, Producer, PullConsumer, PushConsumer, ReceivedMessage
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.client.sync import consumers
-from pyromq.errors import BrokerError
+from pyromq.errors import BrokerError, ExpressionRefusedError
+from pyromq.settings import PullConsumerSettings, PushConsumerSettings
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
@@ -39,11 +29,10 @@ from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
-FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 PULLING = PullConsumerSettings(
-    from_where=FIRST, rebalance_ms=1_000, persist_ms=100, error_wait_ms=100, suspend_ms=500
+    start="earliest", rebalance_ms=1_000, persist_ms=100, error_wait_ms=100, suspend_ms=500
 )  # a held pull tells what it passed over when its time is over
-PUSHING = PushConsumerSettings(from_where=FIRST, rebalance_ms=1_000, persist_ms=100, error_wait_ms=100, suspend_ms=500)
+PUSHING = PushConsumerSettings(start="earliest", rebalance_ms=1_000, persist_ms=100, error_wait_ms=100, suspend_ms=500)
 
 
 def by_sql(text: str, offset: int = 0, **changes: Any) -> PullHeader:
@@ -286,7 +275,9 @@ async def test_a_push_consumer_that_changes_to_a_bad_expression_says_so(caplog: 
 
         async def note(message: ReceivedMessage) -> None: ...
 
-        async with PushConsumer(broker.nameserver, group="readers", listener=note, settings=PUSHING) as consumer:
+        async with PushConsumer(
+            broker.nameserver, group="readers", listener=note, topics="orders", settings=PUSHING
+        ) as consumer:
             with caplog.at_level(logging.ERROR, "pyromq.client.consumer.group_member"):
                 consumer.subscribe("orders", "price =", sql=True)
                 await until(lambda: "ends too early" in caplog.text, "the refusal is logged")

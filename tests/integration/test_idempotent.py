@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from pyromq import ConsumeFromWhere, Message, Producer, PushConsumer, PushConsumerSettings, ReceivedMessage
+from pyromq import Message, Producer, PushConsumer, ReceivedMessage
 from pyromq.idempotent import Marks, once
+from pyromq.settings import PushConsumerSettings
 from pyromq.testing import LoopbackBroker
 
 pytestmark = pytest.mark.integration
 
 PATIENCE_S = 60
-FROM_FIRST = PushConsumerSettings(from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+FROM_FIRST = PushConsumerSettings(start="earliest")
 
 
 def run(mode: str, folder: Path, count: int, *steps: str) -> list[Any]:
@@ -56,7 +57,7 @@ def test_messages_that_were_sent_twice_are_consumed_once(tmp_path: Path) -> None
                 all_seen.set()
 
     marks = Marks(tmp_path / "marks.db", scope="billing")
-    with LoopbackBroker() as broker, Producer(broker.nameserver) as producer:
+    with LoopbackBroker() as broker, Producer(broker.nameserver, group="makers") as producer:
         producer.send_batch([Message("orders", b"%d" % number, keys=f"order-{number}") for number in range(30)])
         consumer = PushConsumer(broker.nameserver, group="billing", listener=once(bill, marks), settings=FROM_FIRST)
         consumer.subscribe("orders")

@@ -21,15 +21,14 @@ from pyromq.client.admin.dead_letters import RedriveStatus
 from pyromq.client.admin.explain import MessageState
 from pyromq.client.admin.group_story import GroupState
 from pyromq.model.queue import QueueId
+from pyromq.settings import PushConsumerSettings
 from pyromq.testing.loopback import SMALL_FILES, LoopbackBroker
 from pyromq.wire.trace import ConsumeBegan, ConsumeEnded, Published
 
 pytestmark = pytest.mark.integration
 
 LIMIT_S = 30
-FIRST = aio.PushConsumerSettings(
-    from_where=aio.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, attempts_max=0, persist_ms=50, rebalance_ms=200
-)
+FIRST = PushConsumerSettings(start="earliest", attempts_max=0, persist_ms=50, rebalance_ms=200)
 
 
 @pytest.fixture(scope="module")
@@ -316,9 +315,7 @@ def test_a_blocking_message_is_seen_and_parked(nameserver: str, admin: Admin, ty
             if message.body == b"bad":
                 raise ValueError("it never works")
 
-        settings = aio.PushConsumerSettings(
-            from_where=aio.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, orderly=True, rest_ms=20, persist_ms=50
-        )
+        settings = PushConsumerSettings(start="earliest", orderly=True, rest_ms=20, persist_ms=50)
         consumer = aio.PushConsumer(nameserver, group="stuck", listener=listen, settings=settings)
         consumer.subscribe("blocked")
         async with consumer, asyncio.timeout(LIMIT_S):

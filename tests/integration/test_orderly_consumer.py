@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
-from pyromq.aio import (
-    OrderlyResult,
-    OrderlyStatus,
-    PushConsumer,
-    QueueId,
-    ReceivedMessage,
-)
+from pyromq.aio import OrderlyStatus, PushConsumer, QueueId, ReceivedMessage
 from pyromq.client.consumer.rules.flow_control import FlowLimits
 from pyromq.client.consumer.rules.queue_lock import TRUSTED_MS
 from pyromq.client.consumer.rules.queue_state import Ownership
+from pyromq.results import OrderlyResult
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.properties import decode_properties

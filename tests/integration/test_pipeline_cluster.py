@@ -8,8 +8,7 @@ import pytest
 
 from pyromq import Admin
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
-from pyromq.client.core.errors import GroupNotFoundError, NoPermissionError
-from pyromq.errors import BrokerError
+from pyromq.errors import BrokerError, GroupNotFoundError, NoPermissionError
 from pyromq.model.names import retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm

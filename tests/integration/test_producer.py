@@ -22,21 +22,30 @@ from pyromq import aio
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.client.core.broker_health import TABLE_5
-from pyromq.client.core.errors import NoPermissionError, NotFoundError, ServiceNotAvailableError
 from pyromq.errors import (
     BrokerError,
     ClientClosedError,
     ConnectFailedError,
     MessageRefusedError,
     MessageTooLargeError,
+    NameServersUnreachableError,
+    NoPermissionError,
+    NoReplyError,
+    NotFoundError,
+    NoWritableQueueError,
     RequestTimeoutError,
+    SendFailedError,
+    ServiceNotAvailableError,
+    TopicNotFoundError,
 )
+from pyromq.hooks import SendHook
 from pyromq.model.message import Message, SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import TooManyRequestsError
+from pyromq.settings import ClientSettings, Compression, ProducerSettings, TlsSettings
 from pyromq.testing.loopback import SMALL_FILES, LoopbackBroker
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.signature import verify
@@ -47,7 +56,7 @@ from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
-QUICK = aio.ProducerSettings(timeout_ms=1_000)
+QUICK = ProducerSettings(timeout_ms=1_000)
 
 
 # --- against a real broker ---
@@ -108,22 +117,25 @@ def test_large_bodies_travel_compressed_and_come_back_whole(run: Run) -> None:
     async def main() -> None:
         body = b"the same again " * 20_000
         async with LoopbackBroker() as broker:
-            for compression in aio.Compression:
-                settings = aio.ProducerSettings(compression=compression)
-                async with aio.Producer(broker.nameserver, settings=settings) as producer:
+            for compression in Compression:
+                settings = ProducerSettings(compression=compression)
+                async with aio.Producer(broker.nameserver, settings=settings, group="g") as producer:
                     receipt = await producer.send(Message("orders", body))
                 async with aio.Admin(broker.nameserver) as admin:
                     message = await admin.message_at(receipt.queue, receipt.offset)
                     assert message.body == body
-                    assert (message.size_bytes < 20_000) == (compression is not aio.Compression.NONE)
+                    assert (message.size_bytes < 20_000) == (compression is not Compression.NONE)
 
     run(main())
 
 
 def test_a_batch_is_split_where_it_must_be_and_every_message_has_its_receipt(run: Run) -> None:
     async def main() -> None:
-        settings = aio.ProducerSettings(body_bytes_max=10_000)
-        async with LoopbackBroker() as broker, aio.Producer(broker.nameserver, settings=settings) as producer:
+        settings = ProducerSettings(body_bytes_max=10_000)
+        async with (
+            LoopbackBroker() as broker,
+            aio.Producer(broker.nameserver, settings=settings, group="g") as producer,
+        ):
             messages = [Message("orders", b"%04d" % n * 250, keys=f"n{n}") for n in range(25)]
             receipts = await producer.send_batch(messages)
             assert len({receipt.offset_message_id for receipt in receipts}) == 25
@@ -140,7 +152,7 @@ def test_a_batch_is_split_where_it_must_be_and_every_message_has_its_receipt(run
 
 def test_what_needs_no_response_is_stored_all_the_same(run: Run) -> None:
     async def main() -> None:
-        async with LoopbackBroker() as broker, aio.Producer(broker.nameserver) as producer:
+        async with LoopbackBroker() as broker, aio.Producer(broker.nameserver, group="g") as producer:
             for _ in range(10):
                 await producer.send_oneway(Message("orders", b"x"))
             async with aio.Admin(broker.nameserver) as admin:
@@ -254,7 +266,7 @@ def test_a_killed_broker_costs_no_receipt_and_sends_go_on_after_it_is_back(run: 
                 body = f"{name}-{len(receipts)}".encode()
                 try:
                     receipt = await producer.send(Message("orders", body), timeout_ms=10_000)
-                except aio.SendFailedError as error:
+                except SendFailedError as error:
                     assert error.maybe_stored
                 else:
                     bodies[receipt.message_id] = body
@@ -263,7 +275,7 @@ def test_a_killed_broker_costs_no_receipt_and_sends_go_on_after_it_is_back(run: 
         async with NameServer(NameServerSettings(port=0)) as names, AsyncExitStack() as stack:
             nameserver = str(names.address)
             process, port = await start_broker(nameserver, 0, tmp_path)
-            producer = await stack.enter_async_context(aio.Producer(nameserver))
+            producer = await stack.enter_async_context(aio.Producer(nameserver, group="g"))
             admin = await stack.enter_async_context(aio.Admin(nameserver))
             senders = [asyncio.ensure_future(load(producer, name)) for name in range(16)]
             await until(lambda: len(receipts) > 300)
@@ -289,7 +301,7 @@ def test_a_killed_broker_costs_no_receipt_and_sends_go_on_after_it_is_back(run: 
 def test_without_a_name_server_the_error_names_the_addresses_that_were_tried(run: Run) -> None:
     async def main() -> None:
         async with aio.Producer("127.0.0.1:1;127.0.0.1:2", group="g") as producer:
-            with pytest.raises(aio.NameServersUnreachableError, match="Is one running") as caught:
+            with pytest.raises(NameServersUnreachableError, match="Is one running") as caught:
                 await producer.send(Message("orders", b"x"))
             assert {address for address, _ in caught.value.failures} == {"127.0.0.1:1", "127.0.0.1:2"}
 
@@ -299,8 +311,8 @@ def test_without_a_name_server_the_error_names_the_addresses_that_were_tried(run
 def test_a_topic_that_must_not_be_created_is_reported_as_unknown(run: Run) -> None:
     async def main() -> None:
         settings = BrokerSettings(auto_create_topics=False, store=SMALL_FILES)
-        async with LoopbackBroker(settings) as broker, aio.Producer(broker.nameserver) as producer:
-            with pytest.raises(aio.TopicNotFoundError, match=r"no broker has topic orders.*create it first"):
+        async with LoopbackBroker(settings) as broker, aio.Producer(broker.nameserver, group="g") as producer:
+            with pytest.raises(TopicNotFoundError, match=r"no broker has topic orders.*create it first"):
                 await producer.send(Message("orders", b"x"))
 
     run(main())
@@ -310,8 +322,8 @@ def test_a_topic_without_the_right_to_write_says_which_broker_refuses(run: Run) 
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
             await admin.create_topic("archive", perm=Perm.READ)
-            async with aio.Producer(broker.nameserver) as producer:
-                with pytest.raises(aio.NoWritableQueueError, match=r"broker-a does not allow writing \(perm 4\)"):
+            async with aio.Producer(broker.nameserver, group="g") as producer:
+                with pytest.raises(NoWritableQueueError, match=r"broker-a does not allow writing \(perm 4\)"):
                     await producer.send(Message("archive", b"x"))
 
     run(main())
@@ -323,7 +335,10 @@ def test_a_topic_without_the_right_to_write_says_which_broker_refuses(run: Run) 
 def test_a_refusal_that_may_pass_is_tried_on_another_broker(run: Run) -> None:
     async def main() -> None:
         busy, fine = ScriptedBroker("a", lambda *_: 2), ScriptedBroker("b")
-        async with scripted(busy, fine) as cluster, aio.Producer(cluster.nameserver, settings=QUICK) as producer:
+        async with (
+            scripted(busy, fine) as cluster,
+            aio.Producer(cluster.nameserver, settings=QUICK, group="g") as producer,
+        ):
             receipts = [await producer.send(Message("T", b"x")) for _ in range(6)]
             assert {receipt.queue.broker for receipt in receipts} == {"b"}
             assert 1 <= len(busy.sends) <= 6
@@ -334,8 +349,11 @@ def test_a_refusal_that_may_pass_is_tried_on_another_broker(run: Run) -> None:
 def test_all_attempts_are_in_the_error_and_no_more_than_three_reach_brokers(run: Run) -> None:
     async def main() -> None:
         brokers = ScriptedBroker("a", lambda *_: 14), ScriptedBroker("b", lambda *_: 14)
-        async with scripted(*brokers) as cluster, aio.Producer(cluster.nameserver, settings=QUICK) as producer:
-            with pytest.raises(aio.SendFailedError, match="scripted 14") as caught:
+        async with (
+            scripted(*brokers) as cluster,
+            aio.Producer(cluster.nameserver, settings=QUICK, group="g") as producer,
+        ):
+            with pytest.raises(SendFailedError, match="scripted 14") as caught:
                 await producer.send(Message("T", b"x"))
             assert cluster.sends == 3
             assert [attempt.broker for attempt in caught.value.attempts] in (["a", "b", "a"], ["b", "a", "b"])
@@ -348,8 +366,8 @@ def test_all_attempts_are_in_the_error_and_no_more_than_three_reach_brokers(run:
 def test_a_refusal_that_will_not_pass_is_not_repeated(run: Run) -> None:
     async def main() -> None:
         async with scripted(ScriptedBroker("a", lambda *_: 13)) as cluster:
-            async with aio.Producer(cluster.nameserver, settings=QUICK) as producer:
-                with pytest.raises(aio.SendFailedError) as caught:
+            async with aio.Producer(cluster.nameserver, settings=QUICK, group="g") as producer:
+                with pytest.raises(SendFailedError) as caught:
                     await producer.send(Message("T", b"x"))
                 assert isinstance(caught.value.attempts[0].error, BrokerError)
                 assert cluster.sends == 1
@@ -360,13 +378,13 @@ def test_a_refusal_that_will_not_pass_is_not_repeated(run: Run) -> None:
 def test_silence_ends_with_the_time_and_leaves_doubt(run: Run) -> None:
     async def main() -> None:
         async with scripted(ScriptedBroker("a", lambda *_: None)) as cluster:
-            async with aio.Producer(cluster.nameserver) as producer:
+            async with aio.Producer(cluster.nameserver, group="g") as producer:
                 started = time.monotonic()
-                with pytest.raises(aio.SendFailedError, match="may be stored all the same") as caught:
+                with pytest.raises(SendFailedError, match="may be stored all the same") as caught:
                     await producer.send(Message("T", b"x"), timeout_ms=300)
                 assert 0.25 < time.monotonic() - started < 2
                 assert isinstance(caught.value.__cause__, RequestTimeoutError)
-                with pytest.raises(aio.SendFailedError):
+                with pytest.raises(SendFailedError):
                     await producer.send_nowait(Message("T", b"x"), timeout_ms=100)
 
     run(main())
@@ -375,8 +393,11 @@ def test_silence_ends_with_the_time_and_leaves_doubt(run: Run) -> None:
 def test_an_attempt_with_its_own_limit_leaves_time_for_another_broker(run: Run) -> None:
     async def main() -> None:
         silent, fine = ScriptedBroker("a", lambda *_: None), ScriptedBroker("b")
-        settings = aio.ProducerSettings(timeout_ms=5_000, attempt_timeout_ms=100)
-        async with scripted(silent, fine) as cluster, aio.Producer(cluster.nameserver, settings=settings) as producer:
+        settings = ProducerSettings(timeout_ms=5_000, attempt_timeout_ms=100)
+        async with (
+            scripted(silent, fine) as cluster,
+            aio.Producer(cluster.nameserver, settings=settings, group="g") as producer,
+        ):
             receipts = [await producer.send(Message("T", b"x")) for _ in range(4)]
             assert {receipt.queue.broker for receipt in receipts} == {"b"}
 
@@ -386,8 +407,8 @@ def test_an_attempt_with_its_own_limit_leaves_time_for_another_broker(run: Run) 
 def test_a_message_bound_to_its_queue_is_not_sent_twice(run: Run) -> None:
     async def main() -> None:
         async with scripted(ScriptedBroker("a", lambda *_: 2), ScriptedBroker("b", lambda *_: 2)) as cluster:
-            async with aio.Producer(cluster.nameserver, settings=QUICK) as producer:
-                with pytest.raises(aio.SendFailedError):
+            async with aio.Producer(cluster.nameserver, settings=QUICK, group="g") as producer:
+                with pytest.raises(SendFailedError):
                     await producer.send(Message("T", b"x", sharding_key="k"))
                 assert cluster.sends == 1
 
@@ -398,7 +419,10 @@ def test_a_broker_that_says_go_away_is_reconnected(run: Run) -> None:
     async def main() -> None:
         broker = ScriptedBroker("a")
         broker.script = lambda connection, request: 1500 if connection is broker.connections[0] else 0
-        async with scripted(broker) as cluster, aio.Producer(cluster.nameserver, settings=QUICK) as producer:
+        async with (
+            scripted(broker) as cluster,
+            aio.Producer(cluster.nameserver, settings=QUICK, group="g") as producer,
+        ):
             assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
             assert len(broker.connections) == 2
 
@@ -417,7 +441,7 @@ def test_a_broker_that_says_go_away_is_reconnected(run: Run) -> None:
 def test_a_receipt_tells_how_safe_the_message_is(run: Run, code: int, status: SendStatus, on_disk: bool | None) -> None:
     async def main() -> None:
         async with scripted(ScriptedBroker("a", lambda *_: code)) as cluster:
-            async with aio.Producer(cluster.nameserver, settings=QUICK) as producer:
+            async with aio.Producer(cluster.nameserver, settings=QUICK, group="g") as producer:
                 for _ in range(2):  # the long way, then the short one
                     receipt = await producer.send(Message("T", b"x"))
                     assert (receipt.status, receipt.on_disk, receipt.offset) == (status, on_disk, 7)
@@ -427,9 +451,9 @@ def test_a_receipt_tells_how_safe_the_message_is(run: Run, code: int, status: Se
 
 def test_an_unsafe_receipt_is_not_taken_when_told_so(run: Run) -> None:
     async def main() -> None:
-        settings = aio.ProducerSettings(retry_unless_ok=True)
+        settings = ProducerSettings(retry_unless_ok=True)
         async with scripted(ScriptedBroker("a", lambda *_: 12)) as cluster:
-            async with aio.Producer(cluster.nameserver, settings=settings) as producer:
+            async with aio.Producer(cluster.nameserver, settings=settings, group="g") as producer:
                 receipt = await producer.send(Message("T", b"x"))
                 assert receipt.status is SendStatus.FLUSH_SLAVE_TIMEOUT
                 assert cluster.sends == 3
@@ -446,9 +470,9 @@ def test_a_slow_broker_is_avoided_when_told_so(run: Run) -> None:
 
         slow.script = later
         table = type(TABLE_5)((50,), (60_000,), failure_ms=1_000)
-        settings = aio.ProducerSettings(avoid_slow_brokers=True)
+        settings = ProducerSettings(avoid_slow_brokers=True, latency_table=table)
         async with scripted(slow, ScriptedBroker("b")) as cluster:
-            async with aio.Producer(cluster.nameserver, settings=settings, latency_table=table) as producer:
+            async with aio.Producer(cluster.nameserver, settings=settings, group="g") as producer:
                 for _ in range(10):
                     await producer.send(Message("T", b"x"))
         assert len(slow.sends) == 1
@@ -460,11 +484,11 @@ def test_an_ordered_topic_keeps_the_places_of_queues_whose_broker_is_gone(run: R
     async def main() -> None:
         async with scripted(ScriptedBroker("a")) as cluster:
             cluster.names.routes["T"] = structs.replace(cluster.names.routes["T"], order_topic_conf="a:1;gone:1")
-            async with aio.Producer(cluster.nameserver, settings=QUICK) as producer:
+            async with aio.Producer(cluster.nameserver, settings=QUICK, group="g") as producer:
                 receipts = [await producer.send(Message("T", b"x")) for _ in range(4)]
                 assert {receipt.queue for receipt in receipts} == {QueueId("T", "a", 0)}
                 for key in ("a", "b", "c", "d"):
-                    with suppress(aio.SendFailedError):
+                    with suppress(SendFailedError):
                         await producer.send(Message("T", b"x", sharding_key=key), timeout_ms=100)
                 assert 4 < cluster.sends < 8  # some keys belong to the queue that cannot be reached now
 
@@ -474,9 +498,9 @@ def test_an_ordered_topic_keeps_the_places_of_queues_whose_broker_is_gone(run: R
 def test_requests_are_signed_with_the_credentials(run: Run) -> None:
     async def main() -> None:
         broker = ScriptedBroker("a")
-        settings = aio.ClientSettings(credentials=aio.Credentials("key", "secret"))
+        settings = ClientSettings(credentials=aio.Credentials("key", "secret"))
         async with scripted(broker) as cluster:
-            async with aio.Producer([cluster.nameserver], client_settings=settings) as producer:
+            async with aio.Producer([cluster.nameserver], client_settings=settings, group="g") as producer:
                 for _ in range(2):
                     await producer.send(Message("T", b"x"))
         for request in broker.sends:
@@ -489,7 +513,7 @@ def test_requests_are_signed_with_the_credentials(run: Run) -> None:
 def test_a_namespace_is_added_to_names_on_the_wire(run: Run) -> None:
     async def main() -> None:
         broker = ScriptedBroker("a")
-        settings = aio.ClientSettings(namespace="MQ_INST_1")
+        settings = ClientSettings(namespace="MQ_INST_1")
         async with scripted(broker, topics=("MQ_INST_1%T",)) as cluster:
             async with aio.Producer(cluster.nameserver, group="g", client_settings=settings) as producer:
                 for _ in range(2):
@@ -505,7 +529,7 @@ def test_a_heartbeat_comes_before_the_first_message_and_a_farewell_after_the_las
     async def main() -> None:
         broker = ScriptedBroker("a")
         async with scripted(broker) as cluster:
-            async with aio.Producer(cluster.nameserver) as producer:
+            async with aio.Producer(cluster.nameserver, group="g") as producer:
                 await producer.send(Message("T", b"x"))
                 await producer.client.heartbeat_now()
             assert broker.codes == [Code.HEART_BEAT, Code.SEND_MESSAGE_V2, Code.HEART_BEAT, Code.UNREGISTER_CLIENT]
@@ -524,7 +548,10 @@ def test_a_request_gets_the_reply_of_its_consumer(run: Run) -> None:
 
         broker.script = script
         async with scripted(broker, topics=("T", "C_REPLY_TOPIC")) as cluster:
-            async with aio.Producer(cluster.nameserver) as asker, aio.Producer(cluster.nameserver) as answerer:
+            async with (
+                aio.Producer(cluster.nameserver, group="g") as asker,
+                aio.Producer(cluster.nameserver, group="g") as answerer,
+            ):
 
                 async def answer() -> None:
                     await until(lambda: bool(broker.sends))
@@ -536,7 +563,7 @@ def test_a_request_gets_the_reply_of_its_consumer(run: Run) -> None:
                 assert reply.get("MSG_TYPE") == "reply"
                 await answering
                 broker.script = lambda *_: 0
-                with pytest.raises(aio.NoReplyError):
+                with pytest.raises(NoReplyError):
                     await asker.request(Message("T", b"ping"), timeout_ms=100)
                 with pytest.raises(MessageRefusedError, match="is no request"):
                     await answerer.reply(reply_without_asker(), b"pong")
@@ -548,7 +575,10 @@ def test_a_real_broker_brings_the_reply_to_its_request(run: Run) -> None:
     async def main() -> None:
         async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
             await admin.create_topic("questions", queues=1)
-            async with aio.Producer(broker.nameserver, group="a") as asker, aio.Producer(broker.nameserver) as answerer:
+            async with (
+                aio.Producer(broker.nameserver, group="a") as asker,
+                aio.Producer(broker.nameserver, group="g") as answerer,
+            ):
                 asking = asyncio.ensure_future(asker.request(Message("questions", b"ping"), timeout_ms=10_000))
                 request = await first_message(admin, QueueId("questions", "broker-a", 0))
                 await answerer.reply(request, request.body + b" pong")
@@ -564,14 +594,14 @@ def test_everything_may_travel_under_tls(run: Run, tmp_path: Path) -> None:
 
     async def main() -> None:
         async with scripted(ScriptedBroker("a"), tls_context=server) as cluster:
-            for tls in (aio.TlsSettings(ca_file=ours.file, hostname="mq.example"), aio.TlsSettings(verify=False)):
-                settings = aio.ClientSettings(nameservers=cluster.nameserver, tls=tls)
-                async with aio.Producer(client_settings=settings) as producer:
+            for tls in (TlsSettings(ca_file=ours.file, hostname="mq.example"), TlsSettings(verify=False)):
+                settings = ClientSettings(nameservers=cluster.nameserver, tls=tls)
+                async with aio.Producer(client_settings=settings, group="g") as producer:
                     await producer.send(Message("T", b"x"))
-            for wrong in (aio.TlsSettings(ca_file=ours.file), aio.TlsSettings(), None):
-                settings = aio.ClientSettings(nameservers=cluster.nameserver, tls=wrong, request_timeout_ms=500)
-                async with aio.Producer(client_settings=settings) as producer:
-                    with pytest.raises(aio.NameServersUnreachableError):
+            for wrong in (TlsSettings(ca_file=ours.file), TlsSettings(), None):
+                settings = ClientSettings(nameservers=cluster.nameserver, tls=wrong, request_timeout_ms=500)
+                async with aio.Producer(client_settings=settings, group="g") as producer:
+                    with pytest.raises(NameServersUnreachableError):
                         await producer.send(Message("T", b"x"))
 
     run(main())
@@ -581,7 +611,7 @@ def test_hooks_see_every_send_and_may_forbid_one(run: Run) -> None:
     async def main() -> None:
         seen: list[tuple[Any, ...]] = []
 
-        class Policy(aio.SendHook):
+        class Policy(SendHook):
             def before_send(self, message: Message) -> None:
                 if message.tags == "secret":
                     raise NoPermissionError(code=16, remark="not this one")
@@ -591,9 +621,9 @@ def test_hooks_see_every_send_and_may_forbid_one(run: Run) -> None:
                 raise RuntimeError("a mistake of the hook")
 
         async with scripted(ScriptedBroker("a", lambda c, r: 13 if r.body == b"bad" else 0)) as cluster:
-            async with aio.Producer(cluster.nameserver, hooks=[Policy()]) as producer:
+            async with aio.Producer(cluster.nameserver, hooks=[Policy()], group="g") as producer:
                 await producer.send(Message("T", b"good"))
-                with pytest.raises(aio.SendFailedError):
+                with pytest.raises(SendFailedError):
                     await producer.send(Message("T", b"bad"))
                 with pytest.raises(NoPermissionError):
                     await producer.send(Message("T", b"x", tags="secret"))
@@ -608,14 +638,14 @@ def test_hooks_see_every_send_and_may_forbid_one(run: Run) -> None:
 
 def test_too_many_unfinished_sends_are_refused_at_once(run: Run) -> None:
     async def main() -> None:
-        settings = aio.ProducerSettings(in_flight_max=3, timeout_ms=200)
+        settings = ProducerSettings(in_flight_max=3, timeout_ms=200)
         async with scripted(ScriptedBroker("a", lambda *_: None)) as cluster:
-            async with aio.Producer(cluster.nameserver, settings=settings) as producer:
+            async with aio.Producer(cluster.nameserver, settings=settings, group="g") as producer:
                 begun = [producer.send_nowait(Message("T", b"x")) for _ in range(3)]
                 with pytest.raises(TooManyRequestsError):
                     producer.send_nowait(Message("T", b"x"))
                 outcomes = await asyncio.gather(*begun, return_exceptions=True)
-                assert {type(outcome) for outcome in outcomes} == {aio.SendFailedError}
+                assert {type(outcome) for outcome in outcomes} == {SendFailedError}
 
     run(main())
 
@@ -624,7 +654,7 @@ def test_closing_waits_for_what_was_begun(run: Run) -> None:
     async def main() -> None:
         told: list[Any] = []
         async with LoopbackBroker() as broker:
-            async with aio.Producer(broker.nameserver) as producer:
+            async with aio.Producer(broker.nameserver, group="g") as producer:
                 begun = [
                     producer.send_nowait(Message("orders", b"x"), callback=lambda *outcome: told.append(outcome))
                     for _ in range(100)
@@ -640,7 +670,7 @@ def test_closing_waits_for_what_was_begun(run: Run) -> None:
 def test_a_client_that_is_closed_ends_the_sends_of_all_its_producers(run: Run) -> None:
     async def main() -> None:
         async with scripted(ScriptedBroker("a", lambda *_: None)) as cluster:
-            client = aio.Client(aio.ClientSettings(nameservers=cluster.nameserver))
+            client = aio.Client(ClientSettings(nameservers=cluster.nameserver))
             await client.open()
             producer = aio.Producer(client=client, group="g")
             await producer.open()
@@ -650,7 +680,7 @@ def test_a_client_that_is_closed_ends_the_sends_of_all_its_producers(run: Run) -
             begun.append(producer.send_nowait(Message("T2", b"x"), timeout_ms=60_000))  # its task has not begun
             await client.close()
             for outcome in await asyncio.wait_for(asyncio.gather(*begun, return_exceptions=True), 10):
-                assert isinstance(outcome, ClientClosedError | aio.SendFailedError)
+                assert isinstance(outcome, ClientClosedError | SendFailedError)
 
     run(main())
 
@@ -660,8 +690,8 @@ def test_a_dead_broker_costs_the_time_of_the_send_and_nothing_was_stored(run: Ru
         async with scripted(ScriptedBroker("a")) as cluster:
             route = cluster.names.routes["T"]
             route.broker_datas[0].broker_addrs[0] = "127.0.0.1:1"
-            async with aio.Producer(cluster.nameserver) as producer:
-                with pytest.raises(aio.SendFailedError) as caught:
+            async with aio.Producer(cluster.nameserver, group="g") as producer:
+                with pytest.raises(SendFailedError) as caught:
                     await producer.send(Message("T", b"x"), timeout_ms=300)
                 assert isinstance(caught.value.__cause__, ConnectFailedError)
                 assert not caught.value.maybe_stored
@@ -699,7 +729,7 @@ def test_the_sync_face_sends_from_many_threads() -> None:
 
 def test_sync_clients_may_share_one_client() -> None:
     with LoopbackBroker() as broker:
-        settings = pyromq.ClientSettings(nameservers=broker.nameserver)
+        settings = ClientSettings(nameservers=broker.nameserver)
         with pyromq.Client(settings) as client:
             with pyromq.Producer(client=client, group="a") as one, pyromq.Producer(client=client, group="b") as two:
                 one.send(Message("orders", b"x"))
@@ -723,7 +753,7 @@ def test_ctrl_c_ends_a_sync_send_at_once() -> None:
     server.start()
     ready.wait()
     try:
-        with pyromq.Producer(where[0]) as producer:
+        with pyromq.Producer(where[0], group="g") as producer:
             timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
             timer.start()
             started = time.monotonic()
@@ -737,7 +767,7 @@ def test_ctrl_c_ends_a_sync_send_at_once() -> None:
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_a_forked_child_is_told_to_open_its_own_producer() -> None:
-    with LoopbackBroker() as broker, pyromq.Producer(broker.nameserver) as producer:
+    with LoopbackBroker() as broker, pyromq.Producer(broker.nameserver, group="g") as producer:
         producer.send(Message("orders", b"parent"))
         child = os.fork()
         if child == 0:
@@ -748,7 +778,7 @@ def test_a_forked_child_is_told_to_open_its_own_producer() -> None:
                 except ClientClosedError as error:
                     assert "fork" in str(error)
                 producer.close()
-                with pyromq.Producer(broker.nameserver) as own:
+                with pyromq.Producer(broker.nameserver, group="g") as own:
                     own.send(Message("orders", b"child"))
                 code = 0
             finally:
@@ -759,10 +789,10 @@ def test_a_forked_child_is_told_to_open_its_own_producer() -> None:
 
 
 def test_a_closed_sync_producer_says_so() -> None:
-    producer = pyromq.Producer("127.0.0.1:1")
+    producer = pyromq.Producer("127.0.0.1:1", group="g")
     with pytest.raises(ClientClosedError, match="not open"):
         producer.send(Message("orders", b"x"))
-    with producer, pytest.raises(pyromq.NameServersUnreachableError):
+    with producer, pytest.raises(NameServersUnreachableError):
         producer.send(Message("orders", b"x"))
     with pytest.raises(ClientClosedError):
         producer.send_batch([Message("orders", b"x")])

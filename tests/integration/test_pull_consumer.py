@@ -21,7 +21,6 @@ from pyromq.client.core.settings import ClientSettings
 from pyromq.errors import ClientClosedError, ConfigError, OffsetOutOfRangeError
 from pyromq.net import Backoff
 from pyromq.testing import LoopbackBroker
-from pyromq.wire.json.heartbeat import ConsumeFromWhere
 from tests.integration.up_process import UpProcess
 from tests.integration.waiting import until
 
@@ -29,9 +28,7 @@ pytestmark = pytest.mark.integration
 
 TOPIC = "orders"
 ZERO = QueueId(TOPIC, "broker-a", 0)
-FAST = PullConsumerSettings(
-    from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, rebalance_ms=1_000, persist_ms=100, error_wait_ms=100
-)
+FAST = PullConsumerSettings(start="earliest", rebalance_ms=1_000, persist_ms=100, error_wait_ms=100)
 
 
 def consumer(broker: Any, group: str = "readers", **changes: Any) -> PullConsumer:
@@ -251,7 +248,7 @@ async def test_reading_goes_on_after_a_broker_was_killed(tmp_path: Path, caplog:
         settings = ClientSettings(nameservers=server.nameserver, backoff=Backoff(first_ms=50, ceiling_ms=300))
         async with Producer(client_settings=settings, group="makers") as producer:
             sent = await send(producer, 0, 50)
-            async with PullConsumer(client_settings=settings, settings=FAST) as reader:
+            async with PullConsumer(client_settings=settings, settings=FAST, group="readers") as reader:
                 reader.subscribe(TOPIC)
                 found = bodies(await read(reader, 50))
                 await server.kill()

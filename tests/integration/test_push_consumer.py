@@ -29,7 +29,6 @@ from pyromq.errors import ConfigError
 from pyromq.net import Backoff
 from pyromq.testing import LoopbackBroker
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader, ResetOffsetHeader
-from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 from tests.integration.quick_delays import QUICK_DELAYS
 from tests.integration.up_process import UpProcess
 from tests.integration.waiting import until
@@ -38,7 +37,7 @@ pytestmark = pytest.mark.integration
 
 Property = Callable[[str, object], None]
 FAST = PushConsumerSettings(
-    from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    start="earliest",
     rebalance_ms=1_000,
     persist_ms=200,
     error_wait_ms=100,
@@ -453,9 +452,9 @@ async def test_a_busy_orderly_listener_keeps_its_queue_until_it_is_done() -> Non
 
     async with filled(0, queues=2) as (broker, producer, _):
         client = [ClientSettings(nameservers=broker.nameserver, instance_name=name) for name in "ab"]
-        settings = replace(FAST, orderly=True, group="busy")
+        settings = replace(FAST, orderly=True)
         a, b = (
-            PushConsumer(listener=listener(name), client_settings=each, settings=settings)
+            PushConsumer(listener=listener(name), client_settings=each, settings=settings, group="busy")
             for name, each in zip("ab", client, strict=True)
         )
         a.subscribe(TOPIC)
@@ -482,9 +481,9 @@ async def test_in_broadcasting_everybody_gets_everything_and_a_file_remembers(tm
         one, two = Seen(), Seen()
 
         def member(name: str, seen: Seen) -> PushConsumer:
-            settings = replace(FAST, model=MessageModel.BROADCASTING, offsets_folder=tmp_path, group="all")
+            settings = replace(FAST, broadcast=True, offsets_folder=tmp_path)
             client = ClientSettings(nameservers=broker.nameserver, instance_name=name)
-            made = PushConsumer(listener=seen, settings=settings, client_settings=client)
+            made = PushConsumer(listener=seen, settings=settings, client_settings=client, group="all")
             made.subscribe(TOPIC)
             return made
 
@@ -526,7 +525,10 @@ async def test_consuming_goes_on_by_itself_after_a_broker_was_killed(
         settings = ClientSettings(nameservers=server.nameserver, backoff=Backoff(first_ms=50, ceiling_ms=300))
         async with Producer(client_settings=settings, group="makers") as producer:
             await producer.send(Message(TOPIC, b"first"))
-            members = [PushConsumer(listener=handle, client_settings=settings, settings=FAST) for _ in range(2)]
+            members = [
+                PushConsumer(listener=handle, client_settings=settings, settings=FAST, group="readers")
+                for _ in range(2)
+            ]
             for member in members:
                 member.subscribe(TOPIC)
                 await member.open()

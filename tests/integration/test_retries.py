@@ -14,27 +14,24 @@ import pytest
 
 from pyromq.aio import (
     Admin,
-    BatchResult,
     ConsumeStatus,
     Message,
     OrderlyStatus,
     Producer,
     PullConsumer,
-    PullConsumerSettings,
     PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
 )
+from pyromq.results import BatchResult
+from pyromq.settings import PullConsumerSettings, PushConsumerSettings
 from pyromq.testing import LoopbackBroker
-from pyromq.wire.json.heartbeat import ConsumeFromWhere
 from tests.integration.quick_delays import QUICK_DELAYS
 from tests.integration.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 Property = Callable[[str, object], None]
-FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-FAST = PushConsumerSettings(from_where=FIRST, rebalance_ms=500, persist_ms=100, retry_wait_ms=100, rest_ms=10)
+FAST = PushConsumerSettings(start="earliest", rebalance_ms=500, persist_ms=100, retry_wait_ms=100, rest_ms=10)
 TOPIC = "orders"
 
 
@@ -55,7 +52,7 @@ def consumer(broker: LoopbackBroker, group: str, listener: Any, **changes: Any) 
 
 async def dead_letters(broker: LoopbackBroker, group: str, count: int) -> list[ReceivedMessage]:
     found: list[ReceivedMessage] = []
-    settings = PullConsumerSettings(from_where=FIRST, rebalance_ms=200)
+    settings = PullConsumerSettings(start="earliest", rebalance_ms=200)
     async with PullConsumer(broker.nameserver, group="undertaker", settings=settings) as reader, asyncio.timeout(15):
         reader.subscribe(f"%DLQ%{group}")
         while len(found) < count:
@@ -144,7 +141,7 @@ async def test_nothing_is_lost_whatever_listeners_and_members_do(record_property
         await members.pop(0).close()
 
         reader = PullConsumer(
-            broker.nameserver, group="undertaker", settings=PullConsumerSettings(from_where=FIRST, rebalance_ms=200)
+            broker.nameserver, group="undertaker", settings=PullConsumerSettings(start="earliest", rebalance_ms=200)
         )
         reader.subscribe("%DLQ%unlucky")
         dead: set[bytes] = set()

@@ -18,11 +18,12 @@ import pytest
 from pyromq import aio
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
-from pyromq.errors import ConfigError, ConnectFailedError, MQError
+from pyromq.errors import ConfigError, ConnectFailedError, MQError, NameServersUnreachableError
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, TlsMode
 from pyromq.net.nameserver_list import fetch_text
+from pyromq.settings import ClientSettings, TlsSettings
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import encode_request
@@ -74,13 +75,13 @@ def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(line, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60)
 
 
-async def send_one(nameservers: str, tls: aio.TlsSettings | None = None) -> None:
-    settings = aio.ClientSettings(nameservers=nameservers, tls=tls, request_timeout_ms=2_000)
+async def send_one(nameservers: str, tls: TlsSettings | None = None) -> None:
+    settings = ClientSettings(nameservers=nameservers, tls=tls, request_timeout_ms=2_000)
     async with aio.Producer(client_settings=settings, group="settings") as producer:
         await producer.send(aio.Message("settings", b"x"))
 
 
-def refused(nameservers: str, tls: aio.TlsSettings | None = None) -> bool:
+def refused(nameservers: str, tls: TlsSettings | None = None) -> bool:
     try:
         asyncio.run(send_one(nameservers, tls))
     except MQError:
@@ -128,11 +129,11 @@ def test_everything_of_up_under_tls_and_nothing_else(tmp_path: Path, ours: Certi
     file.write_text(f"[nameserver]\n{tls}[broker]\n{tls}{SMALL_TOML}", encoding="utf-8")
     with pyromq("up", "--config", str(file), "--data", str(tmp_path / "data")) as (_, ready):
         nameserver = ready.split()[1].partition("=")[2]
-        trusting = aio.TlsSettings(ca_file=ours.file)
+        trusting = TlsSettings(ca_file=ours.file)
         asyncio.run(send_one(nameserver, trusting))
         assert refused(nameserver)
-        assert refused(nameserver, aio.TlsSettings())
-        asyncio.run(send_one(nameserver, aio.TlsSettings(verify=False)))
+        assert refused(nameserver, TlsSettings())
+        asyncio.run(send_one(nameserver, TlsSettings(verify=False)))
         assert refused(nameserver, replace(trusting, hostname="elsewhere.example"))
         asyncio.run(send_one(nameserver, replace(trusting, hostname="elsewhere.example", check_hostname=False)))
         sent = command("--tls-ca", str(ours.file), "send", "lines", "one", "-n", nameserver)
@@ -165,10 +166,10 @@ async def test_servers_may_ask_clients_for_certificates(tmp_path: Path, ours: Ce
             nameserver_tls_ca_file=ours.file,
         )
         async with Broker(settings, tmp_path / "store"):
-            known = aio.TlsSettings(ca_file=ours.file, certificate_file=theirs.file, key_file=theirs.key)
+            known = TlsSettings(ca_file=ours.file, certificate_file=theirs.file, key_file=theirs.key)
             await send_one(str(nameserver.address), known)
             with pytest.raises(MQError):
-                await send_one(str(nameserver.address), aio.TlsSettings(ca_file=ours.file))
+                await send_one(str(nameserver.address), TlsSettings(ca_file=ours.file))
 
 
 async def test_a_broker_with_unusable_certificates_does_not_start(tmp_path: Path, ours: Certificate) -> None:
@@ -239,13 +240,13 @@ async def test_a_client_outlives_an_address_server_that_begins_late(tmp_path: Pa
     async with NameServer(NameServerSettings(port=0)) as names:
         settings = BrokerSettings(port=0, store=SMALL_FILES, nameservers=(str(names.address),))
         async with Broker(settings, tmp_path), address_server(broken, broken, ok(str(names.address))) as url:
-            async with aio.Admin(client_settings=aio.ClientSettings(nameservers=url)) as admin:
+            async with aio.Admin(client_settings=ClientSettings(nameservers=url)) as admin:
                 errors: list[str] = []
                 for _ in range(3):
                     try:
                         assert await admin.topics()
                         break
-                    except aio.NameServersUnreachableError as error:
+                    except NameServersUnreachableError as error:
                         errors.append(str(error))
                 assert 0 < len(errors) < 3 and f"{url} answered with HTTP status 503" in errors[0]
 

@@ -6,29 +6,17 @@ import threading
 
 import pytest
 
-from pyromq import (
-    Client,
-    ClientSettings,
-    ConsumeFromWhere,
-    Message,
-    Producer,
-    PullConsumer,
-    PullConsumerSettings,
-    PushConsumer,
-    PushConsumerSettings,
-    QueueId,
-    ReceivedMessage,
-)
+from pyromq import Client, Message, Producer, PullConsumer, PushConsumer, QueueId, ReceivedMessage
 from pyromq.errors import ConfigError
+from pyromq.settings import ClientSettings, PullConsumerSettings, PushConsumerSettings
 from pyromq.testing import LoopbackBroker
 from tests.integration.waiting import until_on_thread
 
 pytestmark = pytest.mark.integration
 
 TOPIC = "orders"
-FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-PUSH = PushConsumerSettings(from_where=FIRST, rebalance_ms=1_000)
-PULL = PullConsumerSettings(from_where=FIRST, rebalance_ms=1_000)
+PUSH = PushConsumerSettings(start="earliest", rebalance_ms=1_000)
+PULL = PullConsumerSettings(start="earliest", rebalance_ms=1_000)
 
 
 def send(broker: LoopbackBroker, start: int, count: int) -> list[bytes]:
@@ -64,7 +52,7 @@ def test_a_push_consumer_calls_a_function() -> None:
 def test_coroutines_are_for_the_asyncio_face() -> None:
     async def handle(message: ReceivedMessage) -> None: ...
 
-    with pytest.raises(ConfigError, match=r"pyromq\.aio\.PushConsumer runs coroutines"):
+    with pytest.raises(ConfigError, match=r"pyromq\.aio\.PushConsumer for async def"):
         PushConsumer(group="push", listener=handle)
 
 

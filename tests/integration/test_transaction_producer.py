@@ -12,10 +12,10 @@ import pytest
 
 import pyromq
 from pyromq import aio
-from pyromq.client.core.transaction import NotPreparedError
-from pyromq.errors import BrokerError, ClientClosedError, ConfigError, MQError
+from pyromq.errors import BrokerError, ClientClosedError, ConfigError, MQError, NotPreparedError
 from pyromq.model.message import Message
 from pyromq.net import Connection
+from pyromq.settings import ClientSettings
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.command import encode_response
 from pyromq.wire.headers.callback import CheckTransactionHeader
@@ -213,8 +213,8 @@ class AsyncServers:
             await self._context.__aexit__(None, None, None)
 
     def producer(self) -> aio.TransactionProducer:
-        quick = aio.ProducerSettings(timeout_ms=500)
-        return aio.TransactionProducer(self._servers.nameserver, group="g", topics="T", check=no_check, settings=quick)
+        names = self._servers.nameserver
+        return aio.TransactionProducer(names, group="g", topics="T", check=no_check, timeout_ms=500)
 
 
 # --- check-backs ---
@@ -261,7 +261,7 @@ async def test_a_check_of_a_transaction_that_is_still_executing_moves_its_outcom
 
 async def test_a_plain_producer_of_the_same_group_and_client_does_not_swallow_checks() -> None:
     broker = TransactionBroker()
-    async with cluster(broker) as servers, aio.Client(aio.ClientSettings(nameservers=servers.nameserver)) as client:
+    async with cluster(broker) as servers, aio.Client(ClientSettings(nameservers=servers.nameserver)) as client:
         async with (
             aio.Producer(client=client, group="g"),
             aio.TransactionProducer(client=client, group="g", topics="T", check=lambda message: ROLLBACK),
@@ -274,7 +274,7 @@ async def test_a_producer_that_starts_before_its_topic_registers_when_the_topic_
     broker = TransactionBroker()
     async with cluster(broker, topics=("T",)) as servers:
         route = servers.names.routes.pop("T")
-        quick = aio.ClientSettings(nameservers=servers.nameserver, route_poll_ms=20)
+        quick = ClientSettings(nameservers=servers.nameserver, route_poll_ms=20)
         async with aio.TransactionProducer(group="g", topics="T", check=lambda message: COMMIT, client_settings=quick):
             assert not broker.greeted
             servers.names.routes["T"] = route
@@ -286,7 +286,7 @@ async def test_a_producer_that_starts_before_its_topic_registers_when_the_topic_
 async def test_outcomes_of_transactions_and_of_checks_are_signed_with_the_credentials() -> None:
     broker = TransactionBroker()
     async with cluster(broker) as servers:
-        signing = aio.ClientSettings(nameservers=servers.nameserver, credentials=aio.Credentials("key", "secret"))
+        signing = ClientSettings(nameservers=servers.nameserver, credentials=aio.Credentials("key", "secret"))
         async with aio.TransactionProducer(
             group="g", topics="T", check=lambda message: COMMIT, client_settings=signing
         ) as producer:
@@ -305,7 +305,7 @@ async def test_names_on_the_wire_have_the_namespace_and_those_of_the_application
         return COMMIT
 
     async with cluster(broker, topics=("prod%T",)) as servers:
-        spaced = aio.ClientSettings(nameservers=servers.nameserver, namespace="prod")
+        spaced = ClientSettings(nameservers=servers.nameserver, namespace="prod")
         async with aio.TransactionProducer(group="g", topics="T", check=check, client_settings=spaced) as producer:
             await producer.send(Message("T", b"x"), lambda transaction: ROLLBACK)
             broker.ask("TX-1", group="prod%g", topic="prod%T")

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 import pyromq
-from pyromq import ConsumeFromWhere, Message, PullConsumerSettings, TransactionOutcome
+from pyromq import Message, TransactionOutcome
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.outbox import Outbox, OutboxProducer
+from pyromq.settings import PullConsumerSettings
 from pyromq.testing.loopback import SMALL_FILES, LoopbackBroker
 from tests.integration.outbox_sender import GROUP, POINTS
 from tests.integration.waiting import until_on_thread
@@ -28,7 +29,7 @@ COMMIT, ROLLBACK = TransactionOutcome.COMMIT, TransactionOutcome.ROLLBACK
 IMPATIENT = BrokerSettings(
     store=SMALL_FILES, transaction_timeout_ms=300, transaction_check_interval_ms=100, transaction_checks_max=10_000
 )
-FROM_FIRST = PullConsumerSettings(from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+FROM_FIRST = PullConsumerSettings(start="earliest")
 PATIENCE_S = 40
 TOPIC = "orders"
 

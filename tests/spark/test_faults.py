@@ -88,7 +88,7 @@ def test_a_topic_that_was_deleted_and_made_anew(spark: Any, topics: Topics, chec
     sink = run(spark, options, checkpoint, schema=NARROW)
     topics.admin.delete_topic(topic)
     topics.make(queues=1)
-    with Producer(topics.nameserver) as producer:  # one that does not remember the old topic
+    with Producer(topics.nameserver, group="makers") as producer:  # one that does not remember the old topic
         topics.producer.close()
         topics.producer = producer
         new = topics.send(topic, range(10, 13))

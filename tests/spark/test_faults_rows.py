@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from pyromq.aio import ClientSettings
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.outgoing import SEND, SEND_BATCH, OutgoingMessage
@@ -22,6 +21,7 @@ from pyromq.model.names import DEFAULT_TOPIC, dead_letter_topic
 from pyromq.model.queue import QueueId
 from pyromq.pipeline import Record, consume
 from pyromq.pipeline.jobs import Selection, archive, read_archive
+from pyromq.settings import ClientSettings
 from pyromq.wire.batch import BatchItem, encode_batch
 from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.flags import SysFlag

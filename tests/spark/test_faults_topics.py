@@ -19,7 +19,6 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyromq import Producer
-from pyromq.aio import ClientSettings
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.client.core.client import Client
 from pyromq.pipeline import Record, consume
@@ -28,6 +27,7 @@ from pyromq.pipeline.core.errors import DataLossError
 from pyromq.pipeline.core.offsets import OffsetRange
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.pulls import read_ranges
+from pyromq.settings import ClientSettings
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.codes import RequestCode
@@ -202,7 +202,7 @@ def test_a_query_goes_on_without_a_topic_and_with_the_one_that_takes_its_name(
     until(lambda: any("no longer exists (offset 5 was next)" in each for each in skipped(query)), "it is told")
     until(lambda: topics.committed(two) == {0: 6}, "progress of the other is told too", query)
     topics.create(one, queues=1)
-    with Producer(topics.nameserver) as producer:  # one that does not remember the old topic
+    with Producer(topics.nameserver, group="makers") as producer:  # one that does not remember the old topic
         topics.producer.close()
         topics.producer = producer
         topics.send(one, range(10, 18))

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self
 
-from pyromq import Admin, Message, Producer, TopicNotFoundError
+from pyromq import Admin, Message, Producer
+from pyromq.errors import TopicNotFoundError
 from pyromq.model.queue import QueueId
 
 

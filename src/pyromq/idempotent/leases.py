@@ -36,7 +36,7 @@ class Leases:
         _of_this_process.add(self)
 
     def begin_anew(self) -> None:
-        """Without claims, and without a lock that somebody might have held when the process forked."""
+        """Without claims, and without a lock that a thread may have held when the process forked."""
         self._claims: set[Claim] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None

@@ -44,7 +44,7 @@ class InProgressError(MQError):
 
 
 class MarkedMeanwhileError(InProgressError):
-    """Somebody else consumed the message, and committed, between our look and our mark."""
+    """Another consumer committed the message between our look and our mark."""
 
 
 class Marks:
@@ -139,8 +139,8 @@ class Marks:
 
         A ``sqlite3.Connection``, or SQLAlchemy's ``Connection`` or ``Session``, with its asyncio ones
         ``await session.run_sync(marks.first_time, message)``. Call it first: who comes second waits for your commit.
-        Raises InProgressError when somebody else is about to consume it; roll back then. Call ``prune`` now and then,
-        outside of transactions.
+        Raises InProgressError when another consumer is about to consume it; roll back then. Call ``prune`` now and
+        then, outside of transactions.
         """
         key = message if isinstance(message, str) else message_key(message)
         claim = self._new_claim(key)
@@ -223,7 +223,7 @@ class Marks:
         execute(connection, text, values)
 
     def _take_over(self, connection: Any, claim: Claim, row: Any, now_ms: int) -> bool:
-        """A claim whose lease ran out, unless somebody else was quicker."""
+        """A claim whose lease ran out, unless another consumer was quicker."""
         values = {"hash": claim.hash, "token": claim.token, "until_ms": now_ms + self._lease_ms, "old": row[1]}
         text = f"UPDATE {self._name} SET token = :token, until_ms = :until_ms"
         where = "WHERE key_hash = :hash AND token = :old AND until_ms = :old_ms AND done = 0"

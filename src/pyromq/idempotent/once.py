@@ -133,7 +133,7 @@ def _for_batch(listener: Callable[..., Any], marks: Marks, key: Key, *, is_corou
 
 
 async def _on_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """To its end, even if the caller is cancelled: a claim that nobody knows of would be renewed for ever."""
+    """To its end, even if the caller is cancelled: a claim that no listener holds would be renewed for ever."""
     work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
         return await asyncio.shield(work)

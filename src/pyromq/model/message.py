@@ -1,12 +1,12 @@
 """A message as an application makes it, and what it gets back for it.
 
-What arrives at a consumer is ``pyromq.client.core.received_message.ReceivedMessage``: it reads stored bytes, and those
-are ``wire``'s business.
+What arrives at a consumer is ``pyromq.client.core.received_message.ReceivedMessage``, which reads stored bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
 
@@ -24,11 +24,12 @@ _checked_topic = lru_cache(4096)(validate_topic)
 class Message(msgspec.Struct, frozen=True, gc=False):
     """``Message("orders", b"42", tags="new", keys="order-42", properties={"currency": "EUR"})``
 
-    ``keys`` are what the message can be found by: a text of words, or several words. At most one of ``delay_level``
-    (1 to 18), ``delay_ms`` and ``deliver_at_ms`` says when it shall be seen. Messages with the same ``sharding_key``
-    go to the same queue. ``wait_stored=False`` asks the broker to answer before the message is on disk.
+    ``body`` is bytes: ``text.encode()``, ``json.dumps(value).encode()``. ``keys`` are what the message can be found by:
+    one text of words, or several words. At most one of ``delay_level`` (1 to 18), ``delay_ms`` and ``deliver_at_ms``
+    says when consumers see it. Messages with the same ``sharding_key`` go to the same queue. ``wait_stored=False`` asks
+    the broker to respond before the message is on disk.
 
-    Raises InvalidNameError or MessageRefusedError when no broker would take it.
+    Raises InvalidNameError or MessageRefusedError when no broker would take it, also for values of the wrong type.
     """
 
     topic: str
@@ -44,17 +45,20 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     wait_stored: bool = True
 
     def __post_init__(self) -> None:
-        _checked_topic(self.topic)
+        try:
+            _checked_topic(self.topic)
+        except TypeError:  # not hashable, so no text
+            validate_topic(self.topic)
         if type(self.body) is not bytes:
             _set(self, "body", _as_bytes(self.body))
         if not self.body:
-            raise MessageRefusedError(f"a message to {self.topic} has an empty body: brokers take none without")
+            raise MessageRefusedError(f"a message to {self.topic} has an empty body, which brokers refuse")
         if self.keys:
             _set(self, "keys", _as_keys(self.keys))
         if self.tags:
             _check_text("tag", self.tags)
             if "|" in self.tags:
-                raise MessageRefusedError(f"tag {self.tags!r}: a message has one tag, || belongs into subscriptions")
+                raise MessageRefusedError(f"tag {self.tags!r}: a message has one tag; || belongs in subscriptions")
         if self.properties:
             _set(self, "properties", _checked_properties(self.properties))
         if self.sharding_key:
@@ -66,16 +70,18 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     def _check_delay(self) -> None:
         given = [name for name in ("delay_level", "delay_ms", "deliver_at_ms") if getattr(self, name)]
+        for name in given:
+            _check_whole_number(name, getattr(self, name))
         if len(given) > 1:
             raise MessageRefusedError(f"a message is delayed in one way, not by {' and '.join(given)}")
         if not 0 <= self.delay_level <= DELAY_LEVEL_MAX:
             raise MessageRefusedError(f"delay level {self.delay_level} is outside [1, {DELAY_LEVEL_MAX}]")
         if self.delay_ms < 0 or self.deliver_at_ms < 0:
-            raise MessageRefusedError(f"{given[0]} must not be negative")
+            raise MessageRefusedError(f"{given[0]} is negative; a time in the past is delivered at once")
 
 
 class SendStatus(Enum):
-    """How safe a stored message is; in every case it is stored."""
+    """How safe a stored message is: the broker has it in every case."""
 
     SEND_OK = "send ok"  # as the broker's settings demand
     FLUSH_DISK_TIMEOUT = "flush disk timeout"  # not on disk within the broker's time; it will be
@@ -84,10 +90,10 @@ class SendStatus(Enum):
 
 
 class SendReceipt(msgspec.Struct, frozen=True, gc=False):
-    """A broker's word that it has the message.
+    """A broker's confirmation that it has the message, and where: ``queue`` and ``offset``.
 
     ``on_disk`` is what the broker said about it: True after its flush, False before it, None if it did not say (Apache
-    RocketMQ does not: it depends on its ``flushDiskType``).
+    RocketMQ does not: it depends on its ``flushDiskType``). ``recall_handle`` cancels a message with a time of its own.
     """
 
     status: SendStatus
@@ -107,11 +113,17 @@ _set = msgspec.structs.force_setattr
 def _as_bytes(body: object) -> bytes:
     if isinstance(body, bytearray | memoryview | bytes):
         return bytes(body)
-    advice = "; encode it first: text.encode()" if isinstance(body, str) else ""
+    advice = ""
+    if isinstance(body, str):
+        advice = "; encode it first: text.encode()"
+    elif isinstance(body, dict | list | tuple | int | float | bool | None):
+        advice = "; encode it first: json.dumps(value).encode()"
     raise MessageRefusedError(f"the body of a message is bytes, not {type(body).__name__}{advice}")
 
 
 def _as_keys(keys: Iterable[str] | str) -> tuple[str, ...]:
+    if isinstance(keys, bytes) or not isinstance(keys, Iterable):
+        raise MessageRefusedError(f"keys must be text, or several texts, not {type(keys).__name__}")
     words = tuple(keys.split()) if isinstance(keys, str) else tuple(keys)
     for word in words:
         _check_text("key", word)
@@ -121,13 +133,26 @@ def _as_keys(keys: Iterable[str] | str) -> tuple[str, ...]:
 
 
 def _checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """A copy: what the caller does with the original later is not our business."""
+    """A copy, so that later changes of the original do not matter."""
+    if not isinstance(properties, Mapping):
+        raise MessageRefusedError(f"properties must be a mapping of texts, not {type(properties).__name__}")
     for name, value in properties.items():
         _check_text("property name", name)
         _check_text(f"property {name!r}", value)
         if name in RESERVED:
             raise MessageRefusedError(f"property {name!r} is RocketMQ's own; choose another name")
     return dict(properties)
+
+
+def _check_whole_number(what: str, value: object) -> None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return
+    advice = ""
+    if isinstance(value, datetime):
+        advice = ": int(moment.timestamp() * 1000)"
+    elif isinstance(value, timedelta):
+        advice = ": delta // timedelta(milliseconds=1)"
+    raise MessageRefusedError(f"{what} must be a whole number, not {type(value).__name__}{advice}")
 
 
 def _check_text(what: str, text: object) -> None:

@@ -25,13 +25,13 @@ _is_valid = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 
 
 def validate_topic(name: str) -> str:
-    """The name itself, or InvalidNameError that says what is wrong with it."""
-    derived = name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+    """The name itself. Raises InvalidNameError, which says what is wrong with it."""
+    derived = isinstance(name, str) and name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
     return _validate("topic", name, DERIVED_TOPIC_CHARACTERS_MAX if derived else TOPIC_CHARACTERS_MAX)
 
 
 def validate_group(name: str) -> str:
-    """The name itself, or InvalidNameError that says what is wrong with it."""
+    """The name itself. Raises InvalidNameError, which says what is wrong with it."""
     return _validate("group", name, GROUP_CHARACTERS_MAX)
 
 
@@ -44,6 +44,8 @@ def dead_letter_topic(group: str) -> str:
 
 
 def _validate(kind: str, name: str, characters_max: int) -> str:
+    if not isinstance(name, str):
+        raise InvalidNameError(kind=kind, name=repr(name), reason=f"it must be text, not {type(name).__name__}")
     if not name or name.isspace():
         raise InvalidNameError(kind=kind, name=name, reason="it is blank")
     if len(name) > characters_max:

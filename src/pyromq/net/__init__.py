@@ -7,11 +7,12 @@ One ``Connection`` class serves both sides, because both may send requests. Ever
 event loop and is not thread-safe.
 """
 
+from pyromq.errors import TooManyRequestsError
 from pyromq.net.address import Address
 from pyromq.net.backoff import Backoff
 from pyromq.net.client import open_connection
 from pyromq.net.connection import Connection
-from pyromq.net.errors import PreambleError, TooManyRequestsError
+from pyromq.net.errors import PreambleError
 from pyromq.net.handler import Handler
 from pyromq.net.link import Link
 from pyromq.net.proxies import TrustedProxies

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.errors import RemoteProtocolError, RetryAdvice, TransportError
-
-
-class TooManyRequestsError(TransportError):
-    """Too many requests of this connection wait for a response: await some of them, or raise the bound."""
-
-    retry = RetryAdvice.SAME_BROKER
-
-    def __init__(self, *, peer: str, in_flight_max: int) -> None:
-        super().__init__(
-            f"{in_flight_max} requests to {peer} already wait for a response: await some of them first", peer=peer
-        )
-        self.in_flight_max = in_flight_max
+from pyromq.errors import RemoteProtocolError
 
 
 class PreambleError(RemoteProtocolError):

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyromq.clock import Clock
-from pyromq.errors import ConnectionLostError, RequestTimeoutError
-from pyromq.net.errors import TooManyRequestsError
+from pyromq.errors import ConnectionLostError, RequestTimeoutError, TooManyRequestsError
 from pyromq.net.pending_requests import NEVER_MS, PendingRequest, PendingRequests
 from pyromq.wire.received import Received
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
-from pyromq.client.core.hooks import SendHook
-from pyromq.client.core.settings import ClientSettings, ProducerSettings
+from pyromq.client.core.options import TransactionOptions
+from pyromq.client.core.settings import TransactionProducerSettings
 from pyromq.client.core.transaction import Transaction, TransactionOutcome
 from pyromq.client.sync.faces import Client
 from pyromq.client.sync.transactions import TransactionProducer
@@ -28,7 +28,8 @@ _PRUNE_MS: Final = 3_600_000
 class OutboxProducer:
     """``with OutboxProducer(…) as producer``; arguments as those of ``TransactionProducer``, with an outbox as check.
 
-    Creates the table when it is opened, and prunes it then and every hour that it is used.
+    Creates the table when it is opened, and prunes it then and every hour that it is used. Raises ConfigError,
+    InvalidNameError, and TypeError for an unknown option.
     """
 
     def __init__(
@@ -38,13 +39,10 @@ class OutboxProducer:
         group: str,
         topics: str | Sequence[str],
         outbox: Outbox,
-        confirm: bool = False,
-        settings: ProducerSettings | None = None,
-        client_settings: ClientSettings | None = None,
+        settings: TransactionProducerSettings | None = None,
         client: Client | None = None,
-        hooks: Sequence[SendHook] = (),
-        trace: bool | str = False,
         clock: Clock | None = None,
+        **options: Unpack[TransactionOptions],
     ) -> None:
         self.outbox = outbox
         self.producer = TransactionProducer(
@@ -52,12 +50,9 @@ class OutboxProducer:
             group=group,
             topics=topics,
             check=outbox.check,
-            confirm=confirm,
             settings=settings,
-            client_settings=client_settings,
             client=client,
-            hooks=hooks,
-            trace=trace,
+            **options,
         )
         self._clock = clock or SystemClock()
         self._pruned_ms = 0
@@ -76,6 +71,7 @@ class OutboxProducer:
         self.producer.open()
 
     def close(self) -> None:
+        """Transactions that are still under way are left to other members of the group."""
         self.producer.close()
 
     @contextmanager
@@ -118,7 +114,7 @@ def _ended(connection: Any) -> AbstractContextManager[Any]:
         try:
             yield connection
             connection.commit()
-        except BaseException:  # an interrupt must not leave half a transaction; raised again
+        except BaseException:  # an interrupt must not leave a transaction open; raised again
             connection.rollback()
             raise
 

@@ -318,7 +318,7 @@ class FaultyDisk:
             raise OSError(errno.ENOSPC, "simulated disk is full")
 
     def _used_bytes(self) -> int:
-        if self.capacity_bytes >= 1 << 40:  # nobody looks: counting would make every write slow
+        if self.capacity_bytes >= 1 << 40:  # no test looks: counting would make every write slow
             return 0
         contents = [self._contents(path) for path in self.files()]
         return self.other_bytes + sum(len(bytes(each.seen).rstrip(b"\0")) for each in contents)

@@ -1,7 +1,7 @@
 """A name server and a broker in this process, with the real protocol, for tests.
 
     with LoopbackBroker() as broker:            # or: async with LoopbackBroker() as broker
-        producer = Producer(nameservers=broker.nameserver)
+        with Producer(broker.nameserver, group="shop") as producer: ...
 
 Messages are kept in a temporary folder, in small files, and are gone at the end. In a ``with`` block the servers run on
 a loop of their own in a thread; in an ``async with`` block on the running loop.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +32,25 @@ _START_S_MAX = 30
 
 
 class LoopbackBroker:
-    """``nameserver`` and ``address`` say where to connect; ``broker`` is the server itself (on its own loop)."""
+    """``nameserver`` and ``address`` say where to connect; ``broker`` is the server itself (on its own loop).
+
+    ``folder`` keeps the messages of a test for the next one. ``clock`` may be a ManualClock, so that delays need no
+    waiting; ``delay_levels_ms`` says how long delay levels (and with them retries) take: ``(20,) * 18`` is quick.
+    Raises ConfigError, and what starting a broker raises.
+    """
 
     def __init__(
-        self, settings: BrokerSettings | None = None, *, folder: Path | None = None, clock: Clock | None = None
+        self,
+        settings: BrokerSettings | None = None,
+        *,
+        folder: Path | None = None,
+        clock: Clock | None = None,
+        delay_levels_ms: Sequence[int] | None = None,
     ) -> None:
-        self._settings = replace(settings or BrokerSettings(store=SMALL_FILES), port=0)
+        settings = settings or BrokerSettings(store=SMALL_FILES)
+        if delay_levels_ms is not None:
+            settings = replace(settings, store=replace(settings.store, delay_ladder_ms=tuple(delay_levels_ms)))
+        self._settings = replace(settings, port=0)
         self._folder = folder
         self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
@@ -71,6 +85,14 @@ class LoopbackBroker:
     # --- on a loop of its own ---
 
     def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """What ``with`` does at its beginning; ``close`` must follow."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pyromq-loopback", daemon=True)
         self._thread.start()
@@ -79,9 +101,9 @@ class LoopbackBroker:
         except BaseException:  # nor must the thread; raised again
             self._end_loop()
             raise
-        return self
 
-    def __exit__(self, *exc_info: object) -> None:
+    def close(self) -> None:
+        """What ``with`` does at its end."""
         try:
             self._call(self._stack.aclose())
         finally:

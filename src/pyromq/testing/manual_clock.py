@@ -11,15 +11,18 @@ class ManualClock:
         self._monotonic_ms = 0
 
     def now_ms(self) -> int:
+        """The wall clock: milliseconds since 1970."""
         return self._now_ms
 
     def monotonic_ms(self) -> int:
+        """The clock that never goes back: milliseconds since the start."""
         return self._monotonic_ms
 
     def monotonic_s(self) -> float:
         return self._monotonic_ms / 1000
 
     def advance_ms(self, duration_ms: int) -> None:
+        """Time passes, on both clocks. Raises ValueError for a negative duration."""
         if duration_ms < 0:
             raise ValueError("time passes forwards; use set_ms to move the wall clock back")
         self._now_ms += duration_ms

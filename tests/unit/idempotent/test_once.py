@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import sqlalchemy
 
-from pyromq import BatchResult, ConsumeStatus, OrderlyResult, OrderlyStatus, ReceivedMessage
+from pyromq import ConsumeStatus, OrderlyStatus, ReceivedMessage
 from pyromq.databases import execute
 from pyromq.errors import ConfigError
 from pyromq.idempotent import InProgressError, Marks, keys, once, once_for_batch, once_in_transaction
 from pyromq.idempotent.once import done_count, succeeded
+from pyromq.results import BatchResult, OrderlyResult
 from tests.unit.received import received
 
 SUCCESS, RETRY = ConsumeStatus.SUCCESS, ConsumeStatus.RETRY

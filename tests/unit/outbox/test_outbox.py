@@ -13,12 +13,13 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session
 
-from pyromq import Message, SendReceipt, SendStatus
+from pyromq import Message, SendReceipt
 from pyromq.client.core.transaction import Transaction, TransactionOutcome, place_of_receipt
 from pyromq.databases.sqlite_file import SqliteFile
 from pyromq.errors import ConfigError
 from pyromq.model.queue import QueueId
 from pyromq.outbox import Outbox, OutboxProducer, OverdueError
+from pyromq.results import SendStatus
 from pyromq.testing import ManualClock
 from tests.unit.received import received
 

@@ -61,7 +61,7 @@ def lag_row(queue: QueueId, held: QueueProgress) -> dict[str, Any]:
 
 async def describe_group(admin: Admin, group: str, topic: str) -> dict[str, Any]:
     """Members and queues as rows. Raises GroupNotFoundError."""
-    from pyromq.client.core.errors import GroupOfflineError
+    from pyromq.errors import GroupOfflineError
 
     await admin.require_group(group)
     try:

@@ -81,7 +81,7 @@ def get(
     """Show a message with its properties and body."""
 
     async def look(admin: Admin) -> ReceivedMessage:
-        from pyromq.client.core.errors import NotFoundError
+        from pyromq.errors import NotFoundError
         from pyromq.wire.message_id import MalformedMessageIdError
 
         if topic:

@@ -33,7 +33,7 @@ def check_source(options: Mapping[str, str], *, is_stream: bool) -> None:
 
 def has_dead_letters(cluster: ClusterOptions, group: str) -> bool:
     """Whether a group ever had any. Raises OptionError, GroupNotFoundError, TransportError."""
-    from pyromq.client.core.errors import TopicNotFoundError
+    from pyromq.errors import TopicNotFoundError
     from pyromq.model.names import dead_letter_topic
 
     with _admin(cluster) as admin:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from pyromq.client.core.client import Client
-from pyromq.client.core.errors import NotFoundError, error_of
+from pyromq.client.core.errors import error_of
+from pyromq.client.core.options import ClientOptions, check_options, client_for
 from pyromq.client.core.received_message import ReceivedMessage, split_messages
-from pyromq.client.core.settings import ClientSettings, client_settings_of
-from pyromq.errors import BrokerError
+from pyromq.errors import BrokerError, NotFoundError
 from pyromq.model.route import TopicRoute
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
@@ -34,12 +34,13 @@ class AdminBase:
         self,
         nameservers: str | Sequence[str] = (),
         *,
-        client_settings: ClientSettings | None = None,
         client: Client | None = None,
+        **options: Unpack[ClientOptions],
     ) -> None:
+        check_options("Admin", options, ClientOptions)
         self._owns_client = client is None
         self._addresses: tuple[int, ClusterInfo] | None = None  # when it was asked for, and the response
-        self.client = client or Client(client_settings_of(nameservers, client_settings))
+        self.client = client_for(nameservers, client, options)
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -11,9 +11,8 @@ from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin, OffsetMove
 from pyromq.client.consumer.base.running_info import HeadOfLine, QueueInfo, heads_of_line
 from pyromq.client.consumer.rules.outcome import DEAD_LETTER_LEVEL
-from pyromq.client.core.errors import GroupOfflineError
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.errors import ConfigError, MQError
+from pyromq.errors import ConfigError, GroupOfflineError, MQError
 from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode

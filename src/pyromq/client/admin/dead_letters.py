@@ -17,11 +17,10 @@ import msgspec
 from pyromq.client.admin.groups import GroupAdmin
 from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin
-from pyromq.client.core.errors import GroupNotFoundError, TopicNotFoundError
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.selectors import hashed_index
-from pyromq.errors import MQError
+from pyromq.errors import GroupNotFoundError, MQError, TopicNotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.names import DEFAULT_TOPIC, GROUP_CHARACTERS_MAX, dead_letter_topic, retry_topic
 from pyromq.model.queue import QueueId

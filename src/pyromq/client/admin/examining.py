@@ -10,8 +10,7 @@ import msgspec
 from pyromq.client.admin.clusters import ClusterAdmin
 from pyromq.client.admin.dead_letters import DeadLetterAdmin
 from pyromq.client.admin.transactions import TransactionAdmin
-from pyromq.client.core.errors import GroupOfflineError
-from pyromq.errors import MQError
+from pyromq.errors import GroupOfflineError, MQError
 from pyromq.wording import counted
 
 _DISK_WARN_PERCENT: Final = 75

@@ -10,9 +10,8 @@ from pyromq.client.admin.message_facts import Facts, GroupFacts, StoredCopy
 from pyromq.client.admin.topics import TopicAdmin
 from pyromq.client.admin.traces import TraceAdmin
 from pyromq.client.admin.transactions import TransactionAdmin
-from pyromq.client.core.errors import GroupOfflineError, NotFoundError
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.errors import BrokerError
+from pyromq.errors import BrokerError, GroupOfflineError, NotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic
 from pyromq.wire.json.heartbeat import ConsumerConnections

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pyromq.client.admin.base import AdminBase
-from pyromq.client.core.errors import GroupNotFoundError, GroupOfflineError
-from pyromq.errors import BrokerError
+from pyromq.errors import BrokerError, GroupNotFoundError, GroupOfflineError
 from pyromq.model.names import validate_group
 from pyromq.model.topic import GroupConfig
 from pyromq.wire.codes import RequestCode, ResponseCode

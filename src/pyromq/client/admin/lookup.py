@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from pyromq.client.admin.base import TIME_MAX, TOOL_GROUP, AdminBase, no_message
-from pyromq.client.core.errors import NotFoundError, TopicNotFoundError
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.errors import BrokerError
+from pyromq.errors import BrokerError, NotFoundError, TopicNotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode, ResponseCode

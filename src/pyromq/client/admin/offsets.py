@@ -8,8 +8,7 @@ from typing import Final
 import msgspec
 
 from pyromq.client.admin.base import AdminBase
-from pyromq.client.core.errors import NotFoundError
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, NotFoundError
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.admin import GetConsumeStatsHeader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyromq.client.admin.base import TIME_MAX
 from pyromq.client.admin.lookup import LookupAdmin
-from pyromq.client.core.errors import NotFoundError
+from pyromq.errors import NotFoundError
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.trace import TRACE_TOPIC, ConsumeBegan, ConsumeEnded, TraceRecord, decode_records, keys_of
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
 from pyromq.client.consumer.assigning.owned_queues import OwnedQueues, QueueCallbacks
@@ -27,12 +27,12 @@ from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, offsets_pat
 from pyromq.client.consumer.pulling.puller import PullChoices, Puller, PullTarget
 from pyromq.client.consumer.rules.flow_control import FlowControl, FlowDecision, Hold, HoldOff
 from pyromq.client.consumer.rules.pull_state import PullSettings
-from pyromq.client.consumer.rules.start_offset import StartPlan, Stored, default_consume_time, plan_start
+from pyromq.client.consumer.rules.start_offset import StartPlan, Stored, plan_start
 from pyromq.client.core.client import Client
 from pyromq.client.core.identity import client_id
 from pyromq.client.core.roles import ConsumerRole
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.errors import BrokerError, ClientClosedError, MQError
+from pyromq.errors import BrokerError, ClientClosedError, ConfigError, InvalidExpressionError, MQError
 from pyromq.model.names import validate_topic
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import TopicRoute
@@ -41,25 +41,30 @@ from pyromq.wire.json.heartbeat import ConsumerData, ConsumeType, MessageModel, 
 
 logger = logging.getLogger(__name__)
 
+Topics: TypeAlias = str | Sequence[str] | Mapping[str, str]
+"""What to subscribe: a topic, several topics, or topics with their tag expressions (``{"orders": "new || paid"}``)."""
+
 _LASTING_INSTANCE: Final = "DEFAULT"  # RocketMQ's: the file of a broadcasting group must be found again
 
 
 class GroupMember(ConsumerRole, PullTarget):
-    """``retries`` subscribes to the group's retry topic, ``orderly`` locks queues (in clustering)."""
+    """A consumer in a group; one that pushes also reads the group's retry topic, an ``orderly`` one locks its queues.
+
+    ``subscribe`` and ``unsubscribe`` say what it reads, ``assignment`` which queues are its own at the moment.
+    """
 
     def __init__(
         self,
         client: Client,
+        group: str,
         settings: MemberSettings,
         *,
         owns_client: bool,
         consume_type: ConsumeType,
         pull: PullSettings,
-        send_expression: bool,
-        retries: bool,
         orderly: bool = False,
     ) -> None:
-        super().__init__(client.wire_name(settings.group))
+        super().__init__(client.wire_name(group))
         self.client = client
         self._owns_client = owns_client
         self._clock = client.clock
@@ -67,11 +72,12 @@ class GroupMember(ConsumerRole, PullTarget):
         self._consume_type = consume_type
         self._is_clustering = settings.model is MessageModel.CLUSTERING
         self._uses_locks = orderly and self._is_clustering
-        self._from_ms = settings.from_ms or default_consume_time(self._clock.now_ms())
         self._subscriptions = Subscriptions()
-        if retries and self._is_clustering:
+        is_push = consume_type is ConsumeType.CONSUME_PASSIVELY
+        if is_push and self._is_clustering:
             self._subscriptions.add_retries(self.group, self._clock.now_ms())
         self._is_open = False
+        self._was_open = False
         self._rebalancing: asyncio.Task[None] | None = None
         self._calls = BrokerCalls(client, self.group)
         self._check = ExpressionCheck(client, self.group)
@@ -82,7 +88,7 @@ class GroupMember(ConsumerRole, PullTarget):
             count=settings.pull_batch,
             suspend_ms=settings.suspend_ms,
             timeout_ms=settings.pull_timeout_ms,
-            send_expression=send_expression,
+            send_expression=not is_push,  # a push consumer tells brokers its expressions in heartbeats
         )
         self._share = OwnedQueues(
             self._calls,
@@ -115,7 +121,7 @@ class GroupMember(ConsumerRole, PullTarget):
         return FileOffsets(OffsetsFile(offsets_path(home, lasting_id, self.group)))
 
     def _plan_start(self, topic: str, stored: int | Stored) -> StartPlan:
-        return plan_start(topic, stored, self._common.from_where, self._from_ms)
+        return plan_start(topic, stored, self._common.from_where, self._common.from_ms)
 
     # --- life ---
 
@@ -131,13 +137,14 @@ class GroupMember(ConsumerRole, PullTarget):
 
         Raises ConfigError, ClientClosedError; ExpressionRefusedError, or the BrokerError of one that knows no SQL.
         """
-        if self._share.tasks is not None:
+        if self._was_open:
             raise ClientClosedError("a consumer cannot be opened twice; make a new one")
+        self._was_open = True
         if self._owns_client:
             await self.client.open()
         try:
             await self._check.require(self._subscriptions.wanted.values())
-        except BaseException:  # nobody will close what was never open; raised again
+        except BaseException:  # close() does nothing for what was never open; raised again
             if self._owns_client:
                 await self.client.close()
             raise
@@ -175,14 +182,15 @@ class GroupMember(ConsumerRole, PullTarget):
         """Hand out nothing more, and wait for what was handed out."""
 
     async def _quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
-        """Wait until nobody works on these queues, where that matters."""
+        """Wait until no listener works on these queues, where that matters."""
 
     def _kept(self, owned: OwnedQueue) -> None:
         """Its messages may be handed out again."""
 
     def _require_open(self) -> None:
         if not self._is_open:
-            raise ClientClosedError("the consumer is not open: use it inside its with block")
+            state = "was closed; make a new one" if self._was_open else "is not open: use it inside its with block"
+            raise ClientClosedError(f"the {type(self).__name__} {state}")
 
     def _every(self, period_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def repeat() -> None:
@@ -213,17 +221,31 @@ class GroupMember(ConsumerRole, PullTarget):
     # --- subscriptions ---
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
-        """``"TagA || TagB"``, ``"*"`` for all messages; again for another expression. May be called at any time.
+        """``"TagA || TagB"``, ``"*"`` for all messages; again for another expression. ``topics=`` is the short way.
+
+        Best called before the consumer is opened; of an open one the queues are shared out anew.
 
         With ``sql`` the expression is SQL92 over properties: ``"price > 10 AND region IN ('eu', 'us')"``. Brokers are
         asked about it when the consumer is opened; of an open one a refusal is logged (``poll`` raises it).
         Raises InvalidNameError, InvalidExpressionError.
         """
+        if not isinstance(expression, str):
+            raise InvalidExpressionError(f"an expression is text such as 'new || paid', not {expression!r}")
         name = self.client.wire_name(validate_topic(topic))
         self._subscriptions.add(name, expression, sql=sql, now_ms=self._clock.now_ms())
         self._rebalancer.wake()
         if self._is_open and sql:
             self._tasks.start(self._check_now(self._subscriptions.wanted[name]), name="check expression")
+
+    def _subscribe_all(self, topics: Topics) -> None:
+        """What ``topics=`` of a constructor says. Raises ConfigError, InvalidNameError, InvalidExpressionError."""
+        if isinstance(topics, str):
+            topics = [topics]
+        if not isinstance(topics, Mapping | Iterable):
+            raise ConfigError(f"topics must be a topic, several, or topics with tag expressions, not {topics!r}")
+        expressions = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
+        for topic, expression in expressions.items():
+            self.subscribe(topic, expression)
 
     async def _check_now(self, subscription: Subscription) -> None:
         try:

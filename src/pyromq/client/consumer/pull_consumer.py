@@ -1,10 +1,10 @@
 """The pull consumer on asyncio: the application asks for messages when it wants some.
 
-    async with PullConsumer("10.0.0.1:9876", group="reports") as consumer:
-        consumer.subscribe("orders")                 # queues are shared with the other members of the group
+    async with PullConsumer("10.0.0.1:9876", group="reports", topics="orders") as consumer:
         async for message in consumer: ...           # or: await consumer.poll()
 
-``assign`` takes queues by hand instead; then the consumer is no member of the group, and only stores its offsets there.
+The queues of ``topics`` are shared with the other members of the group. ``assign`` takes queues by hand instead; then
+the consumer is no member of the group, and only stores its offsets there.
 
 Messages are fetched ahead, within bounds. A message counts as dealt with when the next one is asked for: that is what
 automatic commits go by, so a crash repeats what was being worked on rather than skip it. A block that ends without an
@@ -17,61 +17,65 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Final, Self
+from typing import Final, Self, Unpack
 
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
-from pyromq.client.consumer.base.settings import PullConsumerSettings
-from pyromq.client.consumer.group_member import GroupMember
+from pyromq.client.consumer.base.settings import PullConsumerOptions, PullConsumerSettings, Start
+from pyromq.client.consumer.group_member import GroupMember, Topics
 from pyromq.client.consumer.pulling.poll_queue import PollQueue
 from pyromq.client.consumer.rules.flow_control import FlowDecision, GoOn, Hold, HoldOff
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.start_offset import SeekTo, Stored
 from pyromq.client.consumer.rules.subscription import subscribe_sql, subscribe_tags
 from pyromq.client.core.client import Client
+from pyromq.client.core.options import check_options, checked_group, client_for, with_given
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.settings import ClientSettings, client_settings_of
 from pyromq.errors import BrokerError, ConfigError, OffsetOutOfRangeError
 from pyromq.model.queue import Offset, QueueId
 from pyromq.wire.json.heartbeat import ConsumeType, Subscription
 
 logger = logging.getLogger(__name__)
 
-POLL_MS: Final = 5_000
 _ASSIGN_AGAIN_MS: Final = 1_000
-_TURN_S: Final = 0.005  # a loop around ``poll`` must not keep heartbeats from leaving
+_YIELD_S: Final = 0.005  # a loop around ``poll`` must not keep heartbeats from leaving
 
 
 class PullConsumer(GroupMember):
-    """``poll``, ``async for``, ``seek``, ``commit``. Arguments are those of PushConsumer, without a listener.
+    """Hands out messages when it is asked for them: ``poll``, ``async for``; ``seek`` and ``commit`` move it.
 
-    Whatever asks a broker raises TransportError or BrokerError; what needs an open consumer raises ClientClosedError.
+    Arguments are those of PushConsumer, without a listener; ``broadcast``, ``auto_commit``, ``poll_batch`` and
+    ``poll_timeout_ms`` are its own options, ``PullConsumerSettings`` has the rest.
+
+    Raises ConfigError, InvalidNameError, InvalidExpressionError, and TypeError for an unknown option. What asks a
+    broker raises TransportError or BrokerError; what needs an open consumer raises ClientClosedError.
     """
 
     def __init__(
         self,
         nameservers: str | Sequence[str] = (),
         *,
-        group: str = "",
+        group: str,
+        topics: Topics = (),
+        start: Start | None = None,
         settings: PullConsumerSettings | None = None,
-        client_settings: ClientSettings | None = None,
         client: Client | None = None,
+        **options: Unpack[PullConsumerOptions],
     ) -> None:
-        settings = settings or PullConsumerSettings()
-        self.settings = settings = replace(settings, group=group) if group else settings
+        check_options("PullConsumer", options, PullConsumerOptions, PullConsumerSettings)
+        self.settings = settings = with_given(PullConsumerSettings, settings, {"start": start, **options})
         super().__init__(
-            client or Client(client_settings_of(nameservers, client_settings)),
+            client_for(nameservers, client, options),
+            checked_group(group),
             settings,
             owns_client=client is None,
             consume_type=ConsumeType.CONSUME_ACTIVELY,
             pull=PullSettings(error_wait_ms=settings.error_wait_ms, drop_when_illegal=False),
-            send_expression=True,
-            retries=False,
         )
         self._assigned: frozenset[QueueId] | None = None
         self._hand_out = PollQueue(settings.limits.messages_max)
-        self._yielded = 0.0  # when others had their turn on the loop
+        self._yielded = 0.0  # when other tasks last ran on the loop
         self._refusals: dict[Subscription, BrokerError] = {}  # expressions that brokers cannot use
+        self._subscribe_all(topics)
 
     # --- life ---
 
@@ -106,13 +110,17 @@ class PullConsumer(GroupMember):
         self._refusals[subscription] = error
         self._hand_out.news.set()
 
+    def _require_queues(self) -> None:
+        if not self._subscriptions.wanted and self._assigned is None:
+            raise ConfigError("no topic is subscribed: say topics=…, call subscribe(), or assign() queues by hand")
+
     def _require_usable(self) -> None:
         for subscription in self._subscriptions.wanted.values() if self._refusals else ():
             if subscription in self._refusals:
                 raise self._refusals[subscription]
 
     async def assign(self, queues: Iterable[QueueId], expression: str = "*", *, sql: bool = False) -> None:
-        """Takes exactly these queues, whoever else reads them; again for others.
+        """Takes exactly these queues, whether other consumers read them or not; again for others.
 
         Raises ConfigError, NoRouteError, InvalidExpressionError, ExpressionRefusedError.
         """
@@ -145,19 +153,25 @@ class PullConsumer(GroupMember):
 
     # --- messages ---
 
-    async def poll(self, timeout_ms: int = POLL_MS, *, count_max: int = 0) -> list[ReceivedMessage]:
+    async def poll(self, timeout_ms: int | None = None, *, count_max: int | None = None) -> list[ReceivedMessage]:
         """The next messages, all of one queue; empty when none came in time. Those before count as dealt with.
 
-        Raises ExpressionRefusedError when brokers cannot use the SQL expression of a subscription.
+        ``timeout_ms`` None means ``poll_timeout_ms`` of the settings, 0 what is there already; ``count_max`` None means
+        ``poll_batch``. Raises ConfigError when nothing is subscribed or assigned, ExpressionRefusedError when brokers
+        cannot use the SQL expression of a subscription.
         """
         self._require_open()
         self._require_usable()
         self._settle()
-        if self._clock.monotonic_s() - self._yielded > _TURN_S:
+        if self._clock.monotonic_s() - self._yielded > _YIELD_S:
             await asyncio.sleep(0)
             self._yielded = self._clock.monotonic_s()
         batch = self._hand_out.next(count_max or self.settings.poll_batch)
-        if batch or timeout_ms <= 0:
+        if batch:
+            return batch
+        self._require_queues()
+        timeout_ms = self.settings.poll_timeout_ms if timeout_ms is None else timeout_ms
+        if timeout_ms <= 0:
             return batch
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1000):
@@ -191,7 +205,7 @@ class PullConsumer(GroupMember):
         self._hand_out.repeat_all()
 
     def repeat_from(self, message: ReceivedMessage) -> None:
-        """The same from this message of the last ``poll`` on."""
+        """The same, from this message of the last ``poll`` on."""
         owned = self._share.owned.get(message.queue)
         if owned is not None and owned.done <= message.offset < owned.position:
             self._hand_out.repeat(owned, message.offset)
@@ -254,6 +268,7 @@ class PullConsumer(GroupMember):
             owned.pause()
 
     def resume(self, queues: Iterable[QueueId] | None = None) -> None:
+        """Undoes ``pause``, for the same queues; for all when none are given."""
         for owned in self._chosen(queues):
             owned.resume()
             self._hand_out.listed(owned)

@@ -2,24 +2,24 @@
 
     async def handle(message: ReceivedMessage) -> None: ...
 
-    consumer = PushConsumer("10.0.0.1:9876", group="billing", listener=handle)
-    consumer.subscribe("orders", "new || changed")
-    async with consumer: ...
+    consumer = PushConsumer("10.0.0.1:9876", group="billing", listener=handle, topics={"orders": "new || changed"})
+    await consumer.run()              # until Ctrl-C or SIGTERM; or: async with consumer: ...
 
     pull loops ──▶ QueueBuffer ──▶ ConcurrentService or OrderlyService ──▶ listener ──▶ offsets, or back to the broker
 
-A message counts as consumed when its listener returned; what it raises makes it a failed one, which comes again later.
+A message counts as consumed when its listener returned; one whose listener raised has failed, and comes again later.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from contextlib import suppress
+from typing import Final, Unpack
 
 from pyromq.client.consumer.base.consume_stats import Totals
 from pyromq.client.consumer.base.hook_runner import HookRunner
-from pyromq.client.consumer.base.listeners import BatchListener, Listener, MessageListener
+from pyromq.client.consumer.base.listeners import Listener, MessageListener
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.running_info import (
     HeadOfLine,
@@ -29,92 +29,142 @@ from pyromq.client.consumer.base.running_info import (
     head_of_line,
     queue_info,
 )
-from pyromq.client.consumer.base.settings import PushConsumerSettings, require
+from pyromq.client.consumer.base.settings import PushConsumerOptions, PushConsumerSettings, Start, require
 from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
 from pyromq.client.consumer.dispatch.consume_timeouts import ConsumeTimeouts
 from pyromq.client.consumer.dispatch.direct_consume import consume_directly
 from pyromq.client.consumer.dispatch.orderly_service import OrderlyService
 from pyromq.client.consumer.dispatch.send_back import SendBacks
-from pyromq.client.consumer.group_member import GroupMember
+from pyromq.client.consumer.group_member import GroupMember, Topics
 from pyromq.client.consumer.rules.buffer_state import Stage
 from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.consumer.rules.outcome import attempts_max
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.core.client import Client
-from pyromq.client.core.hooks import ConsumeHook
+from pyromq.client.core.options import check_options, checked_group, client_for, with_given
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.settings import ClientSettings, client_settings_of
 from pyromq.client.core.stack_dump import dump_stacks
+from pyromq.client.core.stop_signals import stop_signals
 from pyromq.client.producer.producer import trace_dispatcher
 from pyromq.client.producer.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
+from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset, QueueId
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader
 from pyromq.wire.json.heartbeat import ConsumeType
 
 _VERSION_NAME: Final = "V5_3_3"  # what wire.codes.VERSION stands for
-_STACKS_MAX: Final = 32  # of listeners, in an answer to an operator; those that run longest are told
+_STACKS_MAX: Final = 32  # of listeners, in a response to an operator; those that run longest are told
+_COUNT_S: Final = 0.02  # how often ``run`` compares what was consumed with what it waits for
 
 
 class PushConsumer(GroupMember):
-    """Consumes as a member of a group: with ``listener`` message by message, with ``batch_listener`` several at once.
+    """Consumes as a member of a group: ``listener`` is called with every message, ``batch_listener`` with several.
 
-    ``client`` is what it shares with producers and consumers of other groups; without one it has its own, made from
-    ``nameservers`` or ``client_settings``. ``hooks`` look on; ``trace`` writes what listeners do to
-    RocketMQ's trace topic, or to the topic it names. Raises ConfigError, InvalidNameError.
+    ``topics`` is a topic, several topics, or topics with their tags (``{"orders": "new || changed"}``); ``subscribe``
+    adds others, and SQL filters. ``start`` says where a group begins that has no offset yet: ``"earliest"``,
+    ``"latest"``, or a datetime with time zone. ``orderly=True`` keeps the order of every queue, ``broadcast=True``
+    gives every member every message, ``threads`` is for listeners that are functions: see ``PushConsumerOptions``, and
+    ``PushConsumerSettings`` for the rest. A keyword wins over ``settings``; None means what ``settings`` or the default
+    says. ``client`` is shared with producers and consumers of other groups; without one the consumer has its own.
+
+    Raises ConfigError, InvalidNameError, InvalidExpressionError, and TypeError for an unknown option.
     """
 
     def __init__(
         self,
         nameservers: str | Sequence[str] = (),
         *,
-        group: str = "",
+        group: str,
         listener: MessageListener | None = None,
-        batch_listener: BatchListener | None = None,
+        topics: Topics = (),
+        start: Start | None = None,
         settings: PushConsumerSettings | None = None,
-        client_settings: ClientSettings | None = None,
         client: Client | None = None,
-        hooks: Sequence[ConsumeHook] = (),
-        trace: bool | str = False,
+        **options: Unpack[PushConsumerOptions],
     ) -> None:
-        settings = settings or PushConsumerSettings()
-        self.settings = settings = replace(settings, group=group) if group else settings
+        check_options("PushConsumer", options, PushConsumerOptions, PushConsumerSettings)
+        self.settings = settings = with_given(PushConsumerSettings, settings, {"start": start, **options})
+        batch_listener, hooks = options.get("batch_listener"), tuple(options.get("hooks", ()))
         require(batch_listener is not None or settings.batch_max == 1, "batch_max is for a batch_listener")
+        name = checked_group(group)
+        self._listener = Listener(listener, batch_listener, threads=settings.threads, name=name)
         super().__init__(
-            client or Client(client_settings_of(nameservers, client_settings)),
+            client_for(nameservers, client, options),
+            name,
             settings,
             owns_client=client is None,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
             pull=PullSettings(pull_interval_ms=settings.pull_interval_ms, error_wait_ms=settings.error_wait_ms),
-            send_expression=False,
-            retries=True,
             orderly=settings.orderly,
         )
         self._consume_timeout_ms = settings.consume_timeout_ms
         self._timeouts: ConsumeTimeouts | None = None  # while a concurrent consumer is open
-        self._listener = Listener(listener, batch_listener, threads=settings.threads, name=settings.group)
         self._tracing: TraceDispatcher | None = None
-        if topic := trace_topic_of(trace):
-            self._tracing = trace_dispatcher(self.client, settings.group, topic)
-            hooks = (*hooks, ConsumerTrace(self._tracing, self.client, settings.group))
+        if topic := trace_topic_of(options.get("trace", False)):
+            self._tracing = trace_dispatcher(self.client, name, topic)
+            hooks = (*hooks, ConsumerTrace(self._tracing, self.client, name))
         self._hook_runner = HookRunner(hooks, lambda: self._consume_timeout_ms)
         self._started_ms = 0
+        self._stop = asyncio.Event()  # what ``run`` waits for
+        self._subscribe_all(topics)
 
     # --- life ---
 
     async def open(self) -> None:
-        """Connects to nobody yet; consuming begins in the background. Raises ConfigError, ClientClosedError."""
+        """Consuming begins in the background.
+
+        Raises ConfigError when no topic is subscribed, ClientClosedError; ExpressionRefusedError for an SQL expression
+        that brokers cannot use.
+        """
+        subscribed = [topic for topic in self._subscriptions.wanted if not topic.startswith(RETRY_PREFIX)]
+        require(bool(subscribed), "no topic is subscribed: say topics=… or call subscribe() before the consumer opens")
         await super().open()
         if self._tracing is not None:
             await self._tracing.open()
         self._started_ms = self._clock.now_ms()
         self._service = self._make_service()
-        if isinstance(
-            self._service, ConcurrentService
-        ):  # a slow orderly listener holds its queue: others must not pass
+        if isinstance(self._service, ConcurrentService):  # a slow orderly listener holds its queue: none may overtake
             self._timeouts = ConsumeTimeouts(self._clock, self._consume_timeout_ms, self._service.give_up_on)
             self._tasks.start(self._timeouts.run(self._share.owned.values), name="consume timeouts")
         if self._uses_locks:
             self._every(self.settings.lock_ms, self._share.renew_locks)
+
+    async def run(self, *, messages: int | None = None, timeout_ms: int | None = None) -> int:
+        """Consumes until Ctrl-C, SIGTERM or ``close()``; then finishes what runs, commits and leaves the group.
+
+        With ``messages`` it also ends when listeners have succeeded with that many, with ``timeout_ms`` when that time
+        is over. Opens the consumer unless it is open. Returns how many messages listeners have succeeded with since the
+        consumer was made. Signals are heard on the main thread only. Raises what ``open`` raises.
+        """
+        if not self._is_open:
+            await self.open()
+        loop = asyncio.get_running_loop()
+        try:
+            with stop_signals(lambda: loop.call_soon_threadsafe(self._stop.set)):
+                await self.run_open(messages, timeout_ms)
+        finally:
+            await self.close()
+        return self.counts.ok
+
+    async def run_open(self, messages: int | None, timeout_ms: int | None) -> None:
+        """Waits for what ends ``run``, without signals."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                if messages is None:
+                    await self._stop.wait()
+                    return
+                while not self._stop.is_set() and self.counts.ok < messages:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._stop.wait(), _COUNT_S)
+
+    def stop(self) -> None:
+        """Ends ``run``; to be called on the consumer's loop."""
+        self._stop.set()
+
+    async def close(self) -> None:
+        """Waits for listeners (``close_timeout_ms``), commits, leaves the group, ends ``run``; once is enough."""
+        self._stop.set()
+        await super().close()
 
     def _make_service(self) -> ConcurrentService | OrderlyService:
         limit = attempts_max(self.settings.attempts_max, orderly=self.settings.orderly)

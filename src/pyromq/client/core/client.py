@@ -16,7 +16,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
@@ -31,7 +31,7 @@ from pyromq.client.core.nameservers import NameServers
 from pyromq.client.core.namespaces import unwrap, wrap
 from pyromq.client.core.roles import ConsumerRole, ProducerRole, Role
 from pyromq.client.core.routes import Routes
-from pyromq.client.core.settings import ClientSettings
+from pyromq.client.core.settings import ClientSettings, client_settings_of
 from pyromq.client.core.signing import Signer
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock, SystemClock
@@ -52,12 +52,16 @@ _OK: Final = frozenset((int(ResponseCode.SUCCESS),))
 
 
 class Client:
-    """``async with Client(ClientSettings(nameservers="10.0.0.1:9876")) as client: …``"""
+    """``async with Client("10.0.0.1:9876") as client: …``, or with ClientSettings instead of the address."""
 
     def __init__(
-        self, settings: ClientSettings | None = None, *, clock: Clock | None = None, rng: Random | None = None
+        self,
+        settings: ClientSettings | str | Sequence[str] = (),
+        *,
+        clock: Clock | None = None,
+        rng: Random | None = None,
     ) -> None:
-        self.settings = settings or ClientSettings()
+        self.settings = settings if isinstance(settings, ClientSettings) else client_settings_of(settings, None)
         self.clock = clock or SystemClock()
         self.rng = rng or Random()
         ip = self.settings.client_ip or own_ip([host_of(text) for text in self.settings.nameservers])

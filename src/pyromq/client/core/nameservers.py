@@ -9,12 +9,20 @@ import asyncio
 import logging
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, Final
 
-from pyromq.client.core.errors import NameServersUnreachableError, TopicNotFoundError, error_of
+from pyromq.client.core.errors import error_of
 from pyromq.client.core.signing import Signer
 from pyromq.clock import Clock
-from pyromq.errors import ClientClosedError, ConnectFailedError, MQError, TransportError
+from pyromq.errors import (
+    ClientClosedError,
+    ConnectFailedError,
+    MQError,
+    NameServersUnreachableError,
+    TopicNotFoundError,
+    TransportError,
+    WrongServerError,
+)
 from pyromq.model.route import TopicRoute
 from pyromq.net import Link
 from pyromq.net.nameserver_list import NameServerList
@@ -25,6 +33,8 @@ from pyromq.wire.json.route import decode_route
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
+
+_ALL_SERVE: Final = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO)  # every name server does
 
 
 class NameServers:
@@ -63,7 +73,7 @@ class NameServers:
         """The response of the first that gives one, whatever its code.
 
         A silent server gets its share of the time, so that there is some left for the others.
-        Raises NameServersUnreachableError.
+        Raises NameServersUnreachableError, WrongServerError.
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         failures: list[tuple[str, MQError]] = []
@@ -76,7 +86,10 @@ class NameServers:
             share_ms = max(1, (deadline_ms - self._clock.monotonic_ms()) // len(untried))
             tried.add(link)
             try:
-                return await link.request(code, ext, body, timeout_ms=share_ms)
+                response = await link.request(code, ext, body, timeout_ms=share_ms)
+                if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and code in _ALL_SERVE:
+                    raise WrongServerError(str(link.address))
+                return response
             except ClientClosedError:
                 if link in self.links:
                     raise
@@ -100,7 +113,7 @@ class NameServers:
             raise NameServersUnreachableError([(self._known.url, error)]) from error
 
     async def route(self, topic: str, *, timeout_ms: int) -> TopicRoute:
-        """Raises NameServersUnreachableError, TopicNotFoundError, BrokerError, RemoteProtocolError."""
+        """Raises what ``ask`` raises, TopicNotFoundError, BrokerError, RemoteProtocolError."""
         header = GetRouteHeader(topic=topic, accept_standard_json_only=True)
         response = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_ms=timeout_ms)
         if response.code != ResponseCode.SUCCESS:

@@ -88,18 +88,22 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def tags(self) -> str:
+        """Its tag; empty if it has none."""
         return self.get(names.TAGS) or ""
 
     @property
     def keys(self) -> tuple[str, ...]:
+        """What it can be found by."""
         return tuple((self.get(names.KEYS) or "").split())
 
     @property
     def sharding_key(self) -> str:
+        """What chose its queue; empty if nothing did."""
         return self.get(names.SHARDING_KEY) or ""
 
     @property
     def flag(self) -> int:
+        """The number that its producer gave it."""
         return self._i32(FLAG_AT)
 
     # --- names and places ---
@@ -119,6 +123,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def queue(self) -> QueueId:
+        """Where it was read: for one that comes again, a queue of the retry topic."""
         return QueueId(self.stored_topic, self.broker, self.queue_id)
 
     @property
@@ -143,6 +148,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def transaction_id(self) -> str:
+        """That of the transaction it was sent in."""
         return self.get(names.TRANSACTION_ID) or self.get(names.UNIQUE_KEY) or ""
 
     @property
@@ -156,6 +162,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def prepared_position(self) -> int:
+        """Where the prepared message of its transaction lies in the commit log."""
         return self._i64(self._store_host_end() + 4)
 
     # --- times and hosts ---
@@ -167,6 +174,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def born_host(self) -> Host:
+        """The address of its producer."""
         return Host.decode(self.record[BORN_HOST_AT : self._born_host_end()])
 
     @property
@@ -176,6 +184,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def store_host(self) -> Host:
+        """The address of the broker that stored it."""
         return Host.decode(self.record[self._born_host_end() + 8 : self._store_host_end()])
 
     @property

@@ -9,8 +9,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from pyromq.client.core.broker_health import TABLE_5, LatencyTable
 from pyromq.errors import ConfigError
-from pyromq.model.names import DEFAULT_TOPIC, validate_group, validate_topic
+from pyromq.model.names import DEFAULT_TOPIC, validate_topic
 from pyromq.net import Backoff, ConnectionSettings, TlsSettings
 from pyromq.net.nameserver_list import check_nameservers, parse_nameservers
 from pyromq.wire.flags import SysFlag
@@ -69,7 +70,7 @@ class ClientSettings:
             chosen = tls_from(os.environ) if self.tls is None else TlsSettings() if self.tls else None
             object.__setattr__(self, "tls", chosen or False)
         for name in ("request_timeout_ms", "connect_timeout_ms", "route_poll_ms", "heartbeat_ms", "close_timeout_ms"):
-            _require(getattr(self, name) > 0, f"{name} must be positive")
+            require_number(name, getattr(self, name), 1)
         for part in (self.instance_name, self.unit_name):
             _require("@" not in part, f"{part!r}: @ separates the parts of a client id")
         if self.namespace:
@@ -86,7 +87,6 @@ class ClientSettings:
 class ProducerSettings:
     """How one producer sends. Raises ConfigError or InvalidNameError for what cannot work."""
 
-    group: str = "PYROMQ_PRODUCER"
     timeout_ms: int = 3_000  # of a send with all its attempts
     attempt_timeout_ms: int = 0  # of one attempt; 0: whatever is left of the time
     retries: int = 2  # attempts after the first that reached a broker
@@ -98,19 +98,40 @@ class ProducerSettings:
     compression: Compression = Compression.ZLIB
     compression_level: int = 5
     avoid_slow_brokers: bool = False
+    latency_table: LatencyTable = TABLE_5  # how long a slow broker is avoided
     in_flight_max: int = 20_000  # sends begun with send_nowait that are not finished
 
     def __post_init__(self) -> None:
-        validate_group(self.group)
         validate_topic(self.template_topic)
         for name in ("timeout_ms", "new_topic_queues", "body_bytes_max", "in_flight_max"):
-            _require(getattr(self, name) > 0, f"{name} must be positive")
+            require_number(name, getattr(self, name), 1)
         for name in ("attempt_timeout_ms", "retries", "compress_from_bytes"):
-            _require(getattr(self, name) >= 0, f"{name} must not be negative")
+            require_number(name, getattr(self, name), 0)
+        if not isinstance(self.compression, Compression):
+            choices = ", ".join(f"Compression.{kind.name}" for kind in Compression)
+            raise ConfigError(f"compression must be one of {choices}, not {self.compression!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionProducerSettings(ProducerSettings):
+    """How one transaction producer sends, and how it responds to check-backs."""
+
+    confirm: bool = False  # wait for the broker's response to the outcome; RocketMQ does not, a lost one is asked for
+    check_workers: int = 1  # check-backs that run at a time
+    checks_max: int = 2_000  # check-backs that wait; the broker repeats what does not fit
+
+    def __post_init__(self) -> None:
+        ProducerSettings.__post_init__(self)
+        for name in ("check_workers", "checks_max"):
+            require_number(name, getattr(self, name), 1)
 
 
 def client_settings_of(nameservers: str | Sequence[str], given: ClientSettings | None) -> ClientSettings:
-    """The settings given, or default ones, with these name servers if there are any."""
+    """The settings given, or default ones, with these name servers if there are any. Raises ConfigError."""
+    if given is not None and not isinstance(given, ClientSettings):
+        raise ConfigError(f"client_settings must be ClientSettings, not {type(given).__name__}")
+    if not isinstance(nameservers, str | Sequence) or not all(isinstance(text, str) for text in nameservers):
+        raise ConfigError(f"nameservers must be text such as '10.0.0.1:9876', or several texts, not {nameservers!r}")
     if given is None:
         return ClientSettings(nameservers=parse_nameservers(nameservers))
     return replace(given, nameservers=parse_nameservers(nameservers)) if nameservers else given
@@ -136,6 +157,16 @@ def tls_from(environment: Mapping[str, str]) -> TlsSettings | None:
         check_hostname=_switch(environment, "PYROMQ_TLS_CHECK_HOSTNAME", default=True),
         hostname=environment.get("PYROMQ_TLS_HOSTNAME", ""),
     )
+
+
+def require_number(name: str, value: object, smallest: int, largest: int | None = None) -> None:
+    """Raises ConfigError for anything but a whole number within the bounds."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"{name} must be a whole number, not {value!r}")
+    if largest is not None and not smallest <= value <= largest:
+        raise ConfigError(f"{name} must be {smallest} to {largest}, not {value}")
+    if value < smallest:
+        raise ConfigError(f"{name} must be {'positive' if smallest == 1 else f'{smallest} or more'}, not {value}")
 
 
 def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool:

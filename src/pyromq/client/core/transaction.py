@@ -88,12 +88,15 @@ class Transaction:
 
     @property
     def id(self) -> str:
+        """What ``check`` will find as ``message.transaction_id``."""
         return self.prepared.message_id
 
     def commit(self) -> None:
+        """Consumers will see the message."""
         self.decided = TransactionOutcome.COMMIT
 
     def rollback(self) -> None:
+        """They never will."""
         self.decided = TransactionOutcome.ROLLBACK
 
     def unknown(self) -> None:
@@ -195,13 +198,3 @@ def check_preparable(message: Message, topics: frozenset[str]) -> None:
     if not message.wait_stored:
         text = "a message in a transaction must be on disk before the local work begins"
         raise MessageRefusedError(f"{text}: leave wait_stored as it is")
-
-
-class NotPreparedError(MQError):
-    """The broker has the message, but not as safely as its settings demand: rolled back, nothing was executed."""
-
-    def __init__(self, receipt: SendReceipt) -> None:
-        super().__init__(
-            f"prepared message rolled back, nothing was executed: its broker answered {receipt.status.value}"
-        )
-        self.receipt = receipt

@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum
 
-from pyromq.client.core.errors import Attempt
 from pyromq.client.core.retry_advice import may_retry, may_retry_in_order
-from pyromq.errors import ConnectFailedError, MQError
+from pyromq.errors import Attempt, ConnectFailedError, MQError
 from pyromq.net import TooManyRequestsError
 
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pyromq.client.core.errors import SendFailedError
 from pyromq.client.producer.outgoing import SEND_BATCH, OutgoingMessage, split_batch
 from pyromq.client.producer.send_context import SendContext
 from pyromq.client.producer.slow_path import pinned_queue
-from pyromq.errors import RemoteProtocolError
+from pyromq.errors import RemoteProtocolError, SendFailedError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
@@ -29,7 +28,9 @@ class BatchSender:
         self._system = context.system  # properties that all messages have
         self._clock = context.client.clock
 
-    async def send(self, messages: Sequence[Message], queue: QueueId | None, timeout_ms: int) -> list[SendReceipt]:
+    async def send(
+        self, messages: Sequence[Message], queue: QueueId | None, timeout_ms: int | None
+    ) -> list[SendReceipt]:
         """``check_batch`` has passed them. Raises SendFailedError, whose ``sent`` are receipts of requests before."""
         first, timeout_ms = messages[0], timeout_ms or self._settings.timeout_ms
         now_ms, deadline_ms = self._clock.now_ms(), self._clock.monotonic_ms() + timeout_ms

@@ -38,7 +38,7 @@ class FastPath:
         self._attempt_timeout_ms = settings.attempt_timeout_ms
         self._bytes_max = _bytes_max_uncompressed(settings)
 
-    def begin(self, message: Message, timeout_ms: int) -> Begun | None:
+    def begin(self, message: Message, timeout_ms: int | None) -> Begun | None:
         """Sends at once, or None if that takes more than a moment."""
         topic_queues = self._known.get(message.topic)
         body = message.body

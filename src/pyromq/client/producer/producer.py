@@ -14,15 +14,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
-from typing import ClassVar, Self
+from typing import ClassVar, Self, Unpack
 
-from pyromq.client.core.broker_health import TABLE_5, LatencyTable
 from pyromq.client.core.client import Client
-from pyromq.client.core.hooks import SendHook, SendHooks
+from pyromq.client.core.hooks import SendHooks
+from pyromq.client.core.options import SendOptions, check_options, checked_group, client_for, with_given
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.roles import ProducerRole
-from pyromq.client.core.settings import ClientSettings, ProducerSettings, client_settings_of
+from pyromq.client.core.settings import Compression, ProducerSettings
 from pyromq.client.producer.batches import BatchSender
 from pyromq.client.producer.fast_path import FastPath
 from pyromq.client.producer.outgoing import check_batch
@@ -33,7 +32,7 @@ from pyromq.client.producer.selectors import QueueSelector
 from pyromq.client.producer.send_context import SendContext
 from pyromq.client.producer.slow_path import SlowPath
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
-from pyromq.client.producer.trace import ProducerTrace, TraceDispatcher, trace_topic_of, tracing_settings
+from pyromq.client.producer.trace import ProducerTrace, TraceDispatcher, trace_topic_of, tracing_group
 from pyromq.errors import ClientClosedError, TransportError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendReceipt
@@ -45,10 +44,15 @@ from pyromq.wire.property_text import join_items
 class Producer(ProducerRole):
     """Sends messages in the name of a group.
 
-    ``client`` is what it shares with other producers and consumers; without one it has its own, made from
-    ``nameservers`` or ``client_settings``. ``trace`` writes what was sent to RocketMQ's trace topic, or to the topic
-    it names. Every way of sending raises InvalidNameError or MessageRefusedError for what
-    no broker takes, NoRouteError when it is not known where to send, ClientClosedError.
+    ``nameservers`` is ``"host:port"``, several of them with ``;`` between, or a sequence; without it the environment
+    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts,
+    ``retries`` counts the attempts after the first; for the rest there is ``settings``. A keyword wins over
+    ``settings``, and None means what ``settings`` or the default says. ``client`` is shared with other producers and
+    consumers; without one the producer has its own. Other options: ``SendOptions``.
+
+    The constructor raises ConfigError, InvalidNameError, and TypeError for an unknown option. Every way of sending
+    raises InvalidNameError or MessageRefusedError for what no broker takes, NoRouteError when it is not known where to
+    send, WrongServerError when the name server's address is that of a broker, ClientClosedError outside of the block.
     """
 
     _sends_prepared: ClassVar = False  # all its messages are prepared ones
@@ -57,35 +61,38 @@ class Producer(ProducerRole):
         self,
         nameservers: str | Sequence[str] = (),
         *,
-        group: str = "",
+        group: str,
+        timeout_ms: int | None = None,
+        retries: int | None = None,
+        compression: Compression | None = None,
         settings: ProducerSettings | None = None,
-        client_settings: ClientSettings | None = None,
         client: Client | None = None,
-        hooks: Sequence[SendHook] = (),
-        latency_table: LatencyTable = TABLE_5,
-        trace: bool | str = False,
+        **options: Unpack[SendOptions],
     ) -> None:
-        settings = settings or ProducerSettings()
-        self.settings = replace(settings, group=group) if group else settings
+        check_options("Producer", options, SendOptions, ProducerSettings)
+        given = {"timeout_ms": timeout_ms, "retries": retries, "compression": compression}
+        self.settings = with_given(ProducerSettings, settings, given)
+        name = checked_group(group)
         self._owns_client = client is None
-        self.client = client or Client(client_settings_of(nameservers, client_settings))
-        super().__init__(self.client.wire_name(self.settings.group))
+        self.client = client_for(nameservers, client, options)
+        super().__init__(self.client.wire_name(name))
+        hooks = tuple(options.get("hooks", ()))
         self.tracer: ProducerTrace | None = None
         self._tracing: TraceDispatcher | None = None
-        if topic := trace_topic_of(trace):
-            name, prepared = self.settings.group, self._sends_prepared
+        if topic := trace_topic_of(options.get("trace", False)):
             self._tracing = trace_dispatcher(self.client, name, topic)
-            self.tracer = ProducerTrace(self._tracing, self.client, name, sends_prepared=prepared)
+            self.tracer = ProducerTrace(self._tracing, self.client, name, sends_prepared=self._sends_prepared)
             hooks = (*hooks, self.tracer)
         self._is_open = False
+        self._was_open = False
         self._is_plain = not (hooks or self.settings.avoid_slow_brokers or self.settings.retry_unless_ok)
-        self._compose(SendHooks(hooks, self.client.clock), latency_table)
+        self._compose(SendHooks(hooks, self.client.clock))
 
-    def _compose(self, hooks: SendHooks, latency_table: LatencyTable) -> None:
+    def _compose(self, hooks: SendHooks) -> None:
         client, settings = self.client, self.settings
         system = join_items([(names.INSTANCE_ID, ns)]) if (ns := client.settings.namespace) else ""
         self._topic_queues_table = table = TopicQueuesTable(client, settings)
-        self._retrying_sender = sender = RetryingSender(client, settings, table, self.group, latency_table)
+        self._retrying_sender = sender = RetryingSender(client, settings, table, self.group)
         context = SendContext(client, settings, table, sender, hooks, system)
         self._fast_path = FastPath(context)
         self._slow_path = SlowPath(context)
@@ -105,15 +112,16 @@ class Producer(ProducerRole):
         await self.close()
 
     async def open(self) -> None:
-        """Opens no connection yet. Raises ConfigError, ClientClosedError."""
-        if self._is_open:
+        """Joins the group; connections are opened when they are needed. Raises ConfigError, ClientClosedError."""
+        if self._was_open:
             raise ClientClosedError("a producer cannot be opened twice; make a new one")
         if self._owns_client:
             await self.client.open()
         self.client.join(self)
         if self._tracing is not None:
             await self._tracing.open()
-        self._is_open, self._fast_path.is_open = True, self._is_plain
+        self._is_open = self._was_open = True
+        self._fast_path.is_open = self._is_plain
 
     async def close(self) -> None:
         """Waits a while for sends that were begun with ``send_nowait``, then leaves."""
@@ -136,11 +144,12 @@ class Producer(ProducerRole):
         *,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
-        timeout_ms: int = 0,
+        timeout_ms: int | None = None,
     ) -> SendReceipt:
-        """Sends and waits for the broker's word. ``queue`` or ``selector`` fix the queue, as a sharding key does.
+        """Sends and waits for the broker's receipt. ``queue`` or ``selector`` fix the queue, as a sharding key does.
 
-        Raises SendFailedError with all attempts when no broker confirmed it in time.
+        ``timeout_ms`` is for all attempts together; None means that of the producer. Raises SendFailedError with all
+        attempts when no broker confirmed it in time.
         """
         begun = self._begin(message, timeout_ms) if queue is None and selector is None else None
         if begun is None:
@@ -156,7 +165,7 @@ class Producer(ProducerRole):
         return await self._retrying_sender.after_response(outgoing, chosen, connection, received)
 
     def send_nowait(
-        self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int = 0
+        self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int | None = None
     ) -> asyncio.Future[SendReceipt]:
         """Begins a send; the future has its receipt, or raises what ``send`` raises.
 
@@ -173,12 +182,12 @@ class Producer(ProducerRole):
     async def send_oneway(
         self, message: Message, *, queue: QueueId | None = None, selector: QueueSelector | None = None
     ) -> None:
-        """Sends and hopes: no response comes, so nothing is known and nothing is tried again."""
+        """Sends without a response: whether the message arrived stays unknown, and nothing is tried again."""
         self._require_open()
         await self._slow_path.send_oneway(message, queue, selector)
 
     async def send_batch(
-        self, messages: Sequence[Message], *, queue: QueueId | None = None, timeout_ms: int = 0
+        self, messages: Sequence[Message], *, queue: QueueId | None = None, timeout_ms: int | None = None
     ) -> list[SendReceipt]:
         """Sends messages of one topic in as few requests as fit; one receipt each, in order.
 
@@ -190,7 +199,7 @@ class Producer(ProducerRole):
             return [await self.send(messages[0], queue=queue, timeout_ms=timeout_ms)]
         return await self._batches.send(messages, queue, timeout_ms)
 
-    async def request(self, message: Message, *, timeout_ms: int = 0) -> ReceivedMessage:
+    async def request(self, message: Message, *, timeout_ms: int | None = None) -> ReceivedMessage:
         """Sends a message and waits for the reply of its consumer.
 
         Raises NoReplyError when none comes in time, and what ``send`` raises.
@@ -198,15 +207,17 @@ class Producer(ProducerRole):
         self._require_open()
         return await self._requests.ask(message, timeout_ms or self.settings.timeout_ms)
 
-    async def reply(self, request: ReceivedMessage, body: bytes, *, tags: str = "", timeout_ms: int = 0) -> SendReceipt:
-        """Answers a request that a consumer received. Raises MessageRefusedError if it is none."""
+    async def reply(
+        self, request: ReceivedMessage, body: bytes, *, tags: str = "", timeout_ms: int | None = None
+    ) -> SendReceipt:
+        """Replies to a request that a consumer received. Raises MessageRefusedError if it is none."""
         self._require_open()
-        return await self._requests.reply(request, body, tags, timeout_ms)
+        return await self._requests.reply(request, body, tags, timeout_ms or 0)
 
     def _require_open(self) -> None:
         if not self._is_open:
-            self.client.require_open()
-            raise ClientClosedError("the producer is closed; use it inside async with")
+            state = "was closed; make a new one" if self._was_open else "is not open: use it inside async with"
+            raise ClientClosedError(f"the Producer {state}")
 
     # --- as a role of the client ---
 
@@ -222,4 +233,4 @@ class Producer(ProducerRole):
 
 def trace_dispatcher(client: Client, group: str, topic: str) -> TraceDispatcher:
     """Sends the traces of a group through a producer of its own."""
-    return TraceDispatcher(Producer(client=client, settings=tracing_settings(group)), client, topic)
+    return TraceDispatcher(Producer(client=client, group=tracing_group(group), timeout_ms=5_000), client, topic)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from pyromq.client.core.client import Client
-from pyromq.client.core.errors import NoReplyError
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.outgoing import SEND_REPLY
 from pyromq.client.producer.pending_replies import PendingReplies, reply_of, request_properties
 from pyromq.client.producer.slow_path import SlowPath
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
+from pyromq.errors import NoReplyError
 from pyromq.model.message import Message, SendReceipt
 
 

@@ -6,15 +6,15 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from pyromq.client.core.broker_health import BrokerHealth, LatencyTable
+from pyromq.client.core.broker_health import BrokerHealth
 from pyromq.client.core.client import Client
-from pyromq.client.core.errors import SendFailedError, TopicNotFoundError, error_of
+from pyromq.client.core.errors import error_of
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.attempts import Attempts, SendStep
 from pyromq.client.producer.outgoing import OutgoingMessage
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
-from pyromq.errors import ConnectFailedError, MQError, TransportError
+from pyromq.errors import ConnectFailedError, MQError, SendFailedError, TopicNotFoundError, TransportError
 from pyromq.model.message import SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
 from pyromq.net import Backoff, Connection
@@ -45,13 +45,12 @@ class RetryingSender:
         settings: ProducerSettings,
         topic_queues_table: TopicQueuesTable,
         group: str,
-        latency_table: LatencyTable,
     ) -> None:
         self._client = client
         self._clock = client.clock
         self._settings = settings
         self._topic_queues_table = topic_queues_table
-        self.health = BrokerHealth(self._clock, latency_table) if settings.avoid_slow_brokers else None
+        self.health = BrokerHealth(self._clock, settings.latency_table) if settings.avoid_slow_brokers else None
         self._group = group
         self._template_topic = settings.template_topic
         self._queue_nums = str(settings.new_topic_queues)

@@ -34,7 +34,7 @@ class SlowPath:
         message: Message,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
-        timeout_ms: int = 0,
+        timeout_ms: int | None = None,
         system: str = "",
         *,
         code: int = SEND,
@@ -60,7 +60,7 @@ class SlowPath:
         connection.request_oneway(outgoing.code, self._retrying_sender.ext(outgoing, chosen), outgoing.body)
 
     async def _outgoing(
-        self, message: Message, timeout_ms: int, system: str = "", code: int = SEND, sys_flag: int = 0
+        self, message: Message, timeout_ms: int | None, system: str = "", code: int = SEND, sys_flag: int = 0
     ) -> OutgoingMessage:
         now_ms = self._clock.now_ms()
         deadline_ms = self._clock.monotonic_ms() + (timeout_ms or self._settings.timeout_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pyromq.client.core.broker_health import BrokerHealth
-from pyromq.client.core.errors import NoWritableQueueError
+from pyromq.errors import NoWritableQueueError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.net import Link

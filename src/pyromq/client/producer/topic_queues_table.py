@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from pyromq.client.core.client import Client
-from pyromq.client.core.errors import TopicNotFoundError
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.topic_queues import TopicQueues, borrowed_queues, queues_to_write
+from pyromq.errors import TopicNotFoundError
 from pyromq.model.queue import QueueId
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"

@@ -19,7 +19,6 @@ from typing import Final, Protocol
 from pyromq.client.core.client import Client
 from pyromq.client.core.hooks import ConsumeHook, SendHook
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.core.transaction import PreparedPlace, TransactionOutcome
 from pyromq.errors import MQError
 from pyromq.model import property_names as names
@@ -62,10 +61,9 @@ def trace_topic_of(trace: bool | str) -> str:
     return TRACE_TOPIC if trace else ""
 
 
-def tracing_settings(group: str) -> ProducerSettings:
-    """Of the producer that sends the traces of a group."""
-    name = (_GROUP + group.replace("%", "_"))[:GROUP_CHARACTERS_MAX]
-    return ProducerSettings(group=name, timeout_ms=5_000)
+def tracing_group(group: str) -> str:
+    """That of the producer which sends the traces of a group."""
+    return (_GROUP + group.replace("%", "_"))[:GROUP_CHARACTERS_MAX]
 
 
 class TraceSender(Protocol):

@@ -1,7 +1,6 @@
 """Consumers for code without asyncio: every method a line over the asyncio one, on the process's loop thread.
 
-    with PullConsumer("10.0.0.1:9876", group="reports") as consumer:
-        consumer.subscribe("orders")
+    with PullConsumer("10.0.0.1:9876", group="reports", topics="orders") as consumer:
         for message in consumer: ...
 
 Listeners are functions here and run on threads of their own, so a slow one holds up neither heartbeats nor locks.
@@ -11,20 +10,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from pyromq.client.consumer import pull_consumer as aio_pull
 from pyromq.client.consumer import push_consumer as aio_push
 from pyromq.client.consumer.base.consume_stats import Totals
-from pyromq.client.consumer.base.listeners import BatchListener, MessageListener, is_coroutine_function
+from pyromq.client.consumer.base.listeners import MessageListener, is_coroutine_function
 from pyromq.client.consumer.base.running_info import HeadOfLine
-from pyromq.client.consumer.base.settings import PullConsumerSettings, PushConsumerSettings, require
-from pyromq.client.consumer.group_member import GroupMember
+from pyromq.client.consumer.base.settings import (
+    PullConsumerOptions,
+    PullConsumerSettings,
+    PushConsumerOptions,
+    PushConsumerSettings,
+    Start,
+    require,
+)
+from pyromq.client.consumer.group_member import GroupMember, Topics
 from pyromq.client.consumer.rules.flow_control import Hold
-from pyromq.client.core.hooks import ConsumeHook
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.settings import ClientSettings
-from pyromq.client.sync.faces import Client, Face, blocking
+from pyromq.client.core.stop_signals import stop_signals
+from pyromq.client.sync.faces import Client, Face, blocking, inner_client
 from pyromq.model.queue import QueueId
 
 T = TypeVar("T")
@@ -35,10 +40,14 @@ class ConsumerFace(Face[MemberT]):
     """What both consumers have in common."""
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: bool = False) -> None:
-        """``"TagA || TagB"``, ``"*"`` for all messages; before opening or at any time after."""
+        """``"TagA || TagB"``, ``"*"`` for all messages; with ``sql`` an SQL92 expression over properties.
+
+        Best called before the consumer is opened. Raises InvalidNameError, InvalidExpressionError.
+        """
         self._on_loop(lambda: self.inner.subscribe(topic, expression, sql=sql))
 
     def unsubscribe(self, topic: str) -> None:
+        """Gives the topic's queues up; does nothing for a topic that is not subscribed."""
         self._on_loop(lambda: self.inner.unsubscribe(topic))
 
     @property
@@ -58,36 +67,62 @@ class ConsumerFace(Face[MemberT]):
 
 
 class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
-    """``pyromq.aio.PushConsumer`` without asyncio: the same arguments, methods and errors; listeners are functions."""
+    """Consumes as a member of a group: ``listener`` is called with every message, on a pool of threads.
+
+    ``topics`` is a topic, several topics, or topics with their tags (``{"orders": "new || changed"}``); ``subscribe``
+    adds others, and SQL filters. ``start`` says where a group begins that has no offset yet: ``"earliest"``,
+    ``"latest"``, or a datetime with time zone. ``orderly=True`` keeps the order of every queue, ``broadcast=True``
+    gives every member every message, ``threads`` says how many listeners run at once, ``batch_listener`` gets several
+    messages at a time: see ``PushConsumerOptions``, and ``PushConsumerSettings`` for the rest. A keyword wins over
+    ``settings``; None means what ``settings`` or the default says. ``client`` is shared with producers and consumers of
+    other groups; without one the consumer has its own. ``pyromq.aio.PushConsumer`` is for coroutines.
+
+    Raises ConfigError, InvalidNameError, InvalidExpressionError, and TypeError for an unknown option.
+    """
 
     def __init__(
         self,
         nameservers: str | Sequence[str] = (),
         *,
-        group: str = "",
+        group: str,
         listener: MessageListener | None = None,
-        batch_listener: BatchListener | None = None,
+        topics: Topics = (),
+        start: Start | None = None,
         settings: PushConsumerSettings | None = None,
-        client_settings: ClientSettings | None = None,
         client: Client | None = None,
-        hooks: Sequence[ConsumeHook] = (),
-        trace: bool | str = False,
+        **options: Unpack[PushConsumerOptions],
     ) -> None:
-        for given in (listener, batch_listener):
-            text = "listeners of this consumer are functions; pyromq.aio.PushConsumer runs coroutines"
+        for given in (listener, options.get("batch_listener")):
+            text = "a listener of pyromq.PushConsumer is a function; use pyromq.aio.PushConsumer for async def"
             require(given is None or not is_coroutine_function(given), text)
         inner = aio_push.PushConsumer(
             nameservers,
             group=group,
             listener=listener,
-            batch_listener=batch_listener,
+            topics=topics,
+            start=start,
             settings=settings,
-            client_settings=client_settings,
-            client=client.inner if client else None,
-            hooks=hooks,
-            trace=trace,
+            client=inner_client(client),
+            **options,
         )
         super().__init__(inner)
+
+    def run(self, *, messages: int | None = None, timeout_ms: int | None = None) -> int:
+        """Consumes until Ctrl-C, SIGTERM or ``close()``; then finishes what runs, commits and leaves the group.
+
+        With ``messages`` it also ends when listeners have succeeded with that many, with ``timeout_ms`` when that time
+        is over. Opens the consumer unless it is open. Returns how many messages listeners have succeeded with since the
+        consumer was made. Signals are heard on the main thread only. Raises what ``open`` raises.
+        """
+        if self._thread is None:
+            self.open()
+        thread = self._open_thread()
+        try:
+            with stop_signals(lambda: thread.soon(self.inner.stop)):
+                thread.call(self.inner.run_open(messages, timeout_ms))
+        finally:
+            self.close()
+        return self.inner.counts.ok
 
     @property
     def counts(self) -> Totals:
@@ -118,27 +153,40 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
         self._on_loop(lambda: self.inner.pause(queues))
 
     def resume(self, queues: Iterable[QueueId] | None = None) -> None:
+        """Undoes ``pause``, for the same queues; for all when none are given."""
         self._on_loop(lambda: self.inner.resume(queues))
 
 
 class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
-    """``pyromq.aio.PullConsumer`` without asyncio: the same arguments, methods and errors, and ``for``."""
+    """Hands out messages when it is asked for them: ``poll``, or ``for message in consumer``; ``seek``, ``commit``.
+
+    Arguments are those of PushConsumer, without a listener; ``broadcast``, ``auto_commit``, ``poll_batch`` and
+    ``poll_timeout_ms`` are its own options, ``PullConsumerSettings`` has the rest. A message counts as dealt with when
+    the next one is asked for; a block that ends without an exception commits everything that was handed out.
+
+    Raises ConfigError, InvalidNameError, InvalidExpressionError, and TypeError for an unknown option. What asks a
+    broker raises TransportError or BrokerError; what needs an open consumer raises ClientClosedError.
+    """
 
     def __init__(
         self,
         nameservers: str | Sequence[str] = (),
         *,
-        group: str = "",
+        group: str,
+        topics: Topics = (),
+        start: Start | None = None,
         settings: PullConsumerSettings | None = None,
-        client_settings: ClientSettings | None = None,
         client: Client | None = None,
+        **options: Unpack[PullConsumerOptions],
     ) -> None:
         inner = aio_pull.PullConsumer(
             nameservers,
             group=group,
+            topics=topics,
+            start=start,
             settings=settings,
-            client_settings=client_settings,
-            client=client.inner if client else None,
+            client=inner_client(client),
+            **options,
         )
         super().__init__(inner)
         self._fetched: deque[ReceivedMessage] = deque()  # by a loop that has not come to them
@@ -160,8 +208,13 @@ class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
             self._fetched.clear()
         super().close()
 
-    def poll(self, timeout_ms: int = aio_pull.POLL_MS, *, count_max: int = 0) -> list[ReceivedMessage]:
-        """The next messages, all of one queue; empty when none came in time. Those before count as dealt with."""
+    def poll(self, timeout_ms: int | None = None, *, count_max: int | None = None) -> list[ReceivedMessage]:
+        """The next messages, all of one queue; empty when none came in time. Those before count as dealt with.
+
+        ``timeout_ms`` None means ``poll_timeout_ms`` of the settings, 0 what is there already; ``count_max`` None means
+        ``poll_batch``. Raises ConfigError when nothing is subscribed or assigned, ExpressionRefusedError when brokers
+        cannot use the SQL expression of a subscription.
+        """
         self._current = None
         if self._fetched:
             fetched = list(self._fetched)
@@ -186,9 +239,11 @@ class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
         return self._on_loop(lambda: self.inner.position(queue))
 
     def pause(self, queues: Iterable[QueueId] | None = None) -> None:
+        """Nothing of these queues (of all, when none are given) is fetched or handed out."""
         self._on_loop(lambda: self.inner.pause(queues))
 
     def resume(self, queues: Iterable[QueueId] | None = None) -> None:
+        """Undoes ``pause``, for the same queues; for all when none are given."""
         self._on_loop(lambda: self.inner.resume(queues))
 
     assign = blocking(aio_pull.PullConsumer.assign)

@@ -15,18 +15,17 @@ import os
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from pyromq.client import admin as aio_admin
 from pyromq.client.core import client as aio_client
-from pyromq.client.core.broker_health import TABLE_5, LatencyTable
-from pyromq.client.core.hooks import SendHook
-from pyromq.client.core.settings import ClientSettings, ProducerSettings
+from pyromq.client.core.options import ClientOptions, SendOptions
+from pyromq.client.core.settings import ClientSettings, Compression, ProducerSettings
 from pyromq.client.producer import producer as aio_producer
 from pyromq.client.producer.pending_sends import SendCallback
 from pyromq.client.producer.selectors import QueueSelector
 from pyromq.client.sync.loop_thread import LoopThread, Waiter, loop_thread
-from pyromq.errors import ClientClosedError
+from pyromq.errors import ClientClosedError, ConfigError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 
@@ -54,6 +53,7 @@ class Face(Generic[InnerT_co]):
     def __init__(self, inner: InnerT_co) -> None:
         self.inner = inner  # touch it on the loop's thread only
         self._thread: LoopThread | None = None
+        self._was_open = False
         self._pid = os.getpid()
 
     def __enter__(self) -> Self:
@@ -74,6 +74,7 @@ class Face(Generic[InnerT_co]):
             thread.release()
             raise
         self._thread = thread
+        self._was_open = True
 
     def close(self) -> None:
         """Does nothing the second time, nor in a forked child: the parent's connections are the parent's."""
@@ -96,7 +97,10 @@ class Face(Generic[InnerT_co]):
     def _open_thread(self) -> LoopThread:
         self._require_own_process()
         if self._thread is None:
-            raise ClientClosedError(f"the {type(self).__name__} is not open: use it inside with, or call open()")
+            state = (
+                "was closed; make a new one" if self._was_open else "is not open: use it inside with, or call open()"
+            )
+            raise ClientClosedError(f"the {type(self).__name__} {state}")
         return self._thread
 
     def _require_own_process(self) -> None:
@@ -121,36 +125,58 @@ def blocking(
 
 
 class Client(Face[aio_client.Client]):
-    """What several sync clients may share: hand it to them with ``client=``, inside its own ``with`` block."""
+    """What producers, consumers and Admin may share: hand it to them with ``client=``, inside its own ``with`` block.
 
-    def __init__(self, settings: ClientSettings | None = None) -> None:
+    ``Client("10.0.0.1:9876")``, or with ClientSettings instead of the address. One client is one member of each of its
+    groups: two consumers of the same group need two clients. Raises ConfigError.
+    """
+
+    def __init__(self, settings: ClientSettings | str | Sequence[str] = ()) -> None:
         super().__init__(aio_client.Client(settings))
 
 
+def inner_client(client: Client | None) -> aio_client.Client | None:
+    """What a shared client wraps. Raises ConfigError for one of ``pyromq.aio``."""
+    if client is None or isinstance(client, Client):
+        return client.inner if client else None
+    raise ConfigError(f"client must be a pyromq.Client, not {type(client).__module__}.{type(client).__qualname__}")
+
+
 class Producer(Face[aio_producer.Producer]):
-    """``pyromq.aio.Producer`` without asyncio: the same arguments, methods and errors."""
+    """Sends messages in the name of a group: ``pyromq.aio.Producer`` for code without asyncio. Threads may share it.
+
+    ``nameservers`` is ``"host:port"``, several of them with ``;`` between, or a sequence; without it the environment
+    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts,
+    ``retries`` counts the attempts after the first; for the rest there is ``settings``. A keyword wins over
+    ``settings``, and None means what ``settings`` or the default says. ``client`` is shared with other producers and
+    consumers; without one the producer has its own. Other options: ``SendOptions``.
+
+    The constructor raises ConfigError, InvalidNameError, and TypeError for an unknown option. Every way of sending
+    raises InvalidNameError or MessageRefusedError for what no broker takes, NoRouteError when it is not known where to
+    send, WrongServerError when the name server's address is that of a broker, ClientClosedError outside of the block.
+    """
 
     def __init__(
         self,
         nameservers: str | Sequence[str] = (),
         *,
-        group: str = "",
+        group: str,
+        timeout_ms: int | None = None,
+        retries: int | None = None,
+        compression: Compression | None = None,
         settings: ProducerSettings | None = None,
-        client_settings: ClientSettings | None = None,
         client: Client | None = None,
-        hooks: Sequence[SendHook] = (),
-        latency_table: LatencyTable = TABLE_5,
-        trace: bool | str = False,
+        **options: Unpack[SendOptions],
     ) -> None:
         inner = aio_producer.Producer(
             nameservers,
             group=group,
+            timeout_ms=timeout_ms,
+            retries=retries,
+            compression=compression,
             settings=settings,
-            client_settings=client_settings,
-            client=client.inner if client else None,
-            hooks=hooks,
-            latency_table=latency_table,
-            trace=trace,
+            client=inner_client(client),
+            **options,
         )
         super().__init__(inner)
 
@@ -160,9 +186,13 @@ class Producer(Face[aio_producer.Producer]):
         *,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
-        timeout_ms: int = 0,
+        timeout_ms: int | None = None,
     ) -> SendReceipt:
-        """Sends and waits for the broker's word; see ``pyromq.aio.Producer.send``."""
+        """Sends and waits for the broker's receipt. ``queue`` or ``selector`` fix the queue, as a sharding key does.
+
+        ``timeout_ms`` is for all attempts together; None means that of the producer. Raises SendFailedError with all
+        attempts when no broker confirmed it in time.
+        """
         if queue is not None or selector is not None:
             return self._run(self.inner.send(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
         thread, waiter = self._open_thread(), Waiter[SendReceipt]()
@@ -171,9 +201,9 @@ class Producer(Face[aio_producer.Producer]):
         return thread.wait_for(waiter, lambda: [future.cancel() for future in begun])
 
     def send_nowait(
-        self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int = 0
+        self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int | None = None
     ) -> Future[SendReceipt]:
-        """Begins a send and returns at once.
+        """Begins a send and returns at once; the future has the receipt, or raises what ``send`` raises.
 
         ``callback(receipt, error)`` runs on a thread for callbacks. Those of the future itself run on the loop's thread
         and must be quick.
@@ -188,14 +218,14 @@ class Producer(Face[aio_producer.Producer]):
     def _begin(
         self,
         message: Message,
-        timeout_ms: int,
+        timeout_ms: int | None,
         waiter: Waiter[SendReceipt] | _Relay,
         begun: list[asyncio.Future[SendReceipt]],
     ) -> None:
-        """On the loop: without a task, unless the message takes the long way."""
+        """On the loop: without a task, unless the message takes the slow path."""
         try:
             future = self.inner.send_nowait(message, timeout_ms=timeout_ms)
-        except Exception as error:  # on the loop: what is not handed to the caller here, nobody hears
+        except Exception as error:  # on the loop: the caller hears only what it is handed here
             waiter.fail(error)
         else:
             begun.append(future)
@@ -231,23 +261,26 @@ def _tell(callback: SendCallback, outcome: Future[SendReceipt]) -> None:
     error = None if outcome.cancelled() else outcome.exception()
     try:
         callback(None if error or outcome.cancelled() else outcome.result(), error)
-    except Exception:  # the callback is the application's; nobody else would hear of it
+    except Exception:  # the callback is the application's, and no caller is left to hear of it
         logger.exception("callback of a send failed")
 
 
 class Admin(Face[aio_admin.Admin]):
-    """``pyromq.aio.Admin`` without asyncio: the same arguments, methods and errors."""
+    """Topics, groups, messages and brokers: ``pyromq.aio.Admin`` for code without asyncio.
+
+    ``client`` is shared with producers and consumers; without one it has its own. Options: ``ClientOptions``. The
+    constructor raises ConfigError; methods raise TransportError when a server cannot be reached, BrokerError when it
+    refuses, WrongServerError when the name server's address is that of a broker.
+    """
 
     def __init__(
         self,
         nameservers: str | Sequence[str] = (),
         *,
-        client_settings: ClientSettings | None = None,
         client: Client | None = None,
+        **options: Unpack[ClientOptions],
     ) -> None:
-        super().__init__(
-            aio_admin.Admin(nameservers, client_settings=client_settings, client=client.inner if client else None)
-        )
+        super().__init__(aio_admin.Admin(nameservers, client=inner_client(client), **options))
 
     cluster = blocking(aio_admin.Admin.cluster)
     broker_config = blocking(aio_admin.Admin.broker_config)

@@ -95,7 +95,7 @@ class LoopThread:
         thread = threading.Thread(target=_run, args=(loop, stop), name="pyromq-client", daemon=True)
         try:
             thread.start()
-        except BaseException:  # nobody will run it; raised again
+        except BaseException:  # no thread will run it; raised again
             loop.close()
             raise
         self._loop, self._stop, self._thread = loop, stop, thread
@@ -108,7 +108,7 @@ class LoopThread:
         _join(ended)
 
     def end(self) -> None:
-        """At the end of the process, whoever still uses it."""
+        """At the end of the process, also while clients still use it."""
         with self._lock:
             self._users = 0
             ended = self._end()

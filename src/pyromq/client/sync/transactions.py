@@ -11,23 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Unpack
 
-from pyromq.client.core.hooks import SendHook
+from pyromq.client.core.options import TransactionOptions
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.settings import ClientSettings, ProducerSettings
+from pyromq.client.core.settings import TransactionProducerSettings
 from pyromq.client.core.transaction import Execution, Transaction, TransactionOutcome, TransactionReceipt
 from pyromq.client.producer.selectors import QueueSelector
-from pyromq.client.sync.faces import Client, Face
+from pyromq.client.sync.faces import Client, Face, inner_client
 from pyromq.client.transactions import transaction_producer as aio_transactions
-from pyromq.client.transactions.transaction_producer import CHECKS_MAX, require_function
+from pyromq.client.transactions.transaction_producer import require_function
 from pyromq.errors import ClientClosedError
 from pyromq.model.message import Message
 from pyromq.model.queue import QueueId
 
 
 class TransactionProducer(Face[aio_transactions.TransactionProducer]):
-    """``pyromq.aio.TransactionProducer`` without asyncio: the same arguments, methods and errors."""
+    """Sends messages in transactions: they are seen if and only if something else happened.
+
+    ``check(message)`` is called on a thread when a broker has heard no outcome: it returns a TransactionOutcome, None
+    for "not yet known". ``topics`` are all that the producer may send to. ``confirm=True`` waits for the broker's
+    response to every outcome; see ``TransactionOptions``, and ``TransactionProducerSettings`` for the rest. The group
+    does nothing else. The other arguments are those of ``Producer``.
+
+    Raises ConfigError, InvalidNameError, and TypeError for an unknown option.
+    """
 
     def __init__(
         self,
@@ -36,14 +44,9 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         group: str,
         topics: str | Sequence[str],
         check: Callable[[ReceivedMessage], TransactionOutcome | None],
-        check_workers: int = 1,
-        checks_max: int = CHECKS_MAX,
-        confirm: bool = False,
-        settings: ProducerSettings | None = None,
-        client_settings: ClientSettings | None = None,
+        settings: TransactionProducerSettings | None = None,
         client: Client | None = None,
-        hooks: Sequence[SendHook] = (),
-        trace: bool | str = False,
+        **options: Unpack[TransactionOptions],
     ) -> None:
         require_function("check", check)
         inner = aio_transactions.TransactionProducer(
@@ -51,14 +54,9 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
             group=group,
             topics=topics,
             check=check,
-            check_workers=check_workers,
-            checks_max=checks_max,
-            confirm=confirm,
             settings=settings,
-            client_settings=client_settings,
-            client=client.inner if client else None,
-            hooks=hooks,
-            trace=trace,
+            client=inner_client(client),
+            **options,
         )
         super().__init__(inner)
 
@@ -71,9 +69,14 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         check_after_ms: int = 0,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
-        timeout_ms: int = 0,
+        timeout_ms: int | None = None,
     ) -> TransactionReceipt:
-        """Prepares, executes, tells the outcome; see ``pyromq.aio.TransactionProducer.send``."""
+        """Prepares the message, calls ``execute(transaction)`` here and tells the broker the outcome that it returns.
+
+        ``transaction.argument`` is ``argument``. Nothing returned is UNKNOWN, and so is an exception: it is logged and
+        stands in the receipt. ``check_after_ms`` keeps the broker from asking before. Raises NotPreparedError, and what
+        ``Producer.send`` raises; then ``execute`` was not called.
+        """
         require_function("execute", execute)
         named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
         transaction = self._run(self.inner.prepare(message, argument, **named, timeout_ms=timeout_ms))
@@ -89,9 +92,14 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         check_after_ms: int = 0,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
-        timeout_ms: int = 0,
+        timeout_ms: int | None = None,
     ) -> Iterator[Transaction]:
-        """A block of local work; see ``pyromq.aio.TransactionProducer.transaction``."""
+        """A block of local work between prepared message and outcome; raises as ``send`` does before it begins.
+
+        Leaving it normally is COMMIT, an exception ROLLBACK, unless the transaction was told otherwise. An interrupt
+        (Ctrl-C) is UNKNOWN. Where your own commit may fail without telling whether it happened, call
+        ``transaction.unknown()`` before it and ``transaction.commit()`` after it.
+        """
         named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
         transaction = self._run(self.inner.prepare(message, **named, timeout_ms=timeout_ms))
         error: BaseException | None = None
@@ -109,7 +117,7 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
     def _finish(self, transaction: Transaction, error: Exception | None = None) -> TransactionReceipt:
         try:
             return self._run(self.inner.finish(transaction, error))
-        except ClientClosedError as closed:  # meanwhile: somebody else of the group will be asked
+        except ClientClosedError as closed:  # meanwhile: the broker will ask another member of the group
             outcome = transaction.decided or TransactionOutcome.UNKNOWN
             transaction.receipt = TransactionReceipt(outcome, transaction.prepared, error, closed)
             return transaction.receipt

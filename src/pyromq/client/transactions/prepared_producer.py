@@ -41,7 +41,12 @@ class PreparedProducer(Producer):
         self._is_registered = False
 
     async def send_prepared(
-        self, message: Message, system: str, queue: QueueId | None, selector: QueueSelector | None, timeout_ms: int
+        self,
+        message: Message,
+        system: str,
+        queue: QueueId | None,
+        selector: QueueSelector | None,
+        timeout_ms: int | None,
     ) -> SendReceipt:
         self._require_open()
         return await self._slow_path.send(message, queue, selector, timeout_ms, system, sys_flag=SysFlag.PREPARED.value)

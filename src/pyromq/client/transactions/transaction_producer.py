@@ -17,17 +17,23 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, Unpack
 
 from pyromq.client.consumer.base.listeners import is_coroutine_function
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
-from pyromq.client.core.hooks import SendHook
+from pyromq.client.core.options import (
+    SendOptions,
+    TransactionOptions,
+    check_callable,
+    check_options,
+    checked_group,
+    with_given,
+)
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.client.core.settings import ClientSettings, ProducerSettings
+from pyromq.client.core.settings import TransactionProducerSettings
 from pyromq.client.core.transaction import (
     Execution,
-    NotPreparedError,
     Transaction,
     TransactionOutcome,
     TransactionReceipt,
@@ -40,7 +46,7 @@ from pyromq.client.core.transaction import (
 from pyromq.client.producer.selectors import QueueSelector
 from pyromq.client.transactions.check_backs import Check, CheckBacks, Question
 from pyromq.client.transactions.prepared_producer import PreparedProducer
-from pyromq.errors import ConfigError, MQError
+from pyromq.errors import ConfigError, MQError, NotPreparedError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendStatus
 from pyromq.model.names import validate_topic
@@ -56,7 +62,6 @@ Execute: TypeAlias = (
     Callable[[Transaction], TransactionOutcome | None] | Callable[[Transaction], Awaitable[TransactionOutcome | None]]
 )
 
-CHECKS_MAX: Final = 2_000
 _UNKNOWN: Final = TransactionOutcome.UNKNOWN
 
 
@@ -64,10 +69,11 @@ class TransactionProducer:
     """Sends messages in transactions, in the name of a group that does nothing else.
 
     ``check(message)`` is a coroutine, or a function that is called on a thread; it returns a TransactionOutcome, None
-    for "not yet known". ``check_workers`` run at a time, ``checks_max`` wait. ``topics`` are all that it may send to.
-    ``confirm`` waits for the broker's word after the outcome; RocketMQ does not, for what is lost will be asked about.
+    for "not yet known". ``topics`` are all that the producer may send to. ``confirm=True`` waits for the broker's
+    response to every outcome; see ``TransactionOptions``, and ``TransactionProducerSettings`` for the rest. The other
+    arguments are those of ``Producer``.
 
-    Raises ConfigError, InvalidNameError.
+    Raises ConfigError, InvalidNameError, and TypeError for an unknown option.
     """
 
     def __init__(
@@ -77,17 +83,14 @@ class TransactionProducer:
         group: str,
         topics: str | Sequence[str],
         check: Check,
-        check_workers: int = 1,
-        checks_max: int = CHECKS_MAX,
-        confirm: bool = False,
-        settings: ProducerSettings | None = None,
-        client_settings: ClientSettings | None = None,
+        settings: TransactionProducerSettings | None = None,
         client: Client | None = None,
-        hooks: Sequence[SendHook] = (),
-        trace: bool | str = False,
+        **options: Unpack[TransactionOptions],
     ) -> None:
-        if not group:
-            raise ConfigError("a transaction producer needs a group of its own: brokers ask its members for outcomes")
+        check_options("TransactionProducer", options, TransactionOptions, TransactionProducerSettings)
+        chosen = with_given(TransactionProducerSettings, settings, options)
+        group = checked_group(group)
+        check_callable("check", check, "a message")
         self.topics = frozenset([topics] if isinstance(topics, str) else topics)
         if not self.topics:
             raise ConfigError("topics must name what this producer sends to: their brokers ask it for outcomes")
@@ -98,17 +101,17 @@ class TransactionProducer:
             self._on_check,
             nameservers,
             group=group,
-            settings=settings,
-            client_settings=client_settings,
+            settings=chosen,
             client=client,
-            hooks=hooks,
-            trace=trace,
+            **{name: value for name, value in options.items() if name in SendOptions.__optional_keys__},
         )
         self.client = self._prepared.client
         self.group = self._prepared.group
-        self.settings = self._prepared.settings
-        self._confirm = confirm
-        self._checks = CheckBacks(check, self._respond, workers=check_workers, waiting_max=checks_max, name=group)
+        self.settings = chosen
+        self._confirm = chosen.confirm
+        self._checks = CheckBacks(
+            check, self._respond, workers=chosen.check_workers, waiting_max=chosen.checks_max, name=group
+        )
         self._under_way: dict[str, Transaction] = {}
 
     # --- life ---
@@ -146,7 +149,7 @@ class TransactionProducer:
         check_after_ms: int = 0,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
-        timeout_ms: int = 0,
+        timeout_ms: int | None = None,
     ) -> TransactionReceipt:
         """Prepares the message, calls ``execute(transaction)`` and tells the broker the outcome that it returns.
 
@@ -172,7 +175,7 @@ class TransactionProducer:
         check_after_ms: int = 0,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
-        timeout_ms: int = 0,
+        timeout_ms: int | None = None,
     ) -> AsyncIterator[Transaction]:
         """A block of local work between prepared message and outcome; raises as ``send`` does before it begins.
 
@@ -205,7 +208,7 @@ class TransactionProducer:
         check_after_ms: int = 0,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
-        timeout_ms: int = 0,
+        timeout_ms: int | None = None,
     ) -> Transaction:
         """The prepared message is stored; ``finish`` must follow. Raises as ``send`` does."""
         check_preparable(message, self.topics)

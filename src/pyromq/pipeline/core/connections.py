@@ -95,7 +95,7 @@ def _tls(options: SourceOptions) -> Any:
     detailed = options.tls_ca or options.tls_certificate or options.tls_hostname or not options.tls_verify
     if options.tls is False or not detailed:
         return options.tls
-    from pyromq.aio import TlsSettings  # all of its neighbours come along: only for those who need it
+    from pyromq.settings import TlsSettings  # all of its neighbours come along: only for those who need it
 
     return TlsSettings(
         ca_file=Path(options.tls_ca) if options.tls_ca else None,

@@ -16,10 +16,9 @@ from pyromq.client.admin import Admin
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.expression_check import ExpressionCheck
 from pyromq.client.consumer.rules.subscription import subscribe_sql
-from pyromq.client.core.errors import GroupNotFoundError, NoPermissionError, TopicNotFoundError
 from pyromq.client.core.roles import ConsumerRole
 from pyromq.clock import Clock, SystemClock
-from pyromq.errors import MQError
+from pyromq.errors import GroupNotFoundError, MQError, NoPermissionError, TopicNotFoundError
 from pyromq.model.names import RETRY_PREFIX, retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.arrow.layout import record_starts

@@ -76,8 +76,8 @@ class RequestSender:
         self._connected = connected
         self._client = connected.client
         self._options = options
-        self._settings = ProducerSettings(group=options.group or PRODUCER_GROUP)
-        self._group = self._client.wire_name(self._settings.group)
+        self._settings = ProducerSettings()
+        self._group = self._client.wire_name(options.group or PRODUCER_GROUP)
         self._topic_queues_table = TopicQueuesTable(self._client, self._settings)
         self._sys_flag = sys_flag
         self._keeps_prepared = keeps_prepared  # whether places and keys of prepared messages are remembered

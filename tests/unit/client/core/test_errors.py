@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pyromq.client.core.errors import (
-    SystemBusyError,
-    TopicNotFoundError,
-    error_of,
-)
+from pyromq.client.core.errors import error_of
+from pyromq.errors import SystemBusyError, TopicNotFoundError
 from pyromq.wire.received import Received
 
 

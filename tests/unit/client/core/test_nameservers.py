@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.core.errors import NameServersUnreachableError
 from pyromq.client.core.nameservers import NameServers
 from pyromq.client.core.signing import Signer
-from pyromq.errors import ClientClosedError, ConnectFailedError
+from pyromq.errors import ClientClosedError, ConnectFailedError, NameServersUnreachableError
 from pyromq.net.nameserver_list import REFRESH_MS, NameServerList
 from pyromq.testing import ManualClock
 from pyromq.wire.received import Received

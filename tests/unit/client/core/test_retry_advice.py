@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.client.core.errors import NameServersUnreachableError, NoWritableQueueError, TopicNotFoundError, error_of
+from pyromq.client.core.errors import error_of
 from pyromq.client.core.retry_advice import may_retry, may_retry_in_order, may_retry_later, retry_advice
 from pyromq.errors import (
     BrokerError,
     ConnectFailedError,
     ConnectionLostError,
     MQError,
+    NameServersUnreachableError,
+    NoWritableQueueError,
     RequestTimeoutError,
     RetryAdvice,
+    TopicNotFoundError,
 )
 from pyromq.net import TooManyRequestsError
 from pyromq.wire.codes import ResponseCode

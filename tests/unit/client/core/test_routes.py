@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from pyromq.client.core.errors import TopicNotFoundError
 from pyromq.client.core.routes import Routes
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.errors import ClientClosedError
+from pyromq.errors import ClientClosedError, TopicNotFoundError
 from pyromq.model.route import TopicRoute
 from tests.unit.client.core.doubles import route
 

@@ -27,7 +27,7 @@ from pyromq.client.core.transaction import (
     prepared_properties,
 )
 from pyromq.client.transactions.check_backs import CheckBacks, Question
-from pyromq.errors import ConfigError, MessageRefusedError
+from pyromq.errors import ConfigError, InvalidNameError, MessageRefusedError
 from pyromq.model.message import Message, SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
 from pyromq.net import Connection
@@ -137,15 +137,15 @@ def test_what_cannot_be_in_a_transaction_is_refused_with_its_reason(message: Mes
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"group": ""}, "a group of its own"),
+        ({"group": ""}, "it is blank"),
         ({"topics": []}, "topics must name"),
-        ({"check": "yes"}, "not str"),
+        ({"check": "yes"}, "not 'yes'"),
         ({"check_workers": 0}, "must be positive"),
     ],
 )
 def test_a_producer_that_could_not_be_asked_is_refused(given: dict[str, Any], reason: str) -> None:
     arguments: dict[str, Any] = {"group": "g", "topics": "T", "check": lambda message: None, **given}
-    with pytest.raises(ConfigError, match=reason):
+    with pytest.raises((ConfigError, InvalidNameError), match=reason):
         aio.TransactionProducer("127.0.0.1:1", **arguments)
 
 

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.core.errors import (
-    SendFailedError,
-)
 from pyromq.client.producer.attempts import Attempts, SendStep
 from pyromq.errors import (
     BrokerError,
@@ -16,6 +13,7 @@ from pyromq.errors import (
     ConnectionLostError,
     MQError,
     RequestTimeoutError,
+    SendFailedError,
 )
 from pyromq.net import TooManyRequestsError
 

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyromq.client.core.broker_health import BrokerHealth
-from pyromq.client.core.errors import (
-    NoWritableQueueError,
-)
 from pyromq.client.producer.topic_queues import TopicQueues, borrowed_queues, queues_to_write
+from pyromq.errors import NoWritableQueueError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
 from pyromq.testing import ManualClock

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from pyromq.client.core.errors import TopicNotFoundError
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
+from pyromq.errors import TopicNotFoundError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.testing import ManualClock

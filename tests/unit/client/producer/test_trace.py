@@ -17,7 +17,7 @@ from pyromq.client.producer.trace import (
     ProducerTrace,
     TraceDispatcher,
     trace_topic_of,
-    tracing_settings,
+    tracing_group,
 )
 from pyromq.errors import ConnectFailedError
 from pyromq.model.message import Message, SendReceipt, SendStatus
@@ -139,7 +139,7 @@ async def test_closing_does_not_wait_for_ever() -> None:
 def test_which_topic_traces_go_to() -> None:
     assert (trace_topic_of(False), trace_topic_of(""), trace_topic_of(True)) == ("", "", TRACE_TOPIC)
     assert trace_topic_of("own") == "own"
-    assert len(tracing_settings("g" * 120).group) == 120
+    assert len(tracing_group("g" * 120)) == 120
 
 
 # --- hooks ---------------------------------------------------------------------------------------------------------

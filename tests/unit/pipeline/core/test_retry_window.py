@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyromq.client.core.errors import NoPermissionError
-from pyromq.errors import ConnectFailedError
+from pyromq.errors import ConnectFailedError, NoPermissionError
 from pyromq.pipeline.core.errors import SourceUnreachableError
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.testing import ManualClock

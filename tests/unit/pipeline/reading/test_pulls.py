@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.core.errors import ExpressionRefusedError
-from pyromq.errors import ConnectFailedError, ConnectionLostError
+from pyromq.errors import ConnectFailedError, ConnectionLostError, ExpressionRefusedError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.arrow.layout import Records
 from pyromq.pipeline.core.errors import DataLossError, SourceUnreachableError

@@ -16,7 +16,7 @@ from pyromq.client.consumer.rules.assignment import Assignment, next_version
 from pyromq.client.consumer.rules.flow_control import FlowControl
 from pyromq.client.consumer.rules.subscription import subscribe_retries, subscribe_sql, subscribe_tags
 from pyromq.client.core.client import Client
-from pyromq.errors import MQError
+from pyromq.errors import MQError, TopicNotFoundError
 from pyromq.model.queue import QueueId
 from pyromq.wire.json.heartbeat import Subscription
 
@@ -81,7 +81,8 @@ class GroupView:
             try:
                 await self._client.routes.get(topic, timeout_ms=timeout_ms)
             except MQError as error:
-                logger.info("no route yet: topic=%s error=%s", topic, error)
+                level = logging.INFO if isinstance(error, TopicNotFoundError) else logging.WARNING
+                logger.log(level, "no route yet: topic=%s error=%s", topic, error)
         brokers = self._client.brokers.addresses(masters_only=False)
         if (changed := self._subscriptions.changed) or self._told != brokers:
             await self._tell_brokers(changed)

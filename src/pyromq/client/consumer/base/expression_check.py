@@ -6,8 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from pyromq.client.core.client import Client
-from pyromq.client.core.errors import NoRouteError
-from pyromq.errors import TransportError
+from pyromq.errors import NoRouteError, TransportError
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.json import java_json
 from pyromq.wire.json.heartbeat import SQL_EXPRESSION, CheckClient, Subscription

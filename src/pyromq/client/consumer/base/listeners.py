@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
+from pyromq.client.core.options import check_callable
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stack_dump import task_text, thread_text
 from pyromq.errors import ConfigError
@@ -33,16 +34,20 @@ class ListenerCancelledError(Exception):
 class Listener:
     """``call(batch)`` gives a result, or an awaitable of one if ``is_coroutine``.
 
-    ``runs`` says what is with a listener right now: whoever calls ``function`` enters its batch under its thread's
-    ident or its task, and takes it out again.
+    ``runs`` says what is with a listener right now: a runner that calls ``function`` enters its batch under its
+    thread's ident or its task, and takes it out again.
     """
 
     def __init__(self, one: MessageListener | None, many: BatchListener | None, *, threads: int, name: str) -> None:
-        if (one is None) == (many is None):
-            raise ConfigError("a consumer has either a listener or a batch_listener")
-        function: Callable[..., Any] = one or many  # type: ignore[assignment]
-        if not callable(function):
-            raise ConfigError(f"a listener is a function or a coroutine function, not {type(function).__name__}")
+        if one is None and many is None:
+            raise ConfigError("a push consumer needs listener=… (for one message) or batch_listener=… (for several)")
+        if one is not None and many is not None:
+            raise ConfigError("a push consumer has either a listener or a batch_listener, not both")
+        function: Callable[..., Any] = many if one is None else one  # type: ignore[assignment]
+        if one is not None:
+            check_callable("listener", function, "a message")
+        else:
+            check_callable("batch_listener", function, "a list of messages")
         self.function = function
         self.takes_one = one is not None
         self.is_coroutine = is_coroutine_function(function)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyromq.client.consumer.rules.assign import Assign, assign_evenly
 from pyromq.client.consumer.rules.assignment import REBALANCE_MS
@@ -15,22 +16,36 @@ from pyromq.client.consumer.rules.orderly_outcome import SUSPEND_MS
 from pyromq.client.consumer.rules.outcome import SEND_BACK_AGAIN_MS
 from pyromq.client.consumer.rules.queue_buffer import BATCH_MAX
 from pyromq.client.consumer.rules.queue_lock import RENEW_MS
+from pyromq.client.core.options import ClientOptions
+from pyromq.client.core.settings import require_number
 from pyromq.errors import ConfigError
-from pyromq.model.names import validate_group
 from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
+
+if TYPE_CHECKING:
+    from pyromq.client.consumer.base.listeners import BatchListener
+    from pyromq.client.core.hooks import ConsumeHook
+
+Start: TypeAlias = Literal["earliest", "latest"] | datetime
+"""Where a group begins in a queue that it has no offset of: at an end, or at a time (a datetime with time zone)."""
 
 PULL_BATCH_MAX: Final = 1024
 THREADS_MAX: Final = 1_000
+_STARTS: Final = {
+    "earliest": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    "latest": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """What push and pull consumers have in common. Raises ConfigError or InvalidNameError for what cannot work."""
+    """What push and pull consumers have in common. Raises ConfigError for what cannot work.
 
-    group: str = "PYROMQ_CONSUMER"
-    model: MessageModel = MessageModel.CLUSTERING
-    from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    from_ms: int = 0  # for CONSUME_FROM_TIMESTAMP; 0: half an hour before the consumer was made
+    ``start`` counts for queues in which the group has no offset yet. ``broadcast`` gives every member every message,
+    and offsets are kept in a file of this machine.
+    """
+
+    start: Start = "latest"  # "earliest", "latest", or messages stored at this time (with time zone) or later
+    broadcast: bool = False
     assign: Assign = assign_evenly
     pull_batch: int = 32
     limits: FlowLimits = field(default_factory=FlowLimits)
@@ -41,12 +56,19 @@ class MemberSettings:
     persist_ms: int = PERSIST_MS
     offsets_folder: Path | None = None  # of broadcasting; the user's home when None
     close_timeout_ms: int = 30_000  # how long closing waits for listeners
+    model: MessageModel = field(init=False, repr=False, compare=False)  # RocketMQ's word for ``broadcast``
+    from_where: ConsumeFromWhere = field(init=False, repr=False, compare=False)  # RocketMQ's words for ``start``
+    from_ms: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        validate_group(self.group)
-        require(1 <= self.pull_batch <= PULL_BATCH_MAX, f"pull_batch must be 1 to {PULL_BATCH_MAX}")
+        require(isinstance(self.broadcast, bool), f"broadcast must be True or False, not {self.broadcast!r}")
+        from_where, from_ms = _start_of(self.start)
+        object.__setattr__(self, "from_where", from_where)
+        object.__setattr__(self, "from_ms", from_ms)
+        object.__setattr__(self, "model", MessageModel.BROADCASTING if self.broadcast else MessageModel.CLUSTERING)
+        require_number("pull_batch", self.pull_batch, 1, PULL_BATCH_MAX)
         for name in ("suspend_ms", "error_wait_ms", "rebalance_ms", "persist_ms", "close_timeout_ms"):
-            require(getattr(self, name) > 0, f"{name} must be positive")
+            require_number(name, getattr(self, name), 1)
         require(self.pull_timeout_ms > self.suspend_ms, "pull_timeout_ms must be longer than suspend_ms")
 
 
@@ -69,12 +91,13 @@ class PushConsumerSettings(MemberSettings):
 
     def __post_init__(self) -> None:
         MemberSettings.__post_init__(self)
-        require(1 <= self.batch_max <= BATCH_MAX, f"batch_max must be 1 to {BATCH_MAX}")
-        require(1 <= self.threads <= THREADS_MAX, f"threads must be 1 to {THREADS_MAX}")
+        require(isinstance(self.orderly, bool), f"orderly must be True or False, not {self.orderly!r}")
+        require_number("batch_max", self.batch_max, 1, BATCH_MAX)
+        require_number("threads", self.threads, 1, THREADS_MAX)
         for name in ("concurrency_max", "consume_timeout_ms", "retry_wait_ms", "rest_ms", "lock_ms"):
-            require(getattr(self, name) > 0, f"{name} must be positive")
-        require(self.pull_interval_ms >= 0, "pull_interval_ms must not be negative")
-        require(self.attempts_max >= -1, "attempts_max must be −1 or more")
+            require_number(name, getattr(self, name), 1)
+        require_number("pull_interval_ms", self.pull_interval_ms, 0)
+        require_number("attempts_max", self.attempts_max, -1)
         for failures, level in self.retry_levels.items():
             require(failures >= 1, "retry_levels counts failures from 1")
             require(level >= -1, "the levels of retry_levels must be −1 (dead), 0 (the broker chooses) or more")
@@ -85,13 +108,59 @@ class PullConsumerSettings(MemberSettings):
     """How a pull consumer fetches ahead and commits."""
 
     poll_batch: int = 32  # messages that ``poll`` returns at most
+    poll_timeout_ms: int = 5_000  # how long ``poll`` waits for a message
     auto_commit: bool = True
     messages_max: int = 10_000  # fetched ahead, over all queues
 
     def __post_init__(self) -> None:
         MemberSettings.__post_init__(self)
-        require(1 <= self.poll_batch <= BATCH_MAX, f"poll_batch must be 1 to {BATCH_MAX}")
-        require(self.messages_max > 0, "messages_max must be positive")
+        require_number("poll_batch", self.poll_batch, 1, BATCH_MAX)
+        require_number("poll_timeout_ms", self.poll_timeout_ms, 0)
+        require_number("messages_max", self.messages_max, 1)
+
+
+class ConsumerOptions(ClientOptions, total=False):
+    """What both consumers take besides: ``broadcast`` gives every member of the group every message."""
+
+    broadcast: bool | None
+
+
+class PushConsumerOptions(ConsumerOptions, total=False):
+    """Those of a push consumer.
+
+    ``batch_listener`` takes the place of ``listener`` and gets up to ``batch_max`` messages at once. ``hooks`` look on
+    while listeners are called; ``trace`` writes what they do to RocketMQ's trace topic, or to the topic that it names.
+    The others are fields of ``PushConsumerSettings``.
+    """
+
+    orderly: bool | None
+    threads: int | None
+    batch_listener: BatchListener | None
+    batch_max: int | None
+    attempts_max: int | None
+    consume_timeout_ms: int | None
+    hooks: Sequence[ConsumeHook]
+    trace: bool | str
+
+
+class PullConsumerOptions(ConsumerOptions, total=False):
+    """Those of a pull consumer, all of them fields of ``PullConsumerSettings``."""
+
+    auto_commit: bool | None
+    poll_batch: int | None
+    poll_timeout_ms: int | None
+
+
+def _start_of(start: object) -> tuple[ConsumeFromWhere, int]:
+    """RocketMQ's words for a start, and the time in milliseconds. Raises ConfigError."""
+    if isinstance(start, datetime):
+        if start.tzinfo is None or start.utcoffset() is None:
+            text = "has no time zone: use datetime.now(UTC), or add .astimezone() for local time"
+            raise ConfigError(f"start={start.isoformat(sep=' ')} {text}")
+        return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, int(start.timestamp() * 1000)
+    if not isinstance(start, str) or start not in _STARTS:
+        raise ConfigError(f"start={start!r}: write 'earliest', 'latest' or a datetime with a time zone")
+    return _STARTS[start], 0
 
 
 def require(holds: bool, text: str) -> None:

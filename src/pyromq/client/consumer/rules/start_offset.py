@@ -22,7 +22,6 @@ from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset
 from pyromq.wire.json.heartbeat import ConsumeFromWhere
 
-DEFAULT_AGE_MS: Final = 30 * 60_000
 _TIME_FORMAT: Final = "%Y%m%d%H%M%S"
 
 
@@ -95,8 +94,3 @@ def parse_consume_time(text: str, zone: tzinfo | None = None) -> int:
     except ValueError as error:
         raise ConfigError(f"consume timestamp {text!r} is not a moment in time: {error}") from error
     return int(moment.timestamp() * 1000)
-
-
-def default_consume_time(now_ms: int) -> int:
-    """Half an hour before the consumer was made."""
-    return now_ms - DEFAULT_AGE_MS

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyromq.client.consumer.rules.message_protocol import PulledT
-from pyromq.errors import LocalProtocolError
+from pyromq.errors import InvalidExpressionError
 from pyromq.model.names import retry_topic
 from pyromq.wire.java_hash import java_hash
 from pyromq.wire.json.heartbeat import SQL_EXPRESSION, TAG_EXPRESSION, Subscription
@@ -18,10 +18,6 @@ from pyromq.wire.json.heartbeat import SQL_EXPRESSION, TAG_EXPRESSION, Subscript
 ALL: Final = "*"
 _SEPARATOR: Final = "||"
 _JAVA_BLANKS: Final = "".join(map(chr, range(33)))  # what Java's trim removes
-
-
-class InvalidExpressionError(LocalProtocolError):
-    """A tag or SQL expression that asks for nothing at all."""
 
 
 def parse_tags(expression: str | None) -> frozenset[str]:

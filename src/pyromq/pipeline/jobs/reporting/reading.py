@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from pyromq.client.core.errors import NotFoundError
+from pyromq.errors import NotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.pipeline.consuming.send_back import DLQ_ERROR

@@ -14,11 +14,10 @@ import msgspec
 
 from pyromq.client.admin import Admin
 from pyromq.client.core.client import Client
-from pyromq.client.core.errors import NotFoundError, TopicNotFoundError
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.selectors import hashed_index
 from pyromq.clock import Clock, SystemClock
-from pyromq.errors import MQError
+from pyromq.errors import MQError, NotFoundError, TopicNotFoundError
 from pyromq.model.names import DEFAULT_TOPIC
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import Connected, connect

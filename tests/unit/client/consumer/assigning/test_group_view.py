@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyromq.client.consumer.assigning.group_view import Subscriptions
-from pyromq.client.consumer.rules.subscription import InvalidExpressionError
+from pyromq.errors import InvalidExpressionError
 
 
 def test_a_change_takes_effect_when_it_is_told() -> None:

@@ -32,7 +32,7 @@ class Rig:
         self.lost: list[OwnedQueue] = []
         self.dead: list[int] = []
         self.after = self.after_dead_letter = lambda: None
-        settings = PushConsumerSettings(group="readers", rest_ms=30_000, **changes)
+        settings = PushConsumerSettings(rest_ms=30_000, **changes)
         self.service = OrderlyService(
             Listener(cast(Any, self._listen), None, threads=1, name="test"),
             settings,

@@ -13,7 +13,6 @@ from pyromq.client.consumer.rules.start_offset import (
     StartAt,
     StartPlan,
     Stored,
-    default_consume_time,
     parse_consume_time,
     plan_start,
 )
@@ -67,7 +66,3 @@ def test_without_a_zone_the_machine_decides() -> None:
 def test_a_text_that_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_consume_time(text, UTC)
-
-
-def test_the_default_time_is_half_an_hour_ago() -> None:
-    assert default_consume_time(10_000_000) == 8_200_000

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pyromq.client.core.errors import TopicNotFoundError
+from pyromq.errors import TopicNotFoundError
 from pyromq.model import property_names as names
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome, outgoing, source_of
 from pyromq.pipeline.jobs.resending.pacing import CHUNK_MAX

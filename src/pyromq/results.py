@@ -1,0 +1,26 @@
+"""What listeners and checks return, and what sends and transactions tell.
+
+a listener returns      nothing or ConsumeStatus.SUCCESS; ConsumeStatus.RETRY; BatchResult for details
+an orderly one          nothing or OrderlyStatus.SUCCESS; SUSPEND, COMMIT, ROLLBACK; OrderlyResult for details
+a check returns         TransactionOutcome, or nothing while the outcome is not known
+a send gives            SendReceipt, whose ``status`` is a SendStatus; a transaction TransactionReceipt
+"""
+
+from __future__ import annotations
+
+from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
+from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
+from pyromq.client.core.transaction import Transaction, TransactionOutcome, TransactionReceipt
+from pyromq.model.message import SendReceipt, SendStatus
+
+__all__ = [
+    "BatchResult",
+    "ConsumeStatus",
+    "OrderlyResult",
+    "OrderlyStatus",
+    "SendReceipt",
+    "SendStatus",
+    "Transaction",
+    "TransactionOutcome",
+    "TransactionReceipt",
+]

@@ -1,0 +1,67 @@
+"""The gallery: every small example runs as it stands, and against a broker that is there already."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyromq.testing import LoopbackBroker
+
+pytestmark = pytest.mark.integration
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LINES_MAX = 40
+DEMOS = {"crash_and_recover", "orders_on_spark", "orders_survive_a_crash"}  # make demo; test_ledger_demo, tests/spark
+
+LAST_LINES = {
+    "admin": "explained: .*archive.*CONSUMED.*\na reset would bring back 1",
+    "asyncio_service": "sent 100\nshipped 100",
+    "batch": "sent 500 to 1 queue\nstored 500",
+    "broadcast": "one emptied 2\nemptying .*\nemptying .*\ntwo emptied 2",
+    "consume_once": "delivered 4\nbilled order-1 order-2 order-3",
+    "delayed": "in 0.3 s after .* s\nat level 1 after .* s",
+    "filter_sql": "(35 us paid\n15 eu new|15 eu new\n35 us paid)",
+    "hooks": "{'sent': 3, 'SUCCESS': 3}",
+    "orderly": "7 created paid shipped\n8 created paid shipped\n9 created paid shipped",
+    "pull_loop": "polled 0 1 2 3\ncommitted 10 of queue .\nagain from 0",
+    "request_reply": "apple 7 EUR\npear unknown\nno reply to a request of topic unread within 300 ms",
+    "retries_and_dead_letters": r"paid fine at attempt 1\npaid flaky at attempt 3\ndead: \['broken'\]\nsent again: 1",
+    "send_and_consume": "billed order 3, keys .*\nconsumed 3",
+    "testing_with_loopback": "reminded, without waiting a day",
+    "transactions": r"rolled back: the card was refused\nrows: \[\(42,\)\]\nmessage: b'42'",
+}
+
+
+def run(name: str, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(LAST_LINES))
+def test_an_example_runs_with_a_broker_of_its_own(name: str) -> None:
+    assert re.search(f"({LAST_LINES[name]})\n$", run(name))
+
+
+@pytest.mark.parametrize("name", ["send_and_consume", "asyncio_service", "pull_loop"])
+def test_an_example_runs_against_a_name_server(name: str) -> None:
+    with LoopbackBroker() as broker:
+        assert re.search(f"({LAST_LINES[name]})\n$", run(name, broker.nameserver))
+
+
+def test_every_example_is_run_listed_and_short() -> None:
+    found = {file.stem for file in EXAMPLES.glob("*.py")}
+    assert found == {*LAST_LINES, *DEMOS}
+    listed = set(re.findall(r"^\| \[(\w+)\.py\]", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert listed == found
+    for name in LAST_LINES:
+        text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+        assert text.startswith('"""') and text.count("\n") <= LINES_MAX, name
