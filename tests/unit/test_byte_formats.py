@@ -14,10 +14,11 @@ SOURCE = Path(pyromq.__file__).parent
 # Formats of one file or one protocol that RocketMQ's wire does not have; each module begins with its layout.
 OWN_STRUCTS = {
     "net/preamble.py",  # the PROXY protocol
-    "store/consume_queue.py",
-    "store/files/checkpoint.py",
+    "store/derived/consume_queue.py",
+    "store/derived/index_file.py",
     "store/files/disk.py",
-    "store/files/index_file.py",
+    "store/files/marked_page.py",
+    "store/sealing/checkpoint.py",
     "store/timers/check.py",
     "store/timers/log.py",
     "store/timers/wheel.py",

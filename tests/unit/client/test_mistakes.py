@@ -128,12 +128,12 @@ def test_a_group_that_brokers_would_not_have_is_refused(group: Any, reason: str)
 @pytest.mark.parametrize(
     ("nameservers", "reason"),
     [
-        ("localhost", "'localhost' is no address; write host:port"),
-        ("localhost:port", "is no address"),
-        ("localhost:99999", "is no address"),
+        ("localhost", "'localhost' is not an address; write host:port"),
+        ("localhost:port", "is not an address"),
+        ("localhost:99999", "is not an address"),
         (9876, "nameservers must be text such as"),
         ([9876], "nameservers must be text such as"),
-        ("ftp://host", "no URL of an address server"),
+        ("ftp://host", "not the URL of an address server"),
     ],
 )
 def test_an_address_that_is_none_is_refused(nameservers: Any, reason: str) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pyromq.client.core.settings import ClientSettings, Credentials, ProducerSettings, nameservers_from, tls_from
-from pyromq.errors import ConfigError, MQError
+from pyromq.client.producer.producer import Producer
+from pyromq.errors import ConfigError, InvalidNameError
 from pyromq.net import TlsSettings
 
 
@@ -65,8 +66,8 @@ def test_tls_comes_from_the_settings_or_else_from_the_environment(monkeypatch: p
 def test_producer_settings_that_cannot_work_are_refused() -> None:
     with pytest.raises(ConfigError):
         ProducerSettings(timeout_ms=0)
-    with pytest.raises(MQError):
-        ProducerSettings(group="not a group")
+    with pytest.raises(InvalidNameError):
+        Producer(group="not a group")
 
 
 def test_a_secret_is_not_shown() -> None:
