@@ -26,5 +26,5 @@ class Address(NamedTuple):
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         if not colon or not host or not (digits.isascii() and digits.isdigit()) or int(digits) > 0xFFFF:
-            raise ConfigError(f"{text!r} is no address; write host:port, such as 127.0.0.1:9876")
+            raise ConfigError(f"{text!r} is no address; write host:port")
         return cls(host, int(digits))

@@ -128,9 +128,9 @@ def test_a_group_that_brokers_would_not_have_is_refused(group: Any, reason: str)
 @pytest.mark.parametrize(
     ("nameservers", "reason"),
     [
-        ("localhost", "'localhost' is no address; write host:port"),
-        ("localhost:port", "is no address"),
-        ("localhost:99999", "is no address"),
+        ("localhost", "'localhost' is no.* address; write host:port"),
+        ("localhost:port", "is no.* address"),
+        ("localhost:99999", "is no.* address"),
         (9876, "nameservers must be text such as"),
         ([9876], "nameservers must be text such as"),
         ("ftp://host", "no URL of an address server"),

@@ -38,7 +38,7 @@ from pyromq.wire.heartbeat import ConsumeType, Subscription
 logger = logging.getLogger(__name__)
 
 _ASSIGN_AGAIN_MS: Final = 1_000
-_YIELD_S: Final = 0.005  # a loop around ``poll`` must not keep heartbeats from leaving
+_TURN_S: Final = 0.005  # a loop around ``poll`` must not keep heartbeats from leaving
 
 
 class PullConsumer(GroupMember):
@@ -164,7 +164,7 @@ class PullConsumer(GroupMember):
         self._require_open()
         self._require_usable()
         self._settle()
-        if time.monotonic() - self._yielded > _YIELD_S:
+        if time.monotonic() - self._yielded > _TURN_S:
             await asyncio.sleep(0)
             self._yielded = time.monotonic()
         batch = self._hand_out.next(count_max or self.settings.poll_batch)

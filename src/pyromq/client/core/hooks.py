@@ -37,7 +37,7 @@ class ConsumeHook:
 
 
 class SendHooks:
-    """Those of one producer, called one after the other."""
+    """Those of one producer, called in turn."""
 
     def __init__(self, hooks: Sequence[SendHook], clock: Clock) -> None:
         self._hooks = tuple(hooks)
@@ -76,6 +76,6 @@ def _told(error: BaseException) -> MQError:
     """Without an error a send that was cancelled would look like one that succeeded."""
     if isinstance(error, MQError):
         return error
-    told = MQError(f"the send was given up, it is not known whether it is stored: {error!r}")
+    told = MQError(f"the send was given up, nobody knows whether it is stored: {error!r}")
     told.__cause__ = error
     return told

@@ -128,7 +128,7 @@ class TransactionProducer:
         await self._prepared.open()
         try:
             await self._prepared.register()
-        except BaseException:  # close() does nothing for what was never open; raised again
+        except BaseException:  # what was never open is not closed later; raised again
             await self._prepared.close()
             raise
 
