@@ -140,7 +140,7 @@ class Sender:
         self.store, self.executor, self.seen = store, HandDriven(), set[tuple[str, int]]()
         self.group_commit = GroupCommit(store, self.executor, clock)
         self.group_commit.on_visible = self.seen.update
-        self.answers: list[bytes] = []
+        self.responses: list[bytes] = []
 
     def send(self, body: bytes, *, wait: bool = True) -> None:
         self.store.stage(message(body))

@@ -31,6 +31,8 @@ print("over", flush=True)
 SYNC = PROGRAM.format(face="", function="def", run="consumer.run()")
 AIO = PROGRAM.format(face=".aio", function="async def", run="import asyncio; asyncio.run(consumer.run())")
 
+UVLOOP = AIO.replace("asyncio", "uvloop")
+
 
 def send(nameserver: str, *bodies: bytes) -> None:
     with Producer(nameserver, group="shop") as producer:
@@ -38,7 +40,7 @@ def send(nameserver: str, *bodies: bytes) -> None:
             producer.send(Message("orders", body))
 
 
-@pytest.mark.parametrize("program", [SYNC, AIO], ids=["sync", "aio"])
+@pytest.mark.parametrize("program", [SYNC, AIO, UVLOOP], ids=["sync", "aio", "uvloop"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_a_signal_ends_run_and_what_was_consumed_is_committed(program: str, number: signal.Signals) -> None:
     with LoopbackBroker() as broker, Admin(broker.nameserver) as admin:

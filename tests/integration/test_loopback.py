@@ -14,6 +14,18 @@ from pyromq.wire.json.route import decode_route
 pytestmark = pytest.mark.integration
 
 
+def test_a_broker_may_be_opened_and_closed_without_a_block() -> None:
+    broker = LoopbackBroker(delay_levels_ms=(20,) * 18)
+    broker.open()
+    try:
+        socket.create_connection(Address.parse(broker.address), 5).close()
+        assert broker.broker.store.settings.delay_ladder_ms == (20,) * 18
+    finally:
+        broker.close()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(Address.parse(broker.address), 5)
+
+
 def test_a_broker_in_a_thread_listens_inside_the_block_only() -> None:
     with LoopbackBroker() as broker:
         address = Address.parse(broker.address)

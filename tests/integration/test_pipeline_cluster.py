@@ -47,7 +47,7 @@ def test_a_filter_that_brokers_do_not_understand_is_refused_before_anything_is_r
 
 def test_a_topic_that_may_not_be_read_is_no_empty_topic(broker: LoopbackBroker, admin: Admin) -> None:
     admin.create_topic("letters", queues=1, perm=Perm.WRITE)
-    with pytest.raises(NoPermissionError, match="letters may be read"):
+    with pytest.raises(NoPermissionError, match="no queue of topic letters is readable"):
         Cluster(SourceOptions(nameserver=broker.nameserver, topics=("letters",))).held()
 
 

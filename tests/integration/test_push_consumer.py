@@ -578,7 +578,7 @@ async def test_it_tells_about_itself_and_tries_a_message() -> None:
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
-    with pytest.raises(ConfigError, match="either a listener or a batch_listener"):
+    with pytest.raises(ConfigError, match="needs listener="):
         PushConsumer(group="nobody")
     with pytest.raises(ConfigError, match="batch_max is for a batch_listener"):
         PushConsumer(group="one", listener=print, settings=PushConsumerSettings(batch_max=2))

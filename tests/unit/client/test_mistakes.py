@@ -97,6 +97,21 @@ def test_a_field_of_the_wrong_type_is_refused(given: dict[str, Any], reason: str
         Message("orders", b"x", **given)
 
 
+async def test_what_is_sent_is_a_message() -> None:
+    async with aio.Producer("127.0.0.1:1", group="g") as producer:
+        for send in (producer.send, producer.request, producer.send_oneway):
+            with pytest.raises(MessageRefusedError, match=r"a producer sends Message\(topic, body\), not str"):
+                await send("orders")  # type: ignore[operator]
+        with pytest.raises(MessageRefusedError, match="not dict"):
+            producer.send_nowait({})  # type: ignore[arg-type]
+        with pytest.raises(MessageRefusedError, match="not bytes"):
+            await producer.send(b"42", queue=aio.QueueId("orders", "b", 0))  # type: ignore[arg-type]
+        with pytest.raises(MessageRefusedError, match="send_batch takes a list of messages, not Message"):
+            await producer.send_batch(Message("orders", b"42"))  # type: ignore[arg-type]
+        with pytest.raises(MessageRefusedError, match="not str"):
+            await producer.send_batch(["orders"])  # type: ignore[list-item]
+
+
 # --- groups, addresses, options ---
 
 

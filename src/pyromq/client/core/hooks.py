@@ -37,7 +37,7 @@ class ConsumeHook:
 
 
 class SendHooks:
-    """Those of one producer, called one after the other."""
+    """Those of one producer, called in turn."""
 
     def __init__(self, hooks: Sequence[SendHook], clock: Clock) -> None:
         self._hooks = tuple(hooks)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 from pyromq.client.core.client import Client
@@ -72,6 +71,8 @@ def check_options(owner: str, options: Mapping[str, Any], known: Any, settings: 
 
 
 def _advice(name: str, allowed: Iterable[str], settings: type[Any]) -> str:
+    from difflib import get_close_matches  # only mistakes need it
+
     for kind, keyword in ((settings, "settings"), (ClientSettings, "client_settings")):
         if name in (field.name for field in fields(kind)):
             keyword = "client_settings" if kind is ClientSettings else keyword

@@ -33,7 +33,7 @@ from pyromq.client.producer.send_context import SendContext
 from pyromq.client.producer.slow_path import SlowPath
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.client.producer.trace import ProducerTrace, TraceDispatcher, trace_topic_of, tracing_group
-from pyromq.errors import ClientClosedError, TransportError
+from pyromq.errors import ClientClosedError, MessageRefusedError, TransportError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
@@ -151,9 +151,14 @@ class Producer(ProducerRole):
         ``timeout_ms`` is for all attempts together; None means that of the producer. Raises SendFailedError with all
         attempts when no broker confirmed it in time.
         """
-        begun = self._begin(message, timeout_ms) if queue is None and selector is None else None
+        try:
+            begun = self._begin(message, timeout_ms) if queue is None and selector is None else None
+        except AttributeError:
+            _require_message(message)
+            raise
         if begun is None:
             self._require_open()
+            _require_message(message)
             return await self._slow_path.send(message, queue, selector, timeout_ms)
         outgoing, chosen, connection, response = begun
         try:
@@ -172,8 +177,12 @@ class Producer(ProducerRole):
         ``callback(receipt, error)`` is called when it is over. Raises TooManyRequestsError at once when too many are
         under way: await some of them.
         """
-        self._under_way.require_room(message.topic)
-        begun = self._begin(message, timeout_ms)
+        try:
+            self._under_way.require_room(message.topic)
+            begun = self._begin(message, timeout_ms)
+        except AttributeError:
+            _require_message(message)
+            raise
         if begun is not None:
             return self._under_way.add_begun(begun, callback)
         self._require_open()
@@ -184,6 +193,7 @@ class Producer(ProducerRole):
     ) -> None:
         """Sends without a response: whether the message arrived stays unknown, and nothing is tried again."""
         self._require_open()
+        _require_message(message)
         await self._slow_path.send_oneway(message, queue, selector)
 
     async def send_batch(
@@ -194,7 +204,14 @@ class Producer(ProducerRole):
         A request is stored whole or not at all. Raises SendFailedError; its ``sent`` are receipts of requests before.
         """
         self._require_open()
-        check_batch(messages)
+        if isinstance(messages, Message) or not isinstance(messages, Sequence):
+            raise MessageRefusedError(f"send_batch takes a list of messages, not {type(messages).__name__}")
+        try:
+            check_batch(messages)
+        except AttributeError:
+            for message in messages:
+                _require_message(message)
+            raise
         if len(messages) == 1:  # an ordinary message may be compressed, an item of a batch may not
             return [await self.send(messages[0], queue=queue, timeout_ms=timeout_ms)]
         return await self._batches.send(messages, queue, timeout_ms)
@@ -205,6 +222,7 @@ class Producer(ProducerRole):
         Raises NoReplyError when none comes in time, and what ``send`` raises.
         """
         self._require_open()
+        _require_message(message)
         return await self._requests.ask(message, timeout_ms or self.settings.timeout_ms)
 
     async def reply(
@@ -229,6 +247,11 @@ class Producer(ProducerRole):
 
     def reply_arrived(self, message: ReceivedMessage) -> bool:
         return self._requests.arrived(message)
+
+
+def _require_message(message: object) -> None:
+    if not isinstance(message, Message):
+        raise MessageRefusedError(f"a producer sends Message(topic, body), not {type(message).__name__}")
 
 
 def trace_dispatcher(client: Client, group: str, topic: str) -> TraceDispatcher:
