@@ -6,17 +6,12 @@ Sphinx reads reStructuredText, where such a block has to be announced. Everythin
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 from sphinx.application import Sphinx
 
 PUBLIC: Final = ("pyromq", "pyromq.aio", "pyromq.testing", "pyromq.pipeline", "pyromq.pipeline.jobs")
-MORE: Final = tuple(
-    name
-    for part in ("settings", "results", "selectors", "hooks", "offsets", "monitoring")
-    if find_spec(name := f"pyromq.{part}")
-)
+MORE: Final = tuple(f"pyromq.{part}" for part in ("settings", "results", "selectors", "hooks", "offsets", "monitoring"))
 REPEATING: Final = ("reference/api-aio", "reference/api-more")  # pages of modules that also have names of ``pyromq``
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import signal
 import subprocess
 import sys
@@ -12,14 +11,10 @@ from threading import Timer
 
 import pytest
 
-from pyromq import PushConsumer
 from pyromq.testing import LoopbackBroker
 from tests.unit.test_docs import Block, blocks_of
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif("topics" not in inspect.signature(PushConsumer).parameters, reason="an API that is on its way"),
-]
+pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 NEEDS_SERVERS = "<!-- no-run: needs a running broker -->"
