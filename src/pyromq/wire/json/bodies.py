@@ -2,7 +2,7 @@
 
 One struct per body, under RocketMQ's field names; ``encode`` and ``decode`` serve them all. A queue is written
 ``{"brokerName":"broker-a","queueId":0,"topic":"TopicTest"}``, also where it is the key of a map. Java also takes such
-a key as JSON text in quotes, and so do we. ``wire.heartbeat`` and ``wire.registration`` hold the larger ones.
+a key as JSON text in quotes, and so do we. ``heartbeat`` and ``registration`` hold the larger ones.
 """
 
 from __future__ import annotations
