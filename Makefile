@@ -64,6 +64,7 @@ crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
 	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 PYROMQ_LIVES=20000 PYROMQ_LEDGER_MESSAGES=50000 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
 
 interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, Go, 15 minutes; writes docs/compatibility.md
+	@mkdir -p $${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop
 	$(BIN)/python -m pytest interop/tests -n 3 --dist loadfile -p no:cacheprovider --basetemp=$${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/run --compatibility docs/compatibility.md
 
 clean:  ## remove what the targets above made
