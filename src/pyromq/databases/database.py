@@ -60,7 +60,8 @@ def database_of(given: Any) -> Database:
 
     if isinstance(given, Database):
         return given
-    if isinstance(given, str) and "://" in given:
+    is_ours = isinstance(given, str) and "://" in given
+    if is_ours:
         from pyromq.databases.urls import engine_of
 
         given = engine_of(given)
@@ -73,6 +74,6 @@ def database_of(given: Any) -> Database:
     if hasattr(given, "dialect") and hasattr(given, "begin"):
         from pyromq.databases.engine import EngineDatabase
 
-        return EngineDatabase(given)
+        return EngineDatabase(given, is_ours=is_ours)
     text = "the path of a SQLite file, the URL of a database or a SQLAlchemy Engine was expected"
     raise ConfigError(f"{text}, not {type(given).__name__}")

@@ -13,10 +13,11 @@ from pyromq.databases.database import NUMBER, Database, Table
 
 
 class EngineDatabase(Database):
-    """Connections come from the engine's pool."""
+    """Connections come from the engine's pool; ``is_ours``: no other has this engine."""
 
-    def __init__(self, engine: sqlalchemy.Engine) -> None:
+    def __init__(self, engine: sqlalchemy.Engine, *, is_ours: bool = False) -> None:
         self._engine = engine
+        self._is_ours = is_ours
 
     @contextmanager
     def begin(self, *, durable: bool = True) -> Iterator[sqlalchemy.Connection]:
@@ -36,7 +37,9 @@ class EngineDatabase(Database):
         return quoted_by(self._engine.dialect, name)
 
     def close(self) -> None:
-        """The engine is the application's."""
+        """An engine of the application stays as it is."""
+        if self._is_ours:
+            self._engine.dispose()
 
 
 def create_on(connection: sqlalchemy.Connection, table: Table) -> None:
