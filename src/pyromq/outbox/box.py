@@ -47,6 +47,9 @@ class Box:
         if self.connection is None:
             self._own = self._database.begin()
             self.connection = self._own.__enter__()
+        elif not hasattr(self.connection, "rollback"):
+            text = "a sqlite3.Connection or SQLAlchemy's Connection or Session was expected"
+            raise ConfigError(f"{text}, not {type(self.connection).__name__}")
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
