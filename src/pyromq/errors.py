@@ -16,7 +16,7 @@
 
 ``retry`` tells whether trying again can help, and where; of a BrokerError that depends on its code
 (``client.core.retry_advice``, which is what producers and the pipeline ask). ``pyromq.outbox`` and
-``pyromq.idempotent`` have one error each of their own.
+``pyromq.idempotent`` have errors of their own.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """The application's own database, for what has to be written together with its data: outboxes and marks.
 
-A SQLite file through the standard library, or whatever SQLAlchemy 2 reaches (``pip install 'pyromq[sqlalchemy]'``).
+A SQLite file through the standard library, or whatever SQLAlchemy 2 reaches (``pip install 'pyromq[sqlalchemy]'``),
+with a driver for threads or one for asyncio.
 Statements are the same text for both, with ``:name`` for values.
 """
 
 from __future__ import annotations
 
-from pyromq.databases.database import Database, Table, database_of
+from pyromq.databases.database import BYTES, NUMBER, Database, Table, database_of
 from pyromq.databases.statements import Result, conflicts, execute
 
-__all__ = ["Database", "Result", "Table", "conflicts", "database_of", "execute"]
+__all__ = ["BYTES", "NUMBER", "Database", "Result", "Table", "conflicts", "database_of", "execute"]

@@ -6,15 +6,18 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyromq.databases.statements import checked_name
 from pyromq.errors import ConfigError
 
+NUMBER: Final = 0
+BYTES: Final = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``columns``: names with their largest number of characters, or 0 for a 64-bit number."""
+    """``columns``: names with their largest number of characters, or NUMBER (64 bits), or BYTES (megabytes of them)."""
 
     name: str
     key: str
@@ -49,17 +52,28 @@ class Database(ABC):
 
 
 def database_of(given: Any) -> Database:
-    """Of a path, a SQLAlchemy ``Engine`` or a ``Database``. Raises ConfigError."""
+    """Of a path, the URL of a database, a SQLAlchemy ``Engine`` or ``AsyncEngine``, or a ``Database``.
+
+    Raises ConfigError, also when a package is missing that the database needs; it says which.
+    """
     from pyromq.databases.sqlite_file import SqliteFile
 
     if isinstance(given, Database):
         return given
+    is_ours = isinstance(given, str) and "://" in given
+    if is_ours:
+        from pyromq.databases.urls import engine_of
+
+        given = engine_of(given)
     if isinstance(given, str | Path):
         return SqliteFile(given)
     if hasattr(given, "sync_engine"):
-        given = given.sync_engine
+        from pyromq.databases.async_engine import AsyncEngineDatabase
+
+        return AsyncEngineDatabase(given)
     if hasattr(given, "dialect") and hasattr(given, "begin"):
         from pyromq.databases.engine import EngineDatabase
 
-        return EngineDatabase(given)
-    raise ConfigError(f"the path of a SQLite file or a SQLAlchemy Engine was expected, not {type(given).__name__}")
+        return EngineDatabase(given, is_ours=is_ours)
+    text = "the path of a SQLite file, the URL of a database or a SQLAlchemy Engine was expected"
+    raise ConfigError(f"{text}, not {type(given).__name__}")

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pyromq.databases.database import Database, Table
+from pyromq.databases.database import BYTES, NUMBER, Database, Table
 from pyromq.errors import ConfigError
 
 BUSY_MS: Final = 30_000
@@ -54,7 +54,8 @@ class SqliteFile(Database):
             self._give_back(connection)
 
     def create(self, table: Table) -> None:
-        columns = [f"{name} {f'VARCHAR({size})' if size else 'BIGINT'} NOT NULL" for name, size in table.columns]
+        kinds = {NUMBER: "BIGINT", BYTES: "BLOB"}
+        columns = [f"{name} {kinds.get(size) or f'VARCHAR({size})'} NOT NULL" for name, size in table.columns]
         schema, _, name = table.name.rpartition(".")
         index = self.quoted(f"{schema}.{name}_{table.index}" if schema else f"{name}_{table.index}")
         with self.begin() as connection:

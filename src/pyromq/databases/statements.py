@@ -28,7 +28,8 @@ def execute(connection: Any, statement: str, values: Mapping[str, Any]) -> Resul
         cursor = connection.execute(statement, dict(values))
         return Result(cursor.fetchall() if cursor.description else [], cursor.rowcount)
     if hasattr(connection, "run_sync"):
-        raise ConfigError("this connection is SQLAlchemy's asyncio one: await connection.run_sync(function, …)")
+        text = "this connection is SQLAlchemy's asyncio one: use async with"
+        raise ConfigError(f"{text}, or await connection.run_sync(function, …)")
     if not hasattr(connection, "execute"):
         text = "a sqlite3.Connection or SQLAlchemy's Connection or Session was expected"
         raise ConfigError(f"{text}, not {type(connection).__name__}")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import msgspec
 
@@ -19,6 +20,12 @@ from pyromq.model.queue import QueueId
 
 DELAY_LEVEL_MAX = 18
 _checked_topic = lru_cache(4096)(validate_topic)
+
+
+class _MoreOfAMessage(TypedDict, total=False):
+    deliver_at_ms: int
+    flag: int
+    wait_stored: bool
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -35,7 +42,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     topic: str
     body: bytes
     tags: str = ""
-    keys: tuple[str, ...] | str = ()
+    keys: tuple[str, ...] = ()
     properties: Mapping[str, str] = {}
     sharding_key: str = ""
     delay_level: int = 0
@@ -43,6 +50,21 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     deliver_at_ms: int = 0
     flag: int = 0
     wait_stored: bool = True
+
+    if TYPE_CHECKING:  # fields are as they are read; more may be given
+
+        def __init__(
+            self,
+            topic: str,
+            body: bytes | bytearray | memoryview,
+            tags: str = "",
+            keys: Iterable[str] = (),
+            properties: Mapping[str, str] = {},
+            sharding_key: str = "",
+            delay_level: int = 0,
+            delay_ms: int = 0,
+            **more: Unpack[_MoreOfAMessage],
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         try:

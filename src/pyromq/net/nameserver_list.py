@@ -43,6 +43,8 @@ def parse_nameservers(given: str | Iterable[str]) -> tuple[str, ...]:
 def check_nameservers(nameservers: Sequence[str]) -> None:
     """Raises ConfigError for anything but addresses, or one URL."""
     for text in nameservers:
+        if is_url(text) and "@" in text.partition("://")[2].partition("/")[0]:
+            raise ConfigError("the URL of an address server holds a user or password, which are not sent: remove them")
         if not is_url(text):
             Address.parse(text)
         elif len(nameservers) > 1:

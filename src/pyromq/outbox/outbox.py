@@ -1,4 +1,6 @@
-"""The outbox table: which transactions happened.
+"""The outbox: which transactions happened, and which messages wait for a broker (``kept``).
+
+The table of transactions, for prepared messages:
 
     transaction_id   the message's id, primary key
     outcome          8 written with the application's own rows: it is visible if and only if they are
@@ -14,7 +16,7 @@ reads again and finds that the transaction happened. So no outcome that was told
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pyromq.client.core.received_message import ReceivedMessage
@@ -22,6 +24,9 @@ from pyromq.client.core.transaction import Transaction, TransactionOutcome
 from pyromq.clock import Clock, SystemClock
 from pyromq.databases import Result, Table, conflicts, database_of, execute
 from pyromq.errors import ConfigError, MQError
+from pyromq.model.message import Message
+from pyromq.outbox.box import Box
+from pyromq.outbox.kept import BYTES_MAX, MESSAGES_MAX, KeptMessage, KeptMessages
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +40,12 @@ class OverdueError(MQError):
 
 
 class Outbox:
-    """``database`` is the path of a SQLite file or a SQLAlchemy ``Engine``: the database that your own rows are in.
+    """``database`` is where your own rows are: the path of a SQLite file, a URL (``postgresql://…``), or a SQLAlchemy
+    ``Engine`` or ``AsyncEngine``.
 
     A transaction without row counts as undecided for ``undecided_ms`` after its message was made, then as rolled back.
     Rows are kept for ``keep_ms``, which must be longer than brokers may ask (15 times, or for as long as they are
-    down). Raises ConfigError.
+    down). At most ``messages_max`` messages of ``bytes_max`` bytes wait to be forwarded. Raises ConfigError.
     """
 
     def __init__(
@@ -49,6 +55,8 @@ class Outbox:
         table: str = "pyromq_outbox",
         undecided_ms: int = UNDECIDED_MS,
         keep_ms: int = KEEP_MS,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
         clock: Clock | None = None,
     ) -> None:
         if not 0 <= undecided_ms < keep_ms:
@@ -59,10 +67,52 @@ class Outbox:
         self._undecided_ms = undecided_ms
         self._keep_ms = keep_ms
         self._clock = clock or SystemClock()
+        limits = {"messages_max": messages_max, "bytes_max": bytes_max}
+        self.kept = KeptMessages(self.database, table, self._clock, **limits)
+        self._on_kept: list[Callable[[], None]] = []
 
     def create(self) -> None:
-        """The table, unless it is there. Raises what the database raises."""
+        """The tables, unless they are there. Raises what the database raises."""
         self.database.create(self._table)
+        self.kept.create()
+
+    # --- messages that are sent after the commit ---
+
+    def begin(self, connection: Any = None) -> Box:
+        """A block whose rows and messages are committed together: ``with outbox.begin(connection) as box: box.add(…)``.
+
+        ``connection`` is a ``sqlite3.Connection``, or SQLAlchemy's ``Connection`` or ``Session``; with ``async with``
+        its ``AsyncConnection`` or ``AsyncSession``. Without one ``box.connection`` is one of the outbox's own. The
+        block commits at its end, and rolls back if it raises. A ``ForwardingProducer`` of any process sends the
+        messages afterwards, in order, at least once; delays are allowed. Raises OutboxFullError at the end.
+        """
+        return Box(self.database, self.add, self.notify, connection)
+
+    def add(self, connection: Any, *messages: Message) -> list[KeptMessage]:
+        """The same in a transaction that you commit yourself. Raises OutboxFullError."""
+        return self.kept.add(connection, messages)
+
+    def refused(self, *, count_max: int = 1_000) -> list[KeptMessage]:
+        """Messages that no broker will ever take, oldest first, with the reason; they stay until they are retried."""
+        return self.kept.refused(count_max)
+
+    def retry_refused(self) -> int:
+        """They are forwarded again, behind nothing and before what came after them; how many."""
+        changed = self.kept.retry_refused()
+        self.notify()
+        return changed
+
+    def on_kept(self, function: Callable[[], None]) -> Callable[[], None]:
+        """``function()`` is called, on any thread, when messages were committed in this process. Returns an undo."""
+        self._on_kept.append(function)
+        return lambda: self._on_kept.remove(function)
+
+    def notify(self) -> None:
+        """Messages were committed: a producer of this process need not wait for its next look."""
+        for function in list(self._on_kept):
+            function()
+
+    # --- transactions of prepared messages ---
 
     def record(self, connection: Any, transaction: Transaction) -> None:
         """Writes the row with ``connection``, in the database transaction that your own rows are written in.

@@ -54,6 +54,11 @@ class OffsetHandler:
         if not 0 <= header.queue_id <= QUEUE_ID_MAX:
             text = f"queue id {header.queue_id} is out of range: no topic has more than {QUEUE_ID_MAX + 1} queues"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        if not self._progress.has_room(header.consumer_group, header.topic, header.queue_id):
+            text = (
+                f"this broker keeps {self._progress.offsets_max} consumer offsets already: delete groups that are gone"
+            )
+            raise RefusedError(ResponseCode.SYSTEM_BUSY, text)
         self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
 
     def search(self, connection: Connection, request: Received[SearchOffsetHeader]) -> OffsetResponseHeader:

@@ -77,7 +77,7 @@ class PullHandler:
         header = request.header
         group, topic = self._checked(header)
         wanted = self._wanted(header, group)
-        if header.sys_flag & _COMMIT:
+        if header.sys_flag & _COMMIT and self._progress.has_room(header.consumer_group, header.topic, header.queue_id):
             self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         reset = self._progress.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:

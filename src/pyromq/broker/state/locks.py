@@ -9,6 +9,7 @@ from pyromq.clock import Clock
 from pyromq.model.queue import QueueId
 
 LOCKS_MAX: Final = 100_000
+_TIDY_MS: Final = 1_000  # a full table is searched for locks that ended no more often than that
 
 
 class _Lock(NamedTuple):
@@ -24,6 +25,7 @@ class QueueLocks:
         self._expiry_ms = expiry_ms
         self._locks_max = locks_max
         self._groups: dict[str, dict[QueueId, _Lock]] = {}  # by group and queue
+        self._tidied_ms: int | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
@@ -46,8 +48,10 @@ class QueueLocks:
 
     def _room(self) -> int:
         """For how many more; those that were not renewed make room when there is none."""
-        if len(self) >= self._locks_max:
-            oldest_ms = self._clock.monotonic_ms() - self._expiry_ms
+        now = self._clock.monotonic_ms()
+        is_due = self._tidied_ms is None or now - self._tidied_ms >= _TIDY_MS
+        if is_due and len(self) >= self._locks_max:
+            self._tidied_ms, oldest_ms = now, now - self._expiry_ms
             for group, locks in list(self._groups.items()):
                 if kept := {queue: held for queue, held in locks.items() if held.at_ms >= oldest_ms}:
                     self._groups[group] = kept

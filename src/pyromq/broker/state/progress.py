@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, ItemsView
+from typing import Final
 
 from pyromq.clock import Clock
 from pyromq.errors import StoreReadOnlyError
@@ -10,14 +11,18 @@ from pyromq.store.tables.offsets import OffsetTable
 from pyromq.wire.json import bodies
 
 _COMMITS_PER_VERSION = 500
+OFFSETS_MAX: Final = 1_000_000  # of all groups and queues together
+_COUNT_AGAIN: Final = 1_000  # new offsets between two counts
 
 
 class Progress:
     """Owns the offset table. Commits go to memory; the table keeper makes them durable, some seconds later at most."""
 
-    def __init__(self, table: OffsetTable, clock: Clock) -> None:
+    def __init__(self, table: OffsetTable, clock: Clock, *, offsets_max: int = OFFSETS_MAX) -> None:
         self._table = table
         self._clock = clock
+        self.offsets_max = offsets_max
+        self._room = 0  # for new offsets before they are counted again
         self._commits = 0  # since the start; the version of the table moves with them
         self._pulled: dict[tuple[str, str, int], int] = {}  # by topic, group and queue: where the next pull begins
         self._resets: dict[tuple[str, str, int], int] = {}  # likewise: what the next pull is told
@@ -39,6 +44,15 @@ class Progress:
         self._commits += 1
         if self._commits % _COMMITS_PER_VERSION == 0:
             self._table.bump(self._clock.now_ms())
+
+    def has_room(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether an offset may be committed: one that moves may always, a new one until there are too many."""
+        if self._table.get(topic, group, queue_id) is not None:
+            return True
+        if self._room <= 0:
+            self._room = min(_COUNT_AGAIN, self.offsets_max - self._table.offsets_count)
+        self._room -= 1
+        return self._room >= 0
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
         """Where the group's next pull begins, as the last one was told; never before what it has committed."""

@@ -43,7 +43,10 @@ def list_delayed(
     with progress("reading delayed messages"):
         found = with_admin(nameserver, lambda admin: admin.delayed(topic, count_max=count))
     now_ms = clock.now_ms()
-    rows = [{**msgspec.structs.asdict(each), "in_ms": max(0, each.due_ms - now_ms)} for each in found]
+    rows = [
+        {**msgspec.structs.asdict(each), "keys": " ".join(each.keys), "in_ms": max(0, each.due_ms - now_ms)}
+        for each in found
+    ]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if not found:
         typer.echo("no message is delayed", err=True)

@@ -15,7 +15,7 @@ from pyromq.cli.output.times import show_time
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
-    from pyromq.client.admin.dead_letters import Redriven
+    from pyromq.client.admin.dead_letters import DeadLetter, Redriven
 
 app = typer.Typer(help="Dead letters: list, redrive.", no_args_is_help=True)
 
@@ -52,11 +52,10 @@ def list_letters(
     output: FormOption = None,
 ) -> None:
     """List the dead letters of a group, oldest first."""
-    import msgspec
 
     with progress(f"reading dead letters of {group}"):
         found = with_admin(nameserver, lambda admin: admin.dead_letters(group, count_max=count))
-    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, map(msgspec.structs.asdict, found))
+    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, map(_letter_row, found))
     if not found:
         typer.echo(f"group {group} has no dead letters", err=True)
 
@@ -94,11 +93,17 @@ def redrive(
         raise typer.Exit(ExitCode.PARTIAL)
 
 
+def _letter_row(letter: DeadLetter) -> dict[str, Any]:
+    import msgspec
+
+    return {**msgspec.structs.asdict(letter), "keys": " ".join(letter.keys)}
+
+
 def _redriven_row(each: Redriven) -> dict[str, Any]:
     letter = each.letter
     return {
         "message_id": letter.message_id,
-        "keys": letter.keys,
+        "keys": " ".join(letter.keys),
         "tags": letter.tags,
         "broker": letter.broker,
         "queue": letter.queue,

@@ -97,7 +97,7 @@ def _head_row(head: BlockedQueue) -> dict[str, Any]:
         "client": head.client_id,
         "offset": head.offset,
         "message_id": head.message_id,
-        "keys": head.keys,
+        "keys": " ".join(head.keys),
         "age_ms": head.age_ms if head.offset is not None else None,
         "attempt": head.attempt,
         "stage": head.stage,

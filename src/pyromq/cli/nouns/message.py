@@ -172,7 +172,7 @@ def _group_rows(told: Explanation) -> list[dict[str, Any]]:
 def _show_explanation(told: Explanation) -> None:
     marks = [f"message {told.message_id}", f"topic {told.topic}"]
     marks += [f"tag {told.tags}"] if told.tags else []
-    marks += [f"keys {told.keys}"] if told.keys else []
+    marks += [f"keys {' '.join(told.keys)}"] if told.keys else []
     write_text(sys.stdout, ", ".join(marks))
     write_text(sys.stdout, told.text)
     if told.groups:

@@ -39,7 +39,10 @@ def list_open(
     with progress("reading prepared messages"):
         found = with_admin(nameserver, lambda admin: admin.open_transactions(topic))
     now_ms = clock.now_ms()
-    rows = [{**msgspec.structs.asdict(each), "age_ms": max(0, now_ms - each.born_ms)} for each in found]
+    rows = [
+        {**msgspec.structs.asdict(each), "keys": " ".join(each.keys), "age_ms": max(0, now_ms - each.born_ms)}
+        for each in found
+    ]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if not found:
         typer.echo("no transaction is open", err=True)

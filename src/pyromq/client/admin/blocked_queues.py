@@ -44,7 +44,7 @@ class BlockedQueue(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str = ""
     offset: int | None = None
     message_id: str = ""
-    keys: str = ""
+    keys: tuple[str, ...] = ()
     age_ms: int = 0
     attempt: int = 0
     stage: str = ""
@@ -163,7 +163,7 @@ def head_of(
             head,
             offset=message.offset,
             message_id=message.message_id,
-            keys=" ".join(message.keys),
+            keys=message.keys,
             age_ms=max(0, now_ms - message.stored_ms),
             attempt=message.delivery_attempt,
         )
@@ -172,7 +172,7 @@ def head_of(
             head,
             offset=told.offset,
             message_id=told.message_id,
-            keys=" ".join(told.keys),
+            keys=told.keys,
             age_ms=told.age_ms,
             attempt=told.attempt,
             stage=told.stage.value,

@@ -46,7 +46,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     born_ms: int
     dead_ms: int
     attempts: int
-    keys: str = ""
+    keys: tuple[str, ...] = ()
     tags: str = ""
     body_bytes: int = 0
     offset_message_id: str = ""
@@ -114,6 +114,7 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
         Every group of the topic gets them; with ``only_group`` this one alone. ``keys`` and ``tags`` choose some.
         """
         sent = 0
+        keys, tags = _several(keys), _several(tags)
         for queue in await self._dead_queues(group):
             begin, end = await self._redriven_to(group, queue), (await self.queue_range(queue)).max_offset
             has_gap = dry_run
@@ -219,7 +220,7 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
             born_ms=message.born_ms,
             dead_ms=message.stored_ms,
             attempts=message.delivery_attempt,
-            keys=" ".join(message.keys),
+            keys=message.keys,
             tags=message.tags,
             body_bytes=len(message.packed_body),
             offset_message_id=message.offset_message_id,
@@ -229,6 +230,11 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
 def application_properties(given: Mapping[str, str]) -> list[tuple[str, str]]:
     """Those that a message keeps when it is sent again: what the system did to it is gone."""
     return [(name, value) for name, value in given.items() if name in _KEPT or name not in names.RESERVED]
+
+
+def _several(given: Collection[str]) -> Collection[str]:
+    """One text is one of them, not its letters."""
+    return (given,) if isinstance(given, str) and given else given
 
 
 def redriven_id(offset_message_id: str) -> str:

@@ -50,7 +50,7 @@ class DelayedMessage(msgspec.Struct, frozen=True, kw_only=True):
     level: int = 0
     group: str = ""
     attempt: int = 0
-    keys: str = ""
+    keys: tuple[str, ...] = ()
     tags: str = ""
     handle: str = ""
 
@@ -150,7 +150,7 @@ class DelayAdmin(ClusterAdmin, OffsetAdmin, LookupAdmin):
             level=level,
             group=self.client.plain_name(group),
             attempt=message.delivery_attempt,
-            keys=" ".join(message.keys),
+            keys=message.keys,
             tags=message.tags,
             handle=handle,
         )

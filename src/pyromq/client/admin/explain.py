@@ -36,7 +36,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     state: MessageState
     text: str
     tags: str = ""
-    keys: str = ""
+    keys: tuple[str, ...] = ()
     born_ms: int = 0
     due_ms: int = 0
     place: StoredCopy | None = None

@@ -48,7 +48,7 @@ class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin, GroupAd
             message_id=unique_key,
             now_ms=self.client.clock.now_ms(),
             tags=some.tags if some else "",
-            keys=" ".join(some.keys) if some else "",
+            keys=some.keys if some else (),
             properties=encode_properties(some.properties) if some else b"",
             born_ms=some.born_ms if some else 0,
             visible=tuple(map(copy_of, visible)),

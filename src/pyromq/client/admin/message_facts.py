@@ -46,7 +46,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str
     now_ms: int
     tags: str = ""
-    keys: str = ""
+    keys: tuple[str, ...] = ()
     properties: bytes = b""  # as stored, for filters
     born_ms: int = 0
     visible: tuple[StoredCopy, ...] = ()  # in its topic

@@ -32,7 +32,7 @@ class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
     born_ms: int
     stored_ms: int
     checks: int = 0
-    keys: str = ""
+    keys: tuple[str, ...] = ()
     tags: str = ""
 
 
@@ -76,7 +76,7 @@ class TransactionAdmin(OffsetAdmin, LookupAdmin):
             born_ms=place.born_ms,
             stored_ms=place.stored_ms,
             checks=int(checks) if checks.isdecimal() else 0,
-            keys=" ".join(place.keys),
+            keys=tuple(place.keys),
             tags=place.tags,
         )
 

@@ -36,6 +36,7 @@ ADVICE: Final[Mapping[int, RetryAdvice]] = {
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: RetryAdvice.NEVER,
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: RetryAdvice.NEVER,
     ResponseCode.INVALID_PARAMETER: RetryAdvice.NEVER,
+    ResponseCode.MESSAGE_ILLEGAL: RetryAdvice.NEVER,  # the same message stays illegal
 }
 _AT_ONCE: Final = frozenset(
     {RetryAdvice.SAME_BROKER, RetryAdvice.ANY_BROKER, RetryAdvice.OTHER_BROKER, RetryAdvice.AFTER_ROUTE_REFRESH}

@@ -194,7 +194,7 @@ def check_preparable(message: Message, topics: frozenset[str]) -> None:
         raise MessageRefusedError(f"{text}; name it there, so that its brokers know whom to ask after a restart")
     if message.delay_level or message.delay_ms or message.deliver_at_ms:
         text = "a message cannot be both delayed and in a transaction"
-        raise MessageRefusedError(f"{text}: its commit makes it visible. Send it delayed when the first is consumed")
+        raise MessageRefusedError(f"{text}: its commit makes it visible. Use Outbox.begin, or send it later")
     if not message.wait_stored:
         text = "a message in a transaction must be on disk before the local work begins"
         raise MessageRefusedError(f"{text}: leave wait_stored as it is")

@@ -15,14 +15,14 @@ from typing import TypeVar, Unpack
 from pyromq.client.consumer import pull_consumer as aio_pull
 from pyromq.client.consumer import push_consumer as aio_push
 from pyromq.client.consumer.base.consume_stats import Totals
-from pyromq.client.consumer.base.listeners import MessageListener, is_coroutine_function
+from pyromq.client.consumer.base.listeners import SyncMessageListener, is_coroutine_function
 from pyromq.client.consumer.base.running_info import HeadOfLine
 from pyromq.client.consumer.base.settings import (
     PullConsumerOptions,
     PullConsumerSettings,
-    PushConsumerOptions,
     PushConsumerSettings,
     Start,
+    SyncPushConsumerOptions,
     require,
 )
 from pyromq.client.consumer.group_member import GroupMember, Topics
@@ -85,12 +85,12 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
         nameservers: str | Sequence[str] = (),
         *,
         group: str,
-        listener: MessageListener | None = None,
+        listener: SyncMessageListener | None = None,
         topics: Topics = (),
         start: Start | None = None,
         settings: PushConsumerSettings | None = None,
         client: Client | None = None,
-        **options: Unpack[PushConsumerOptions],
+        **options: Unpack[SyncPushConsumerOptions],
     ) -> None:
         for given in (listener, options.get("batch_listener")):
             text = "a listener of pyromq.PushConsumer is a function; use pyromq.aio.PushConsumer for async def"

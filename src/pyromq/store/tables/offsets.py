@@ -48,6 +48,11 @@ class OffsetTable(ConfigTable):
     def __len__(self) -> int:
         return len(self._offsets)
 
+    @property
+    def offsets_count(self) -> int:
+        """Of all queues; counted when it is asked."""
+        return sum(map(len, self._offsets.values()))
+
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
         queues = self._offsets.get((topic, group))
         return None if queues is None else queues.get(queue_id)

@@ -37,3 +37,15 @@ def test_who_gets_nothing_leaves_no_trace() -> None:
     for number in range(10):
         assert locks.lock(f"g{number}", "c2", queues(1)) == []
     assert list(locks._groups) == ["g"]
+
+
+def test_a_full_table_is_not_searched_for_each_request() -> None:
+    """Searching takes time that grows with the table; spam would make every request pay it."""
+    clock = ManualClock()
+    locks = QueueLocks(clock, expiry_ms=500, locks_max=1)
+    assert locks.lock("a", "c1", queues(1)) == queues(1)
+    assert locks.lock("b", "c2", queues(1)) == []
+    clock.advance_ms(600)
+    assert locks.lock("b", "c2", queues(1)) == [], "the last search was a moment ago"
+    clock.advance_ms(400)
+    assert locks.lock("b", "c2", queues(1)) == queues(1)

@@ -23,7 +23,7 @@ def test_the_broker_knows_the_message_and_the_member_what_it_does() -> None:
     progress, message = QueueProgress(broker_offset=9, consumer_offset=7), received(attempt=2, KEYS="a b")
     silent = ClientState(client_id="java", queues={QUEUE: QueueInfo()})
     head = head_of(QUEUE, progress, [silent], message, 1_022)
-    assert (head.client_id, head.offset, head.keys, head.age_ms, head.attempt) == ("java", 7, "a b", 1_000, 2)
+    assert (head.client_id, head.offset, head.keys, head.age_ms, head.attempt) == ("java", 7, ("a", "b"), 1_000, 2)
     assert (head.lag, head.stage, head.stack) == (2, "", "")
     told = HeadOfLine(
         topic="orders", broker_name="broker-a", queue_id=3, offset=7, message_id="ID", attempt=4,

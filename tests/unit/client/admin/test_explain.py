@@ -41,8 +41,8 @@ def test_nothing_is_known_of_what_is_nowhere() -> None:
 
 
 def test_a_stored_message_has_a_place() -> None:
-    found = told(visible=(PLACE,), keys="k")
-    assert (found.state, found.place, found.keys) == (MessageState.STORED, PLACE, "k")
+    found = told(visible=(PLACE,), keys=("k",))
+    assert (found.state, found.place, found.keys) == (MessageState.STORED, PLACE, ("k",))
     assert "broker-a, queue 1, offset 10" in found.text and "1 min ago" in found.text
     assert "No group has ever consumed" in found.text
 

@@ -23,8 +23,10 @@ from pyromq.client.core.stack_dump import task_text, thread_text
 from pyromq.errors import ConfigError
 
 Verdict = ConsumeStatus | BatchResult | OrderlyStatus | OrderlyResult | None
-MessageListener = Callable[[ReceivedMessage], Verdict] | Callable[[ReceivedMessage], Awaitable[Verdict]]
-BatchListener = Callable[[list[ReceivedMessage]], Verdict] | Callable[[list[ReceivedMessage]], Awaitable[Verdict]]
+SyncMessageListener = Callable[[ReceivedMessage], Verdict]
+SyncBatchListener = Callable[[list[ReceivedMessage]], Verdict]
+MessageListener = SyncMessageListener | Callable[[ReceivedMessage], Awaitable[Verdict]]
+BatchListener = SyncBatchListener | Callable[[list[ReceivedMessage]], Awaitable[Verdict]]
 
 
 class ListenerCancelledError(Exception):

@@ -22,7 +22,7 @@ from pyromq.errors import ConfigError
 from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 
 if TYPE_CHECKING:
-    from pyromq.client.consumer.base.listeners import BatchListener
+    from pyromq.client.consumer.base.listeners import BatchListener, SyncBatchListener
     from pyromq.client.core.hooks import ConsumeHook
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime
@@ -125,7 +125,17 @@ class ConsumerOptions(ClientOptions, total=False):
     broadcast: bool | None
 
 
-class PushConsumerOptions(ConsumerOptions, total=False):
+class _PushConsumerOptions(ConsumerOptions, total=False):
+    orderly: bool | None
+    threads: int | None
+    batch_max: int | None
+    attempts_max: int | None
+    consume_timeout_ms: int | None
+    hooks: Sequence[ConsumeHook]
+    trace: bool | str
+
+
+class PushConsumerOptions(_PushConsumerOptions, total=False):
     """Those of a push consumer.
 
     ``batch_listener`` takes the place of ``listener`` and gets up to ``batch_max`` messages at once. ``hooks`` look on
@@ -133,14 +143,13 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     The others are fields of ``PushConsumerSettings``.
     """
 
-    orderly: bool | None
-    threads: int | None
     batch_listener: BatchListener | None
-    batch_max: int | None
-    attempts_max: int | None
-    consume_timeout_ms: int | None
-    hooks: Sequence[ConsumeHook]
-    trace: bool | str
+
+
+class SyncPushConsumerOptions(_PushConsumerOptions, total=False):
+    """The same for code without asyncio: ``batch_listener`` is a function, not a coroutine."""
+
+    batch_listener: SyncBatchListener | None
 
 
 class PullConsumerOptions(ConsumerOptions, total=False):
