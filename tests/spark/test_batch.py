@@ -188,8 +188,28 @@ def test_a_table_is_planned_anew_for_every_query(spark: Any, topics: Topics) -> 
         with pytest.raises(PySparkException, match="Spark keeps no options of CREATE TABLE"):
             spark.sql(counted).first()
         assert spark.read.options(**topics.options(topic)).table(table).count() == 5
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW always_new AS {asked.replace('count(*) AS n', '*')}")
+        assert spark.table("always_new").count() == 5
+        topics.send(topic, range(1))
+        assert spark.table("always_new").count() == 6
     finally:
         spark.sql(f"DROP TABLE {table}")
+
+
+def test_sql_writes_to_a_table_with_the_columns_of_the_sink(spark: Any, topics: Topics) -> None:
+    topic, table = topics.make(queues=1), "written_to"
+    given = ", ".join(f"{name} = '{value}'" for name, value in topics.options(topic).items())
+    spark.sql(f"CREATE TABLE {table} (body binary, tags string) USING pyromq")
+    try:
+        spark.sql(f"INSERT INTO {table} WITH ({given}) VALUES (binary('one'), 'a'), (binary('two'), 'b')")
+    finally:
+        spark.sql(f"DROP TABLE {table}")
+    assert bodies(read(spark, topics.options(topic)).collect()) == {"one": 1, "two": 1}
+
+
+def test_a_save_needs_a_mode(spark: Any, topics: Topics) -> None:
+    with pytest.raises(PySparkException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        spark.range(1).selectExpr("'a' AS body").write.format("pyromq").options(**topics.options("orders")).save()
 
 
 def test_a_view_of_sql_has_options(spark: Any, topics: Topics) -> None:
