@@ -139,3 +139,84 @@ def test_mistakes_are_told(spark: Any, topics: Topics, options: dict[str, str], 
     topics.send(topic, range(2))
     with pytest.raises(PySparkException, match=text):
         read(spark, {**topics.options(topic), **options}, schema).collect()
+
+
+def test_load_tells_every_mistake(spark: Any) -> None:
+    options = {"topik": "orders", "minPartitions": "few"}
+    words = "option topik: .*did you mean topic.*; also option minPartitions: 'few' is not"
+    with pytest.raises(PySparkException, match=words):
+        spark.read.format("pyromq").options(**options).load()
+    with pytest.raises(PySparkException, match=words):
+        spark.readStream.format("pyromq").options(**options).load()
+
+
+def test_a_start_beyond_its_end_is_refused(spark: Any, topics: Topics) -> None:
+    topic = topics.make(queues=1)
+    topics.send(topic, range(9))
+    ends = json.dumps({topic: {"broker-a": {"0": 3}}})
+    late = topics.options(topic, startingTimestamp=4_000_000_000_000, endingOffsets=ends)
+    with pytest.raises(PySparkException, match=r"starts at 9 \(startingTimestamp .* ends at 3 \(endingOffsets\)"):
+        read(spark, late).count()
+
+
+def test_a_second_read_sees_what_arrived_and_a_frame_does_not(spark: Any, topics: Topics) -> None:
+    """Spark plans a Python source once for each frame; docs/how-to/spark.md tells what to do."""
+    topic = topics.make(queues=1)
+    options = topics.options(topic)
+    topics.send(topic, range(3))
+    frame = read(spark, options)
+    frame.createOrReplaceTempView("kept")
+    assert frame.count() == 3
+    topics.send(topic, range(2))
+    assert read(spark, options).count() == 5
+    assert frame.count() == 3 and spark.table("kept").count() == 3
+
+
+def test_a_table_is_planned_anew_for_every_query(spark: Any, topics: Topics) -> None:
+    topic, table = topics.make(queues=1), "planned_anew"
+    given = ", ".join(f"{name} '{value}'" for name, value in topics.options(topic).items())
+    spark.sql(f"CREATE TABLE {table} USING pyromq OPTIONS ({given})")
+    try:
+        topics.send(topic, range(3))
+        counted = f"SELECT count(*) AS n FROM {table}"
+        asked = f"{counted} WITH ({given.replace(' ', ' = ').replace(', = ', ', ')})"
+        assert spark.sql(asked).first().n == 3
+        topics.admin.create_topic(topic, queues=2)
+        topics.create(topic, 2)
+        topics.send(topic, range(2), queue=1)
+        assert spark.sql(asked).first().n == 5, "a new queue, too"
+        with pytest.raises(PySparkException, match="Spark keeps no options of CREATE TABLE"):
+            spark.sql(counted).first()
+        assert spark.read.options(**topics.options(topic)).table(table).count() == 5
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW always_new AS {asked.replace('count(*) AS n', '*')}")
+        assert spark.table("always_new").count() == 5
+        topics.send(topic, range(1))
+        assert spark.table("always_new").count() == 6
+    finally:
+        spark.sql(f"DROP TABLE {table}")
+
+
+def test_sql_writes_to_a_table_with_the_columns_of_the_sink(spark: Any, topics: Topics) -> None:
+    topic, table = topics.make(queues=1), "written_to"
+    given = ", ".join(f"{name} = '{value}'" for name, value in topics.options(topic).items())
+    spark.sql(f"CREATE TABLE {table} (body binary, tags string) USING pyromq")
+    try:
+        spark.sql(f"INSERT INTO {table} WITH ({given}) VALUES (binary('one'), 'a'), (binary('two'), 'b')")
+    finally:
+        spark.sql(f"DROP TABLE {table}")
+    assert bodies(read(spark, topics.options(topic)).collect()) == {"one": 1, "two": 1}
+
+
+def test_a_save_needs_a_mode(spark: Any, topics: Topics) -> None:
+    with pytest.raises(PySparkException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        spark.range(1).selectExpr("'a' AS body").write.format("pyromq").options(**topics.options("orders")).save()
+
+
+def test_a_view_of_sql_has_options(spark: Any, topics: Topics) -> None:
+    topic = topics.make(queues=1)
+    topics.send(topic, range(3))
+    given = ", ".join(f"{name} '{value}'" for name, value in topics.options(topic).items())
+    for sent in (0, 2):
+        topics.send(topic, range(sent))
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW of_sql USING pyromq OPTIONS ({given})")
+        assert spark.table("of_sql").count() == 3 + sent

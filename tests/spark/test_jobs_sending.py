@@ -41,7 +41,7 @@ def test_a_dry_replay_counts_and_shows_and_sends_nothing(spark: Any, topics: Top
 
     done = replay(spark, wanted, target)
 
-    assert done.is_dry and done.found == 5 and len(done.samples) == 5
+    assert done.is_dry and done.found == 5 and len(done.samples) == 5 and done.took_s > 0
     assert {sample.body for sample in done.samples} == set(topics.sent[:5])
     assert not read(spark, topics, target)
 
@@ -162,6 +162,17 @@ def test_dead_letters_go_back_to_their_topic_cleaned_patched_and_once(spark: Any
         assert row["tags"] == "mended" and row["properties"]["error"] == "comma"
         assert names.ORIGIN_MESSAGE_ID not in row["properties"] and names.RETRY_TOPIC not in row["properties"]
         assert row["message_id"] == redriven_id(row["properties"][REDRIVEN_FROM])
+
+
+def test_a_message_that_left_several_letters_is_sent_once(spark: Any, topics: Topics) -> None:
+    topic = topics.make()
+    for _ in range(2):
+        bury(topics, topic, ["once", "twice"])
+    first = redrive(spark, topics.group, nameserver=topics.nameserver, dry_run=False)
+    again = redrive(spark, topics.group, nameserver=topics.nameserver, dry_run=False)
+    assert (first.found, first.sent, first.same_message) == (4, 2, 2)
+    assert (again.sent, again.sent_before, again.same_message) == (0, 2, 2)
+    assert bodies(read(spark, topics, topic)) == Counter(["once", "twice"])
 
 
 def test_a_patch_that_fails_fails_its_dead_letter_alone(spark: Any, topics: Topics) -> None:

@@ -13,6 +13,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.errors import StoreNotFoundError
 from pyromq.pipeline import read_store
 from pyromq.pipeline.jobs import Selection, dedupe, page, report
+from pyromq.pipeline.sink.keys import KEY_CHARACTERS
 from pyromq.testing import LoopbackBroker, ManualClock
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.trace import ConsumeBegan, ConsumeCode, ConsumeEnded, pack_records
@@ -122,6 +123,22 @@ def test_a_topic_without_repetitions_can_be_another_topic(spark: Any, topics: To
     rows = Selection(topics=(target,), nameserver=topics.nameserver).frame(spark).collect()
     assert bodies(rows) == Counter(['{"id": 1}', '{"id": 2}'])
     assert {row["tags"] for row in rows} == {"t"} and rows[0]["properties"]["colour"] == "green"
+    # by its own key, not by its place behind the shuffle: those keys begin with the batch, which is 0 here
+    assert all(len(row["message_id"]) == KEY_CHARACTERS and row["message_id"][16:24] != "0" * 8 for row in rows)
+
+
+def test_a_batch_that_is_run_again_sends_no_row_a_second_time(spark: Any, topics: Topics, tmp_path: Path) -> None:
+    topic, target, checkpoint = topics.make(), topics.make("-once"), tmp_path / "checkpoint"
+    topics.send(topic, range(60), keys="")
+    wanted = Selection(topics=(topic,), nameserver=topics.nameserver)
+    for _ in range(2):
+        dedupe(spark, wanted, group=topics.group, to_topic=target, key="string(body)", checkpoint=str(checkpoint))
+        # as if the driver had died before it noted that the first batch is done
+        for file in (*(checkpoint / "commits").iterdir(), *(checkpoint / "offsets").iterdir()):
+            if file.parent.name == "commits" or file.name not in ("0", ".0.crc"):
+                file.unlink()
+        (checkpoint / "pyromq" / "sent" / "marker").write_text('{"batch": -1, "ends": {}}')
+    assert bodies(Selection(topics=(target,), nameserver=topics.nameserver).frame(spark).collect()).total() == 60
 
 
 # --- store -----------------------------------------------------------------------------------------------------------

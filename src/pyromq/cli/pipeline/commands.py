@@ -315,15 +315,13 @@ def run(
 ) -> None:
     """Run a pipeline that a file describes: a source, steps in SQL or Python, sinks.
 
-    Mistakes in the file are reported with their places.
+    All mistakes in the file are reported at once, with their places.
     """
     from pyromq.pipeline.core.option_texts import option_text
     from pyromq.pipeline.jobs import run_file
     from pyromq.pipeline.jobs.running.pipeline_file import read_pipeline_file
-    from pyromq.pipeline.jobs.running.run import require_functions
 
     pipeline = read_pipeline_file(file)
-    require_functions(pipeline, file.absolute().parent)
     if check:
         typer.echo(f"{file} is valid", err=True)
         return

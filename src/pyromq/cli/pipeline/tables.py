@@ -82,6 +82,7 @@ FIELDS: Final = {
         Column("sent_before", "sent before", show=_number),
         Column("failed", "failed", show=_number),
         Column("held_back", "held back", show=_number),
+        Column("same_message", "same message", show=_number),
         Column("canary", "canary", show=lambda verdict: "" if verdict == "not asked for" else verdict),
         _TOOK,
     ),

@@ -80,7 +80,7 @@ def consume(
     from pyspark import cloudpickle
 
     from pyromq.pipeline.consuming.writer import NAME, ConsumeSource, Work
-    from pyromq.pipeline.spark.session import register
+    from pyromq.pipeline.spark.session import make_known, register
 
     settings = settings_from(ConsumeSettings, options, "consume")
     if not callable(handler):
@@ -93,7 +93,7 @@ def consume(
     schema = ", ".join(f"{column} {spark_type(column, properties_as_map=False)}" for column in columns)
     checkpoint = settings.checkpoint or tempfile.mkdtemp(prefix=f"pyromq-{group}-")
     register(spark)
-    spark.dataSource.register(ConsumeSource)
+    make_known(spark, ConsumeSource)
     rows = spark.readStream.format("pyromq").options(**source).schema(schema).load()
     writing = rows.writeStream.format(NAME).option("work", work.as_option()).option("checkpointLocation", checkpoint)
     if settings.name:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyromq.errors import ConfigError, MQError
 
+_SHOWN: Final = 5  # queues that a text names; it counts the others
+
 
 class OptionError(ConfigError):
-    """An option of the source that cannot be used; its text begins with the option's name."""
+    """Options that cannot be used; the text names each of them. ``option`` and ``reason`` are those of the first."""
 
-    def __init__(self, option: str, reason: str) -> None:
-        super().__init__(f"option {option}: {reason}")
+    def __init__(self, option: str, reason: str, *more: tuple[str, str]) -> None:
         self.option = option
         self.reason = reason
+        self.mistakes = ((option, reason), *more)
+        super().__init__("; also ".join(f"option {name}: {why}" for name, why in self.mistakes))
+
+
+class BackwardRangeError(ConfigError):
+    """A batch read whose start lies beyond its end, so that it would read nothing."""
+
+    def __init__(self, ranges: Sequence[str]) -> None:
+        super().__init__(f"the read starts beyond its end: {_first_of(ranges)}. Choose an earlier start or a later end")
+        self.ranges = tuple(ranges)
 
 
 class SchemaError(ConfigError):
@@ -24,9 +36,8 @@ class DataLossError(MQError):
     """Messages that the query was to read are gone from the brokers."""
 
     def __init__(self, losses: Sequence[str]) -> None:
-        shown = "; ".join(losses[:5]) + (f"; and {len(losses) - 5} more" if len(losses) > 5 else "")
         super().__init__(
-            f"messages that this query was to read are gone: {shown}. "
+            f"messages that this query was to read are gone: {_first_of(losses)}. "
             "To continue without them, set the option failOnDataLoss to false; each gap is then logged"
         )
         self.losses = tuple(losses)
@@ -41,3 +52,8 @@ class SourceUnreachableError(MQError):
             "When the query is started again, it continues where it stopped"
         )
         self.tried_ms = tried_ms
+
+
+def _first_of(texts: Sequence[str]) -> str:
+    left = len(texts) - _SHOWN
+    return "; ".join(texts[:_SHOWN]) + (f"; and {left} more" if left > 0 else "")

@@ -27,6 +27,12 @@ def settings_from(kind: type[T], given: Mapping[str, object], function: str) -> 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question with the closest known name, whatever the case; empty when none is close."""
+    found = closest(name, known)
+    return f"did you mean {found}?" if found else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Of the known names, whatever the case; empty when none is close."""
     by_lower = {each.lower(): each for each in known}
     close = get_close_matches(name.lower(), by_lower, n=1)
-    return f"did you mean {by_lower[close[0]]}?" if close else ""
+    return by_lower[close[0]] if close else ""

@@ -73,6 +73,11 @@ def from_json(offset: Any) -> Any:
         return None
 
 
+def queue_text(queue: QueueId) -> str:
+    """For people."""
+    return f"queue {queue.number} of topic {queue.topic} on broker {queue.broker}"
+
+
 def total(ranges: Iterable[OffsetRange]) -> int:
     return sum(map(len, ranges))
 

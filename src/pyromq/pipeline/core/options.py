@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pyromq.client.core.settings import ClientSettings
 from pyromq.pipeline.core import option_texts as texts
 from pyromq.pipeline.core.errors import OptionError
-from pyromq.pipeline.core.keywords import did_you_mean
+from pyromq.pipeline.core.keywords import closest
+from pyromq.pipeline.core.offsets import queue_text
 from pyromq.pipeline.core.option_texts import StoreFolder
-from pyromq.pipeline.core.places import EARLIEST, Place, Where, is_latest, names, within
+from pyromq.pipeline.core.places import EARLIEST, LATEST, AtOffsets, AtTime, Place, Where, is_latest, names, within
+
+Rule: TypeAlias = tuple[Any, ...]
+"""The option that is wrong unless the rule holds; whether it holds; the rule in words; other options it is about."""
 
 
 class Use(Enum):
@@ -91,23 +95,59 @@ class OptionTable:
     options: tuple[Option, ...]
     ignored: frozenset[str] = frozenset()  # what Spark adds, in lower case
 
-    def parse(self, given: Mapping[str, str], use: Use) -> Iterator[tuple[Option, Any]]:
-        """Each option that is given, with its value. Raises OptionError, whose text names the option."""
+    def parse(self, given: Mapping[str, str], use: Use, mistakes: Mistakes) -> Iterator[tuple[Option, Any]]:
+        """Each option that is given and right, with its value; of the others ``mistakes`` tell."""
         by_lower_name = {option.name.lower(): option for option in self.options}
         for key, text in given.items():
             if key.lower() in self.ignored:
                 continue
             option = by_lower_name.get(key.lower())
             if option is None:
-                hint = did_you_mean(key, (each.name for each in self.options)) or f"{self.page} lists all options"
-                raise OptionError(key, f"the {self.whose} has no such option; {hint}")
-            if option.use not in (Use.BOTH, use):
-                raise OptionError(option.name, f"it is for {option.use.value} {self.acts} only")
-            try:
-                value = option.parse(str(text))
-            except ValueError as error:
-                raise OptionError(option.name, str(error)) from error
-            yield option, value
+                self._refuse(key, use, mistakes)
+            elif option.use not in (Use.BOTH, use):
+                mistakes.add(option.name, f"it is for {option.use.value} {self.acts} only")
+            else:
+                try:
+                    value = option.parse(str(text))
+                except ValueError as error:
+                    mistakes.add(option.name, str(error))
+                else:
+                    yield option, value
+
+    def _refuse(self, key: str, use: Use, mistakes: Mistakes) -> None:
+        names = [option.name for option in self.options if option.use in (Use.BOTH, use)]
+        meant = closest(key, (option.name for option in self.options))
+        hint = f"did you mean {meant}?" if meant else f"its options are {', '.join(names)} ({self.page})"
+        mistakes.add(key, f"the {self.whose} has no such option; {hint}")
+        mistakes.excuse(meant)
+
+
+class Mistakes:
+    """In options, as they are found, so that all are told at once; of each option the first."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, str] = {}
+        self._excused: set[str] = set()
+
+    def add(self, option: str, reason: str) -> None:
+        self._found.setdefault(option, reason)
+
+    def excuse(self, option: str) -> None:
+        """That it is missing follows from a mistake that is told already."""
+        self._excused.add(option)
+
+    def check(self, rules: Iterable[Rule]) -> None:
+        """What no option can tell alone; not where one of the options is wrong by itself."""
+        for option, holds, reason, *others in rules:
+            known = self._found.keys() | self._excused
+            if not holds and not known & {option, *others}:
+                self.add(option, reason)
+
+    def raise_any(self) -> None:
+        """Raises OptionError."""
+        if self._found:
+            first, *more = self._found.items()
+            raise OptionError(*first, *more)
 
 
 OPTIONS: Final = (
@@ -137,7 +177,7 @@ OPTIONS: Final = (
     Option("longPoll", "long_poll_ms", texts.duration, Use.STREAM, "`300ms`"),
     Option("retryTimeout", "retry_ms", texts.duration, Use.BOTH, "`60s`"),
     Option("requestTimeout", "request_ms", texts.duration, Use.BOTH, "`5s`"),
-    Option("discoveryInterval", "discovery_ms", texts.duration, Use.STREAM, "`10s`"),
+    Option("discoveryInterval", "discovery_ms", texts.duration, Use.BOTH, "`10s`"),
     Option("namespace", "namespace", texts.text_of, Use.BOTH, "–"),
     Option("accessKey", "access_key", texts.text_of, Use.BOTH, "–"),
     Option("secretKey", "secret_key", texts.text_of, Use.BOTH, "–"),
@@ -162,22 +202,42 @@ _OF_STORES: Final = frozenset(
 
 
 def parse_options(given: Mapping[str, str], use: Use) -> SourceOptions:
-    """Raises OptionError, whose text names the option."""
+    """Raises OptionError, whose text names every option that is wrong."""
     chosen: dict[str, Option] = {}
     values: dict[str, Any] = {}
-    for option, value in _TABLE.parse(given, use):
+    mistakes = Mistakes()
+    for option, value in _TABLE.parse(given, use, mistakes):
         if option.field in chosen:
-            raise OptionError(option.name, f"it cannot be combined with {chosen[option.field].name}")
+            mistakes.add(option.name, f"it cannot be combined with {chosen[option.field].name}")
+            continue
         values[option.field] = value
         chosen[option.field] = option
     if use is Use.STREAM:
         values.setdefault("starting", Place.LATEST)
     options = SourceOptions(**values)
-    _check_store(options, [option.name for option in chosen.values()])
-    _check(options, use)
+    mistakes.check(_store_rules(options, [option.name for option in chosen.values()]))
+    mistakes.check(_rules(options, use))
+    mistakes.check(_range_rules(options))
+    mistakes.raise_any()
     return replace(
         options, starting=within(options.namespace, options.starting), ending=within(options.namespace, options.ending)
     )
+
+
+def check_options(given: Mapping[str, str]) -> None:
+    """Whether a batch or a stream can be read with them, where it is not known which is meant. Raises OptionError."""
+    uses = {option.name.lower(): option.use for option in OPTIONS}
+    meant = [uses.get(name.lower()) for name in given]
+    likely, other = Use.BATCH, Use.STREAM
+    if meant.count(Use.STREAM) > meant.count(Use.BATCH):
+        likely, other = other, likely
+    try:
+        parse_options(given, likely)
+    except OptionError as error:
+        try:
+            parse_options(given, other)
+        except OptionError:
+            raise error from None
 
 
 def with_nameservers_known_here(options: SourceOptions) -> SourceOptions:
@@ -190,45 +250,58 @@ def nameservers_known_here(text: str) -> str:
     return ";".join(ClientSettings(nameservers=text).nameservers)
 
 
-def _check_store(options: SourceOptions, given: Iterable[str]) -> None:
-    if not options.store_folders and not options.store_verify:
-        raise OptionError("storeVerify", "it needs storePath")
+def _store_rules(options: SourceOptions, given: Iterable[str]) -> Iterator[Rule]:
+    yield "storeVerify", options.store_folders or options.store_verify, "it needs storePath", "storePath"
     for name in given:
-        if options.store_folders and name not in _OF_STORES:
-            raise OptionError(name, "it cannot be combined with storePath, which reads files and asks no broker")
+        is_free = not options.store_folders or name in _OF_STORES
+        yield name, is_free, "it cannot be combined with storePath, which reads files and asks no broker"
 
 
-def _check(options: SourceOptions, use: Use) -> None:
-    """What no option can tell alone."""
-    for option, holds, reason in (
+def _rules(options: SourceOptions, use: Use) -> tuple[Rule, ...]:
+    return (
         ("topic", options.topics or options.topic_pattern or options.store_folders,
-         "say what to read with topic or topicPattern"),
+         "say what to read with topic or topicPattern", "topicPattern", "storePath"),
         ("topicPattern", not (options.topics and options.topic_pattern), "it cannot be combined with topic"),
         ("sql", not (options.tags and options.sql), "it cannot be combined with tags"),
-        ("includeRetry", options.group or not options.include_retry, "it needs the option group"),
-        ("startingOffsets", options.group or options.starting is not Place.GROUP, "group needs the option group"),
+        ("includeRetry", options.group or not options.include_retry, "it needs the option group", "group"),
+        ("startingOffsets", options.group or options.starting is not Place.GROUP,
+         "group needs the option group", "group"),
         ("startingOffsets", use is not Use.BATCH or not is_latest(options.starting), "latest is for streams only"),
         ("endingOffsets", options.ending is not Place.EARLIEST, "earliest would read nothing"),
         ("endingOffsets", not names(options.ending, EARLIEST), "-2 (earliest) would read nothing"),
-        ("endingOffsets", options.group or options.ending is not Place.GROUP, "group needs the option group"),
+        ("endingOffsets", options.group or options.ending is not Place.GROUP,
+         "group needs the option group", "group"),
         ("group", options.group or use is not Use.STREAM, "a stream keeps start and progress in a group; name one"),
-        *connection_checks(options),
-    ):  # fmt: skip
-        if not holds:
-            raise OptionError(option, reason)
-    _check_order("minPartitions", options.min_partitions, "maxPartitions", options.max_partitions)
-    _check_order("minOffsetsPerTrigger", options.min_offsets, "maxOffsetsPerTrigger", options.max_offsets)
+        *connection_rules(options),
+        _order("minPartitions", options.min_partitions, "maxPartitions", options.max_partitions),
+        _order("minOffsetsPerTrigger", options.min_offsets, "maxOffsetsPerTrigger", options.max_offsets),
+    )  # fmt: skip
 
 
-def connection_checks(options: SourceOptions) -> tuple[tuple[str, object, str], ...]:
-    """Of the options that source and sink share: the option, whether its rule holds, the rule."""
+def _range_rules(options: SourceOptions) -> Iterator[Rule]:
+    """What start and end say of each other without brokers; the others are compared when a read is planned."""
+    start, end = options.starting, options.ending
+    if isinstance(start, AtTime) and isinstance(end, AtTime):
+        yield _order("startingTimestamp", start.time_ms, "endingTimestamp", end.time_ms)
+    if isinstance(start, AtOffsets) and isinstance(end, AtOffsets):
+        ends = end.as_dict()
+        for queue, offset in start.offsets:
+            until = ends.get(queue, LATEST)
+            reason = f"{offset} lies beyond {until}, where endingOffsets ends {queue_text(queue)}"
+            yield "startingOffsets", until < 0 or offset <= until, reason
+
+
+def connection_rules(options: SourceOptions) -> tuple[Rule, ...]:
+    """Of the options that source and sink share."""
+    both = ("accessKey", "secretKey")
     return (
-        ("secretKey", bool(options.access_key) == bool(options.secret_key), "accessKey and secretKey go together"),
-        ("securityToken", options.access_key or not options.security_token, "it needs accessKey and secretKey"),
-        ("tlsKey", options.tls_certificate or not options.tls_key, "it needs tlsCertificate"),
-    )
+        ("secretKey", bool(options.access_key) == bool(options.secret_key), "accessKey and secretKey go together",
+         *both),
+        ("securityToken", options.access_key or not options.security_token, "it needs accessKey and secretKey", *both),
+        ("tlsKey", options.tls_certificate or not options.tls_key, "it needs tlsCertificate", "tlsCertificate"),
+    )  # fmt: skip
 
 
-def _check_order(low_name: str, low: int | None, high_name: str, high: int | None) -> None:
-    if low is not None and high is not None and low > high:
-        raise OptionError(low_name, f"{low} is more than {high_name}, {high}")
+def _order(low_name: str, low: int | None, high_name: str, high: int | None) -> Rule:
+    holds = low is None or high is None or low <= high
+    return low_name, holds, f"{low} is more than {high_name}, {high}"

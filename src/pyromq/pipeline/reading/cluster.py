@@ -39,12 +39,22 @@ _SYSTEM: Final = re.compile(r"%|rmq_sys_|RMQ_SYS_|TBW102$|SCHEDULE_TOPIC_XXXX$|O
 
 
 class Cluster:
-    """For one query; every method waits for brokers, and raises SourceUnreachableError when they stay away."""
+    """For one query; every method waits for brokers, and raises SourceUnreachableError when they stay away.
+
+    ``asks_anew``: for a batch, which is planned once and must not miss a queue that is younger than the routes a worker
+    has kept from the batch before.
+    """
 
     def __init__(
-        self, options: SourceOptions, *, clock: Clock | None = None, sleep: Callable[[float], None] = time.sleep
+        self,
+        options: SourceOptions,
+        *,
+        asks_anew: bool = False,
+        clock: Clock | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options = options
+        self._asks_anew = asks_anew
         self._clock = clock or SystemClock()
         self._sleep = sleep
         self._connected: Connected | None = None
@@ -107,7 +117,8 @@ class Cluster:
         client = self.connected.client
         may_be_missing = missing_ok or bool(self._options.topic_pattern) or topic.startswith(RETRY_PREFIX)
         try:
-            route = await client.routes.get(topic, timeout_ms=self._options.request_ms)
+            ask = client.routes.refresh if self._asks_anew else client.routes.get
+            route = await ask(topic, timeout_ms=self._options.request_ms)
             addresses = [address for broker in route.broker_datas if (address := broker.readable_addr())]
             links = [client.brokers.link(address) for address in addresses]
             header = TopicHeader(topic=topic)

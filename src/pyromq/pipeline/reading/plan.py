@@ -15,9 +15,10 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from pyromq.model.queue import QueueId
-from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, total
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets, queue_text, total
 
 Partition: TypeAlias = tuple[OffsetRange, ...]
+shown = queue_text
 
 # --- how far a batch goes --------------------------------------------------------------------------------------------
 
@@ -130,10 +131,6 @@ def planned_ranges(
         if first < last:
             ranges.append(OffsetRange(queue, first, last))
     return ranges, losses
-
-
-def shown(queue: QueueId) -> str:
-    return f"queue {queue.number} of topic {queue.topic} on broker {queue.broker}"
 
 
 # --- partitions ------------------------------------------------------------------------------------------------------

@@ -75,14 +75,34 @@ def ending_offsets(
     return ends
 
 
-def beyond_end(where: Where, held: Mapping[QueueId, HeldRange]) -> list[str]:
-    """Offsets that a user wrote down and no queue has reached, in words."""
-    named = where.as_dict() if isinstance(where, AtOffsets) else {}
-    return [
-        f"{shown(queue)} ends at {held[queue].end}, before {offset}, where the read was to begin"
-        for queue, offset in sorted(named.items())
-        if offset > held[queue].end
-    ]
+def backward_ranges(
+    start: Mapping[QueueId, int], end: Mapping[QueueId, int], held: Mapping[QueueId, HeldRange]
+) -> tuple[list[QueueId], list[str]]:
+    """Queues whose start lies beyond their end; and those of them, in words, where messages are gone instead: the queue
+    begins later than the end that is asked for, or ends before the start."""
+    backward, losses = [], []
+    for queue, there in sorted(held.items()):
+        begin, until = start[queue], end[queue]
+        if begin <= until:
+            continue
+        if begin == there.first:
+            losses.append(f"{shown(queue)} begins at {there.first}, after {until}, where the read was to end")
+        elif until == there.end:
+            losses.append(f"{shown(queue)} ends at {there.end}, before {begin}, where the read was to begin")
+        else:
+            backward.append(queue)
+    return backward, losses
+
+
+def said(where: Where, which: str, queue: QueueId) -> str:
+    """The option that gave the start (``which`` is starting) or the end of a queue, with what it says."""
+    match where:
+        case AtTime():
+            return f"{which}Timestamp {where.time_ms}"
+        case AtOffsets():
+            return f"{which}Offsets" if queue in where.as_dict() else f"{which}Offsets, which does not name it"
+        case _:
+            return f"{which}Offsets {where.value}"
 
 
 def needs_group(where: Where) -> bool:

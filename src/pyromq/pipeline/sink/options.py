@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.options import (
     OPTIONS,
+    Mistakes,
     Option,
     OptionTable,
+    Rule,
     SourceOptions,
     Use,
-    connection_checks,
+    connection_rules,
     with_nameservers_known_here,
 )
 
@@ -97,24 +98,25 @@ _TABLE: Final = OptionTable("sink", "writes", "docs/how-to/spark-sink.md", SINK_
 
 
 def parse_sink_options(given: Mapping[str, str], use: Use) -> SinkOptions:
-    """Raises OptionError, whose text names the option."""
+    """Raises OptionError, whose text names every option that is wrong."""
     own: dict[str, Any] = {}
     shared: dict[str, Any] = {}
-    for option, value in _TABLE.parse(given, use):
+    mistakes = Mistakes()
+    for option, value in _TABLE.parse(given, use, mistakes):
         (shared if option.name in _SHARED else own)[option.field] = value
     options = SinkOptions(reaching=with_nameservers_known_here(SourceOptions(**shared)), **own)
-    _check(options, use)
+    mistakes.check(_rules(options, use))
+    mistakes.raise_any()
     return options
 
 
-def _check(options: SinkOptions, use: Use) -> None:
+def _rules(options: SinkOptions, use: Use) -> tuple[Rule, ...]:
     exact = options.mode is not Mode.AT_LEAST_ONCE
-    for option, holds, reason in (
+    return (
         ("topic", options.topics or not exact, f"mode {options.mode.value} must know all topics; name them here"),
-        ("sinkId", options.identity or not exact, "a batch write can only be repeated if it has a name; give it one"),
+        ("sinkId", options.identity or not exact, "a batch write can only be repeated if it has a name; give it one",
+         "checkpointLocation"),
         ("mode", use is Use.STREAM or options.mode is not Mode.TRANSACTIONAL,
          "a batch write is not transactional; idempotent writes can be repeated"),
-        *connection_checks(options.reaching),
-    ):  # fmt: skip
-        if not holds:
-            raise OptionError(option, reason)
+        *connection_rules(options.reaching),
+    )  # fmt: skip

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -24,10 +24,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyromq.client.core.transaction import TransactionOutcome, prepared_properties
+from pyromq.errors import ConfigError
 from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.connections import connect
-from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.options import Use
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.sink.check_backs import keep_answering
@@ -51,21 +51,28 @@ from pyromq.pipeline.sink.transactions import decisions_of, end_all, with_group
 from pyromq.wire.flags import SysFlag
 from pyromq.wire.property_text import join_items
 
+_OVERWRITING: Final = {
+    Use.STREAM: ("output mode complete", ".outputMode('append')"),
+    Use.BATCH: ("save mode overwrite", ".mode('append')"),
+}
+"""What the user asked for in Spark's words, and should."""
+
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """Raises OptionError, SchemaError."""
+    """Raises OptionError, SchemaError, ConfigError."""
     return StreamWriter(_checked(options, schema, overwrite, Use.STREAM))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """Raises OptionError, SchemaError."""
+    """Raises OptionError, SchemaError, ConfigError."""
     return BatchWriter(_checked(options, schema, overwrite, Use.BATCH))
 
 
 def _checked(given: Mapping[str, str], schema: StructType, overwrite: bool, use: Use) -> SinkOptions:
     options = parse_sink_options(given, use)
-    if overwrite:
-        raise OptionError("mode", "a topic cannot be overwritten; write with .mode('append') or .outputMode('append')")
+    if overwrite:  # Spark's mode, not our option of that name
+        asked, write = _OVERWRITING[use]
+        raise ConfigError(f"{asked}: a topic cannot be overwritten; write with {write}")
     check_sink_schema(schema, options)
     return with_group(options) if options.mode is Mode.TRANSACTIONAL else options
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.core.option_texts import option_text
@@ -20,8 +21,11 @@ from pyromq.pipeline.spark.java import cache_folder, java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
     from pyromq.pipeline.spark.progress import ProgressListener
+
+logger = logging.getLogger(__name__)
 
 SETTINGS: Final = {
     "spark.python.unix.domain.socket.enabled": "true",
@@ -37,6 +41,8 @@ ALONE: Final = {
     # names of hosts need not be looked up on one machine
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # workers on this interpreter; elsewhere it would have to be installed for tasks of others, too
+    "spark.python.daemon.module": "pyromq.pipeline.spark.daemon",
 }
 """For a Spark that works alone on its machine (``local``)."""
 _CONNECT: Final = "sc://"
@@ -47,6 +53,7 @@ _FAREWELL: Final = (
     r"|StreamingQueryListenerBus Handler thread received exception, .*\bafter shutdown"
 )
 _LISTENER: Final = "_pyromq_listener"
+_KNOWN: Final = "_pyromq_sources"
 _SOCKET_FOLDER_MAX: Final = 61  # characters; the names of Unix sockets are limited
 
 
@@ -105,11 +112,31 @@ def register(spark: SparkSession, **options: str) -> None:
     from pyromq.pipeline.spark.progress import ProgressListener
     from pyromq.pipeline.spark.source import PyromqDataSource
 
-    spark.dataSource.register(PyromqDataSource)
+    make_known(spark, PyromqDataSource)
     if not hasattr(spark, _LISTENER):
         listener = ProgressListener(_reaching(options))
         _listen(spark, listener)
         setattr(spark, _LISTENER, listener)  # Spark cannot be asked which listeners it has
+
+
+def make_known(spark: SparkSession, source: type[DataSource]) -> None:
+    """Registers a data source unless Spark has it, found by itself or registered before: of a second one it warns."""
+    known: set[str] = spark.__dict__.setdefault(_KNOWN, set())
+    if source.name() not in known and not _has_found(spark, source.name()):
+        spark.dataSource.register(source)
+    known.add(source.name())
+
+
+def _has_found(spark: SparkSession, name: str) -> bool:
+    """Whether Spark found a data source where Python packages are (``pyspark_pyromq``), as it does to register one."""
+    if is_connect(spark):
+        return False  # there is nobody to ask; a warning goes to the server's log
+    try:
+        state: Any = spark._jsparkSession.sessionState()
+        return bool(state.dataSourceManager().dataSourceExists(name))
+    except Exception as error:  # another Spark may have another inside: then we register, and it may warn
+        logger.debug("data sources not known: error=%r", error)
+        return False
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -29,11 +29,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import check_schema, spark_schema
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.errors import SchemaError
 from pyromq.pipeline.core.offsets import OffsetTree, to_tree
-from pyromq.pipeline.core.options import SourceOptions, Use, parse_options, with_nameservers_known_here
+from pyromq.pipeline.core.options import SourceOptions, Use, check_options, parse_options, with_nameservers_known_here
 from pyromq.pipeline.reading.batch import plan_batch
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.reading.plan import Partition
@@ -41,6 +42,15 @@ from pyromq.pipeline.reading.pulls import read_ranges
 from pyromq.pipeline.reading.stream import Stream, offsets_of
 
 NAME = "pyromq"
+_PROVIDER = "provider"
+_OF_TABLES = frozenset(
+    (_PROVIDER, "location", "owner", "comment", "collation", "external", "is_managed_location", "catalog-table")
+)
+NO_OPTIONS = (
+    "there are no options, not even a topic. Spark keeps no options of CREATE TABLE: give them with every query, "
+    "SELECT … FROM table WITH (nameserver = 'host:9876', topic = 'orders'), or make a view, "
+    "CREATE TEMPORARY VIEW … USING pyromq OPTIONS (…)"
+)
 
 
 class PyromqDataSource(DataSource):
@@ -51,9 +61,15 @@ class PyromqDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
+        """Raises OptionError: Spark asks for it in ``load()``, where mistakes are told before anything is read."""
+        given = _without_table(self.options)
+        if given or _PROVIDER not in self.options:  # a table may be created without options: it keeps none
+            check_options(given)
         return spark_schema(properties_as_map=self.options.get("properties", "map").strip().lower() != "raw")
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if not self.options:
+            raise ConfigError(NO_OPTIONS)
         options = _options(self.options, Use.BATCH)
         if options.store_folders:
             from pyromq.pipeline.store_files.source import StoreReader  # knows stores, which others need not load
@@ -84,6 +100,13 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return found
 
 
+def _without_table(given: Mapping[str, str]) -> dict[str, str]:
+    """CREATE TABLE hands over the options twice, and what else it knows of the table."""
+    if _PROVIDER not in given:
+        return dict(given)
+    return {name: text for name, text in given.items() if name not in _OF_TABLES and not name.startswith("option.")}
+
+
 def _options(given: Mapping[str, str], use: Use) -> SourceOptions:
     return with_nameservers_known_here(parse_options(given, use))
 
@@ -112,7 +135,7 @@ class BatchReader(_Reading, DataSourceReader):
     """Of one batch read."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [Part(ranges) for ranges in plan_batch(self._options, Cluster(self._options))]
+        return [Part(ranges) for ranges in plan_batch(self._options, Cluster(self._options, asks_anew=True))]
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyromq.pipeline.spark.session import is_connect
+from pyromq.pipeline.spark.session import is_connect, make_known
 from pyromq.pipeline.spark.source import NAME, PyromqDataSource
 from pyromq.pipeline.store_files.log import log_files
 
@@ -31,7 +31,7 @@ def read_store(
     """
     if not is_connect(spark):
         log_files(Path(folder))  # so that the error is raised here, not from within Spark
-    spark.dataSource.register(PyromqDataSource)
+    make_known(spark, PyromqDataSource)
     path = str(Path(folder).absolute())
     reader = spark.read.format(NAME).option("storePath", f"{broker}={path}" if broker else path)
     reader = reader.option("storeVerify", str(verify).lower())

@@ -7,7 +7,7 @@ import pytest
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.option_texts import StoreFolder
-from pyromq.pipeline.core.options import OPTIONS, SourceOptions, Use, parse_options
+from pyromq.pipeline.core.options import OPTIONS, SourceOptions, Use, check_options, parse_options
 from pyromq.pipeline.core.places import AtOffsets, AtTime, Place
 
 BATCH = {"topic": "orders"}
@@ -117,7 +117,12 @@ def test_secrets_are_not_shown() -> None:
         ({**BATCH, "securityToken": "t"}, Use.BATCH, "securityToken", "needs accessKey"),
         ({**BATCH, "tlsKey": "k.pem"}, Use.BATCH, "tlsKey", "needs tlsCertificate"),
         ({**BATCH, "maxOffsetPerTriger": "1"}, Use.STREAM, "maxOffsetPerTriger", "did you mean maxOffsetsPerTrigger"),
-        ({**BATCH, "colour": "red"}, Use.BATCH, "colour", "no such option; docs/how-to/spark.md lists"),
+        (
+            {**BATCH, "colour": "red"},
+            Use.BATCH,
+            "colour",
+            "no such option; its options are nameserver, topic, .*docs/how-to/spark.md",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(given: dict[str, str], use: Use, option: str, reason: str) -> None:
@@ -125,6 +130,59 @@ def test_a_wrong_option_is_named(given: dict[str, str], use: Use, option: str, r
         parse_options(given, use)
     assert caught.value.option == option
     assert str(caught.value).startswith(f"option {option}: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "reason"),
+    [
+        ({"startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp", "9 is more than endingTimestamp, 8"),
+        (
+            {"startingOffsets": '{"a": {"b": {"0": 3}}}', "endingOffsets": '{"a": {"b": {"0": 2}}}'},
+            "startingOffsets",
+            "3 lies beyond 2, where endingOffsets ends queue 0 of topic a on broker b",
+        ),
+    ],
+)
+def test_a_start_beyond_its_end_is_named(given: dict[str, str], option: str, reason: str) -> None:
+    test_a_wrong_option_is_named({**BATCH, **given}, Use.BATCH, option, reason)
+
+
+def test_an_empty_range_may_be_asked_for() -> None:
+    parse_options({**BATCH, "startingTimestamp": "9", "endingTimestamp": "9"}, Use.BATCH)
+    text = '{"a": {"b": {"0": 3}}}'
+    parse_options({**BATCH, "startingOffsets": text, "endingOffsets": text}, Use.BATCH)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    given = {"topik": "a", "colour": "red", "minPartitions": "x", "group": "a b", "includeRetry": "true", "tls": "on"}
+    with pytest.raises(OptionError) as caught:
+        parse_options(given, Use.BATCH)
+    assert [option for option, _ in caught.value.mistakes] == ["topik", "colour", "minPartitions", "group", "tls"]
+    for text in ("did you mean topic?", "option minPartitions: 'x' is not", "; also option tls: 'on' is neither"):
+        assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, ["topic"]),
+        ({"topic": "a", "minPartitions": "x"}, ["minPartitions"]),
+        ({"topic": "a", "group": "g", "maxOffsetsPerTrigger": "x"}, ["maxOffsetsPerTrigger"]),
+        ({"topic": "a", "maxOffsetsPerTrigger": "5"}, ["group"]),
+        ({"topic": "a", "group": "g", "maxOffsetPerTriger": "5"}, ["maxOffsetPerTriger"]),
+        ({"topic": "a", "longPoll": "1s", "storePath": "/a"}, ["longPoll"]),
+    ],
+)
+def test_options_that_suit_neither_batch_nor_stream_are_named(given: dict[str, str], told: list[str]) -> None:
+    with pytest.raises(OptionError) as caught:
+        check_options(given)
+    assert [option for option, _ in caught.value.mistakes] == told
+
+
+def test_options_of_either_read_pass_while_the_read_is_not_known() -> None:
+    check_options({**BATCH, "endingOffsets": "latest"})
+    check_options({**STREAM, "maxOffsetsPerTrigger": "5"})
+    check_options({**BATCH, "startingOffsets": "latest", "group": "g"})
 
 
 def test_store_folders_have_the_names_of_their_brokers() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pyromq.pipeline.core.errors import DataLossError
-from pyromq.pipeline.core.offsets import HeldRange, OffsetRange
+from pyromq.pipeline.core.errors import BackwardRangeError, DataLossError
+from pyromq.pipeline.core.offsets import HeldRange, OffsetRange, Offsets
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.places import AtOffsets, AtTime, Place
 from pyromq.pipeline.reading.batch import plan_batch
@@ -36,3 +38,42 @@ def test_a_batch_read_from_an_offset_that_no_queue_has_reached_is_a_loss() -> No
     options = SourceOptions(topics=("orders",), starting=AtOffsets(((A, 41),)))
     with pytest.raises(DataLossError, match="ends at 40, before 41"):
         plan_batch(options, cluster())
+
+
+def test_a_start_beyond_its_end_is_refused_with_both() -> None:
+    brokers = cluster(group={A: 30, B: 0})
+    options = SourceOptions(topics=("orders",), group="g", starting=Place.GROUP, ending=AtOffsets(((A, 7),)))
+    with pytest.raises(BackwardRangeError) as caught:
+        plan_batch(options, brokers)
+    assert f"queue {A.number} of topic {A.topic} on broker {A.broker} starts at 30 (startingOffsets group)" in str(
+        caught.value
+    )
+    assert "and ends at 7 (endingOffsets)" in str(caught.value)
+    assert len(caught.value.ranges) == 1
+
+
+def test_a_time_that_leaves_nothing_of_a_queue_is_told_and_the_others_are_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    brokers = cluster()
+    brokers.by_time = {A: 30, B: 3}
+    ends = AtOffsets(((A, 7), (B, 7)))
+    options = SourceOptions(topics=("orders",), starting=AtTime(5), ending=ends)
+    assert plan_batch(options, brokers) == [(OffsetRange(B, 3, 7),)]
+    assert "starts at 30 (startingTimestamp 5) and ends at 7 (endingOffsets)" in caplog.text
+    brokers.by_time[B] = 7
+    with pytest.raises(BackwardRangeError):
+        plan_batch(options, brokers)
+
+
+@pytest.mark.parametrize(
+    ("options", "group", "text"),
+    [
+        (SourceOptions(topics=("orders",), ending=AtOffsets(((A, 7),))), {}, "begins at 20, after 7"),
+        (SourceOptions(topics=("orders",), group="g", starting=Place.GROUP), {A: 50}, "ends at 40, before 50"),
+    ],
+)
+def test_a_range_outside_of_what_a_queue_holds_is_a_loss(options: SourceOptions, group: Offsets, text: str) -> None:
+    with pytest.raises(DataLossError, match=text):
+        plan_batch(options, FakeCluster({A: HeldRange(20, 40)}, group))
+    assert plan_batch(replace(options, fail_on_data_loss=False), FakeCluster({A: HeldRange(20, 40)}, group)) == []

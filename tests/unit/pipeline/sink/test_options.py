@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from pyromq.errors import ConfigError
 from pyromq.pipeline.core.errors import OptionError
 from pyromq.pipeline.core.options import Use
 from pyromq.pipeline.sink.options import SINK_OPTIONS, Mode
+from pyromq.pipeline.sink.sink import batch_writer, stream_writer
 from tests.unit.pipeline.sink.packing import parse
+from tests.unit.pipeline.structs import struct
 
 
 def test_options_are_read_whatever_the_case_of_their_names() -> None:
@@ -40,3 +45,22 @@ def test_wrong_options_are_named(use: Use, given: dict[str, str], words: str) ->
 def test_every_option_has_a_name_of_its_own() -> None:
     names = [option.name.lower() for option in SINK_OPTIONS]
     assert len(set(names)) == len(names)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(OptionError) as failure:
+        parse(Use.BATCH, topik="a", mode="once", inFlight="0")
+    assert [option for option, _ in failure.value.mistakes] == ["topik", "mode", "inFlight"]
+
+
+def test_a_batch_may_say_how_often_name_servers_are_asked() -> None:
+    assert parse(Use.BATCH, topic="a", discoveryInterval="3s").reaching.discovery_ms == 3_000
+
+
+@pytest.mark.parametrize(
+    ("writer", "words"),
+    [(batch_writer, "^save mode overwrite: a topic"), (stream_writer, "^output mode complete: a topic")],
+)
+def test_what_spark_calls_a_mode_is_not_taken_for_our_option(writer: Callable[..., object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        writer({"topic": "a"}, struct("body binary"), True)

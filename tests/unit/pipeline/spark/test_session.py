@@ -53,9 +53,18 @@ def test_progress_is_listened_to_once_wherever_spark_is(here: bool) -> None:
     assert is_connect(spark) is not here
     register(spark)
     register(spark)
-    assert [source.name() for source in spark.registered] == ["pyromq"] * 2
+    assert [source.name() for source in spark.registered] == ["pyromq"]
     assert [type(listener) for listener in spark.streams.listeners] == [ProgressListener]
     assert spark.streams.is_daemon is not here, "a thread for events must not keep a program from ending"
+
+
+def test_what_spark_has_found_by_itself_is_not_registered() -> None:
+    asked: list[str] = []
+    manager = SimpleNamespace(dataSourceExists=lambda name: asked.append(name) or True)
+    state = SimpleNamespace(dataSourceManager=lambda: manager)
+    spark = session_of(_jsparkSession=SimpleNamespace(sessionState=lambda: state))
+    register(spark)
+    assert (asked, spark.registered) == (["pyromq"], [])
 
 
 def test_what_spark_connect_lacks_is_named() -> None:

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 import pyspark_pyromq
+from pyromq.errors import ConfigError
 from pyromq.pipeline.core.errors import OptionError, SchemaError
 from pyromq.pipeline.spark.source import BatchReader, PyromqDataSource, StreamReader
 from tests.unit.pipeline.structs import struct
@@ -40,6 +41,26 @@ def test_readers_and_partitions_travel() -> None:
 def test_options_are_checked_on_the_driver() -> None:
     with pytest.raises(OptionError, match="option group"):
         PyromqDataSource({"topic": "orders"}).streamReader(struct("body binary"))
+
+
+def test_load_tells_all_mistakes() -> None:
+    with pytest.raises(OptionError) as caught:
+        PyromqDataSource({"topik": "orders", "minpartitions": "x"}).schema()
+    assert [option for option, _ in caught.value.mistakes] == ["topik", "minPartitions"]
+    assert PyromqDataSource({"topic": "orders"}).schema().startswith("topic string")
+
+
+def test_a_table_is_created_with_right_options_or_none() -> None:
+    table = {"provider": "pyromq", "owner": "me"}
+    assert PyromqDataSource(table).schema()
+    assert PyromqDataSource({**table, "option.topic": "orders", "topic": "orders"}).schema()
+    with pytest.raises(OptionError, match=r"^option topik: the source has no such option; did you mean topic\?$"):
+        PyromqDataSource({**table, "option.topik": "orders", "topik": "orders"}).schema()
+
+
+def test_a_table_without_options_is_told_where_they_went() -> None:
+    with pytest.raises(ConfigError, match="Spark keeps no options of CREATE TABLE"):
+        PyromqDataSource({}).reader(struct("body binary"))
 
 
 def test_spark_finds_the_source_by_itself() -> None:

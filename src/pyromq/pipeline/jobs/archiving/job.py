@@ -27,7 +27,7 @@ from pyromq.pipeline.jobs.common.queries import drain, failures_in_words, offset
 from pyromq.pipeline.jobs.common.selection import Selection, absolute, schema_of
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.sink.keys import digest_of
-from pyromq.pipeline.spark.session import is_connect
+from pyromq.pipeline.spark.session import is_connect, make_known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,7 @@ def _with_tasks(spark: SparkSession, run: _Run) -> Archived:
     if (query_id := _query_of(run.checkpoint)) is not None:
         folder.sweep(query_id)
         before = folder.last_batch(query_id)
-    spark.dataSource.register(ArchiveSource)
+    make_known(spark, ArchiveSource)
     reader = run.selection.stream_reader(spark, NAME, run.settings.group, rows_max=run.settings.rows_per_batch)
     reader = reader.option("archivePath", str(folder.path)).option("compression", run.settings.compression)
     staged = reader.option("archiveRun", f"{place}-{uuid.uuid4().hex}").load()

@@ -18,9 +18,13 @@ class FormatMissingError(ConfigError):
 
 
 class PipelineFileError(ConfigError):
-    """A description of a pipeline that cannot be run; ``where`` is the place in the file."""
+    """A description of a pipeline that cannot be run; ``where`` is the place in the file, of the first mistake.
 
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"{where}: {reason}")
+    Its text has a line for each of them.
+    """
+
+    def __init__(self, where: str, reason: str, *more: tuple[str, str]) -> None:
         self.where = where
         self.reason = reason
+        self.mistakes = ((where, reason), *more)
+        super().__init__("\n".join(f"{place}: {why}" for place, why in self.mistakes))

@@ -33,6 +33,7 @@ class SendOutcome(StrEnum):
     SENT_BEFORE = "sent before"
     FAILED = "failed"
     HELD_BACK = "held back"
+    SAME_MESSAGE = "same message"
 
 
 class Resent(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +61,7 @@ class Outgoing:
     properties: tuple[tuple[str, str], ...]
     flag: int = 0
     sent_to: tuple[str, ...] = ()  # topics where an earlier run may have sent it; its own if there are none
+    sent_as: tuple[str, ...] = ()  # ids under which it may have; its own if there are none
 
     @property
     def sharding_key(self) -> str:

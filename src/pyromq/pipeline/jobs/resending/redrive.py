@@ -3,12 +3,14 @@
     choose (SQL) ──▶ dry run ──▶ canary: a few first, wait, look what became of them ──▶ the rest at a set rate
 
 The rules are those of ``pyromq dlq redrive``: the same cleaned properties, the same ids that follow from the dead
-letter, so each recognises what the other sent. When the canary fails, the rest is held back.
+letter, so each recognises what the other sent. Of a message that left several letters one is sent. When the canary
+fails, the rest is held back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -23,6 +25,7 @@ from pyromq.pipeline.jobs.common.selection import ORDER, Selection, in_order
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.resending.canary import Canary, CanaryVerdict, send_canary
 from pyromq.pipeline.jobs.resending.options import RedriveOptions, RedriveSettings
+from pyromq.pipeline.jobs.resending.originals import Originals
 from pyromq.pipeline.jobs.resending.outgoing import (
     COLUMNS,
     MessageRow,
@@ -35,7 +38,7 @@ from pyromq.pipeline.jobs.resending.outgoing import (
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Redriving(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +51,7 @@ class Redriving(msgspec.Struct, frozen=True, kw_only=True):
     sent_before: int
     failed: int
     held_back: int
+    same_message: int  # letters of a message that another letter stands for
     canary: CanaryVerdict
     took_s: float
     letters: tuple[Resent, ...]
@@ -74,8 +78,13 @@ def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) 
     selection.require_properties_as_map()
     with failures_in_words():
         frame = selection.frozen().frame(spark).select(*dict.fromkeys((*COLUMNS, *ORDER)))
-        found = frame.count()
-        letters = (letter_to_send(row, group, settings.patch, settings.only_group) for row in in_order(frame, found))
+        originals = Originals(_letters(frame))
+        found = len(originals)
+        letters = (
+            originals.decided(row)
+            or _as_any_letter(letter_to_send(row, group, settings.patch, settings.only_group), originals)
+            for row in in_order(frame, found)
+        )
         sender = PacedSender(
             settings.nameserver,
             selection.options,
@@ -92,6 +101,25 @@ def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) 
             )
             verdict, outcomes = _send(letters, found, sender, canary, settings)
     return summary(group, settings.dry_run, verdict, outcomes, watch.seconds)
+
+
+def _letters(frame: DataFrame) -> list[Any]:
+    """Who they are, oldest first."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    properties = F.col("properties")
+    origin = F.coalesce(properties.getItem(names.RETRY_TOPIC), properties.getItem(names.DLQ_ORIGIN_TOPIC))
+    copied = properties.getItem(REDRIVEN_FROM)
+    marks = (*ORDER, "offset_message_id", "message_id", origin.alias("origin_topic"), copied.alias("redriven_from"))
+    found: list[Any] = frame.select(*marks).orderBy(*ORDER).collect()
+    return found
+
+
+def _as_any_letter(message: Outgoing | Resent, originals: Originals) -> Outgoing | Resent:
+    """Looked for under the ids of all letters of the message."""
+    if isinstance(message, Resent):
+        return message
+    return replace(message, sent_as=originals.ids(message.source.offset_message_id))
 
 
 def _send(
@@ -127,6 +155,7 @@ def summary(group: str, is_dry: bool, verdict: CanaryVerdict, outcomes: Sequence
         sent_before=count(SendOutcome.SENT_BEFORE),
         failed=count(SendOutcome.FAILED),
         held_back=count(SendOutcome.HELD_BACK),
+        same_message=count(SendOutcome.SAME_MESSAGE),
         canary=verdict,
         took_s=round(took_s, 3),
         letters=tuple(outcomes),

@@ -89,7 +89,9 @@ def replay(spark: SparkSession, selection: Selection, to_topic: str, **options: 
         found = min(there, settings.count_max) if settings.count_max else there
         if settings.dry_run:
             shown = _samples(frame, min(SAMPLE, found))
-            return Replayed(to_topic=to_topic, name=settings.name, is_dry=True, found=found, samples=shown)
+            return Replayed(
+                to_topic=to_topic, name=settings.name, is_dry=True, found=found, samples=shown, took_s=watch.seconds
+            )
         run = settings.name or f"{settings.clock.now_ms():x}-{uuid.uuid4().hex[:8]}"
         sender = PacedSender(
             selection.nameserver,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 import msgspec
@@ -150,9 +151,9 @@ class PacedSender:
 
 
 async def _is_there(client: Client, message: Outgoing) -> bool:
-    for topic in message.sent_to or (message.topic,):
+    for topic, message_id in product(message.sent_to or (message.topic,), message.sent_as or (message.message_id,)):
         try:
-            await Admin(client=client).message_by_unique_key(topic, message.message_id)
+            await Admin(client=client).message_by_unique_key(topic, message_id)
         except (NotFoundError, TopicNotFoundError):
             continue
         return True

@@ -3,6 +3,8 @@
 A key is remembered for ``within`` after its first message was read; what comes with the same key in that time is left
 out. The time is that of reading (Spark keeps it with each batch, so a batch that runs again decides the same): by
 times of messages, those of a queue that is behind others would be too late and be dropped. Messages without key pass.
+The order of rows behind the shuffle differs from run to run, so a row for a topic is known to the sink by its key and
+by the time of reading instead (``unique_key``).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pyromq.pipeline.jobs.common.queries import drain, failures_in_words, rows_r
 from pyromq.pipeline.jobs.common.selection import Selection, absolute
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
 from pyromq.pipeline.jobs.running.options import DedupeOptions, DedupeSettings
-from pyromq.pipeline.jobs.running.sinks import to_message_columns
+from pyromq.pipeline.jobs.running.sinks import UNIQUE_KEY, to_message_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,7 +86,12 @@ def _drop_repetitions(messages: DataFrame, settings: DedupeSettings) -> DataFram
     key = F.nullif(F.expr(settings.key).cast("string"), F.lit(""))
     keyed = messages.withColumn(_KEY, F.coalesce(key, own))
     timed = keyed.withColumn(_READ, F.current_timestamp()).withWatermark(_READ, settings.within)
-    return timed.dropDuplicatesWithinWatermark([_KEY]).select(*COLUMNS)
+    once = timed.dropDuplicatesWithinWatermark([_KEY])
+    if not settings.to_topic:
+        return once.select(*COLUMNS)
+    # the same key may come again when it is forgotten: that is another row, of another batch
+    unique = F.concat_ws("\0", F.unix_micros(_READ).cast("string"), F.col(_KEY))
+    return once.select(*COLUMNS, unique.alias(UNIQUE_KEY))
 
 
 class _Dropped:

@@ -13,8 +13,8 @@
     kind = "parquet"
     path = "paid"
 
-YAML has the same names: lists ``step`` and ``sink``. Paths are relative to the file. Every mistake is told with its
-place in the file.
+YAML has the same names: lists ``step`` and ``sink``. Paths are relative to the file. All mistakes are told at once,
+each with its place in the file.
 """
 
 from __future__ import annotations
@@ -28,9 +28,13 @@ import msgspec
 
 from pyromq.errors import ConfigError
 from pyromq.pipeline.core.errors import OptionError
+from pyromq.pipeline.core.keywords import did_you_mean
 from pyromq.pipeline.core.option_texts import option_text
-from pyromq.pipeline.core.options import Use, parse_options
+from pyromq.pipeline.core.options import SourceOptions, Use, nameservers_known_here, parse_options
 from pyromq.pipeline.jobs.common.errors import PipelineFileError
+from pyromq.pipeline.jobs.common.patching import find_function
+from pyromq.pipeline.jobs.running.file_mistakes import FileMistakes, read_struct, repeated_keys
+from pyromq.pipeline.jobs.running.sql_texts import sql_mistake
 from pyromq.pipeline.sink.options import parse_sink_options
 
 Mode = Literal["once", "follow", "batch"]
@@ -118,24 +122,33 @@ def _is_reaching(option: str) -> bool:
 
 
 def read_pipeline_file(path: Path) -> PipelineFile:
-    """Raises PipelineFileError."""
+    """With functions of Python steps looked for beside it. Raises PipelineFileError, which tells all mistakes."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise PipelineFileError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise PipelineFileError(str(path), "it is not text in UTF-8") from error
-    return parse_pipeline(text, where=str(path), is_yaml=path.suffix.lower() in (".yaml", ".yml"))
+    is_yaml = path.suffix.lower() in (".yaml", ".yml")
+    return parse_pipeline(text, where=str(path), is_yaml=is_yaml, folder=path.absolute().parent)
 
 
-def parse_pipeline(text: str, *, where: str = "pipeline", is_yaml: bool = False) -> PipelineFile:
-    """Raises PipelineFileError."""
-    raw = _from_yaml(text, where) if is_yaml else _from_toml(text, where)
-    try:
-        found = msgspec.convert(raw, PipelineFile)
-    except msgspec.ValidationError as error:
-        raise PipelineFileError(where, _in_words(str(error))) from error
-    _check(found, where)
+def parse_pipeline(
+    text: str, *, where: str = "pipeline", is_yaml: bool = False, folder: Path | None = None
+) -> PipelineFile:
+    """``folder`` is where modules of Python steps may lie; without it their functions are not looked for.
+
+    Raises PipelineFileError, which tells all mistakes.
+    """
+    mistakes = FileMistakes(where)
+    raw = _from_yaml(text, where, mistakes) if is_yaml else _from_toml(text, where)
+    found = read_struct(PipelineFile, raw, "", mistakes)
+    if found is not None:
+        _check(found, mistakes)
+        if folder is not None:
+            _check_functions(found, folder, mistakes)
+    mistakes.raise_any()
+    assert found is not None
     return found
 
 
@@ -146,86 +159,124 @@ def _from_toml(text: str, where: str) -> Any:
         raise PipelineFileError(where, f"it is not TOML: {error}") from error
 
 
-def _from_yaml(text: str, where: str) -> Any:
+def _from_yaml(text: str, where: str, mistakes: FileMistakes) -> Any:
     try:
-        return msgspec.yaml.decode(text)
+        found = msgspec.yaml.decode(text)
+        for place, reason in repeated_keys(text):
+            mistakes.add(place, reason)
     except ImportError as error:
         raise PipelineFileError(where, "YAML needs a package: pip install pyyaml. TOML needs none") from error
     except msgspec.DecodeError as error:
         raise PipelineFileError(where, f"it is not YAML: {' '.join(str(error).split())}") from error
+    return found
 
 
-def _in_words(text: str) -> str:
-    """``Object contains unknown field `x` - at `$.sink[0]` `` becomes ``sink[0]: unknown field `x` ``."""
-    reason, _, place = text.partition(" - at ")
-    reason = reason.replace("Object contains u", "u").replace("Object missing", "missing")
-    place = place.strip("`").removeprefix("$").removeprefix(".")
-    return f"{place}: {reason}" if place else reason
-
-
-def _check(found: PipelineFile, where: str) -> None:
-    def refuse(place: str, reason: str) -> None:
-        raise PipelineFileError(f"{where}: {place}", reason)
-
+def _check(found: PipelineFile, mistakes: FileMistakes) -> None:
     if not _is_name(found.name.replace("-", "_")):
-        refuse("name", f"{found.name!r} is not a name: use letters, digits, - and _")
+        mistakes.add("name", f"{found.name!r} is not a name: use letters, digits, - and _")
     if not _span(found.every):
-        refuse("every", f"{found.every!r} is not a time span such as 500ms, 10s or 5m")
+        mistakes.add("every", f"{found.every!r} is not a time span such as 500ms, 10s or 5m")
     if not found.sink:
-        refuse("sink", "there is no sink: add [[sink]]")
+        mistakes.add("sink", "there is no sink: add [[sink]]")
     if found.mode != "batch" and not found.checkpoint:
-        refuse("checkpoint", f"mode {found.mode} needs a folder to remember its progress in")
-    try:
-        parse_options(found.source_options(found.group_of(0)), Use.BATCH if found.mode == "batch" else Use.STREAM)
-    except OptionError as error:
-        refuse(f"source.{error.option}", error.reason)
-    except ConfigError as error:
-        refuse("source", str(error))
-    names = _check_steps(found, refuse)
+        mistakes.add("checkpoint", f"mode {found.mode} needs a folder to remember its progress in")
+    source = _check_source(found, mistakes)
+    names = _check_steps(found, mistakes)
     for number, sink in enumerate(found.sink):
-        _check_sink(found, sink, f"sink[{number}]", names, refuse)
+        _check_sink(found, sink, f"sink[{number}]", names, mistakes)
+        if source is not None and sink.kind == TOPIC and sink.topic:
+            _check_circle(found, sink, f"sink[{number}].topic", source, mistakes)
     sink_names = [found.sink_name(number) for number in range(len(found.sink))]
-    if repeated := next((name for name in sink_names if sink_names.count(name) > 1), None):
-        refuse("sink", f"two sinks are named {repeated}")
+    for number, name in enumerate(sink_names):
+        if name in sink_names[:number]:
+            mistakes.add(f"sink[{number}].name", f"two sinks are named {name}")
 
 
-def _check_steps(found: PipelineFile, refuse: Any) -> set[str]:
+def _check_source(found: PipelineFile, mistakes: FileMistakes) -> SourceOptions | None:
+    if mistakes.has("source"):
+        return None
+    group = found.group_of(0) if found.sink else found.name
+    if not _is_name(group.replace("-", "_")) and "group" not in found.source:
+        group = "any"  # the name is wrong, which is told
+    try:
+        return parse_options(found.source_options(group), Use.BATCH if found.mode == "batch" else Use.STREAM)
+    except OptionError as error:
+        for option, reason in error.mistakes:
+            mistakes.add(f"source.{option}", reason)
+    except ConfigError as error:
+        mistakes.add("source", str(error))
+    return None
+
+
+def _check_steps(found: PipelineFile, mistakes: FileMistakes) -> set[str]:
     names: set[str] = set()
     for number, step in enumerate(found.step):
         place = f"step[{number}]"
         if bool(step.sql) == bool(step.python):
-            refuse(place, "it needs either sql or python")
+            mistakes.add(place, "it needs either sql or python")
         if step.python and step.python.count(":") != 1:
-            refuse(f"{place}.python", f"{step.python!r} is not module:function")
+            mistakes.add(f"{place}.python", f"{step.python!r} is not module:function")
+        later = {each.name for each in found.step[number:]} - names - {"", INPUT}
+        if step.sql and (reason := sql_mistake(step.sql, {INPUT, *names}, later)):
+            mistakes.add(f"{place}.sql", reason)
         if step.name and (not _is_name(step.name) or step.name == INPUT):
-            refuse(f"{place}.name", f"{step.name!r} is not a name for a view")
+            mistakes.add(f"{place}.name", f"{step.name!r} is not a name for a view")
         if step.name in names:
-            refuse(f"{place}.name", f"there already is a step {step.name}")
+            mistakes.add(f"{place}.name", f"there already is a step {step.name}")
         names |= {step.name} - {""}
     return names
 
 
-def _check_sink(found: PipelineFile, sink: Sink, place: str, names: set[str], refuse: Any) -> None:
+def _check_functions(found: PipelineFile, folder: Path, mistakes: FileMistakes) -> None:
+    for number, step in enumerate(found.step):
+        place = f"step[{number}].python"
+        if step.python and not mistakes.has(place):
+            try:
+                find_function(step.python, folder=folder)
+            except ConfigError as error:
+                mistakes.add(place, str(error))
+
+
+def _check_sink(found: PipelineFile, sink: Sink, place: str, names: set[str], mistakes: FileMistakes) -> None:
     if sink.name and not _is_name(sink.name.replace("-", "_")):
-        refuse(f"{place}.name", f"{sink.name!r} is not a name: use letters, digits, - and _")
+        mistakes.add(f"{place}.name", f"{sink.name!r} is not a name: use letters, digits, - and _")
     if sink.kind not in KINDS:
-        refuse(f"{place}.kind", f"{sink.kind!r} is not one of {', '.join(KINDS)}")
+        hint = did_you_mean(sink.kind, KINDS)
+        mistakes.add(f"{place}.kind", f"{sink.kind!r} is not one of {', '.join(KINDS)}{f'; {hint}' if hint else ''}")
     if sink.from_ and sink.from_ not in names:
-        refuse(f"{place}.from", f"there is no step named {sink.from_!r}")
+        known = f"the named steps are {', '.join(sorted(names))}" if names else "no step has a name"
+        mistakes.add(f"{place}.from", f"there is no step named {sink.from_!r}; {known}")
     if sink.kind in FILES and not sink.path:
-        refuse(f"{place}.path", "say which folder to write to")
+        mistakes.add(f"{place}.path", "say which folder to write to")
     if sink.kind == TOPIC and not sink.topic:
-        refuse(f"{place}.topic", "say which topic to write to")
-    if sink.partition_by and sink.kind not in FILES:
-        refuse(f"{place}.partition_by", f"a sink of kind {sink.kind} has no partitions")
-    if sink.kind == TOPIC:
-        _check_topic_options(found, sink, place, refuse)
+        mistakes.add(f"{place}.topic", "say which topic to write to")
+    if sink.partition_by and sink.kind in KINDS and sink.kind not in FILES:
+        mistakes.add(f"{place}.partition_by", f"a sink of kind {sink.kind} has no partitions")
+    if sink.kind == TOPIC and sink.topic:
+        _check_topic_options(found, sink, place, mistakes)
 
 
-def _check_topic_options(found: PipelineFile, sink: Sink, place: str, refuse: Any) -> None:
+def _check_topic_options(found: PipelineFile, sink: Sink, place: str, mistakes: FileMistakes) -> None:
     is_batch = found.mode == "batch"
-    own = {} if is_batch else {"checkpointLocation": found.checkpoint}
+    own = {} if is_batch else {"checkpointLocation": found.checkpoint or "any"}
     try:
         parse_sink_options({**found.sink_options(sink), **own}, Use.BATCH if is_batch else Use.STREAM)
     except OptionError as error:
-        refuse(f"{place}.options.{error.option}", error.reason)
+        for option, reason in error.mistakes:
+            shared = option.lower() not in {name.lower() for name in sink.options} and mistakes.has(f"source.{option}")
+            where = f"{place}.topic" if option == "topic" else f"{place}.options.{option}"
+            if not shared:  # what the source says of reaching brokers was told there
+                mistakes.add(where, reason)
+
+
+def _check_circle(found: PipelineFile, sink: Sink, place: str, source: SourceOptions, mistakes: FileMistakes) -> None:
+    """A pipeline that reads what it writes never ends, or doubles its topic with each run."""
+    reached = {name.lower(): text for name, text in found.sink_options(sink).items()}
+    there = nameservers_known_here(reached.get("nameserver", "")), reached.get("namespace", "")
+    if source.store_folders or there != (nameservers_known_here(source.nameserver), source.namespace):
+        return
+    matches = re.compile(source.topic_pattern).fullmatch if source.topic_pattern else None
+    for topic in (name.strip() for name in sink.topic.split(",")):
+        if topic in source.topics or (matches and matches(topic)):
+            reason = f"the source reads {topic}, so what is written there would be read again, endlessly"
+            mistakes.add(place, f"{reason}; write to another topic")

@@ -12,7 +12,7 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.errors import ConfigError
 from pyromq.pipeline.core.option_texts import option_text
 from pyromq.pipeline.jobs.common.bars import Tell, silent
-from pyromq.pipeline.jobs.common.errors import JobFailedError, PipelineFileError
+from pyromq.pipeline.jobs.common.errors import JobFailedError
 from pyromq.pipeline.jobs.common.patching import find_function
 from pyromq.pipeline.jobs.common.queries import drain_all, failures_in_words, trigger_of
 from pyromq.pipeline.jobs.common.stopwatch import Stopwatch
@@ -52,19 +52,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 def run_file(spark: SparkSession, path: str | Path, *, tell: Tell = silent, clock: Clock | None = None) -> Ran:
     """Raises PipelineFileError before anything is done, then what sources, steps and sinks raise."""
     path = Path(path)
-    pipeline, folder = read_pipeline_file(path), path.absolute().parent
-    require_functions(pipeline, folder)
-    return run_pipeline(spark, pipeline, folder, tell=tell, clock=clock)
-
-
-def require_functions(pipeline: PipelineFile, folder: Path) -> None:
-    """Whether those of Python steps can be found. Raises PipelineFileError."""
-    for number, step in enumerate(pipeline.step):
-        try:
-            if step.python:
-                find_function(step.python, folder=folder)
-        except ConfigError as error:
-            raise PipelineFileError(f"step[{number}].python", str(error)) from error
+    return run_pipeline(spark, read_pipeline_file(path), path.absolute().parent, tell=tell, clock=clock)
 
 
 def run_pipeline(

@@ -11,6 +11,7 @@ from pyromq.pipeline.jobs.common.errors import PipelineFileError
 from pyromq.pipeline.jobs.running.pipeline_file import parse_pipeline, read_pipeline_file
 from tests.unit.pipeline.jobs.running.pipelines import HEAD, SINK
 
+SELECT = 'sql = "SELECT 1 FROM input"'
 TO_TOPIC = '[[sink]]\nkind = "topic"\ntopic = "t"\n[sink.options]\n'
 
 
@@ -59,10 +60,13 @@ def test_every_sink_of_every_pipeline_has_its_checkpoint() -> None:
     [
         (HEAD + SINK + 'name = "../x"', "sink[0].name: '../x' is not a name"),
         ("name = ", "it is not TOML"),
-        ('name = "p"', "missing required field `source`"),
-        (HEAD, "missing required field `sink`"),
-        (HEAD + SINK + "[colour]\nx = 1", "unknown field `colour`"),
-        (HEAD + '[[sink]]\nkind = "noop"\npaht = "x"', "sink[0]: unknown field `paht`"),
+        ('name = "p"', "source: it is missing"),
+        (HEAD, "sink: it is missing"),
+        (HEAD + SINK + "[colour]\nx = 1", "colour: unknown key; its keys are name, source, sink, step, mode"),
+        (HEAD + '[[sink]]\nkind = "noop"\npaht = "x"', "sink[0].paht: unknown key; did you mean path?"),
+        (HEAD + 'sink = "noop"', "source.sink: the source has no such option"),
+        ('sink = "noop"\n' + HEAD, "sink: Expected `array`, got `str`"),
+        (HEAD + '[[sink]]\nkind = "noop"\npartition_by = [1]', "sink[0].partition_by[0]: Expected `str`"),
         (HEAD + '[[sink]]\nkind = "paper"', "sink[0].kind: 'paper' is not one of topic, parquet"),
         (HEAD + '[[sink]]\nkind = "parquet"', "sink[0].path: say which folder"),
         (HEAD + '[[sink]]\nkind = "topic"', "sink[0].topic: say which topic"),
@@ -75,20 +79,69 @@ def test_every_sink_of_every_pipeline_has_its_checkpoint() -> None:
         (HEAD + "[[step]]\n" + SINK, "step[0]: it needs either sql or python"),
         (HEAD + '[[step]]\nsql = "x"\npython = "a:b"\n' + SINK, "step[0]: it needs either sql or python"),
         (HEAD + '[[step]]\npython = "a"\n' + SINK, "step[0].python: 'a' is not module:function"),
-        (HEAD + '[[step]]\nsql = "x"\nname = "input"\n' + SINK, "step[0].name"),
-        (HEAD + '[[step]]\nsql = "x"\nname = "a"\n[[step]]\nsql = "x"\nname = "a"\n' + SINK, "already"),
+        (HEAD + f'[[step]]\n{SELECT}\nname = "input"\n' + SINK, "step[0].name"),
+        (HEAD + f'[[step]]\n{SELECT}\nname = "a"\n[[step]]\n{SELECT}\nname = "a"\n' + SINK, "already"),
+        (HEAD + '[[step]]\nsql = "SELEC 1"\n' + SINK, "step[0].sql: it begins with 'SELEC'; did you mean SELECT?"),
+        (HEAD + TO_TOPIC.replace('"t"', '"orders"'), "sink[0].topic: the source reads orders, so what is written"),
+        (HEAD + TO_TOPIC.replace('"t"', '"a, orders"'), "sink[0].topic: the source reads orders"),
+        (HEAD.replace("topic =", "topicPattern =") + TO_TOPIC.replace('"t"', '"orders"'), "the source reads orders"),
+        ('mode = "batch"\n' + HEAD + TO_TOPIC.replace('"t"', '"orders"'), "the source reads orders"),
         (HEAD.replace("topic =", "topik =") + SINK, "source.topik: the source has no such option; did you mean topic?"),
         (HEAD + "minPartitions = -1\n" + SINK, "source.minPartitions"),
         (HEAD.replace('checkpoint = "c"\n', "") + SINK, "checkpoint: mode once needs a folder"),
         (HEAD.replace('"p"', '"a b"') + SINK, "name: 'a b' is not a name"),
         ('every = "soon"\n' + HEAD + SINK, "every: 'soon' is not a time span"),
-        ('mode = "twice"\n' + HEAD + SINK, "mode: Invalid enum value"),
+        ('mode = "twice"\n' + HEAD + SINK, "mode: 'twice' is not one of once, follow, batch"),
     ],
 )
 def test_mistakes_are_told_with_their_place(text: str, told: str) -> None:
     with pytest.raises(PipelineFileError) as raised:
         parse_pipeline(text, where="f.toml")
     assert str(raised.value).startswith("f.toml: ") and told in str(raised.value)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text("""
+        nmae = "p"
+        every = "soon"
+        mode = "twice"
+        [source]
+        topik = "orders"
+        minPartitions = "few"
+        [[step]]
+        sql = "SELECT (1 FROM input"
+        [[step]]
+        python = "not_there:f"
+        [[sink]]
+        kind = "parket"
+        form = "x"
+        [[sink]]
+        kind = "topic"
+        topic = "t"
+        options = { mode = "once", sinkID = "" }
+    """)
+    with pytest.raises(PipelineFileError) as raised:
+        read_pipeline_file(path)
+    lines = str(raised.value).splitlines()
+    assert all(line.startswith(f"{path}: ") for line in lines)
+    assert [line.removeprefix(f"{path}: ").split(": ")[0] for line in lines] == [
+        "nmae", "name", "sink[0].form", "mode", "every", "checkpoint", "source.topik", "source.minPartitions",
+        "step[0].sql", "sink[0].kind", "sink[1].options.mode", "sink[1].options.sinkId", "step[1].python",
+    ]  # fmt: skip
+    assert "did you mean parquet?" in str(raised.value) and "did you mean from?" in str(raised.value)
+
+
+@pytest.mark.parametrize("elsewhere", ['nameserver = "other:9876"', 'namespace = "copies"'])
+def test_a_topic_of_the_same_name_elsewhere_is_another_topic(elsewhere: str) -> None:
+    parse_pipeline(HEAD + TO_TOPIC.replace('"t"', '"orders"') + elsewhere)
+
+
+def test_functions_of_a_pipeline_are_looked_for_before_anything_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(HEAD + f'[[step]]\n{SELECT}\n[[step]]\npython = "not_there:f"\n' + SINK)
+    with pytest.raises(PipelineFileError, match=r"step\[1\]\.python: .* cannot be imported"):
+        read_pipeline_file(path)
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -145,6 +198,11 @@ def test_yaml_says_the_same(tmp_path: Path) -> None:
     [
         ("name: [", "it is not YAML: "),
         ("", "Expected `object`, got `null`"),
+        (YAML.replace("mode: follow", "mode: follow\nname: other"), "name: the key stands twice, in lines 2 and 4"),
+        (
+            YAML.replace("    path: out", "    path: out\n    path: in"),
+            "sink[0].path: the key stands twice",
+        ),
         (YAML.replace("parquet", "paper"), "sink[0].kind: 'paper' is not one of"),
         (YAML.replace("every: 1.5s", "every: 15"), "every: Expected `str`, got `int`"),
     ],
