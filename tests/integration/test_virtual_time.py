@@ -326,3 +326,10 @@ def test_the_machines_clock_cannot_be_moved(broker: LoopbackBroker) -> None:
         real.advance(hours=1)
     with pytest.raises(ValueError, match="forwards"):
         broker.advance(seconds=-1)
+
+
+def test_one_virtual_time_at_a_time(broker: LoopbackBroker) -> None:
+    with pytest.raises(ConfigError, match="one at a time"):
+        LoopbackBroker(virtual_time=True).open()
+    send(broker, b"first")
+    broker.advance(minutes=10)

@@ -25,7 +25,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.broker import Broker
 from pyromq.client.sync.loop_thread import LoopThread, Waiter, use_loop_thread
-from pyromq.clock import Clock, SystemClock, used_by_default
+from pyromq.clock import Clock, SystemClock, default_clock, used_by_default
 from pyromq.errors import ConfigError
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
@@ -40,6 +40,7 @@ T = TypeVar("T")
 SMALL_FILES = StoreSettings(
     segment_bytes=8 << 20, queue_file_entries=10_000, index_slots=10_000, index_entries=50_000, full_percent=100
 )
+_START_S_MAX = 30
 
 
 class LoopbackBroker:
@@ -95,6 +96,8 @@ class LoopbackBroker:
 
     async def _start(self) -> None:
         if self._time is not None:
+            if not isinstance(default_clock(), SystemClock):
+                raise ConfigError("another LoopbackBroker of this process has virtual time; one at a time can have it")
             self._stack.enter_context(self._time.jobs.counted())
             self._stack.enter_context(used_by_default(self._clock))
         if self._folder is None:
@@ -140,25 +143,29 @@ class LoopbackBroker:
 
     def open(self) -> None:
         """What ``with`` does at its beginning; ``close`` must follow."""
-        thread = self._thread = LoopThread() if self._time is None else _VirtualLoopThread(self._time)
+        thread = self._thread = _ServerThread() if self._time is None else _VirtualLoopThread(self._time)
         thread.acquire()
         try:
             if self._time is not None:
                 self._stack.callback(use_loop_thread, use_loop_thread(thread))
-            thread.call(self._start())
+            self._call(self._start())
         except BaseException:  # what has started must not outlive a failed start; raised again
             self.close()
             raise
 
     def close(self) -> None:
         """What ``with`` does at its end."""
-        thread = self._thread
-        assert thread is not None, "the broker is not open"
+        assert self._thread is not None, "the broker is not open"
         try:
-            thread.call(self._stack.aclose())
+            self._call(self._stack.aclose())
         finally:
-            self._thread = None
+            thread, self._thread = self._thread, None
             thread.release()
+
+    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._thread is not None
+        bounded = work if self._time is not None else asyncio.wait_for(work, _START_S_MAX)
+        self._thread.call(bounded)
 
     # --- time ---
 
@@ -214,6 +221,15 @@ class _Done(Awaitable[None]):
     def __await__(self) -> Generator[Any, None, None]:
         return
         yield
+
+
+class _ServerThread(LoopThread):
+    """Of the servers alone."""
+
+    name = "pyromq-loopback"
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.new_event_loop()
 
 
 class _VirtualLoopThread(LoopThread):

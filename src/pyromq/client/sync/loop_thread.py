@@ -79,6 +79,8 @@ class LoopThread:
     its line: it begins, and is cancelled. So every call is answered. Threads are waited for outside of the lock.
     """
 
+    name = "pyromq-client"  # of the thread
+
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None  # while there are users
         self._stop = asyncio.Event()  # of that loop
@@ -98,7 +100,7 @@ class LoopThread:
 
     def _start(self) -> None:
         loop, stop = self._new_loop(), asyncio.Event()
-        thread = threading.Thread(target=_run, args=(loop, stop), name="pyromq-client", daemon=True)
+        thread = threading.Thread(target=_run, args=(loop, stop), name=self.name, daemon=True)
         try:
             thread.start()
         except BaseException:  # no thread will run it; raised again
