@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 
@@ -29,3 +31,22 @@ class SystemClock:
         return time.monotonic_ns() // 1_000_000
 
     monotonic_s = staticmethod(time.perf_counter)  # as it is: a method around it would cost more than it does
+
+
+_default: Clock = SystemClock()
+
+
+def default_clock() -> Clock:
+    """The clock of what was handed none: the machine's, or that of a test which moves its own (``pyromq.testing``)."""
+    return _default
+
+
+@contextmanager
+def used_by_default(clock: Clock) -> Iterator[None]:
+    """What is made inside the block without a clock of its own has this one, in the whole process."""
+    global _default
+    before, _default = _default, clock
+    try:
+        yield
+    finally:
+        _default = before

@@ -71,7 +71,7 @@ class Broker(Handler):
         self.settings = replace(settings)  # a copy, which may change while it runs
         self.state = Lifecycle.NEW
         self._folder = folder
-        self._clock = SteadyClock(clock or SystemClock())
+        self._clock = clock if isinstance(clock, SteadyClock) else SteadyClock(clock or SystemClock())
         self._environment = Environment(
             settings=self.settings, clock=self._clock, disk=disk or RealDisk(), rng=rng or Random()
         )

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.clock import Clock, SystemClock
+from pyromq.clock import Clock, default_clock
 from pyromq.databases import Table, conflicts, database_of, execute
 from pyromq.errors import ConfigError, MQError
 from pyromq.idempotent.keys import key_hash, message_key
@@ -72,7 +72,7 @@ class Marks:
         self._scope = scope
         self._lease_ms = lease_ms
         self._keep_ms = keep_ms
-        self._clock = clock or SystemClock()
+        self._clock = clock or default_clock()
         self._name = self.database.quoted(table)
         self.database.create(Table(table, "key_hash", _COLUMNS, "until_ms"))
         self._leases = Leases(self._prolong, lease_ms)

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.transaction import Transaction, TransactionOutcome
-from pyromq.clock import Clock, SystemClock
+from pyromq.clock import Clock, default_clock
 from pyromq.databases import Result, Table, conflicts, database_of, execute
 from pyromq.errors import ConfigError, MQError
 from pyromq.model.message import Message
@@ -66,7 +66,7 @@ class Outbox:
         self._name = self.database.quoted(table)
         self._undecided_ms = undecided_ms
         self._keep_ms = keep_ms
-        self._clock = clock or SystemClock()
+        self._clock = clock or default_clock()
         limits = {"messages_max": messages_max, "bytes_max": bytes_max}
         self.kept = KeptMessages(self.database, table, self._clock, **limits)
         self._on_kept: list[Callable[[], None]] = []

@@ -16,7 +16,7 @@ from pyromq.client.core.settings import TransactionProducerSettings
 from pyromq.client.core.transaction import Transaction, TransactionOutcome
 from pyromq.client.sync.faces import Client
 from pyromq.client.sync.transactions import TransactionProducer
-from pyromq.clock import Clock, SystemClock
+from pyromq.clock import Clock, default_clock
 from pyromq.model.message import Message
 from pyromq.outbox.outbox import Outbox
 
@@ -54,7 +54,7 @@ class OutboxProducer:
             client=client,
             **options,
         )
-        self._clock = clock or SystemClock()
+        self._clock = clock or default_clock()
         self._pruned_ms = 0
 
     def __enter__(self) -> Self:

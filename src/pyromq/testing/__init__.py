@@ -9,8 +9,9 @@ from pyromq.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from pyromq.testing.loopback import LoopbackBroker
+    from pyromq.testing.virtual_time import NotSettledError
 
-__all__ = ["CrashMode", "Crashed", "FaultyDisk", "LoopbackBroker", "ManualClock"]
+__all__ = ["CrashMode", "Crashed", "FaultyDisk", "LoopbackBroker", "ManualClock", "NotSettledError"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,4 +20,8 @@ def __getattr__(name: str) -> Any:
         from pyromq.testing.loopback import LoopbackBroker
 
         return LoopbackBroker
+    if name == "NotSettledError":
+        from pyromq.testing.virtual_time import NotSettledError
+
+        return NotSettledError
     raise AttributeError(name)

@@ -44,6 +44,12 @@ class SteadyClock:
             self._correct(off_ms, monotonic_ms)
         return monotonic_ms + self._shift_ms
 
+    def follow_at_once(self) -> None:
+        """Takes the wall clock as it is: for an owner who knows that the time between has passed."""
+        self._looked_ms = self._clock.monotonic_ms()
+        self._shift_ms = self._clock.now_ms() - self._looked_ms
+        self._spare_ms, self._jumped = 0, False
+
     def _correct(self, off_ms: int, monotonic_ms: int) -> None:
         if abs(off_ms) > _JUMP_MS and not self._jumped:
             logger.warning("wall clock jumped, followed at a tenth of the elapsed time: jump_ms=%d", off_ms)

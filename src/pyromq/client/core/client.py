@@ -34,7 +34,7 @@ from pyromq.client.core.routes import Routes
 from pyromq.client.core.settings import ClientSettings, client_settings_of
 from pyromq.client.core.signing import Signer
 from pyromq.client.core.tasks import TaskOwner
-from pyromq.clock import Clock, SystemClock
+from pyromq.clock import Clock, default_clock
 from pyromq.errors import ClientClosedError, ConfigError, ConnectFailedError, MQError
 from pyromq.model.route import TopicRoute
 from pyromq.net import Address, Connection, Handler, Link, open_connection
@@ -62,7 +62,7 @@ class Client:
         rng: Random | None = None,
     ) -> None:
         self.settings = settings if isinstance(settings, ClientSettings) else client_settings_of(settings, None)
-        self.clock = clock or SystemClock()
+        self.clock = clock or default_clock()
         self.rng = rng or Random()
         ip = self.settings.client_ip or own_ip([host_of(text) for text in self.settings.nameservers])
         unlike_others = time.time_ns()  # not a time: two clients with one clock must not have one name

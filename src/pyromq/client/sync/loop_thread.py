@@ -24,6 +24,7 @@ from pyromq.errors import ClientClosedError
 T = TypeVar("T")
 
 _CALLBACK_THREADS = 4
+_PENDING = object()
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -42,8 +43,13 @@ class Waiter(Generic[T]):
     def __init__(self) -> None:
         self._done = threading.Lock()
         self._done.acquire()
-        self._result: T | None = None
+        self._result: T | object = _PENDING
         self._error: BaseException | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """The result, or the error, is there."""
+        return self._error is not None or self._result is not _PENDING
 
     def wait(self) -> T:
         """Ctrl-C ends the wait."""
@@ -73,6 +79,8 @@ class LoopThread:
     its line: it begins, and is cancelled. So every call is answered. Threads are waited for outside of the lock.
     """
 
+    name = "pyromq-client"  # of the thread
+
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None  # while there are users
         self._stop = asyncio.Event()  # of that loop
@@ -91,14 +99,17 @@ class LoopThread:
             self._users += 1
 
     def _start(self) -> None:
-        loop, stop = new_event_loop(), asyncio.Event()
-        thread = threading.Thread(target=_run, args=(loop, stop), name="pyromq-client", daemon=True)
+        loop, stop = self._new_loop(), asyncio.Event()
+        thread = threading.Thread(target=_run, args=(loop, stop), name=self.name, daemon=True)
         try:
             thread.start()
         except BaseException:  # no thread will run it; raised again
             loop.close()
             raise
         self._loop, self._stop, self._thread = loop, stop, thread
+
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        return new_event_loop()
 
     def release(self) -> None:
         """The last one ends it."""
@@ -186,6 +197,13 @@ _of_this_process = LoopThread()
 
 def loop_thread() -> LoopThread:
     return _of_this_process
+
+
+def use_loop_thread(thread: LoopThread) -> LoopThread:
+    """Clients that are opened from now on live on this one; returns the one before, on which others live on."""
+    global _of_this_process
+    before, _of_this_process = _of_this_process, thread
+    return before
 
 
 def _begin_anew() -> None:

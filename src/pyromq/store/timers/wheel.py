@@ -23,6 +23,7 @@ from pyromq.store.timers.log import NOWHERE
 SLOT: Final = struct.Struct(">qqqii")
 SLOT_BYTES: Final = SLOT.size
 _SLOTS_AT_ONCE: Final = 16_384
+_BLANK: Final = bytes(_SLOTS_AT_ONCE * SLOT_BYTES)
 
 
 class Slot(NamedTuple):
@@ -86,8 +87,12 @@ class TimerWheel:
         while first < end:
             at = first % self.slots
             count = min(_SLOTS_AT_ONCE, end - first, self.slots - at)
-            found = SLOT.iter_unpack(file.read_at(at * SLOT_BYTES, count * SLOT_BYTES))
-            for second, slot in enumerate(found, first):
+            data = file.read_at(at * SLOT_BYTES, count * SLOT_BYTES)
+            is_blank = data == (_BLANK if count == _SLOTS_AT_ONCE else bytes(len(data)))
+            if is_blank and not any(first <= second < first + count for second in self._changed):
+                first += count  # most of a wheel: hours in which nothing is due
+                continue
+            for second, slot in enumerate(SLOT.iter_unpack(data), first):
                 if second in self._changed:
                     slot = self._changed[second]
                 if slot[0] == second and slot[2] >= 0:

@@ -53,3 +53,13 @@ def test_looking_often_does_not_make_it_faster() -> None:
         wall.advance_ms(1)
         clock.now_ms()
     assert clock.now_ms() == start_ms + 1_100
+
+
+def test_its_owner_may_take_the_wall_clock_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    wall = ManualClock()
+    clock = SteadyClock(wall)
+    wall.set_ms(wall.now_ms() + 30 * 24 * HOUR_MS)
+    clock.follow_at_once()
+    wall.advance_ms(10)
+    assert clock.now_ms() == wall.now_ms()
+    assert not caplog.records

@@ -167,3 +167,28 @@ def test_ctrl_c_after_the_loop_has_ended_stays_what_it_is() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         LoopThread().wait_for(Interrupted(), lambda: None)
+
+
+def test_clients_live_on_the_thread_that_was_chosen_when_they_were_opened() -> None:
+    other = LoopThread()
+    before = loop_thread.use_loop_thread(other)
+    try:
+        assert loop_thread.loop_thread() is other
+    finally:
+        assert loop_thread.use_loop_thread(before) is other
+    assert loop_thread.loop_thread() is before
+
+
+def test_a_wait_is_over_when_its_result_is_there_also_if_that_is_none() -> None:
+    async def result() -> None:
+        waiter: Waiter[None] = Waiter()
+        assert not waiter.is_over
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        waiter.settle(future)
+        assert waiter.is_over and waiter.wait() is None
+
+    asyncio.run(result())
+    failed: Waiter[None] = Waiter()
+    failed.fail(MQError("no"))
+    assert failed.is_over
