@@ -21,7 +21,7 @@ _PACKAGES: Final = {  # module of a driver → what pip calls it
     "oracledb": "oracledb",
     "cx_Oracle": "oracledb",
     "pyodbc": "pyodbc",
-    "greenlet": "greenlet",
+    "psycopg_async": "'psycopg[binary]' greenlet",
 }
 _INSTEAD: Final = {  # a URL without driver takes the first of these that is installed; the first is the advice
     "postgresql": ("psycopg", "psycopg2", "pg8000"),
@@ -59,8 +59,9 @@ def _engine(url: Any) -> Any:
         except ModuleNotFoundError as error:
             missing.append(error)
     module = str(missing[0].name).partition(".")[0]
-    package = _PACKAGES.get(module, module)
-    text = f"{url.render_as_string(hide_password=True)} needs the driver {module}, which is not installed"
+    driver = url.get_dialect().driver if module == "greenlet" else module  # which may be missing as well
+    package = _PACKAGES.get(driver, driver)
+    text = f"{url.render_as_string(hide_password=True)} needs {module}, which is not installed"
     raise ConfigError(f"{text}: pip install {package}") from missing[0]
 
 

@@ -55,7 +55,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Any:
         (URL.replace("postgresql", "postgresql+psycopg2"), ("psycopg2",), "pip install psycopg2-binary"),
         (URL.replace("postgresql", "postgresql+asyncpg"), ("asyncpg",), "pip install asyncpg greenlet"),
         (URL.replace("postgresql", "mysql"), ("pymysql", "MySQLdb"), "pip install pymysql"),
-        ("sqlite+aiosqlite:///a.db", ("aiosqlite", "greenlet"), "pip install (aiosqlite )?greenlet"),
+        ("sqlite+aiosqlite:///a.db", ("aiosqlite", "greenlet"), "pip install aiosqlite greenlet"),
     ],
 )
 def test_a_driver_that_is_missing_is_named_with_its_package(

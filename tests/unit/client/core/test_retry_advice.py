@@ -22,7 +22,7 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.received import Received
 
 AT_ONCE = {1, 2, 14, 16, 17, 204, 205, 1500}  # RocketMQ's
-HOPELESS = {3, 16, 23, 26, 29}
+HOPELESS = {3, 13, 16, 23, 26, 29}
 
 
 @pytest.mark.parametrize("code", [*map(int, ResponseCode), 9_999])
