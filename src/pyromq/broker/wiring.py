@@ -134,6 +134,7 @@ class Wiring:
             flush_timeout_ms=settings.sync_flush_timeout_ms,
             stuck_disk_ms=settings.stuck_disk_ms,
             waiting_max=settings.unflushed_sends_max,
+            unflushed_bytes_max=settings.unflushed_bytes_max,
         )
         return WritePath(
             store=self.store,
@@ -186,7 +187,7 @@ class Wiring:
             files,
             self.workers.save,
             write_path.group_commit.flush_soon,
-            clock,
+            self.environment,
         )
 
     def _registrar(self, tables: Tables) -> Registrar:
