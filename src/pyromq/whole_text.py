@@ -78,6 +78,7 @@ class WholeText:
         self._copied = copied
         self._backup = path.with_name(path.name + ".bak")
         self._aside = path.with_name(path.name + ".tmp")
+        self.trouble = ""  # why ``load`` did not get the newest text; empty when it did, or when there never was one
 
     def save(self, text: bytes) -> None:
         """Durable when it returns; after a crash or an OSError the old or the new text is there, whole."""
@@ -92,20 +93,23 @@ class WholeText:
 
         ``parse`` raises ProtocolError or ValueError for a damaged text. Raises CorruptFileError when all copies are.
         """
+        troubles: list[str] = []
         found = False
         for path in (self.path, self._backup):
-            if not self._disk.exists(path):
-                continue
-            text = self._disk.read(path)
-            if not text.strip():
+            self.trouble = troubles[0] if troubles else ""
+            text = self._disk.read(path) if self._disk.exists(path) else None
+            if text is None or not text.strip():
+                troubles.append("it is missing" if text is None else "it is empty")
                 continue
             found = True
             try:
                 return parse(text)
             except (ProtocolError, ValueError) as error:
+                troubles.append(str(error))
                 logger.warning("damaged file passed over: path=%s reason=%s", path, error)
         if found:
             raise CorruptFileError(f"{self.path} and its backup are damaged; restore one of them or remove both")
+        self.trouble = "it is empty" if "it is empty" in troubles else ""
         return None
 
 

@@ -124,7 +124,7 @@ class GroupCommit:
         self.on_look()
 
     def _unflushed_bytes(self) -> int:
-        return self._store.log.unflushed_bytes
+        return self._store.end_position - self._store.flushed_position
 
     def oldest_wait_ms(self) -> int:
         """For how long the first of them has waited."""
