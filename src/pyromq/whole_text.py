@@ -50,7 +50,7 @@ class SystemDisk:
         return path.read_bytes()
 
     def write(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         write_flushed(path, data)
 
     def rename(self, old: Path, new: Path) -> None:
@@ -121,8 +121,11 @@ def replace_text(path: Path, text: bytes, *, aside: Path, disk: TextDisk = _SYST
 
 
 def write_flushed(path: Path, data: bytes) -> None:
-    """Create or replace a file and flush it; not whole until it is: write aside, then rename."""
-    with path.open("wb") as file:  # buffered: an unbuffered write may be short on a full disk, and says nothing
+    """Create or replace a file and flush it, for its owner alone; not whole until it is: write aside, then rename."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(
+        descriptor, "wb"
+    ) as file:  # buffered: an unbuffered write may be short on a full disk, and says nothing
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

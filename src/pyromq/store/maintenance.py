@@ -67,6 +67,7 @@ class Maintenance:
         self._sealed_at = now
         self._retained_at = now  # when expired files were looked for
         self._looked_at = now - _DISK_LOOK_MS  # when the disk was looked at
+        self._looked_for = -1  # number of the file that was looked for last
         self.disk_state = DiskState.FINE
 
     def tick(self) -> None:
@@ -74,6 +75,7 @@ class Maintenance:
         if now - self._looked_at >= _DISK_LOOK_MS:
             self._looked_at = now
             self._look_at_disk()
+            self._look_for_files()
             self._store.note_flushed()
             self._delete_by_force()
             self._store.removal.start(self._elsewhere)  # of what could not be removed the last time
@@ -101,6 +103,22 @@ class Maintenance:
             health.disk_full(f"the disk is {usage.used_percent} % full (limit {settings.full_percent} %)")
         elif health.full and usage.free_bytes >= _FREE_BYTES_MIN and self._store.write_entries():
             health.space_returned()
+
+    def _look_for_files(self) -> None:
+        """Stop writing when another program took the file that is written, or, one in each look, an older one."""
+        segments = list(self._store.log.segments)
+        if not segments or not self._store.health.trusted:
+            return
+        self._looked_for = (self._looked_for + 1) % len(segments)
+        for segment in {segments[-1], segments[self._looked_for]}:
+            try:
+                if not segment.is_in_place():
+                    self._store.health.untrust(
+                        f"commit log file {segment.path} was removed or renamed by another program"
+                    )
+                    return
+            except OSError as error:
+                logger.error("commit log file not seen: path=%s reason=%s", segment.path, error)
 
     def _flush_if_due(self, now: int) -> None:
         settings, waiting = self._store.settings, self._store.log.unflushed_bytes

@@ -507,3 +507,14 @@ async def test_a_power_cut_takes_what_the_flush_settings_allow_and_no_more() -> 
     assert known is not None
     lost = sent_ms[known.end :]
     assert len(lost) == 3 and all(cut_ms - at <= 500 for at in lost)
+
+
+async def test_a_log_file_that_is_removed_refuses_the_sends_that_wait_for_it_and_all_later_ones() -> None:
+    rig, waiting, later = Rig(), Wire(), Wire()
+    rig.send(waiting)
+    await turn()
+    rig.disk.remove(rig.store.log.segments.last.path)
+    await rig.worker.run()
+    assert len(waiting.codes) == 1 and ResponseCode.SUCCESS not in waiting.codes
+    with pytest.raises(UntrustedDiskError, match="removed"):
+        rig.send(later)
