@@ -50,7 +50,7 @@ class SystemDisk:
         return path.read_bytes()
 
     def write(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         write_flushed(path, data)
 
     def rename(self, old: Path, new: Path) -> None:
@@ -78,6 +78,7 @@ class WholeText:
         self._copied = copied
         self._backup = path.with_name(path.name + ".bak")
         self._aside = path.with_name(path.name + ".tmp")
+        self.trouble = ""  # why ``load`` did not get the newest text; empty when it did, or when there never was one
 
     def save(self, text: bytes) -> None:
         """Durable when it returns; after a crash or an OSError the old or the new text is there, whole."""
@@ -92,20 +93,23 @@ class WholeText:
 
         ``parse`` raises ProtocolError or ValueError for a damaged text. Raises CorruptFileError when all copies are.
         """
+        troubles: list[str] = []
         found = False
         for path in (self.path, self._backup):
-            if not self._disk.exists(path):
-                continue
-            text = self._disk.read(path)
-            if not text.strip():
+            self.trouble = troubles[0] if troubles else ""
+            text = self._disk.read(path) if self._disk.exists(path) else None
+            if text is None or not text.strip():
+                troubles.append("it is missing" if text is None else "it is empty")
                 continue
             found = True
             try:
                 return parse(text)
             except (ProtocolError, ValueError) as error:
+                troubles.append(str(error))
                 logger.warning("damaged file passed over: path=%s reason=%s", path, error)
         if found:
             raise CorruptFileError(f"{self.path} and its backup are damaged; restore one of them or remove both")
+        self.trouble = "it is empty" if "it is empty" in troubles else ""
         return None
 
 
@@ -117,8 +121,11 @@ def replace_text(path: Path, text: bytes, *, aside: Path, disk: TextDisk = _SYST
 
 
 def write_flushed(path: Path, data: bytes) -> None:
-    """Create or replace a file and flush it; not whole until it is: write aside, then rename."""
-    with path.open("wb") as file:  # buffered: an unbuffered write may be short on a full disk, and says nothing
+    """Create or replace a file and flush it, for its owner alone; not whole until it is: write aside, then rename."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(
+        descriptor, "wb"
+    ) as file:  # buffered: an unbuffered write may be short on a full disk, and says nothing
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

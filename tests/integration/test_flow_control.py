@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from pyromq.broker.broker import Broker
 from pyromq.model.topic import GroupConfig
 from pyromq.store.files.disk import RealDisk, RealFile
+from pyromq.store.settings import Flush
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.headers.producer import EndTransactionHeader
@@ -146,3 +148,50 @@ async def test_a_stuck_disk_is_no_time_for_send_backs_and_decisions(tmp_path: Pa
         assert (await numbers(client))["flowControlPcSynchronized"] == "2"
         await back_to_normal(client, disk, sends)
         assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)).code == ResponseCode.SUCCESS
+
+
+def async_limits(**changes: Any) -> dict[str, Any]:
+    """With async flush sends are answered at once; after these bytes the next ones wait."""
+    return {"store": replace(settings().store, flush=Flush.ASYNC), "unflushed_bytes_max": 600} | changes
+
+
+async def fill_bytes(broker: Broker, client: Client) -> list[asyncio.Future[Received[Any]]]:
+    sends = []
+    while not broker.parts.write_path.group_commit.is_busy:
+        sends.append(start_send(client))
+        assert (await sends[-1]).code == ResponseCode.SUCCESS
+        assert len(sends) < 20
+    return sends
+
+
+async def test_async_flush_sends_wait_and_are_taken_when_the_disk_goes_on(tmp_path: Path) -> None:
+    async with held_broker(tmp_path, **async_limits()) as (broker, client, disk):
+        sends = await fill_bytes(broker, client)
+        sends += [start_send(client) for _ in range(5)]
+        await until(lambda: len(broker.parts.write_path.gate) == 5)
+        disk.free.set()
+        await until(lambda: not broker.parts.write_path.group_commit.is_busy)
+        await back_to_normal(client, disk, sends)
+        assert broker.parts.stats.counters.put_refused == 0
+
+
+async def test_async_flush_refuses_late_sends_and_overload(tmp_path: Path) -> None:
+    limits = async_limits(parked_sends_max=1, parked_ms_max=300)
+    async with held_broker(tmp_path, **limits) as (broker, client, disk):
+        sends = await fill_bytes(broker, client)
+        parked = start_send(client)
+        assert ((await start_send(client)).remark or "")[:10] == "[OVERLOAD]"
+        assert ((await parked).remark or "")[:21] == "[TIMEOUT_CLEAN_QUEUE]"
+        disk.free.set()
+        await until(lambda: not broker.parts.write_path.group_commit.is_busy)
+        await back_to_normal(client, disk, sends)
+
+
+async def test_async_flush_refuses_while_the_disk_is_stuck(tmp_path: Path) -> None:
+    async with held_broker(tmp_path, **async_limits(stuck_disk_ms=300)) as (broker, client, disk):
+        sends = await fill_bytes(broker, client)
+        assert ((await start_send(client)).remark or "")[:20] == "[PCBUSY_CLEAN_QUEUE]"
+        assert ((await start_send(client)).remark or "")[:15] == "[REJECTREQUEST]"
+        disk.free.set()
+        await until(lambda: not broker.parts.write_path.group_commit.is_busy)
+        await back_to_normal(client, disk, sends)

@@ -32,6 +32,7 @@ def run_and_kill(folder: Path, seed: int, after_s: float) -> int:
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
     assert writer.stdout is not None
     try:
+        assert writer.stdout.readline() == b"0\n"
         time.sleep(after_s)  # the fault itself: the moment of death is random, nothing waits for a result
     finally:
         writer.send_signal(signal.SIGKILL)

@@ -51,6 +51,7 @@ from pyromq.broker.sending.reply import ReplyHandler
 from pyromq.broker.sending.send import SendHandler
 from pyromq.broker.sending.send_back import SendBackHandler
 from pyromq.broker.state.tables import Tables, open_tables
+from pyromq.broker.state.unread_watch import UnreadWatch
 from pyromq.broker.transactions.transaction_checks import TransactionChecks
 from pyromq.broker.transactions.transaction_log import TransactionLog
 from pyromq.broker.transactions.transactions import TransactionHandler
@@ -134,6 +135,7 @@ class Wiring:
             flush_timeout_ms=settings.sync_flush_timeout_ms,
             stuck_disk_ms=settings.stuck_disk_ms,
             waiting_max=settings.unflushed_sends_max,
+            unflushed_bytes_max=settings.unflushed_bytes_max,
         )
         return WritePath(
             store=self.store,
@@ -160,6 +162,7 @@ class Wiring:
                 seal=sealer.start,
                 elsewhere=self.workers.start_maintenance,
                 needed_from=delay_runner.schedule.waiting_from,  # retention keeps messages that wait for their level
+                groups=UnreadWatch(tables, stats.counters),
             ),
             table_keeper=TableKeeper(saved_soon, self.workers.save, clock),
             offset_keeper=TableKeeper([tables.progress.table], self.workers.save, clock, interval_ms=0),
@@ -186,7 +189,7 @@ class Wiring:
             files,
             self.workers.save,
             write_path.group_commit.flush_soon,
-            clock,
+            self.environment,
         )
 
     def _registrar(self, tables: Tables) -> Registrar:

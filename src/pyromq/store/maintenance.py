@@ -14,9 +14,11 @@ from itertools import islice
 
 from pyromq.clock import Clock
 from pyromq.store.files.disk import Disk
+from pyromq.store.files.segments import Segment
 from pyromq.store.log.retention import DiskState, KeptFile, count_to_delete, disk_state
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
+from pyromq.store.unread import Groups, NoGroups, Unread, UnreadCount
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +42,12 @@ class Maintenance:
         seal: Callable[[], object] | None = None,
         elsewhere: Callable[[Callable[[], None]], object] | None = None,
         needed_from: Callable[[], int] | None = None,
+        groups: Groups | None = None,
     ) -> None:
-        """``needed_from`` gives the position of the oldest record that is still needed, however old it is."""
+        """``needed_from`` gives the position of the oldest record that is still needed, however old it is.
+
+        ``groups`` knows who reads the queues: no message goes that some group has not read, without its being told.
+        """
         self._store = store
         self._disk = disk
         self._clock = clock
@@ -49,6 +55,11 @@ class Maintenance:
         self._seal = seal or store.seal
         self._elsewhere = elsewhere or _here
         self._needed_from = needed_from or (lambda: store.end_position)
+        self._groups: Groups = groups or NoGroups()
+        self._counting: UnreadCount | None = None  # of what is about to be deleted
+        self._counts_for_force = False  # and whether by force
+        self._unread_file = -1  # base of the last file that was kept for the sake of groups
+        self._unread_until_ms = 0  # and when to look again
         self._needed_file = -1  # base of the last file that was kept for that reason
         self._at_any_hour = False  # an operator asked for a deletion, and it waits for a seal
         now = clock.monotonic_ms()
@@ -56,6 +67,7 @@ class Maintenance:
         self._sealed_at = now
         self._retained_at = now  # when expired files were looked for
         self._looked_at = now - _DISK_LOOK_MS  # when the disk was looked at
+        self._looked_for = -1  # number of the file that was looked for last
         self.disk_state = DiskState.FINE
 
     def tick(self) -> None:
@@ -63,11 +75,15 @@ class Maintenance:
         if now - self._looked_at >= _DISK_LOOK_MS:
             self._looked_at = now
             self._look_at_disk()
+            self._look_for_files()
             self._store.note_flushed()
             self._delete_by_force()
             self._store.removal.start(self._elsewhere)  # of what could not be removed the last time
             if self._at_any_hour:
                 self.delete_expired()
+        elif self._counting is not None:
+            self._delete_by_force()
+            self.delete_expired()
         if self._store.settings.flush is Flush.ASYNC:
             self._flush_if_due(now)
         if self._store.health.writable:
@@ -87,6 +103,22 @@ class Maintenance:
             health.disk_full(f"the disk is {usage.used_percent} % full (limit {settings.full_percent} %)")
         elif health.full and usage.free_bytes >= _FREE_BYTES_MIN and self._store.write_entries():
             health.space_returned()
+
+    def _look_for_files(self) -> None:
+        """Stop writing when another program took the file that is written, or, one in each look, an older one."""
+        segments = list(self._store.log.segments)
+        if not segments or not self._store.health.trusted:
+            return
+        self._looked_for = (self._looked_for + 1) % len(segments)
+        for segment in {segments[-1], segments[self._looked_for]}:
+            try:
+                if not segment.is_in_place():
+                    self._store.health.untrust(
+                        f"commit log file {segment.path} was removed or renamed by another program"
+                    )
+                    return
+            except OSError as error:
+                logger.error("commit log file not seen: path=%s reason=%s", segment.path, error)
 
     def _flush_if_due(self, now: int) -> None:
         settings, waiting = self._store.settings, self._store.log.unflushed_bytes
@@ -109,12 +141,13 @@ class Maintenance:
         """Delete the oldest files, expired or not, one after the other, until the disk has room again."""
         store = self._store
         for _ in range(store.settings.delete_files_max):
-            if self.disk_state not in (DiskState.FORCE_CLEAN, DiskState.FULL) or store.removal.oldest is not None:
+            if self.disk_state not in (DiskState.FORCE_CLEAN, DiskState.FULL):
+                self._stop_counting(forced=True)
                 return
-            if len(store.log.segments) < 2:
+            if store.removal.oldest is not None or len(store.log.segments) < 2:
                 return
             oldest, needed_from = store.log.segments.first, self._needed_from()
-            if not self._delete(1):
+            if not self._delete_counted(1, forced=True):
                 return
             if oldest.end > needed_from:
                 logger.error("disk too full, a file is deleted with delayed messages in it: file=%s", oldest.path.name)
@@ -130,7 +163,11 @@ class Maintenance:
         hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour
         count = count_to_delete(files, now_ms=now_ms, local_hour=hour, state=state, settings=store.settings)
         count = self._without_needed(count)
-        deleted = self._delete(count) if count else 0
+        if not count:
+            self._stop_counting(forced=False)
+        if not count or (self._counting is not None and self._counts_for_force):
+            return 0
+        deleted = self._delete_counted(count, forced=False)
         self._at_any_hour &= deleted < count
         return deleted
 
@@ -145,14 +182,54 @@ class Maintenance:
                 return number
         return count
 
-    def _delete(self, count: int) -> int:
-        """Delete the oldest files; returns how many. What is not sealed yet is sealed now and goes next time."""
-        segments = self._store.log.segments
-        if count and len(segments) > 1 and segments.first.end > self._store.seals.position:
+    def _delete_counted(self, count: int, *, forced: bool) -> int:
+        """Delete the oldest files, once it is known who has not read them; returns how many, 0 while that is counted.
+
+        What is not sealed yet is sealed now and goes next time.
+        """
+        store = self._store
+        if not store.settings.delete_unread:
+            count = min(1, count)  # each by itself: the first may have been read, the next not
+        files = list(islice(store.log.segments, min(count, len(store.log.segments) - 1)))
+        if files and files[-1].end > store.seals.position:
             self._seal()
-        deleted = self._store.delete_oldest(count)
-        self._store.removal.start(self._elsewhere)
+            files = [segment for segment in files if segment.end <= store.seals.position]
+        if not files or self._clock.monotonic_ms() < self._unread_until_ms:
+            return 0
+        unread = self._unread_before(files[-1].end, forced=forced)
+        if unread is None:
+            return 0
+        if not store.settings.delete_unread and any(each.group for each in unread):
+            self._keep(files[0], unread)
+            return 0
+        deleted = store.delete_oldest(len(files))
+        store.removal.start(self._elsewhere)
+        if unread:
+            self._groups.deleted(unread, forced=forced)
         return deleted
+
+    def _stop_counting(self, *, forced: bool) -> None:
+        if self._counts_for_force is forced:
+            self._counting = None
+
+    def _unread_before(self, end: int, *, forced: bool) -> list[Unread] | None:
+        """What groups have not read of the log up to ``end``; None while it is being counted, some in each tick."""
+        store, counting = self._store, self._counting
+        if counting is None or counting.first != store.log.first or counting.end != end:
+            readers, self._counts_for_force = self._groups.readers(), forced
+            counting = self._counting = UnreadCount(store.queues.values(), readers, store.log.first, end)
+        counting.advance()
+        if not counting.is_done:
+            return None
+        self._counting = None
+        return counting.found()
+
+    def _keep(self, file: Segment, unread: list[Unread]) -> None:
+        """Say so once for each file, and look again after a while."""
+        self._unread_until_ms = self._clock.monotonic_ms() + _RETENTION_MS
+        if file.base != self._unread_file:
+            self._unread_file = file.base
+            self._groups.kept([each for each in unread if each.group], file.path.name)
 
 
 def _here(job: Callable[[], None]) -> None:

@@ -61,6 +61,7 @@ class StoreSettings:
     force_clean_percent: int = 85
     full_percent: int = 90
     delete_files_max: int = 10
+    delete_unread: bool = True  # False: what some group has not read stays, and a full disk refuses sends instead
 
     read_bytes_max: int = 262_144
     read_count_max: int = 32

@@ -43,6 +43,7 @@ class _Contents:
         self.seen = bytearray(size)
         self.durable = bytes(size)
         self.modified_ms = 0
+        self.is_removed = False
 
     def survivor(self, mode: CrashMode, rng: Random) -> _Contents:
         if mode is CrashMode.KEEP:
@@ -114,6 +115,12 @@ class FaultyFile:
     def sync(self) -> None:
         self._disk._operation("sync")
         self._contents.durable = bytes(self._contents.seen)
+
+    def is_removed(self) -> bool:
+        return self._contents.is_removed
+
+    def is_at(self, path: Path) -> bool:
+        return self._disk._node(path) is self._contents
 
     def zero_from(self, at: int) -> None:
         self._must_be_writable()
@@ -253,7 +260,9 @@ class FaultyDisk:
 
     def remove(self, path: Path) -> None:
         self._operation("remove")
-        self._folder(path.parent).seen.pop(path.name, None)
+        removed = self._folder(path.parent).seen.pop(path.name, None)
+        if isinstance(removed, _Contents):
+            removed.is_removed = True
 
     def remove_folder(self, path: Path) -> None:
         self._operation("remove")

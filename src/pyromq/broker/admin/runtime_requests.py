@@ -87,6 +87,7 @@ class RuntimeHandler:
             "flowControlTimeoutCleanQueue": counters.refused_from_queue_late,
             "flowControlPcBusyCleanQueue": counters.refused_from_queue_stuck,
             "flowControlPcSynchronized": counters.refused_stuck,
+            "unreadMessagesDeleted": counters.unread_deleted,
             "putMessageAverageSize": counters.put_bytes / max(1, counters.put_messages),
             "msgPutTotalYesterdayMorning": put.yesterday_morning,
             "msgPutTotalTodayMorning": put.this_morning,

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from pyromq.broker.base.config_ignored import IGNORED
@@ -29,6 +30,8 @@ from pyromq.store.settings import Flush, parse_ladder
 
 _HOUR_MS: Final = 3_600_000
 _PAGE_BYTES: Final = 4_096
+_REGISTER_MS_MIN: Final = 10_000
+_REGISTER_MS_MAX: Final = 60_000
 _LADDER_UNITS: Final = (("d", 86_400_000), ("h", _HOUR_MS), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
 
@@ -71,11 +74,30 @@ def _show_not(value: bool) -> str:
     return show_bool(not value)
 
 
+def _parse_register_period(text: str) -> int:
+    """RocketMQ takes what is outside these limits for the nearer one."""
+    return min(max(_REGISTER_MS_MIN, parse_int(text)), _REGISTER_MS_MAX)
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _parse_memory_percent(text: str) -> int:
+    return _memory_bytes() * parse_int(text) // 100
+
+
+def _show_memory_percent(count_bytes: int) -> int:
+    return round(100 * count_bytes / _memory_bytes())
+
+
 KEYS: Final[dict[str, SettingKey]] = {
+    "accessMessageInMemoryMaxRatio": SettingKey("store.hot_bytes", _parse_memory_percent, _show_memory_percent),
     "autoCreateSubscriptionGroup": SettingKey("auto_create_groups", parse_bool, show_bool, changeable=True),
     "autoCreateTopicEnable": SettingKey("auto_create_topics", parse_bool, show_bool, changeable=True),
     "bindAddress": SettingKey("host", str),
     "brokerClusterName": SettingKey("cluster", str),
+    "brokerFastFailureEnable": SettingKey("fast_failure", parse_bool, show_bool, changeable=True),
     "brokerIP1": SettingKey("advertised_host", str),
     "brokerId": SettingKey("broker_id", parse_int),
     "brokerName": SettingKey("name", str),
@@ -94,6 +116,7 @@ KEYS: Final[dict[str, SettingKey]] = {
     "flushCommitLogLeastPages": SettingKey("store.flush_bytes_min", times(_PAGE_BYTES), divided(_PAGE_BYTES)),
     "flushCommitLogThoroughInterval": SettingKey("store.flush_thorough_ms", parse_int, changeable=True),
     "flushConsumerOffsetInterval": SettingKey("offsets_save_ms", parse_int, changeable=True),
+    "flushDelayOffsetInterval": SettingKey("delay_offsets_save_ms", parse_int, changeable=True),
     "flushDiskType": SettingKey("store.flush", _parse_flush, _show_flush),
     "flushIntervalCommitLog": SettingKey("store.flush_interval_ms", parse_int, changeable=True),
     "listenPort": SettingKey("port", parse_int),
@@ -115,10 +138,11 @@ KEYS: Final[dict[str, SettingKey]] = {
     "maxTransferCountOnMessageInMemory": SettingKey("store.read_count_max", parse_int),
     "messageDelayLevel": SettingKey("store.delay_ladder_ms", parse_ladder, _show_ladder),
     "namesrvAddr": SettingKey("nameservers", parse_list, show_list),
+    "osPageCacheBusyTimeOutMills": SettingKey("stuck_disk_ms", parse_int),
     "recallMessageEnable": SettingKey("recall_messages", parse_bool, show_bool, changeable=True),
     "regionId": SettingKey("region", str),
     "registerBrokerTimeoutMills": SettingKey("register_timeout_ms", parse_int),
-    "registerNameServerPeriod": SettingKey("register_interval_ms", parse_int, changeable=True),
+    "registerNameServerPeriod": SettingKey("register_interval_ms", _parse_register_period, changeable=True),
     "rejectTransactionMessage": SettingKey("transactions", _parse_not, _show_not, changeable=True),
     "sendThreadPoolQueueCapacity": SettingKey("unflushed_sends_max", parse_int),
     "serverChannelMaxIdleTimeSeconds": SettingKey("idle_ms", times(1_000), divided(1_000)),
@@ -133,6 +157,7 @@ KEYS: Final[dict[str, SettingKey]] = {
     "transactionTimeOut": SettingKey("transaction_timeout_ms", parse_int, changeable=True),
     "useServerSideResetOffset": SettingKey("server_side_reset", parse_bool, show_bool, changeable=True),
     "useTLS": SettingKey("nameserver_tls", parse_bool, show_bool),
+    "waitTimeMillsInSendQueue": SettingKey("parked_ms_max", parse_int, changeable=True),
 }
 CHANGEABLE: Final = {name: key for name, key in KEYS.items() if key.changeable}
 

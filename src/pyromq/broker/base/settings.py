@@ -64,10 +64,13 @@ class BrokerSettings:
     register_interval_ms: int = 30_000
     register_timeout_ms: int = 24_000
     sync_flush_timeout_ms: int = 5_000
+    delay_offsets_save_ms: int = 10_000  # how far delay levels have come
     unflushed_sends_max: int = 10_000  # when so many sends wait for the disk, the next ones wait for them
+    unflushed_bytes_max: int = 1 << 30  # with async flush: when so much is written and not on disk, sends wait
     parked_sends_max: int = 10_000  # and when so many wait for those, the broker is overloaded
     parked_bytes_max: int = 64 << 20
     parked_ms_max: int = 200
+    fast_failure: bool = True  # waiting sends are refused after that time, or when the disk is stuck; else they wait on
     stuck_disk_ms: int = 1_000  # a flush that takes longer makes the broker refuse sends
 
     timer_delay_ms_max: int = 40 * 86_400_000
@@ -86,7 +89,7 @@ class BrokerSettings:
             raise ConfigError(f"port {self.port} is outside [0, 65535]")
         if not 0 <= self.permission <= 7:
             raise ConfigError(f"permission {self.permission} is outside [0, 7]")
-        for name in ("offsets_save_ms", "register_interval_ms", "short_polling_ms"):
+        for name in ("offsets_save_ms", "delay_offsets_save_ms", "register_interval_ms", "short_polling_ms"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
         if self.broker_id < 0:

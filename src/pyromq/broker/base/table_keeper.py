@@ -43,9 +43,9 @@ class TableKeeper:
             logger.error("table not saved, will be tried again: file=%s reason=%s", table.file_name, error)
 
     def save_now(self) -> None:
-        """At the end, on this thread."""
+        """At the end, on this thread; also empty tables: a file that is missing after a clean stop was lost."""
         for table in self._tables:
-            if table.unsaved:
+            if table.unsaved or not table.found:
                 try:
                     table.save()
                 except OSError as error:

@@ -1,7 +1,7 @@
 """Group commit (one turn of the event loop): what arrives together is written, flushed and answered together.
 
     requests of this turn of the loop ─▶ stage, stage, … ─▶ end of the turn: one commit
-        async flush ─▶ responses leave at once
+        async flush ─▶ responses leave at once; ``store.maintenance`` says when the next fsync is due
         sync flush  ─▶ wait for the running fsync, then for the next one, which serves all sends that wait by then
 
 While a single connection sends, waiting for others only costs time: its group is committed as soon as its requests are
@@ -67,6 +67,7 @@ class GroupCommit:
         flush_timeout_ms: int = 5_000,
         stuck_disk_ms: int = 1_000,
         waiting_max: int = 10_000,
+        unflushed_bytes_max: int = 1 << 30,
     ) -> None:
         self._store = store
         self._flusher = flusher
@@ -74,8 +75,9 @@ class GroupCommit:
         self._flush_timeout_ms = flush_timeout_ms
         self._stuck_disk_ms = stuck_disk_ms
         self._waiting_max = waiting_max
+        self._unflushed_bytes_max = unflushed_bytes_max  # with async flush
         # brought up to date by ``look``
-        self.is_busy = False  # too many sends wait for the disk: the next ones should wait
+        self.is_busy = False  # too many sends, or too many bytes, wait for the disk: the next sends should wait
         self.is_stuck = False  # one flush takes too long: sends should go elsewhere
         self.on_look: Callable[[], None] = lambda: None
         self.on_visible: Callable[[set[QueueKey]], None] = lambda queues: None  # readers can see more of these queues
@@ -94,6 +96,7 @@ class GroupCommit:
         self._internal_waiting: deque[tuple[int, list[OnStored]]] = deque()  # safe once the log is flushed up to there
         self._running: FlushJob | None = None  # the fsync that is under way
         self._running_since_ms = 0
+        self._asked_again = False  # while it runs, someone asked for what it does not cover
         self._scheduled = False  # a commit at the end of this turn of the loop
         self._sender: Connection | None = None  # of the last groups, as long as it was only one
         self._alone_commits = 0  # how many these were
@@ -111,9 +114,17 @@ class GroupCommit:
 
     def look(self) -> None:
         """Decide whether the broker is busy; called whenever something changed, and from time to time."""
-        self.is_stuck = self._sync and self.stuck_ms() > self._stuck_disk_ms  # without sync flush no send waits for it
-        self.is_busy = self.is_stuck or self._waiting_sends >= self._waiting_max
+        is_late = self.stuck_ms() > self._stuck_disk_ms
+        if self._sync:
+            self.is_stuck = is_late
+            self.is_busy = is_late or self._waiting_sends >= self._waiting_max
+        else:  # no send waits for a flush, until a power cut would take more than is allowed
+            self.is_busy = self._unflushed_bytes() >= self._unflushed_bytes_max and self._store.health.trusted
+            self.is_stuck = self.is_busy and is_late
         self.on_look()
+
+    def _unflushed_bytes(self) -> int:
+        return self._store.end_position - self._store.flushed_position
 
     def oldest_wait_ms(self) -> int:
         """For how long the first of them has waited."""
@@ -178,6 +189,8 @@ class GroupCommit:
         if not self._sync:
             _tell(internal, None)
             self._show(touched)
+            if self._unflushed_bytes() * 2 >= self._unflushed_bytes_max:
+                self._fall_behind()
             return
         self._unseen |= touched
         if internal:
@@ -199,6 +212,11 @@ class GroupCommit:
 
     # --- flushing ---
 
+    def _fall_behind(self) -> None:
+        """With async flush: so much is written and not on disk that the next flush does not wait until it is due."""
+        self.flush_soon()
+        self.look()
+
     def _flush(self) -> None:
         if self._running is not None:
             return
@@ -206,7 +224,7 @@ class GroupCommit:
         if job is None:
             self._nothing_to_flush()
             return
-        self._running, self._running_since_ms = job, self._clock.monotonic_ms()
+        self._running, self._running_since_ms, self._asked_again = job, self._clock.monotonic_ms(), False
         self._idle.clear()
         seen_after, self._unseen = self._unseen, set()
         future = self._loop.run_in_executor(self._flusher, job.run)
@@ -227,7 +245,10 @@ class GroupCommit:
         self.look()
         self._show(seen)
         self._tell_internal(job.end, None)
-        self._flush()
+        if self._sync or self._asked_again:
+            self._flush()
+        else:  # the next one comes when it is due: else each would start the next, hundreds a second
+            self._idle.set()
 
     def _show(self, queues: set[QueueKey]) -> None:
         """Their new messages can be read."""
@@ -256,7 +277,8 @@ class GroupCommit:
         self._tell_internal(self._store.flushed_position, None)
 
     def flush_soon(self) -> None:
-        """Bring what is written to disk, although no send waits for it."""
+        """Bring what is written to disk, although no send waits for it: at once, or after the running flush."""
+        self._asked_again = True
         self._flush()
 
     def commit_now(self) -> None:
@@ -281,7 +303,7 @@ class GroupCommit:
         return sends
 
     async def drain(self) -> None:
-        """Everything staged up to now is written, flushed and answered."""
+        """Everything staged up to now is written and answered, and no flush runs; with sync flush all is on disk."""
         while self._scheduled or self._waiting or self._internal_waiting or self._running:
             if self._running:
                 await self._idle.wait()

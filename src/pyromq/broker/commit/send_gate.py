@@ -7,6 +7,9 @@
                                                                             [REJECTREQUEST]  [PCBUSY_CLEAN_QUEUE]
     other requests that write          ─▶ refused while the disk is stuck    [PC_SYNCHRONIZED]
 
+"Wait for the disk" means, with async flush: so many bytes are written and not flushed that a power cut would take more
+than ``unflushed_bytes_max``. A single flush that takes long counts there only once that much is written.
+
 The tags are RocketMQ's: clients know them, and try another broker.
 """
 
@@ -141,7 +144,7 @@ class SendGate:
         """Refuse sends that waited too long, or for which waiting makes no sense any more."""
         self._group_commit.look()
         stuck, limit_ms = self._group_commit.is_stuck, self._clock.monotonic_ms() - self._settings.parked_ms_max
-        while self._parked and (stuck or self._parked[0].since_ms <= limit_ms):
+        while self._settings.fast_failure and self._parked and (stuck or self._parked[0].since_ms <= limit_ms):
             waited_ms, size = self.head_wait_ms(), len(self._parked)
             parked = self._next()
             if stuck:

@@ -4,8 +4,8 @@
     a batch has ended ───────────────────────┼─▶ run: levels, timers ─▶ next time ─▶ call_later
     every 100 ms (the clock may have moved) ─┘
 
-Progress is saved only when everything it speaks of is on disk: offsets of levels every ten seconds, timers every second
-in which something happened.
+Progress is saved only when everything it speaks of is on disk: offsets of levels every ten seconds
+(``delay_offsets_save_ms``), timers every second in which something happened.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final, NamedTuple
 
+from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.delays.schedule import Schedule
 from pyromq.broker.delays.timers import QUEUE, Timers
-from pyromq.clock import Clock
 from pyromq.errors import StoreError
 from pyromq.model.names import SCHEDULE_TOPIC
 from pyromq.store.message_store import MessageStore
@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 _TICK_MS: Final = 100
 _GATHER_MS: Final = 5  # what is due in so short a time shares a group commit, and an fsync
-_OFFSETS_SAVE_MS: Final = 10_000
 _TIMERS_SAVE_MS: Final = 1_000
 _IDLE_SAVE_MS: Final = 60_000
 _FORGET_MS: Final = 30_000
@@ -68,7 +67,7 @@ class DelayRunner:
         files: TimerFiles,
         worker: Executor,
         flush_soon: Callable[[], None],
-        clock: Clock,
+        environment: Environment,
     ) -> None:
         self._store = store
         self.schedule = schedule
@@ -77,7 +76,8 @@ class DelayRunner:
         self.files = files
         self._worker = worker
         self._flush_soon = flush_soon
-        self._clock = clock
+        self._clock = clock = environment.clock
+        self._settings = environment.settings
         self._loop = asyncio.get_running_loop()
         # in which delayed messages wait
         self._queues = frozenset((SCHEDULE_TOPIC, number) for number in range(schedule.level_count)) | {QUEUE}
@@ -154,7 +154,7 @@ class DelayRunner:
 
     def _progress_if_due(self, now: int) -> _Progress | None:
         offsets = timers = metrics = None
-        if now - self._offsets_ms >= _OFFSETS_SAVE_MS:
+        if now - self._offsets_ms >= self._settings.delay_offsets_save_ms:
             self._offsets_ms = now
             offsets, metrics = self._changed_offsets(), self._changed_metrics()
         since_ms = now - self._timers_ms

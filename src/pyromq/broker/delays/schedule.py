@@ -71,6 +71,8 @@ class Schedule:
         self.on_ready: Callable[[], None] = lambda: None  # a batch has ended: there may be more to do
         self._started_ms = clock.now_ms()  # for what was stored in a future that never came
         last = max([len(store.settings.delay_ladder_ms), *self._queues_in_use(), *dict(offsets.items())])
+        if not offsets.found and self._queues_in_use() and store.recovered.clean:
+            logger.error("%s is missing: messages of delay levels are delivered again", offsets.file_name)
         self._levels = [self._open_level(number, offsets.get(number)) for number in range(1, last + 1)]
 
     def _queues_in_use(self) -> list[int]:

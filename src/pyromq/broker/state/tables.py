@@ -14,6 +14,7 @@ from pyromq.broker.state.progress import Progress
 from pyromq.broker.state.topics import Topics
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
+from pyromq.store.tables.config_table import ConfigTable
 from pyromq.store.tables.filter_table import FilterTable
 from pyromq.store.tables.groups import GroupTable
 from pyromq.store.tables.offsets import OffsetTable
@@ -35,7 +36,7 @@ class Tables:
 
 
 def open_tables(environment: Environment, store: MessageStore) -> Tables:
-    """Load what was saved, and complete what a crash cost. Raises CorruptFileError, OSError."""
+    """Load what was saved, and complete what a crash or a damaged table cost. Raises CorruptFileError, OSError."""
     settings, clock, disk = environment.settings, environment.clock, environment.disk
     root = store.layout.root
     tables = Tables(
@@ -46,21 +47,36 @@ def open_tables(environment: Environment, store: MessageStore) -> Tables:
         members=Members(clock, settings.client_expiry_ms),
         locks=QueueLocks(clock, settings.lock_expiry_ms),
     )
+    saved = (tables.topics.table, tables.groups.table, tables.progress.table, tables.filters.table)
+    is_damaged = bool([table for table in saved if _is_damaged(table, store)])
     tables.topics.create_system_topics()
-    if not store.recovered.clean:
+    if is_damaged or not store.recovered.clean:
         _recover(tables, store)
     tables.groups.create_preset_groups()
     return tables
 
 
+def _is_damaged(table: ConfigTable, store: MessageStore) -> bool:
+    """Whether it may lack something; says so where loading it could not know."""
+    if table.found or table.trouble:  # loading it has told the trouble
+        return bool(table.trouble)
+    if not store.queues or not store.recovered.clean:
+        return False
+    is_lost = store.recovered.sealed or isinstance(table, TopicTable)  # our clean stop saves all, RocketMQ's not
+    if is_lost:
+        logger.error("table missing after a clean stop, it starts anew: file=%s", table.file_name)
+    return is_lost
+
+
 def _recover(tables: Tables, store: MessageStore) -> None:
-    """Bring the tables in line with the queues that the crash has left."""
+    """Bring the tables in line with the queues that a crash, or another program, has left."""
 
     def end_of(topic: str, queue_id: int) -> int:
         known = store.reader.range_of(topic, queue_id)
         return known.end if known else 0
 
     if restored := tables.topics.restore(store.queues):
-        logger.warning("topics restored from their queues: topics=%s", ", ".join(restored))
+        level = logging.ERROR if store.recovered.clean else logging.WARNING  # after a crash the newest may be unsaved
+        logger.log(level, "topics restored from their queues: topics=%s", ", ".join(restored))
     if ahead := tables.progress.bring_back(end_of):
         logger.warning("committed offsets beyond the end of shortened queues, set back to it: queues=%d", ahead)

@@ -54,6 +54,8 @@ def read_toml(path: Path, schemas: Sequence[Schema]) -> dict[str, dict[str, Give
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: its values are nested too deeply") from error
     known = {schema.table: schema for schema in schemas}
     found: dict[str, dict[str, Given]] = {name: {} for name in known}
     for name, table in tables.items():

@@ -131,6 +131,9 @@ def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
         severity = ClusterSeverity.BAD if percent >= _DISK_BAD_PERCENT else ClusterSeverity.WARNING
         text = f"its disk is {percent:.0f} % full: old messages go early, then it takes none"
         found.append(ClusterFinding(severity=severity, about=about, text=text))
+    if unread := int(_number(told.get("unreadMessagesDeleted", ""))):
+        text = f"it deleted {counted(unread, 'message')} that groups had not read: its log names them"
+        found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
     behind = _number(told.get("dispatchBehindBytes", ""))
     if behind > 64 << 20:
         text = f"its queues are {behind / (1 << 20):.0f} MiB behind its log: consumers see messages late"

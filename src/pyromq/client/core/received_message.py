@@ -75,9 +75,11 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def properties(self) -> dict[str, str]:
-        """All of them, RocketMQ's own included; treat it as read-only."""
+        """All of them, RocketMQ's own included, but not the checksum of the record; treat it as read-only."""
         if self._properties is None:
-            msgspec.structs.force_setattr(self, "_properties", decode_properties(self._raw_properties()))
+            found = decode_properties(self._raw_properties())
+            found.pop(names.CHECKSUM, None)  # of the stored bytes: no part of the message
+            msgspec.structs.force_setattr(self, "_properties", found)
         assert self._properties is not None
         return self._properties
 

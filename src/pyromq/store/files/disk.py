@@ -27,6 +27,7 @@ _FLOCK = struct.Struct("hhqqi" if sys.platform == "linux" else "qqihh")
 _FLOCK_TYPE_AT = 0 if sys.platform == "linux" else 3
 
 _IOV_MAX = 1024
+_FILE_MODE, _FOLDER_MODE = 0o600, 0o700  # messages are nobody else's business, whatever the umask allows
 
 
 class DiskUsage(NamedTuple):
@@ -60,6 +61,12 @@ class DiskFile(Protocol):
         """Write 32-bit words of a table that starts at ``at``, by number, big-endian; only inside the reserved part."""
 
     def sync(self) -> None: ...
+
+    def is_removed(self) -> bool:
+        """Whether its last name is gone: whatever is written here goes with it. Raises OSError."""
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this file is still the one of that name: nobody removed, renamed or replaced it. Raises OSError."""
 
     def zero_from(self, at: int) -> None:
         """Turn everything from ``at`` on into zeros that take no space."""
@@ -163,6 +170,15 @@ class RealFile:
             raise OSError(errno.EBADF, "the file is closed")
         os.fdatasync(self._fd)
 
+    def is_removed(self) -> bool:
+        return os.fstat(self._fd).st_nlink == 0
+
+    def is_at(self, path: Path) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._fd), path.stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
     def zero_from(self, at: int) -> None:
         os.ftruncate(self._fd, at)
         os.ftruncate(self._fd, self.size)
@@ -213,7 +229,7 @@ class RealLock:
         self._path = path.resolve()
         if self._path in self._held:
             raise StoreInUseError(f"{path.parent} is already open in this process")
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
@@ -261,7 +277,7 @@ class RealDisk:
 
     def create(self, path: Path, size: int, *, reserve_bytes: int = 0, sync_folders: bool = True) -> RealFile:
         self._make_folder(path.parent, sync=sync_folders)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
         try:
             os.ftruncate(fd, size)
             if reserve_bytes:
@@ -330,7 +346,7 @@ class RealDisk:
         if folder.is_dir():
             return
         self._make_folder(folder.parent, sync=sync)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(_FOLDER_MODE, exist_ok=True)
         if sync:
             try:
                 self.sync_folder(folder.parent)

@@ -40,6 +40,10 @@ class Segment:
             self._file = self._disk.open(self.path)
         return self._file
 
+    def is_in_place(self) -> bool:
+        """False when another program removed, renamed or replaced the file. Raises OSError."""
+        return self._disk.exists(self.path) if self._file is None else self._file.is_at(self.path)
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()

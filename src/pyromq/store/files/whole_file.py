@@ -27,6 +27,11 @@ class WholeFile:
         self.path = path
         self._text = WholeText(path, is_whole, disk=disk, copied=True)
 
+    @property
+    def trouble(self) -> str:
+        """Why ``load`` did not get the newest text; empty when it did, or when there never was one."""
+        return self._text.trouble
+
     def save(self, text: bytes) -> None:
         """Replace the file; ``text`` is a JSON object.
 

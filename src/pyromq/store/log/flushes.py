@@ -9,6 +9,7 @@ nothing. After a failed flush no later one is believed either, and the store sta
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 from pyromq.errors import StoreError, StoreReadOnlyError
@@ -26,10 +27,12 @@ class FlushJob:
     error: OSError | None = None  # seen at once, before the owner's thread is told
 
     def run(self) -> None:
-        """Raises OSError."""
+        """Raises OSError, also when another program removed a file: what it holds is not durable, but gone."""
         try:
             for file in self.files:
                 file.sync()
+                if file.is_removed():
+                    raise FileNotFoundError(errno.ENOENT, "another program removed the commit log file")
         except OSError as error:
             self.error = error
             raise

@@ -10,6 +10,7 @@ other thread.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +27,8 @@ from pyromq.store.files.layout import Layout
 from pyromq.store.files.whole_file import WholeFile
 from pyromq.wire.json import java_json
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T", bound=msgspec.Struct)
 _FILE_BYTES_MAX: Final = 1 << 30  # our own disk: the bound is against damage, not against an attack
 
@@ -39,6 +42,8 @@ class ConfigTable(ABC):
         self._file = file
         self.version = DataVersion()
         self.unsaved = False  # something changed since the last save
+        self.found = False  # there was a text to load, or one was saved since
+        self.trouble = ""  # why the newest text was not loaded: it is damaged, empty or gone
         self._saves = 0  # number of the newest save that was asked for
         self._written = 0  # number of the save that is on disk
         self._writing = Lock()
@@ -52,9 +57,12 @@ class ConfigTable(ABC):
         """
         table = cls(WholeFile(disk, Layout(root).config / cls.file_name))
         table._read()
+        if table.trouble:
+            instead = "its backup is used, without the last change" if table.found else "it starts anew"
+            logger.error("table damaged: file=%s reason=%s result=%s", table._file.path, table.trouble, instead)
         if not table.version.timestamp:
             table.version = msgspec.structs.replace(table.version, timestamp=now_ms)
-        table.unsaved = False
+        table.unsaved = bool(table.trouble)  # a save puts a whole text in the place of the damaged one
         return table
 
     def save(self) -> None:
@@ -75,7 +83,7 @@ class ConfigTable(ABC):
             with self._writing:
                 if number > self._written:  # else a later save was faster
                     self._file.save(java_json.dumps_pretty(stored))
-                    self._written = number
+                    self._written, self.found = number, True
         except BaseException:  # whatever the reason, the change is unsaved; raised again
             self.unsaved = True
             raise
@@ -98,7 +106,9 @@ class ConfigTable(ABC):
         self.unsaved = True
 
     def _parsed(self, type_: type[T]) -> T:
-        return self._file.load(partial(_decode, type_=type_)) or type_()
+        stored = self._file.load(partial(_decode, type_=type_))
+        self.found, self.trouble = stored is not None, self._file.trouble
+        return stored or type_()
 
     @abstractmethod
     def _read(self) -> None: ...

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from pyromq.broker.base.config import adopt, changed, describe, parse_changes
-from pyromq.broker.base.config_keys import CHANGEABLE
+from pyromq.broker.base.config_ignored import IGNORED
+from pyromq.broker.base.config_keys import CHANGEABLE, KEYS
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.errors import ConfigError, InvalidNameError
@@ -105,3 +106,23 @@ def test_values_that_make_no_sense_are_refused_at_run_time_too(text: bytes) -> N
 def test_text_that_is_no_list_of_settings_is_refused(text: bytes) -> None:
     with pytest.raises(ConfigError):
         parse_changes(text)
+
+
+@pytest.mark.parametrize(("given", "used"), [("1", 10_000), ("10000", 10_000), ("45000", 45_000), ("99999999", 60_000)])
+def test_the_period_of_registrations_stays_inside_rocketmqs_limits(given: str, used: int) -> None:
+    new = changed(BrokerSettings(), parse_changes(f"registerNameServerPeriod={given}".encode()))
+    assert new.register_interval_ms == used
+
+
+def test_keys_of_flow_control_reach_their_settings() -> None:
+    lines = b"waitTimeMillsInSendQueue=50\nbrokerFastFailureEnable=false\nflushDelayOffsetInterval=2000"
+    new = changed(BrokerSettings(), parse_changes(lines))
+    assert (new.parked_ms_max, new.fast_failure, new.delay_offsets_save_ms) == (50, False, 2_000)
+    assert KEYS["osPageCacheBusyTimeOutMills"].field == "stuck_disk_ms"
+    assert KEYS["sendThreadPoolQueueCapacity"].field == "unflushed_sends_max"
+    ratio = KEYS["accessMessageInMemoryMaxRatio"]
+    assert ratio.show(ratio.parse("40")) == 40 and ratio.field == "store.hot_bytes"
+
+
+def test_no_key_is_used_and_ignored_at_once() -> None:
+    assert set(KEYS).isdisjoint(IGNORED)

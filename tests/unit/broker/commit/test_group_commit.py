@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.commit.group_commit import GroupCommit
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.errors import DiskFullError, MQError, UntrustedDiskError
+from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
@@ -415,3 +417,104 @@ async def test_after_a_defect_of_the_store_all_sends_hear_of_it_and_the_next_gro
     rig.send(wire)
     await turn()
     assert wire.codes[-1] == ResponseCode.SUCCESS
+
+
+# --- async flush: flushes come when the settings say so ---
+
+
+async def send(rig: Rig, wire: Wire) -> None:
+    """One read of a connection, in a turn of its own."""
+    rig.send(wire)
+    rig.group_commit.commit_early()
+    await turn()
+
+
+def paced(rig: Rig) -> Maintenance:
+    return Maintenance(rig.store, rig.disk, rig.clock, flush=rig.group_commit.flush_soon, seal=lambda: None)
+
+
+async def test_under_load_an_asynchronous_store_flushes_as_often_as_its_settings_say() -> None:
+    rig, wire = Rig(Flush.ASYNC, unflushed_bytes_max=1 << 30), Wire()
+    rig.store.settings = replace(rig.store.settings, flush_bytes_min=200, flush_interval_ms=500)
+    maintenance = paced(rig)
+    for _ in range(100):  # ten seconds
+        for _ in range(5):
+            await send(rig, wire)
+        rig.clock.advance_ms(100)
+        maintenance.tick()
+        while rig.worker.waiting:
+            await send(rig, wire)  # there is always something that the running flush does not cover
+            await rig.worker.run()
+    assert rig.worker.done == 20
+    assert len(wire.codes) == 520
+
+
+async def test_little_waits_for_the_thorough_flush() -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    rig.send(wire)
+    await turn()
+    maintenance, counts = paced(rig), []
+    for _ in range(100):
+        rig.clock.advance_ms(100)
+        maintenance.tick()
+        counts.append(len(rig.worker.waiting))
+    assert counts == [0] * 99 + [1], "fewer bytes than flush_bytes_min wait for flush_thorough_ms"
+
+
+async def test_a_flush_asked_for_while_one_runs_follows_it_once() -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    rig.send(wire)
+    await turn()
+    rig.group_commit.flush_soon()
+    rig.send(wire)
+    await turn()
+    rig.group_commit.flush_soon()  # a seal that needs the second message on disk
+    rig.group_commit.flush_soon()
+    await rig.worker.run()
+    assert len(rig.worker.waiting) == 1
+    await rig.worker.run()
+    assert rig.worker.waiting == [] and rig.store.flushed_position == rig.store.end_position
+
+
+async def test_drain_ends_with_the_running_flush_of_an_asynchronous_store() -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    rig.send(wire)
+    await turn()
+    rig.group_commit.flush_soon()
+    rig.send(wire)
+    draining = asyncio.ensure_future(rig.group_commit.drain())
+    await turn()
+    assert not draining.done()
+    await rig.worker.run()
+    await turn()
+    assert draining.done() and wire.codes == [0, 0]
+
+
+async def test_a_power_cut_takes_what_the_flush_settings_allow_and_no_more() -> None:
+    rig, wire = Rig(Flush.ASYNC), Wire()
+    rig.store.settings = replace(rig.store.settings, flush_bytes_min=1, flush_interval_ms=500)
+    maintenance, sent_ms = paced(rig), []
+    for _ in range(33):
+        await send(rig, wire)
+        sent_ms.append(rig.clock.monotonic_ms())
+        rig.clock.advance_ms(100)
+        maintenance.tick()
+        while rig.worker.waiting:
+            await rig.worker.run()
+    cut_ms = rig.clock.monotonic_ms()
+    after = MessageStore.open(ROOT, rig.store.settings, disk=rig.disk.after_crash(), clock=rig.clock)
+    known = after.reader.range_of(*ORDERS)
+    assert known is not None
+    lost = sent_ms[known.end :]
+    assert len(lost) == 3 and all(cut_ms - at <= 500 for at in lost)
+
+
+async def test_a_log_file_that_is_removed_refuses_the_sends_that_wait_for_it_and_all_later_ones() -> None:
+    rig, waiting, later = Rig(), Wire(), Wire()
+    rig.send(waiting)
+    await turn()
+    rig.disk.remove(rig.store.log.segments.last.path)
+    await rig.worker.run()
+    assert len(waiting.codes) == 1 and ResponseCode.SUCCESS not in waiting.codes
+    with pytest.raises(UntrustedDiskError, match="removed"):
+        rig.send(later)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.commit.send_gate import SendGate
 from pyromq.net import Connection
+from pyromq.store.settings import Flush
 from pyromq.wire.received import Received
 from tests.unit.broker.builders import Wire
 from tests.unit.broker.commit.test_group_commit import Rig
@@ -20,8 +21,8 @@ from tests.unit.net.fakes import turn
 class Door:
     """A gate before a group commit of which two sends may wait for the disk."""
 
-    def __init__(self, **limits: Any) -> None:
-        self.rig = Rig(waiting_max=2, stuck_disk_ms=1_000)
+    def __init__(self, flush: Flush = Flush.SYNC, **limits: Any) -> None:
+        self.rig = Rig(flush, waiting_max=2, stuck_disk_ms=1_000, unflushed_bytes_max=200)  # a record has 100 and more
         self.counters = Counters()
         self.handled: list[int] = []
         settings = BrokerSettings(**{"parked_sends_max": 3, "parked_bytes_max": 1_000} | limits)
@@ -135,3 +136,84 @@ async def test_parked_sends_are_refused_without_another_request() -> None:
     while not late.codes:
         await turn()
     assert late.codes == [2]
+
+
+# --- async flush: no send waits for a flush, but so many bytes may be at stake and no more ---
+
+
+@pytest.fixture(params=[Flush.SYNC, Flush.ASYNC])
+def flush(request: pytest.FixtureRequest) -> Flush:
+    return cast(Flush, request.param)
+
+
+async def test_sends_wait_while_too_much_is_not_on_disk_and_go_on_after_the_flush(flush: Flush) -> None:
+    door, wire = Door(flush), Wire()
+    await door.fill(wire)
+    assert door.gate.closed and len(door.rig.worker.waiting) == 1
+    door.send(wire)
+    assert (len(door.gate), door.handled) == (1, [1, 2])
+    await door.rig.worker.run()
+    await turn()
+    assert (len(door.gate), door.handled) == (0, [1, 2, 3])
+    while door.rig.worker.waiting:
+        await door.rig.worker.run()
+    assert (wire.codes, door.gate.closed, door.counters.put_refused) == ([0] * 3, False, 0)
+
+
+async def test_both_flush_modes_refuse_in_rocketmqs_four_ways(flush: Flush) -> None:
+    door, wire, parked = Door(flush), Wire(), Wire()
+    await door.fill(wire)
+    for _ in range(3):
+        door.send(parked)
+    with pytest.raises(RefusedError, match=r"\[OVERLOAD\]"):
+        door.send(parked)
+    door.rig.clock.advance_ms(200)
+    door.gate.scan()
+    assert [response.remark.split("]")[0] for response in parked.responses] == ["[TIMEOUT_CLEAN_QUEUE"] * 3
+    door.send(parked)
+    door.rig.clock.advance_ms(801)
+    door.gate.scan()
+    assert parked.responses[-1].remark.startswith("[PCBUSY_CLEAN_QUEUE]")
+    with pytest.raises(RefusedError, match=r"\[REJECTREQUEST\]"):
+        door.send(wire)
+    with pytest.raises(RefusedError, match=r"\[PC_SYNCHRONIZED\]"):
+        door.gate.check_stuck()
+    await door.rig.worker.run()
+    door.gate.check_stuck()
+    door.send(wire)
+    await turn()
+    assert not door.rig.group_commit.is_stuck
+
+
+async def test_without_fast_failure_waiting_sends_wait_on(flush: Flush) -> None:
+    door, wire, parked = Door(flush, fast_failure=False), Wire(), Wire()
+    await door.fill(wire)
+    door.send(parked)
+    door.rig.clock.advance_ms(10_000)
+    door.gate.scan()
+    assert (parked.codes, len(door.gate)) == ([], 1)
+    while door.rig.worker.waiting:
+        await door.rig.worker.run()
+    assert parked.codes == [0]
+
+
+async def test_a_slow_flush_alone_refuses_nothing_with_async_flush() -> None:
+    door, wire = Door(Flush.ASYNC), Wire()
+    door.send(wire)
+    await turn()
+    door.rig.group_commit.flush_soon()
+    door.rig.clock.advance_ms(60_000)
+    door.gate.scan()
+    assert not door.gate.closed
+    door.gate.check_stuck()
+    door.gate.check_busy()
+    assert wire.codes == [0]
+
+
+async def test_a_disk_that_failed_is_no_reason_to_wait_with_async_flush() -> None:
+    door, wire = Door(Flush.ASYNC), Wire()
+    await door.fill(wire)
+    door.rig.failing = "sync"
+    await door.rig.worker.run()
+    door.rig.group_commit.look()
+    assert not door.gate.closed, "the store itself says why it refuses"

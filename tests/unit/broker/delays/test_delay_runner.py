@@ -8,6 +8,7 @@ from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 from typing import Any, cast
 
+from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.delays.delay_runner import DelayRunner
 from pyromq.model.names import TIMER_TOPIC
 from pyromq.store.message_store import MessageStore
@@ -49,8 +50,9 @@ class Rig:
         schedule: Any = SimpleNamespace(level_count=1, run=lambda: NEVER_MS, note=self._note, on_ready=None)
         timers: Any = SimpleNamespace(run=lambda: NEVER_MS, changed=False, metrics=self.metrics)
         self.files: Any = SimpleNamespace(forget_before=lambda position: None)
+        environment: Any = SimpleNamespace(clock=self.clock, settings=BrokerSettings())
         self.delay_runner = DelayRunner(
-            self.store, schedule, timers, self.offsets, self.files, cast(Any, AtOnce()), self._flush_soon, self.clock
+            self.store, schedule, timers, self.offsets, self.files, cast(Any, AtOnce()), self._flush_soon, environment
         )
 
     def _note(self, offsets: DelayOffsets) -> None:

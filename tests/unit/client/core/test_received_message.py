@@ -122,3 +122,11 @@ def test_the_packed_body_is_the_stored_one() -> None:
     packed = compress(b"hello" * 100, SysFlag.ZLIB)
     message = only(record(body=packed, sys_flag=compressed_flag(0, SysFlag.ZLIB)))
     assert (message.packed_body, message.body) == (packed, b"hello" * 100)
+
+
+def test_the_checksum_of_the_record_is_no_property_of_the_message() -> None:
+    draft = Draft(topic="orders", queue_id=0, body=b"x", properties=encode_properties({"TAGS": "new"}))
+    stored = encode_record(draft, offset=0, position=0, stored_ms=1, store_host=HOST, checksum=True)
+    assert b"__CRC32#" in stored
+    message = only(stored)
+    assert (message.properties, message.tags) == ({"TAGS": "new"}, "new")
