@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -29,3 +29,6 @@ class SystemClock:
         return time.monotonic_ns() // 1_000_000
 
     monotonic_s = staticmethod(time.perf_counter)  # as it is: a method around it would cost more than it does
+
+
+thread_cpu_s: Final = time.thread_time  # CPU time of the calling thread: what it worked, not what it waited for

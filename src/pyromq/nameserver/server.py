@@ -72,9 +72,11 @@ class _Running:
 
     def _scan(self) -> None:
         self._timer = self._scan_later()
+        began_s = self.server.stalls.begin()
         for entry in self._service.drop_silent():
             if isinstance(entry.connection, Connection):
                 entry.connection.close("its broker was silent for too long")
+        self.server.stalls.ended(began_s, "looking for silent brokers")
 
 
 class _Requests(Handler):

@@ -51,6 +51,7 @@ class NameServerSettings:
     wait_for_service: bool = False  # no routes at first, so that clients do not see half of the brokers
     wait_seconds_for_service: int = 45
     connections_max: int = 10_000
+    half_read_bytes_max: int = 256 << 20  # incomplete frames of all connections; the largest is cut first
     idle_ms: int = 120_000  # a connection that is silent for this long is closed; 0: never
     tls_mode: TlsMode = TlsMode.DISABLED
     tls_certificate_file: Path | None = None

@@ -19,11 +19,13 @@ from pyromq.errors import ConfigError
 from pyromq.net.address import Address
 from pyromq.net.connection import Connection
 from pyromq.net.errors import PreambleError
+from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.handler import Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.preamble import PEEK_BYTES, Preamble
 from pyromq.net.proxies import NO_PROXIES, TrustedProxies
 from pyromq.net.settings import DEFAULT_SETTINGS, ConnectionSettings, TlsMode
+from pyromq.net.stalls import StallWatch
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,8 @@ class Server:
         self._tls_mode = tls_mode
         self._tls_context = tls_context
         self._proxies = proxies
+        self.stalls = StallWatch()  # of the loop, by requests that came here
+        self.half_read = HalfReadFrames(settings.half_read_bytes_max)
         self._watch = IdleWatch(clock, settings.idle_ms)
         self._listeners: list[socket.socket] = []
         self.addresses: list[Address] = []  # where it listens, in the order of ``listen``, with the ports chosen
@@ -204,10 +208,22 @@ class Server:
 
     async def _hand_over(self, peer_socket: socket.socket, peer: Address, *, is_tls: bool) -> None:
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: Connection(self._handler, self._clock, self._settings, self._watch, peer, is_server=True),
+            partial(self._connection, peer),
             peer_socket,
             ssl=self._tls_context if is_tls else None,
             ssl_handshake_timeout=HANDSHAKE_S if is_tls else None,
+        )
+
+    def _connection(self, peer: Address) -> Connection:
+        return Connection(
+            self._handler,
+            self._clock,
+            self._settings,
+            self._watch,
+            peer,
+            is_server=True,
+            half_read=self.half_read,
+            stalls=self.stalls,
         )
 
 

@@ -10,6 +10,7 @@ from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.pulling.pull_waiters import PullWaiters
 from pyromq.broker.state.progress import Progress
 from pyromq.net.connection import Connection
+from pyromq.net.stalls import StallWatch
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import ViewBrokerStatsHeader
 from pyromq.wire.json import bodies
@@ -29,7 +30,9 @@ class RuntimeHandler:
         waiters: PullWaiters,
         stats: Stats,
         delays: DelayHandler,
+        stalls: StallWatch,
     ) -> None:
+        self._stalls = stalls
         self._delays = delays
         self._store = write_path.store
         self._progress = progress
@@ -67,7 +70,7 @@ class RuntimeHandler:
             "dispatchBehindBytes": 0,  # queues are written in the same commit as the log
             "startAcceptSendRequestTimeStamp": 0,
         }
-        table |= self._traffic() | self._delays.runtime()
+        table |= self._traffic() | self._delays.runtime() | self._stalls.report()
         return bodies.encode(bodies.KeyValues(table={key: str(value) for key, value in table.items()}))
 
     def _traffic(self) -> dict[str, object]:

@@ -35,6 +35,7 @@ class BrokerSettings:
     permission: int = 6
 
     connections_max: int = 10_000
+    half_read_bytes_max: int = 256 << 20  # incomplete frames of all connections; the largest is cut first
     idle_ms: int = 120_000  # a connection that is silent for so long is closed; 0 means never
     tls_mode: TlsMode = TlsMode.DISABLED
     tls_certificate_file: Path | None = None
