@@ -20,16 +20,22 @@ from pyromq.setting_keys import parse_lines, suggestion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerLimits:
-    """How much brokers and tools may put into a name server; requests beyond that are refused."""
+    """How much brokers and tools may put into a name server.
+
+    A broker that breaks one is refused; of its topics those that break one are left out, and the others count. The
+    sizes of requests are such that none takes the loop for 100 ms.
+    """
 
     brokers_max: int = 4096  # addresses: masters and replicas
+    topics_max: int = 100_000  # names, of all brokers together
     topics_per_broker_max: int = 100_000
+    topics_per_registration_max: int = 20_000  # brokers with more send them in parts (enableSplitRegistration)
     name_characters_max: int = 255  # of clusters, brokers, topics, zones, addresses
     filter_servers_max: int = 64  # per broker
-    registration_bytes_max: int = 16 * 1024 * 1024
-    inflated_bytes_max: int = 32 * 1024 * 1024  # of a compressed registration
-    small_body_bytes_max: int = 1024 * 1024  # of every other request
-    kv_bytes_max: int = 4 * 1024 * 1024  # of all namespaces together
+    registration_bytes_max: int = 8 * 1024 * 1024
+    inflated_bytes_max: int = 8 * 1024 * 1024  # of a compressed registration
+    small_body_bytes_max: int = 64 * 1024  # of every other request
+    kv_bytes_max: int = 1024 * 1024  # of all namespaces together
     routes_cached_max: int = 100_000
     silence_ms_max: int = 3_600_000  # the longest silence that a broker may ask for
 

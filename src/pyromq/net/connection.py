@@ -106,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._progress = 0  # bytes in and out, as of the last sweep of the idle watch
         self._progress_ms = 0  # monotonic, when that number last changed
+        self._is_held = False  # the handler asked not to read on
         self._is_over = False  # connection_lost was called
         self._close_callbacks: list[Callable[[Connection], None]] = []
 
@@ -199,6 +200,20 @@ class Connection(asyncio.BufferedProtocol):
             await self._drained.wait()
         if self._transport is None:
             raise self._pending_calls.lost_error(self.close_reason)
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def hold_reading(self) -> None:
+        """Reads nothing more until ``go_on_reading``: the handler has not finished with what it got."""
+        self._is_held = True
+        if self.is_open and self._transport is not None:
+            self._transport.pause_reading()
+
+    def go_on_reading(self) -> None:
+        """Ends ``hold_reading``; a peer that does not read its responses is still not read from."""
+        self._is_held = False
+        if self.is_open and self._transport is not None and not (self._is_server and self.is_congested):
+            self._transport.resume_reading()
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -371,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._uncongest()
-        if self._is_server and self.is_open and self._transport is not None:
+        if self._is_server and not self._is_held and self.is_open and self._transport is not None:
             self._transport.resume_reading()
         self._call(self._handler.on_drained, self)
 

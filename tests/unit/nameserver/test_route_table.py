@@ -439,17 +439,42 @@ def test_too_many_brokers_are_refused(clock: ManualClock) -> None:
     table.register(registration(data_version=version(2)), "a")
 
 
-def test_too_many_topics_are_refused_at_once_and_over_time(clock: ManualClock) -> None:
+def left_out(outcome: Registered | Outranked) -> dict[str, str]:
+    assert isinstance(outcome, Registered)
+    return dict(outcome.left_out)
+
+
+def test_topics_beyond_the_limit_of_a_broker_are_left_out_at_once_and_over_time(clock: ManualClock) -> None:
     table = RouteTable(clock, limits=NameServerLimits(topics_per_broker_max=2))
-    with pytest.raises(RegistrationRefusedError, match="3 topics on one broker"):
-        table.register(registration(None, "T1", "T2", "T3"), "connection")
-    table.register(registration(), "connection")
-    with pytest.raises(RegistrationRefusedError, match="more than 2 topics"):
-        table.register(registration(None, "T3"), "connection")
+    beyond = "broker 'broker-a' would have more than 2 topics"
+    assert left_out(table.register(registration(None, "T1", "T2", "T3"), "connection")) == {"T3": beyond}
+    assert left_out(table.register(registration(), "connection")) == {}
+    assert left_out(table.register(registration(None, "T3", "T2"), "connection")) == {"T3": beyond}
     more = QueueData(broker_name="broker-a", read_queue_nums=1, write_queue_nums=1, perm=6)
     with pytest.raises(LimitError):
         table.register_topic("T3", [more])
     assert table.list_topics().topic_list == ["T1", "T2"]
+
+
+def test_the_table_has_room_for_so_many_topics(clock: ManualClock) -> None:
+    table = RouteTable(clock, limits=NameServerLimits(topics_max=2))
+    table.register(registration(), "a")
+    other = registration(member("broker-b", address=B), "T2", "T3")
+    assert left_out(table.register(other, "b")) == {"T3": "the name server would have more than 2 topics"}
+    assert table.list_topics().topic_list == ["T1", "T2"]
+    with pytest.raises(LimitError, match="as many topics as are allowed: 2"):
+        table.register_topic("T3", [QueueData(broker_name="broker-a", read_queue_nums=1, write_queue_nums=1, perm=6)])
+    table.unregister("broker-a", A)
+    assert left_out(table.register(other, "b")) == {}
+
+
+def test_a_registration_with_more_topics_than_one_turn_can_take_is_refused(clock: ManualClock) -> None:
+    table = RouteTable(clock, limits=NameServerLimits(topics_per_registration_max=2))
+    with pytest.raises(RegistrationRefusedError, match=r"3 topics in one registration.*enableSplitRegistration"):
+        table.register(registration(None, "T1", "T2", "T3"), "connection")
+    table.register(registration(), "connection")
+    table.register(registration(None, "T3", data_version=version(2)), "connection")
+    assert table.list_topics().topic_list == ["T1", "T2", "T3"]
 
 
 @pytest.mark.parametrize(
@@ -485,15 +510,24 @@ def test_host_names_and_ipv6_addresses_are_accepted(table: RouteTable, address: 
 @pytest.mark.parametrize(
     "fields", [{"read_queue_nums": -1}, {"write_queue_nums": 65_537}, {"perm": -1}, {"topic_sys_flag": 2**31}]
 )
-def test_absurd_topics_are_refused(table: RouteTable, fields: dict[str, int]) -> None:
-    with pytest.raises(RegistrationRefusedError, match="'T2'"):
-        table.register(registration(table={**topics("T1"), **topics("T2", **fields)}), "connection")
-    assert table.revision == 0
+def test_an_absurd_topic_is_left_out_and_the_others_count(table: RouteTable, fields: dict[str, int]) -> None:
+    outcome = table.register(registration(table={**topics("T1"), **topics("T2", **fields)}), "connection")
+    assert list(left_out(outcome)) == ["T2"] and "'T2'" in left_out(outcome)["T2"]
+    assert table.list_topics().topic_list == ["T1"]
+
+
+def test_a_topic_that_became_absurd_keeps_its_route(table: RouteTable) -> None:
+    table.register(registration(), "connection")
+    table.register(
+        registration(table={**topics("T1"), **topics("T2", read_queue_nums=10**6)}, data_version=version(2)), "c"
+    )
+    assert queues(table, "T2").read_queue_nums == 4
 
 
 def test_topic_names_are_bounded(table: RouteTable) -> None:
-    with pytest.raises(RegistrationRefusedError, match="longer than 255"):
-        table.register(registration(None, "T1", "x" * 256), "connection")
+    unfit = left_out(table.register(registration(None, "T1", "x" * 256, "a\nb"), "connection"))
+    assert ["longer than 255" in unfit["x" * 256], "cannot be printed" in unfit["a\nb"]] == [True, True]
+    assert table.list_topics().topic_list == ["T1"]
 
 
 def test_filter_servers_are_bounded(table: RouteTable) -> None:
