@@ -239,7 +239,14 @@ class Wiring:
             config=ConfigHandler(environment, store, tables.topics, identity.address),
             cleaning=CleaningHandler(write_path, tables, services.maintenance),
             runtime=RuntimeHandler(
-                environment, write_path, tables.progress, waiters, stats, delay_requests, self.stalls
+                environment,
+                write_path,
+                tables.progress,
+                waiters,
+                stats,
+                delay_requests,
+                self.stalls,
+                services.registrar.name_watch,
             ),
             recalls=RecallHandler(environment, tables.topics, write_path, delays, timers),
             delays=delay_requests,

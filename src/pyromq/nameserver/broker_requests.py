@@ -40,7 +40,8 @@ def register(state: State, request: Received[RegisterBrokerHeader], connection: 
     outcome = state.table.register(registration, connection)
     _log(registration.member, outcome)
     if isinstance(outcome, Outranked):
-        return Response(body=_ordered_topics(state))
+        text = f"outranked: {outcome.holder} holds this name and id with state version {outcome.rank}"
+        return Response(body=_ordered_topics(state), remark=text)
     header = RegisterBrokerResponseHeader(ha_server_addr=outcome.master_ha_address, master_addr=outcome.master_address)
     remark = _left_out_text(outcome.left_out) if outcome.left_out else None
     return Response(header=header, body=_ordered_topics(state), remark=remark)
@@ -56,8 +57,8 @@ def _left_out_text(left_out: Mapping[str, str]) -> str:
 def _log(member: BrokerProcess, outcome: Registered | Outranked) -> None:
     facts = (member.cluster, member.broker, member.broker_id, member.address)
     if isinstance(outcome, Outranked):
-        text = "registration outranked: cluster=%r broker=%r id=%d address=%r holder=%r"
-        logger.warning(text, *facts, outcome.holder)
+        text = "registration outranked: cluster=%r broker=%r id=%d address=%r holder=%r state_version=%d"
+        logger.warning(text, *facts, outcome.holder, outcome.rank)
     elif outcome.displaced is not None:
         text = "broker displaced: cluster=%r broker=%r id=%d address=%r displaced=%r"
         logger.warning(text, *facts, outcome.displaced)

@@ -42,6 +42,7 @@ class LiveMember:
     ha_address: str
     filter_servers: tuple[str, ...] = ()
     left_out: frozenset[str] = frozenset()  # topics of its last registration that break a limit
+    rank: int = 0  # the state version that counts against others with the same id: a jump is bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ class Outranked:
     """Another address holds the same id with a higher state version: the registration counts for nothing."""
 
     holder: str
+    rank: int  # the state version of the holder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,15 +67,16 @@ class RouteTable:
         member = registration.member
         others = self._other_members(member)
         earlier = self._live.get(member.endpoint)
-        if holder := self._outranking_holder(registration, others):
+        holder = self._holder(registration, others)
+        if holder is not None and holder.rank > registration.data_version.state_version:
             self._remove_all([member.endpoint] if earlier else [])
-            return Outranked(holder=holder)
+            return Outranked(holder=holder.member.address, rank=holder.rank)
         is_known = earlier is not None and earlier.member == member
         is_first = not is_known and member.broker_id not in others
         self._refuse_if_unfit(registration, is_first)
         left_out |= self._beyond_count(registration, left_out)
         is_current = earlier is not None and is_known and earlier.data_version == registration.data_version
-        self._put_member(registration, connection, frozenset(left_out))
+        self._put_member(registration, connection, frozenset(left_out), self._rank(registration, holder))
         if self._leads(registration):
             self._put_topics(registration, left_out, everything=not is_current)
         master = self._master_for(member)
@@ -94,14 +95,19 @@ class RouteTable:
         listed = known.broker_addrs if known else {}
         return {broker_id: address for broker_id, address in listed.items() if address != member.address}
 
-    def _outranking_holder(self, registration: Registration, others: dict[int, str]) -> str | None:
-        """The address that holds the same id and has seen a later election."""
-        holder = others.get(registration.member.broker_id)
-        if holder is None:
-            return None
-        version = self._version_of(Endpoint(self._brokers[registration.member.broker].cluster, holder))
-        outranks = version is not None and version.state_version > registration.data_version.state_version
-        return holder if outranks else None
+    def _holder(self, registration: Registration, others: dict[int, str]) -> LiveMember | None:
+        """The other process that holds the same name and id."""
+        address = others.get(registration.member.broker_id)
+        return self._live.get(Endpoint(self._brokers[registration.member.broker].cluster, address)) if address else None
+
+    def _rank(self, registration: Registration, holder: LiveMember | None) -> int:
+        """The state version, which counts elections, but at most so much above what was there before.
+
+        Nobody can take a name with a number that nobody else can outbid.
+        """
+        earlier = self._live.get(registration.member.endpoint)
+        base = max((each.rank for each in (holder, earlier) if each is not None), default=0)
+        return min(registration.data_version.state_version, base + self._limits.state_version_jump_max)
 
     def _refuse_if_unfit(self, registration: Registration, is_first: bool) -> None:
         member, limits = registration.member, self._limits
@@ -136,7 +142,9 @@ class RouteTable:
                 room_here, room = room_here - 1, room - (not known)
         return beyond
 
-    def _put_member(self, registration: Registration, connection: Hashable, left_out: frozenset[str]) -> None:
+    def _put_member(
+        self, registration: Registration, connection: Hashable, left_out: frozenset[str], rank: int
+    ) -> None:
         member = registration.member
         before, earlier = self._brokers.get(member.broker), self._live.get(member.endpoint)
         if earlier and earlier.member.broker != member.broker:  # one process has one role
@@ -149,7 +157,7 @@ class RouteTable:
             enable_acting_master=registration.acting_master or False,
         )
         self._replace_broker(before, after)
-        self._live[member.endpoint] = entry = self._live_member(registration, connection, left_out)
+        self._live[member.endpoint] = entry = self._live_member(registration, connection, left_out, rank)
         if before != after or earlier is None or earlier.filter_servers != entry.filter_servers:
             self._broker_changes += 1
 
@@ -160,7 +168,9 @@ class RouteTable:
                 del self._live[Endpoint(before.cluster, address)]
         self._brokers[after.broker_name] = after
 
-    def _live_member(self, registration: Registration, connection: Hashable, left_out: frozenset[str]) -> LiveMember:
+    def _live_member(
+        self, registration: Registration, connection: Hashable, left_out: frozenset[str], rank: int
+    ) -> LiveMember:
         wish = registration.silence_ms_max
         return LiveMember(
             member=registration.member,
@@ -171,6 +181,7 @@ class RouteTable:
             ha_address=registration.ha_address,
             filter_servers=registration.filter_servers,
             left_out=left_out,
+            rank=rank,
         )
 
     def _leads(self, registration: Registration) -> bool:
@@ -207,12 +218,11 @@ class RouteTable:
     def compare_version(self, endpoint: Endpoint, version: DataVersion) -> VersionCheck:
         """Whether a broker has to register its topics again; also counts as a sign of life."""
         self.refresh(endpoint)
-        known = self._version_of(endpoint)
-        return VersionCheck(changed=known != version, known=known)
-
-    def _version_of(self, endpoint: Endpoint) -> DataVersion | None:
         entry = self._live.get(endpoint)
-        return entry.data_version if entry else None
+        if entry is None:
+            return VersionCheck(changed=True, known=None)
+        known = replace(entry.data_version, state_version=entry.rank)  # what others have to outbid
+        return VersionCheck(changed=entry.data_version != version, known=known)
 
     # --- brokers go --------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ class NameServerLimits:
     small_body_bytes_max: int = 64 * 1024  # of every other request
     kv_bytes_max: int = 1024 * 1024  # of all namespaces together
     routes_cached_max: int = 100_000
+    state_version_jump_max: int = 1 << 31  # what a registration may gain on who had its name and id before
     silence_ms_max: int = 3_600_000  # the longest silence that a broker may ask for
 
 

@@ -95,9 +95,36 @@ def test_a_master_that_becomes_a_replica_keeps_the_topics(table: RouteTable) -> 
 def test_a_lower_state_version_does_not_take_an_id_from_its_holder(table: RouteTable) -> None:
     table.register(registration(data_version=version(state=5)), "new master")
     outcome = table.register(registration(member(address=B), data_version=version(9, state=4)), "old master")
-    assert outcome == Outranked(holder=A)
+    assert outcome == Outranked(holder=A, rank=5)
     assert addresses(table) == {0: A}
     assert not table.refresh(Endpoint("c1", B))
+
+
+@pytest.mark.parametrize("huge", [1 << 40, (1 << 63) - 1])
+def test_nobody_takes_a_name_with_a_version_that_cannot_be_outbid(table: RouteTable, huge: int) -> None:
+    table.register(registration(), "the broker")
+    for _ in range(3):
+        table.register(registration(member(address=B), data_version=version(state=huge)), "another")
+        assert addresses(table) == {0: B}
+        outranked = table.register(registration(), "the broker")
+        assert isinstance(outranked, Outranked)
+        known = table.compare_version(Endpoint("c1", B), version()).known
+        assert known is not None and known.state_version == outranked.rank < huge
+        table.register(registration(data_version=version(state=outranked.rank + 1)), "the broker")
+        assert addresses(table) == {0: A}
+
+
+def test_elections_count_as_they_are(table: RouteTable) -> None:
+    """Also on a name server that has just started and sees them in any order."""
+    table.register(registration(data_version=version(state=4_999)), "old master")
+    table.register(registration(member(address=B), data_version=version(state=5_000)), "new master")
+    assert table.register(registration(data_version=version(state=4_999)), "old") == Outranked(holder=B, rank=5_000)
+
+
+def test_an_own_high_version_is_no_change_of_topics(table: RouteTable) -> None:
+    high = version(state=1 << 40)
+    table.register(registration(data_version=high), "c")
+    assert not table.compare_version(Endpoint("c1", A), high).changed
 
 
 def test_an_outranked_address_loses_the_id_that_it_had_before(table: RouteTable) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyromq.broker.admin.delay_requests import DelayHandler
 from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.name_watch import NameWatch
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.commit.write_path import WritePath
@@ -31,8 +32,10 @@ class RuntimeHandler:
         stats: Stats,
         delays: DelayHandler,
         stalls: StallWatch,
+        name_watch: NameWatch,
     ) -> None:
         self._stalls = stalls
+        self._name_watch = name_watch
         self._delays = delays
         self._store = write_path.store
         self._progress = progress
@@ -70,7 +73,7 @@ class RuntimeHandler:
             "dispatchBehindBytes": 0,  # queues are written in the same commit as the log
             "startAcceptSendRequestTimeStamp": 0,
         }
-        table |= self._traffic() | self._delays.runtime() | self._stalls.report()
+        table |= self._traffic() | self._delays.runtime() | self._stalls.report() | self._name_watch.report()
         return bodies.encode(bodies.KeyValues(table={key: str(value) for key, value in table.items()}))
 
     def _traffic(self) -> dict[str, object]:
