@@ -782,3 +782,15 @@ def test_a_server_stops_while_connections_are_being_made(run: Run, turns: int) -
             each.close()
 
     run(scenario())
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True)])
+def test_listening_beyond_this_machine_is_worth_a_warning(
+    run: Run, host: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with Server(Answering(), [Address(host, 0)], clock=CLOCK):
+            pass
+
+    run(scenario())
+    assert ("there is no access control" in caplog.text) is warned

@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from functools import partial
+from ipaddress import ip_address
 from typing import Final, Self
 
 from pyromq.clock import Clock
@@ -102,6 +103,20 @@ class Server:
         for listener in self._listeners:
             self._accept_from(listener)
         logger.info("listening: addresses=%s", ",".join(map(str, self.addresses)))
+        self._warn_of_strangers()
+
+    def _warn_of_strangers(self) -> None:
+        knows_peers = self._tls_context is not None and self._tls_context.verify_mode is ssl.CERT_REQUIRED
+        if self._tls_mode is TlsMode.ENFORCING and knows_peers:
+            return
+        for address in self.addresses:
+            if not ip_address(address.host.partition("%")[0]).is_loopback:
+                logger.warning(
+                    "open to other machines, and there is no access control: whoever reaches %s may send, read, "
+                    "delete and change settings. Keep it behind a firewall, listen on 127.0.0.1, or require "
+                    "certificates of clients (tls_mode enforcing with tls_client_ca_file)",
+                    address,
+                )
 
     async def stop(self, *, grace_ms: int = 5_000) -> None:
         """Accepts no more, sends what is queued, closes; what is unsent after the grace time is dropped."""

@@ -29,7 +29,7 @@ class BrokerSettings:
     host: str = "127.0.0.1"
     port: int = 10911
     advertised_host: str = ""  # what clients are told; when empty the listening host, or the address of this machine
-    vip_port: bool = True  # also listen on port - 2, for old clients
+    vip_port: bool = True  # also listen on port - 2, for old clients; not when the port is picked
     nameservers: tuple[str, ...] = ()  # addresses, or the URL of an address server
     region: str = "DefaultRegion"
     permission: int = 6

@@ -136,9 +136,8 @@ def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
         text = f"its queues are {behind / (1 << 20):.0f} MiB behind its log: consumers see messages late"
         found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
     if taken := _number(told.get("nameTaken", "")):
-        text = (
-            f"another process registered under its name {taken:.0f} times, last {told.get('nameTakenBy', '')}: find it"
-        )
+        holder = told.get("nameTakenBy", "")
+        text = f"another process registered under its name {taken:.0f} times, last from {holder}: stop it or rename it"
         found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
     if stalls := _number(told.get("loopStalls", "")):
         worst = f"the worst of {told.get('loopStallWorstMs', '')} ms by {told.get('loopStallCode', '')}"
