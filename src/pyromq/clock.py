@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -33,6 +33,7 @@ class SystemClock:
     monotonic_s = staticmethod(time.perf_counter)  # as it is: a method around it would cost more than it does
 
 
+thread_cpu_s: Final = time.thread_time  # CPU time of the calling thread: what it worked, not what it waited for
 _default: Clock = SystemClock()
 
 

@@ -158,12 +158,12 @@ class TooManyRequestsError(TransportError):
 
 
 class BrokerError(MQError):
-    """A server responded with an error code; ``remark`` is its text."""
+    """A server responded with an error code; ``remark`` is its text, as it came."""
 
     retry = RetryAdvice.LATER  # unless the code says more
 
     def __init__(self, *, code: int, remark: str) -> None:
-        super().__init__(f"code {code}: {remark}")
+        super().__init__(f"code {code}: {printable(remark)}")
         self.code = code
         self.remark = remark
 
@@ -347,3 +347,10 @@ class OffsetOutOfRangeError(StoreError):
 def quoted(text: str, characters_max: int = 80) -> str:
     """Foreign text for an error or the log: quoted, control characters escaped, cut when absurdly long."""
     return repr(text) if len(text) <= characters_max else f"{text[:characters_max]!r}… ({len(text)} characters)"
+
+
+def printable(text: str) -> str:
+    """Foreign text that a terminal only prints: control characters are escaped, but for line ends and tabs."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)

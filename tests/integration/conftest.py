@@ -1,5 +1,41 @@
 """Fixtures of several test modules here."""
 
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+
+import pytest
+
 from tests.integration.both_loops import run
 
 __all__ = ["run"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_collections() -> Iterator[None]:
+    """What pytest has collected never dies; looking through it would take from the loop what servers are blamed for."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+class _Stalls(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def no_stall_of_the_loop() -> Iterator[None]:
+    """No request and no periodic work of a server in this process keeps its loop from others for 100 ms."""
+    stalls, logger = _Stalls(), logging.getLogger("pyromq.net.stalls")
+    logger.addHandler(stalls)
+    yield
+    logger.removeHandler(stalls)
+    assert not stalls.lines

@@ -140,6 +140,7 @@ class Broker(Handler):
 
     def _open(self, identity: Identity, nameserver_tls: SSLContext | None) -> None:
         """Open the store and build the parts on it; from here on requests are answered."""
+        assert self._server is not None
         disk, host = self._environment.disk, identity.host.encode()
         store = MessageStore.open(self._folder, self.settings.store, disk=disk, clock=self._clock, store_host=host)
         wiring = Wiring(
@@ -149,6 +150,7 @@ class Broker(Handler):
             workers=self._workers,
             nameserver_tls=nameserver_tls,
             on_requests=self.on_requests,
+            stalls=self._server.stalls,
         )
         try:
             parts = self._parts = wiring.build()
@@ -266,13 +268,17 @@ class Broker(Handler):
         if now - self._offsets_saved_ms >= self.settings.offsets_save_ms:
             self._offsets_saved_ms = now
             duties.append(services.offset_keeper.tick)
+        assert self._server is not None
+        stalls = self._server.stalls
         for duty in duties:
+            began_s = stalls.begin()
             try:
                 duty()
             except (MQError, OSError) as error:  # the store has said so already, and says no to senders
                 logger.error("periodic work failed: reason=%s", error)
             except Exception:  # a defect of one duty must not keep the others from being done
                 logger.exception("periodic work failed")
+            stalls.ended(began_s, duty.__qualname__)
 
     def _drop_silent(self) -> None:
         tables = self.parts.tables

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from pyromq.broker.base.name_watch import NameWatch
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.topics import Topics
-from pyromq.errors import ConnectFailedError, MQError
+from pyromq.errors import ConnectFailedError, MQError, quoted
 from pyromq.model.queue import QueueId
-from pyromq.model.topic import Perm
+from pyromq.model.topic import DataVersion, Perm
 from pyromq.net.connection import Connection
 from pyromq.net.link import Link
 from pyromq.net.nameserver_list import NameServerList
@@ -20,6 +23,7 @@ from pyromq.wire.codes import VERSION, RequestCode, ResponseCode
 from pyromq.wire.headers.nameserver import BrokerIdentityHeader, GetRouteHeader, RegisterBrokerHeader
 from pyromq.wire.json.registration import BrokerRegistration, RegisteredTopics, body_checksum, encode_registration
 from pyromq.wire.json.route import decode_route
+from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +31,8 @@ _FIRST_RETRY_S = 1.0
 _TOLD_S = 3.0
 _ROUTE_TIMEOUT_MS = 3_000
 _INHERIT = int(Perm.INHERIT)
+TOPICS_PER_PART: Final = 5_000  # of one registration: about a megabyte, and ten milliseconds of a name server
+T = TypeVar("T")
 
 
 class Registrar:
@@ -55,6 +61,9 @@ class Registrar:
         self._rounds: set[asyncio.Future[None]] = set()  # those that ``told`` has begun
         self._registered: dict[str, bool] = {}  # how the last attempt ended, by address
         self._told_all: dict[str, Connection | None] = {}  # the connection over which a name server got everything
+        self._told_version: dict[str, DataVersion] = {}  # what the last complete registration said, by address
+        self._remarks: dict[str, str] = {}  # the last one of each name server
+        self.name_watch = NameWatch(settings, address)
 
     @property
     def registered_with(self) -> list[str]:
@@ -137,25 +146,49 @@ class Registrar:
         told = self._told_all.pop(name, None)
         if told is None or told is not link.ready:  # it may have been started anew since, and know nothing
             changed = None
-        body = self._body(changed)
-        header = RegisterBrokerHeader(
-            broker_name=self._settings.name,
-            broker_addr=self._address,
-            cluster_name=self._settings.cluster,
-            ha_server_addr=self._ha_address,
-            broker_id=self._settings.broker_id,
-            compressed=False,
-            body_crc32=body_checksum(body),
-        )
-        timeout_ms = self._settings.register_timeout_ms
         try:
-            response = await link.request(RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
+            if changed is None and self._registered.get(name):
+                await self.name_watch.is_taken(name, link)  # the registration that follows outranks who has it
+            response = await self._send(name, link, changed)
+            if response.code == ResponseCode.SUCCESS and response.remark:
+                self._note_remark(name, response.remark)
+                if await self.name_watch.is_taken(name, link):
+                    response = await self._send(name, link, None)
         except Exception as error:  # what is wrong with one name server does not keep the others from being told
             self._note(name, False, f"{type(error).__name__}: {error}")
             return
         if response.code == ResponseCode.SUCCESS:
             self._told_all[name] = told if changed is not None else link.ready
         self._note(name, response.code == ResponseCode.SUCCESS, response.remark or f"code {response.code}")
+
+    async def _send(self, name: str, link: Link, changed: frozenset[str] | None) -> Received[Any]:
+        """All parts of a registration; the response to the last, or to the one that was refused."""
+        version = self._version()
+        response: Received[Any] | None = None
+        for body in self._bodies(changed, is_known=self._told_version.get(name) == version):
+            header = RegisterBrokerHeader(
+                broker_name=self._settings.name,
+                broker_addr=self._address,
+                cluster_name=self._settings.cluster,
+                ha_server_addr=self._ha_address,
+                broker_id=self._settings.broker_id,
+                compressed=False,
+                body_crc32=body_checksum(body),
+            )
+            timeout_ms = self._settings.register_timeout_ms
+            self._told_version.pop(name, None)
+            response = await link.request(RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
+            if response.code != ResponseCode.SUCCESS:
+                return response
+        assert response is not None
+        self._told_version[name] = version
+        return response
+
+    def _note_remark(self, name: str, remark: str) -> None:
+        """What a name server did not take, once."""
+        if self._remarks.get(name) != remark:
+            logger.warning("name server has something to say: address=%s remark=%s", name, quoted(remark, 1_000))
+        self._remarks[name] = remark
 
     def _note(self, name: str, registered: bool, reason: str) -> None:
         """Log what changed, once."""
@@ -166,17 +199,30 @@ class Registrar:
                 logger.warning("not registered with name server: address=%s reason=%s", name, reason)
         self._registered[name] = registered
 
-    def _body(self, changed: frozenset[str] | None) -> bytes:
-        table = self.topics.table.snapshot()
-        configs = table.topic_config_table
-        if changed is not None:  # name servers put it beside what they have
+    def _version(self) -> DataVersion:
+        version = self.topics.table.version
+        state_version = max(version.state_version, self.name_watch.state_version)
+        return msgspec.structs.replace(version, state_version=state_version)
+
+    def _bodies(self, changed: frozenset[str] | None, *, is_known: bool) -> Iterator[bytes]:
+        """A registration in parts that name servers take in one turn each; nearly always one.
+
+        They put a part beside what they have, and overwrite topics when the version is another than before: so each
+        part but the last has a version of its own, unless the name server knows this one already.
+        """
+        configs, version = self.topics.table.snapshot().topic_config_table, self._version()
+        if changed is not None:
             configs = {name: configs[name] for name in changed if name in configs}
+        parts = list(batched(configs.values(), TOPICS_PER_PART))
         permission = self._settings.permission | _INHERIT
-        permitted = {
-            name: msgspec.structs.replace(config, perm=config.perm & permission) for name, config in configs.items()
-        }
-        topics = RegisteredTopics(data_version=table.data_version, topic_config_table=permitted)
-        return encode_registration(BrokerRegistration(topics=topics), version=VERSION)
+        for number, part in enumerate(parts or [()]):
+            to_come = max(0, len(parts) - 1 - number)
+            table = {each.topic_name: msgspec.structs.replace(each, perm=each.perm & permission) for each in part}
+            timestamp = version.timestamp if is_known else version.timestamp - to_come
+            topics = RegisteredTopics(
+                data_version=msgspec.structs.replace(version, timestamp=timestamp), topic_config_table=table
+            )
+            yield encode_registration(BrokerRegistration(topics=topics), version=VERSION)
 
     async def close(self) -> None:
         """Leave every name server that can be reached."""
@@ -199,3 +245,10 @@ class Registrar:
             except MQError as error:
                 logger.info("could not unregister: address=%s reason=%s", name, error)
         await link.close()
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of at most that many, in order."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch

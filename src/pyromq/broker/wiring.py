@@ -58,6 +58,7 @@ from pyromq.broker.transactions.transactions import TransactionHandler
 from pyromq.model.names import TIMER_TOPIC
 from pyromq.net import Address, Connection, Link, open_connection
 from pyromq.net.nameserver_list import NameServerList
+from pyromq.net.stalls import StallWatch
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import QueueRange
@@ -106,6 +107,7 @@ class Wiring:
     workers: Workers
     nameserver_tls: SSLContext | None
     on_requests: OnRequests  # where sends go on that had to wait at the gate
+    stalls: StallWatch
 
     def build(self) -> Parts:
         """Raises StoreError, OSError when a table is damaged or cannot be written."""
@@ -239,7 +241,16 @@ class Wiring:
             resets=ResetHandler(store, tables, settings),
             config=ConfigHandler(environment, store, tables.topics, identity.address),
             cleaning=CleaningHandler(write_path, tables, services.maintenance),
-            runtime=RuntimeHandler(environment, write_path, tables.progress, waiters, stats, delay_requests),
+            runtime=RuntimeHandler(
+                environment,
+                write_path,
+                tables.progress,
+                waiters,
+                stats,
+                delay_requests,
+                self.stalls,
+                services.registrar.name_watch,
+            ),
             recalls=RecallHandler(environment, tables.topics, write_path, delays, timers),
             delays=delay_requests,
         )

@@ -17,7 +17,7 @@ from pyromq.cli.nouns import cluster, delay, dlq, doctor, group, message, send_c
 from pyromq.cli.pipeline import commands as pipeline
 from pyromq.cli.servers import commands as servers
 from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
-from pyromq.errors import MQError
+from pyromq.errors import MQError, printable
 
 # Typer has its own copy of click in some versions and imports it in others; this is the class in both.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -58,7 +58,7 @@ def main(args: Sequence[str] | None = None) -> int:
         error.show()  # type: ignore[attr-defined]
         return ExitCode.USAGE
     except MQError as error:
-        sys.stderr.write(f"pyromq: {error}\n")
+        sys.stderr.write(f"pyromq: {printable(str(error))}\n")
         return exit_code_of(error)
     except typer.Abort:
         return ExitCode.INTERRUPTED

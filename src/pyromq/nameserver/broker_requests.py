@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Mapping
+from itertools import islice
+from typing import Any, Final
 
+from pyromq.errors import quoted
 from pyromq.model.topic import DataVersion
 from pyromq.nameserver.errors import RegistrationRefusedError
 from pyromq.nameserver.kv_config import ORDER_NAMESPACE
@@ -28,31 +30,47 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
+_LEFT_OUT_SHOWN: Final = 5
+
 
 def register(state: State, request: Received[RegisterBrokerHeader], connection: Hashable) -> Response:
     """103: a broker with its topics; the response tells replicas their master, and all brokers the ordered topics."""
-    registration = _registration(request.header, _registration_body(state, request))
+    unreadable: dict[str, str] = {}
+    registration = _registration(request.header, _registration_body(state, request, unreadable), unreadable)
     outcome = state.table.register(registration, connection)
     _log(registration.member, outcome)
     if isinstance(outcome, Outranked):
-        return Response(body=_ordered_topics(state))
+        text = f"outranked: {outcome.holder} holds this name and id with state version {outcome.rank}"
+        return Response(body=_ordered_topics(state), remark=text)
     header = RegisterBrokerResponseHeader(ha_server_addr=outcome.master_ha_address, master_addr=outcome.master_address)
-    return Response(header=header, body=_ordered_topics(state))
+    remark = _left_out_text(outcome.left_out) if outcome.left_out else None
+    return Response(header=header, body=_ordered_topics(state), remark=remark)
+
+
+def _left_out_text(left_out: Mapping[str, str]) -> str:
+    """What was left out and why, the first few of it."""
+    shown = "; ".join(f"{quoted(topic)}: {reason}" for topic, reason in islice(left_out.items(), _LEFT_OUT_SHOWN))
+    more = "; …" if len(left_out) > _LEFT_OUT_SHOWN else ""
+    return f"topics left out, the others are registered: {len(left_out)} ({shown}{more})"
 
 
 def _log(member: BrokerProcess, outcome: Registered | Outranked) -> None:
     facts = (member.cluster, member.broker, member.broker_id, member.address)
     if isinstance(outcome, Outranked):
-        text = "registration outranked: cluster=%r broker=%r id=%d address=%r holder=%r"
-        logger.warning(text, *facts, outcome.holder)
+        text = "registration outranked: cluster=%r broker=%r id=%d address=%r holder=%r state_version=%d"
+        logger.warning(text, *facts, outcome.holder, outcome.rank)
     elif outcome.displaced is not None:
         text = "broker displaced: cluster=%r broker=%r id=%d address=%r displaced=%r"
         logger.warning(text, *facts, outcome.displaced)
     elif outcome.is_new:
         logger.info("broker registered: cluster=%r broker=%r id=%d address=%r", *facts)
+    if isinstance(outcome, Registered) and not outcome.left_out.keys() <= outcome.left_out_before:
+        logger.warning("%s: cluster=%r broker=%r id=%d address=%r", _left_out_text(outcome.left_out), *facts)
 
 
-def _registration_body(state: State, request: Received[RegisterBrokerHeader]) -> BrokerRegistration:
+def _registration_body(
+    state: State, request: Received[RegisterBrokerHeader], unreadable: dict[str, str]
+) -> BrokerRegistration:
     header, limits = request.header, state.limits
     if len(request.body) > limits.registration_bytes_max:
         raise RegistrationRefusedError(
@@ -66,10 +84,13 @@ def _registration_body(state: State, request: Received[RegisterBrokerHeader]) ->
         version=request.version,
         checksum=header.body_crc32,
         inflated_bytes_max=limits.inflated_bytes_max,
+        left_out=unreadable,
     )
 
 
-def _registration(header: RegisterBrokerHeader, body: BrokerRegistration) -> Registration:
+def _registration(
+    header: RegisterBrokerHeader, body: BrokerRegistration, unreadable: Mapping[str, str]
+) -> Registration:
     return Registration(
         member=BrokerProcess(
             cluster=header.cluster_name,
@@ -84,6 +105,7 @@ def _registration(header: RegisterBrokerHeader, body: BrokerRegistration) -> Reg
         silence_ms_max=header.heartbeat_timeout_millis,
         zone=header.zone_name,
         filter_servers=tuple(body.filter_server_list),
+        unreadable=unreadable,
     )
 
 

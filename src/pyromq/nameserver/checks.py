@@ -19,15 +19,16 @@ _PERM_MAX = 255
 _address_parts = re.compile(r'[^\s,;"\\{}\x00-\x1f\x7f]+:([0-9]{1,5})').fullmatch
 
 
-def check_registration(registration: Registration, limits: NameServerLimits) -> None:
-    """Raises RegistrationRefusedError."""
+def check_registration(registration: Registration, limits: NameServerLimits) -> dict[str, str]:
+    """The topics that must be left out, with the reason. Raises RegistrationRefusedError for the broker itself."""
     try:
         _check_member(registration, limits)
-        _check_topics(registration, limits)
+        _check_count(registration, limits)
     except RegistrationRefusedError:
         raise
     except LimitError as error:
         raise RegistrationRefusedError(str(error)) from error
+    return {**registration.unreadable, **_unfit_topics(registration, limits)}
 
 
 def check_name(kind: str, name: str, limits: NameServerLimits) -> None:
@@ -79,13 +80,22 @@ def _check_member(registration: Registration, limits: NameServerLimits) -> None:
         check_name("filter server", server, limits)
 
 
-def _check_topics(registration: Registration, limits: NameServerLimits) -> None:
-    if len(registration.topics) > limits.topics_per_broker_max:
+def _check_count(registration: Registration, limits: NameServerLimits) -> None:
+    if len(registration.topics) > limits.topics_per_registration_max:
         raise LimitError(
-            f"{len(registration.topics)} topics on one broker, at most {limits.topics_per_broker_max} are allowed"
+            f"{len(registration.topics)} topics in one registration, at most {limits.topics_per_registration_max} are "
+            "allowed: the broker has to send them in parts (enableSplitRegistration)"
         )
+
+
+def _unfit_topics(registration: Registration, limits: NameServerLimits) -> dict[str, str]:
+    unfit: dict[str, str] = {}
     for topic in registration.topics:
-        check_queues(topic, queue_data(registration, topic), limits)
+        try:
+            check_queues(topic, queue_data(registration, topic), limits)
+        except LimitError as error:
+            unfit[topic] = str(error)
+    return unfit
 
 
 def _check_address(address: str, limits: NameServerLimits) -> None:

@@ -41,6 +41,8 @@ class LiveMember:
     data_version: DataVersion
     ha_address: str
     filter_servers: tuple[str, ...] = ()
+    left_out: frozenset[str] = frozenset()  # topics of its last registration that break a limit
+    rank: int = 0  # the state version that counts against others with the same id: a jump is bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ class Registration:
     silence_ms_max: int | None = None
     zone: str | None = None
     filter_servers: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)  # topics that could not be decoded, with the reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class Registered:
     displaced: str | None = None  # the other address that had them
     master_address: str | None = None
     master_ha_address: str | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)  # topics that are not in the table, with the reason
+    left_out_before: frozenset[str] = frozenset()  # by the registration before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,7 @@ class Outranked:
     """Another address holds the same id with a higher state version: the registration counts for nothing."""
 
     holder: str
+    rank: int  # the state version of the holder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

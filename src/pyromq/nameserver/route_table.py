@@ -13,7 +13,7 @@ response about topics or brokers could differ from the one before; a mere sign o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace as replaced
 
 from msgspec.structs import replace
@@ -59,27 +59,34 @@ class RouteTable:
     # --- brokers register --------------------------------------------------------------------------------------------
 
     def register(self, registration: Registration, connection: Hashable) -> Registered | Outranked:
-        """Add a broker, or update what it says about itself. Raises RegistrationRefusedError."""
-        check_registration(registration, self._limits)
+        """Add a broker, or update what it says about itself. Raises RegistrationRefusedError.
+
+        Topics that break a limit are left out; the others count.
+        """
+        left_out = check_registration(registration, self._limits)
         member = registration.member
         others = self._other_members(member)
         earlier = self._live.get(member.endpoint)
-        if holder := self._outranking_holder(registration, others):
+        holder = self._holder(registration, others)
+        if holder is not None and holder.rank > registration.data_version.state_version:
             self._remove_all([member.endpoint] if earlier else [])
-            return Outranked(holder=holder)
+            return Outranked(holder=holder.member.address, rank=holder.rank)
         is_known = earlier is not None and earlier.member == member
         is_first = not is_known and member.broker_id not in others
         self._refuse_if_unfit(registration, is_first)
+        left_out |= self._beyond_count(registration, left_out)
         is_current = earlier is not None and is_known and earlier.data_version == registration.data_version
-        self._put_member(registration, connection)
+        self._put_member(registration, connection, frozenset(left_out), self._rank(registration, holder))
         if self._leads(registration):
-            self._put_topics(registration, everything=not is_current)
+            self._put_topics(registration, left_out, everything=not is_current)
         master = self._master_for(member)
         return Registered(
             is_new=is_first,
             displaced=others.get(member.broker_id),
             master_address=master.member.address if master else None,
             master_ha_address=master.ha_address if master else None,
+            left_out=left_out,
+            left_out_before=earlier.left_out if earlier else frozenset(),
         )
 
     def _other_members(self, member: BrokerProcess) -> dict[int, str]:
@@ -88,18 +95,23 @@ class RouteTable:
         listed = known.broker_addrs if known else {}
         return {broker_id: address for broker_id, address in listed.items() if address != member.address}
 
-    def _outranking_holder(self, registration: Registration, others: dict[int, str]) -> str | None:
-        """The address that holds the same id and has seen a later election."""
-        holder = others.get(registration.member.broker_id)
-        if holder is None:
-            return None
-        version = self._version_of(Endpoint(self._brokers[registration.member.broker].cluster, holder))
-        outranks = version is not None and version.state_version > registration.data_version.state_version
-        return holder if outranks else None
+    def _holder(self, registration: Registration, others: dict[int, str]) -> LiveMember | None:
+        """The other process that holds the same name and id."""
+        address = others.get(registration.member.broker_id)
+        return self._live.get(Endpoint(self._brokers[registration.member.broker].cluster, address)) if address else None
+
+    def _rank(self, registration: Registration, holder: LiveMember | None) -> int:
+        """The state version, which counts elections, but at most so much above what was there before.
+
+        Nobody can take a name with a number that nobody else can outbid.
+        """
+        earlier = self._live.get(registration.member.endpoint)
+        base = max((each.rank for each in (holder, earlier) if each is not None), default=0)
+        return min(registration.data_version.state_version, base + self._limits.state_version_jump_max)
 
     def _refuse_if_unfit(self, registration: Registration, is_first: bool) -> None:
         member, limits = registration.member, self._limits
-        if is_first and len(registration.topics) == 1:
+        if is_first and len(registration.topics) + len(registration.unreadable) == 1:
             raise RegistrationRefusedError(
                 f"broker {quoted(member.broker)} id {member.broker_id} is new: it must send all its topics first"
             )
@@ -110,13 +122,29 @@ class RouteTable:
             )
         if member.endpoint not in self._live and len(self._live) >= limits.brokers_max:
             raise RegistrationRefusedError(f"{limits.brokers_max} brokers are registered, no more are allowed")
-        added = sum(member.broker not in self._queues.of(topic) for topic in registration.topics)
-        if added and added + self._queues.count_of(member.broker) > limits.topics_per_broker_max:
-            raise RegistrationRefusedError(
-                f"broker {quoted(member.broker)} would have more than {limits.topics_per_broker_max} topics"
-            )
 
-    def _put_member(self, registration: Registration, connection: Hashable) -> None:
+    def _beyond_count(self, registration: Registration, left_out: Mapping[str, str]) -> dict[str, str]:
+        """Topics that the broker, or the table, has no room for."""
+        broker, limits, beyond = registration.member.broker, self._limits, dict[str, str]()
+        room_here = limits.topics_per_broker_max - self._queues.count_of(broker)
+        room = limits.topics_max - len(self._queues)
+        if min(room_here, room) >= len(registration.topics):
+            return beyond
+        for topic in registration.topics:
+            known = self._queues.of(topic)
+            if topic in left_out or broker in known:
+                continue
+            if room_here < 1:
+                beyond[topic] = f"broker {quoted(broker)} would have more than {limits.topics_per_broker_max} topics"
+            elif not known and room < 1:
+                beyond[topic] = f"the name server would have more than {limits.topics_max} topics"
+            else:
+                room_here, room = room_here - 1, room - (not known)
+        return beyond
+
+    def _put_member(
+        self, registration: Registration, connection: Hashable, left_out: frozenset[str], rank: int
+    ) -> None:
         member = registration.member
         before, earlier = self._brokers.get(member.broker), self._live.get(member.endpoint)
         if earlier and earlier.member.broker != member.broker:  # one process has one role
@@ -129,7 +157,7 @@ class RouteTable:
             enable_acting_master=registration.acting_master or False,
         )
         self._replace_broker(before, after)
-        self._live[member.endpoint] = entry = self._live_member(registration, connection)
+        self._live[member.endpoint] = entry = self._live_member(registration, connection, left_out, rank)
         if before != after or earlier is None or earlier.filter_servers != entry.filter_servers:
             self._broker_changes += 1
 
@@ -140,7 +168,9 @@ class RouteTable:
                 del self._live[Endpoint(before.cluster, address)]
         self._brokers[after.broker_name] = after
 
-    def _live_member(self, registration: Registration, connection: Hashable) -> LiveMember:
+    def _live_member(
+        self, registration: Registration, connection: Hashable, left_out: frozenset[str], rank: int
+    ) -> LiveMember:
         wish = registration.silence_ms_max
         return LiveMember(
             member=registration.member,
@@ -150,6 +180,8 @@ class RouteTable:
             data_version=registration.data_version,
             ha_address=registration.ha_address,
             filter_servers=registration.filter_servers,
+            left_out=left_out,
+            rank=rank,
         )
 
     def _leads(self, registration: Registration) -> bool:
@@ -160,11 +192,11 @@ class RouteTable:
         first_id = min(self._brokers[registration.member.broker].broker_addrs)
         return registration.acting_master is not None and broker_id == first_id
 
-    def _put_topics(self, registration: Registration, *, everything: bool) -> None:
+    def _put_topics(self, registration: Registration, left_out: Mapping[str, str], *, everything: bool) -> None:
         member = registration.member
         acts_for_master = member.broker_id != MASTER_ID and registration.acting_master
         for topic in registration.topics:
-            if everything or member.broker not in self._queues.of(topic):
+            if topic not in left_out and (everything or member.broker not in self._queues.of(topic)):
                 data = queue_data(registration, topic)
                 self._queues.put(topic, replace(data, perm=_without_write(data.perm)) if acts_for_master else data)
 
@@ -186,12 +218,11 @@ class RouteTable:
     def compare_version(self, endpoint: Endpoint, version: DataVersion) -> VersionCheck:
         """Whether a broker has to register its topics again; also counts as a sign of life."""
         self.refresh(endpoint)
-        known = self._version_of(endpoint)
-        return VersionCheck(changed=known != version, known=known)
-
-    def _version_of(self, endpoint: Endpoint) -> DataVersion | None:
         entry = self._live.get(endpoint)
-        return entry.data_version if entry else None
+        if entry is None:
+            return VersionCheck(changed=True, known=None)
+        known = replace(entry.data_version, state_version=entry.rank)  # what others have to outbid
+        return VersionCheck(changed=entry.data_version != version, known=known)
 
     # --- brokers go --------------------------------------------------------------------------------------------------
 
@@ -322,6 +353,8 @@ class RouteTable:
             is_new = data.broker_name not in self._queues.of(topic)
             if is_new and self._queues.count_of(data.broker_name) >= self._limits.topics_per_broker_max:
                 raise LimitError(f"broker {quoted(data.broker_name)} has as many topics as are allowed")
+        if known and not self._queues.of(topic) and len(self._queues) >= self._limits.topics_max:
+            raise LimitError(f"the name server has as many topics as are allowed: {self._limits.topics_max}")
         for data in known:
             self._queues.put(topic, data)
 

@@ -14,6 +14,7 @@ from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.kv_file import KvFile
 from pyromq.nameserver.service import NameServerService
 from pyromq.nameserver.settings import NameServerSettings
+from pyromq.nameserver.turns import Turns
 from pyromq.net import Address, Connection, Handler, Server
 from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.received import Received
@@ -41,7 +42,9 @@ class NameServer:
         kv = KvConfig(KvFile(settings.kv_path) if settings.kv_path else None, limits=settings.limits)
         service = NameServerService(settings, clock=self._clock, kv=kv)
         listen = [Address(settings.host, settings.port)]
-        server = settings.listener.server(_Requests(service), listen, clock=self._clock)
+        requests = _Requests(service)
+        server = settings.listener.server(requests, listen, clock=self._clock)
+        requests.turns.stalls = server.stalls
         await server.start()
         self._running = _Running(service, server)
         logger.info("name server started: address=%s", self.address)
@@ -72,9 +75,11 @@ class _Running:
 
     def _scan(self) -> None:
         self._timer = self._scan_later()
+        began_s = self.server.stalls.begin()
         for entry in self._service.drop_silent():
             if isinstance(entry.connection, Connection):
                 entry.connection.close("its broker was silent for too long")
+        self.server.stalls.ended(began_s, "looking for silent brokers")
 
 
 class _Requests(Handler):
@@ -82,15 +87,18 @@ class _Requests(Handler):
 
     def __init__(self, service: NameServerService) -> None:
         self._service = service
+        self.turns = Turns(service.handle)
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
-        for request in requests:
-            if (response := self._service.handle(request, connection)) is not None:
-                connection.send(response)
+        self.turns.take(connection, requests)
+
+    def on_drained(self, connection: Connection) -> None:
+        self.turns.go_on(connection)
 
     def on_bad_header(self, connection: Connection, error: HeaderFieldError) -> None:
         if (response := self._service.refuse_header(error)) is not None:
             connection.send(response)
 
     def on_disconnected(self, connection: Connection, reason: str) -> None:
+        self.turns.drop(connection)
         self._service.drop_connection(connection)

@@ -20,17 +20,24 @@ from pyromq.setting_keys import parse_lines, suggestion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerLimits:
-    """How much brokers and tools may put into a name server; requests beyond that are refused."""
+    """How much brokers and tools may put into a name server.
+
+    A broker that breaks one is refused; of its topics those that break one are left out, and the others count. The
+    sizes of requests are such that none takes the loop for 100 ms.
+    """
 
     brokers_max: int = 4096  # addresses: masters and replicas
+    topics_max: int = 100_000  # names, of all brokers together
     topics_per_broker_max: int = 100_000
+    topics_per_registration_max: int = 20_000  # brokers with more send them in parts (enableSplitRegistration)
     name_characters_max: int = 255  # of clusters, brokers, topics, zones, addresses
     filter_servers_max: int = 64  # per broker
-    registration_bytes_max: int = 16 * 1024 * 1024
-    inflated_bytes_max: int = 32 * 1024 * 1024  # of a compressed registration
-    small_body_bytes_max: int = 1024 * 1024  # of every other request
-    kv_bytes_max: int = 4 * 1024 * 1024  # of all namespaces together
+    registration_bytes_max: int = 8 * 1024 * 1024
+    inflated_bytes_max: int = 8 * 1024 * 1024  # of a compressed registration
+    small_body_bytes_max: int = 64 * 1024  # of every other request
+    kv_bytes_max: int = 1024 * 1024  # of all namespaces together
     routes_cached_max: int = 100_000
+    state_version_jump_max: int = 1 << 31  # what a registration may gain on who had its name and id before
     silence_ms_max: int = 3_600_000  # the longest silence that a broker may ask for
 
 
@@ -51,6 +58,7 @@ class NameServerSettings:
     wait_for_service: bool = False  # no routes at first, so that clients do not see half of the brokers
     wait_seconds_for_service: int = 45
     connections_max: int = 10_000
+    half_read_bytes_max: int = 256 << 20  # incomplete frames of all connections; the largest is cut first
     idle_ms: int = 120_000  # a connection that is silent for this long is closed; 0: never
     tls_mode: TlsMode = TlsMode.DISABLED
     tls_certificate_file: Path | None = None

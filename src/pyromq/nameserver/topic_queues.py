@@ -18,6 +18,7 @@ class QueueDataTable:
 
     def __init__(self) -> None:
         self._by_topic: dict[str, dict[str, QueueData]] = {}
+        self._counts: dict[str, int] = {}  # topics by broker; brokers without one are not in it
         self.revision = 0  # counts changes
 
     def of(self, topic: str) -> Mapping[str, QueueData]:
@@ -30,13 +31,20 @@ class QueueDataTable:
 
     def count_of(self, broker: str) -> int:
         """On how many topics a broker is."""
-        return sum(broker in queues for queues in self._by_topic.values())
+        return self._counts.get(broker, 0)
+
+    def __len__(self) -> int:
+        """How many topics there are."""
+        return len(self._by_topic)
 
     def put(self, topic: str, data: QueueData) -> None:
         queues = self._by_topic.setdefault(topic, {})
-        if queues.get(data.broker_name) != data:
+        known = queues.get(data.broker_name)
+        if known != data:
             queues[data.broker_name] = data
             self.revision += 1
+            if known is None:
+                self._counts[data.broker_name] = self._counts.get(data.broker_name, 0) + 1
 
     def change_perm(self, broker: str, change: Callable[[int], int]) -> int:
         """Apply a change to the permissions of every topic on a broker; how many topics that are."""
@@ -50,12 +58,27 @@ class QueueDataTable:
         queues = self._by_topic.get(topic, {})
         gone = queues.keys() if brokers is None else queues.keys() & brokers
         if gone:
+            for broker in gone:
+                self._forget(broker, 1)
             self._keep(topic, {broker: data for broker, data in queues.items() if broker not in gone})
 
     def drop_broker(self, broker: str) -> None:
         """Forget a broker in every topic."""
-        for topic in [topic for topic, queues in self._by_topic.items() if broker in queues]:
-            self.drop(topic, (broker,))
+        mine = [topic for topic, queues in self._by_topic.items() if broker in queues]
+        for topic in mine:
+            queues = self._by_topic[topic]
+            del queues[broker]
+            if not queues:
+                del self._by_topic[topic]
+        self._forget(broker, len(mine))
+        self.revision += len(mine)
+
+    def _forget(self, broker: str, topics: int) -> None:
+        left = self._counts.get(broker, 0) - topics
+        if left > 0:
+            self._counts[broker] = left
+        else:
+            self._counts.pop(broker, None)
 
     def _keep(self, topic: str, queues: dict[str, QueueData]) -> None:
         if queues:

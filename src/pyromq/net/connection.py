@@ -6,6 +6,9 @@ future of a request of ours.
 
 A server stops reading from a peer that does not read its responses; a client goes on reading, for if both stopped,
 neither would ever start again.
+
+A connection that was lost is freed by its last reference, not by a garbage collection, which may be far away: nothing
+that it holds refers back to it, and errors that are kept lose their tracebacks, whose frames refer to everything.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ from typing import Any, Final, TypeVar, cast
 from pyromq.clock import Clock
 from pyromq.errors import RemoteProtocolError
 from pyromq.net.address import Address
+from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.handler import Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.pending_calls import PendingCalls
 from pyromq.net.settings import ConnectionSettings
+from pyromq.net.stalls import STALL_S, StallWatch
 from pyromq.wire.command import Ext, encode_request
 from pyromq.wire.frame import Frame, FrameDecoder, FrameError
 from pyromq.wire.header_errors import HeaderFieldError, UndecodableHeaderError
@@ -33,6 +38,7 @@ from pyromq.wire.received import Received, decode_received
 logger = logging.getLogger(__name__)
 
 S = TypeVar("S")
+E = TypeVar("E", bound=RemoteProtocolError)
 Part = bytes | bytearray | memoryview  # views of bytes, one byte an item
 
 READ_BYTES: Final = 256 * 1024
@@ -65,6 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         remote: Address,
         *,
         is_server: bool,
+        half_read: HalfReadFrames | None = None,
+        stalls: StallWatch | None = None,
     ) -> None:
         self.remote = remote  # as a proxy told it, or as we were asked to reach it
         self.remote_text = str(remote)
@@ -84,7 +92,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None  # None before it is connected and after it is lost
         self._loop = asyncio.get_running_loop()
         self._buffer = _read_buffer()
-        self._feed = FrameDecoder(settings.frame_bytes_max).feed
+        self._decoder = FrameDecoder(settings.frame_bytes_max)
+        self.half_read_bytes = 0  # as ``half_read`` has counted them
+        self._half_read = half_read  # all connections of a server together; None: they are not counted
+        self._stalls = stalls  # likewise
         self._queue: list[Part] = []  # leaves in one write
         self._body_parts = 0  # of the queue: those that do not begin a frame
         self._is_reading = False  # the handler is called with what a read brought; a flush follows
@@ -95,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._progress = 0  # bytes in and out, as of the last sweep of the idle watch
         self._progress_ms = 0  # monotonic, when that number last changed
+        self._is_held = False  # the handler asked not to read on
         self._is_over = False  # connection_lost was called
         self._close_callbacks: list[Callable[[Connection], None]] = []
 
@@ -189,6 +201,20 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None:
             raise self._pending_calls.lost_error(self.close_reason)
 
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def hold_reading(self) -> None:
+        """Reads nothing more until ``go_on_reading``: the handler has not finished with what it got."""
+        self._is_held = True
+        if self.is_open and self._transport is not None:
+            self._transport.pause_reading()
+
+    def go_on_reading(self) -> None:
+        """Ends ``hold_reading``; a peer that does not read its responses is still not read from."""
+        self._is_held = False
+        if self.is_open and self._transport is not None and not (self._is_server and self.is_congested):
+            self._transport.resume_reading()
+
     # --- requests --------------------------------------------------------------------------------------------------
 
     async def request(self, code: int, header: Ext = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
@@ -265,10 +291,17 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._close_callbacks.append(callback)
 
+    def forget_half_read(self) -> None:
+        """Frees what has come of a frame that will never be complete, because the connection ends."""
+        if self._half_read is not None:
+            self._half_read.note(self, 0)
+        self._decoder = FrameDecoder(self._settings.frame_bytes_max)
+
     def _break(self, error: RemoteProtocolError) -> None:
         if self.is_open:
-            logger.warning("connection closed, peer broke the protocol: peer=%s error=%s", self.remote_text, error)
-            self.close(f"protocol error: {error}")
+            text = str(error)  # a log record with the error itself would hold this connection
+            logger.warning("connection closed, peer broke the protocol: peer=%s error=%s", self.remote_text, text)
+            self.close(f"protocol error: {text}")
 
     # --- called by the event loop ----------------------------------------------------------------------------------
 
@@ -290,14 +323,26 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.bytes_in += nbytes
         self._pending_calls.heard()
+        decoder = self._decoder
         try:
-            frames = self._feed(self._buffer[:nbytes])
+            frames = decoder.feed(self._buffer[:nbytes])
         except FrameError as error:
             self._receive(error.whole_frames)
             self._break(error)
         else:
             if frames:
-                self._receive(frames)
+                if self._stalls is None:
+                    self._receive(frames)
+                else:
+                    self._receive_timed(frames, self._stalls)
+            if self._half_read is not None and len(decoder.half_read) != self.half_read_bytes:
+                self._half_read.note(self, len(decoder.half_read))
+
+    def _receive_timed(self, frames: list[Frame], stalls: StallWatch) -> None:
+        began_s = stalls.begin()
+        self._receive(frames)
+        if stalls.wall_s() - began_s > STALL_S:
+            stalls.ended_late(began_s, _codes(frames))
 
     def _receive(self, frames: list[Frame]) -> None:
         self.frames_in += len(frames)
@@ -309,9 +354,9 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 received = decode_received(frame)
             except HeaderFieldError as error:
-                bad_headers.append(error)
+                bad_headers.append(_without_frames(error))
             except UndecodableHeaderError as error:
-                broken = error
+                broken = _without_frames(error)
                 break
             else:
                 if received.flag & 1:
@@ -341,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._uncongest()
-        if self._is_server and self.is_open and self._transport is not None:
+        if self._is_server and not self._is_held and self.is_open and self._transport is not None:
             self._transport.resume_reading()
         self._call(self._handler.on_drained, self)
 
@@ -349,6 +394,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close_reason = self.close_reason or (f"{exc}" if exc else "closed by the peer")
         self._transport, self._is_over = None, True
         self._queue.clear()
+        self.forget_half_read()
         self._uncongest()
         logger.debug("disconnected: peer=%s reason=%s", self.remote_text, self.close_reason)
         self._pending_calls.fail_all(self.close_reason)
@@ -369,3 +415,18 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:  # a defect of the handler must not break the protocol's callbacks
             logger.exception("handler failed, connection closed: peer=%s", self.remote_text)
             self.abort("the handler failed")
+
+
+def _without_frames(error: E) -> E:
+    """The error alone: tracebacks, its own and those of what caused it, refer to the frame that keeps it."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def _codes(frames: list[Frame]) -> list[int]:
+    """Which requests a read brought, for the log; frames that cannot be decoded are left out."""
+    codes: dict[int, None] = {}
+    for frame in frames:
+        with contextlib.suppress(RemoteProtocolError):
+            codes[decode_received(frame).code] = None
+    return list(codes)

@@ -15,6 +15,7 @@ from pyromq.net.proxies import TrustedProxies
 from pyromq.net.server import Server
 from pyromq.net.settings import ConnectionSettings, TlsMode
 from pyromq.net.tls import ServerTls
+from pyromq.wire.frame import FRAME_BYTES_MAX
 
 
 class HasListenerSettings(Protocol):
@@ -33,6 +34,8 @@ class HasListenerSettings(Protocol):
     @property
     def connections_max(self) -> int: ...
     @property
+    def half_read_bytes_max(self) -> int: ...
+    @property
     def idle_ms(self) -> int: ...
 
 
@@ -43,12 +46,15 @@ class ListenerSettings:
     tls: ServerTls = field(default_factory=ServerTls)
     trusted_proxies: tuple[str, ...] = ()  # peers that may say in a PROXY header for whom they speak
     connections_max: int = 10_000
+    half_read_bytes_max: int = 256 << 20
     idle_ms: int = 120_000
 
     def __post_init__(self) -> None:
         TrustedProxies(self.trusted_proxies)
         if self.connections_max < 1:
             raise ConfigError("connections_max must be at least 1")
+        if self.half_read_bytes_max < FRAME_BYTES_MAX:
+            raise ConfigError(f"half_read_bytes_max must be at least {FRAME_BYTES_MAX}, the size of one frame")
         if self.idle_ms < 0:
             raise ConfigError("idle_ms cannot be negative; 0 keeps silent connections open")
 
@@ -65,6 +71,7 @@ class ListenerSettings:
             tls=tls,
             trusted_proxies=settings.trusted_proxies,
             connections_max=settings.connections_max,
+            half_read_bytes_max=settings.half_read_bytes_max,
             idle_ms=settings.idle_ms,
         )
 
@@ -74,7 +81,7 @@ class ListenerSettings:
             handler,
             listen,
             clock=clock,
-            settings=ConnectionSettings(idle_ms=self.idle_ms),
+            settings=ConnectionSettings(idle_ms=self.idle_ms, half_read_bytes_max=self.half_read_bytes_max),
             connections_max=self.connections_max,
             tls_mode=self.tls.mode,
             tls_context=self.tls.context(),

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any, Final
+from weakref import WeakMethod
 
 from pyromq.clock import Clock
 from pyromq.errors import ConnectionLostError, RequestTimeoutError, TooManyRequestsError
@@ -22,7 +23,11 @@ SWEEP_MS_MIN: Final = 10  # between two looks for late requests
 
 
 class PendingCalls:
-    """``on_half_open(silence_ms)`` is called when the peer seems to be gone."""
+    """``on_half_open(silence_ms)``, a method of who owns this, is called when the peer seems to be gone.
+
+    The owner is held weakly, and a timer only while it is armed: a connection that has ended must be free at once,
+    without the garbage collector.
+    """
 
     def __init__(
         self, clock: Clock, peer: str, in_flight_max: int, half_open_ms: int, on_half_open: Callable[[int], None]
@@ -32,7 +37,7 @@ class PendingCalls:
         self._peer = peer
         self._in_flight_max = in_flight_max
         self._half_open_ms = half_open_ms
-        self._on_half_open = on_half_open
+        self._on_half_open = WeakMethod(on_half_open)
         self._loop = asyncio.get_running_loop()
         self._now_ms = 0  # monotonic, as of the last new turn of the loop
         self._timer: asyncio.TimerHandle | None = None
@@ -77,7 +82,7 @@ class PendingCalls:
         """Ends the wait for responses that are overdue; the timer calls it."""
         now_ms = self._clock.monotonic_ms()
         late, next_ms = self.pending.take_late(now_ms)
-        self._timer_ms = NEVER_MS
+        self._disarm()
         if next_ms != NEVER_MS:
             self._arm(next_ms, next_ms - now_ms)
         for pending in late:
@@ -88,8 +93,7 @@ class PendingCalls:
 
     def fail_all(self, reason: str) -> None:
         """The connection has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._disarm()
         for pending in self.pending.take_all():
             if not pending.response.done():
                 pending.response.set_exception(self.lost_error(reason))
@@ -104,13 +108,19 @@ class PendingCalls:
         )
 
     def _arm(self, deadline_ms: int, delay_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._disarm()
         self._timer_ms = deadline_ms
         self._timer = self._loop.call_later(max(delay_ms, SWEEP_MS_MIN) / 1000, self.fail_late)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_ms = None, NEVER_MS
 
     def _suspect(self, now_ms: int) -> None:
         if self._unheard_ms == NEVER_MS:
             self._unheard_ms = now_ms  # the late ones were asked before the last read
         elif self._half_open_ms and now_ms - self._unheard_ms >= self._half_open_ms:
-            self._on_half_open(now_ms - self._unheard_ms)
+            on_half_open = self._on_half_open()
+            if on_half_open is not None:
+                on_half_open(now_ms - self._unheard_ms)

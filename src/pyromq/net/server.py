@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from functools import partial
+from ipaddress import ip_address
 from typing import Final, Self
 
 from pyromq.clock import Clock
@@ -19,11 +20,13 @@ from pyromq.errors import ConfigError
 from pyromq.net.address import Address
 from pyromq.net.connection import Connection
 from pyromq.net.errors import PreambleError
+from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.handler import Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.preamble import PEEK_BYTES, Preamble
 from pyromq.net.proxies import NO_PROXIES, TrustedProxies
 from pyromq.net.settings import DEFAULT_SETTINGS, ConnectionSettings, TlsMode
+from pyromq.net.stalls import StallWatch
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,8 @@ class Server:
         self._tls_mode = tls_mode
         self._tls_context = tls_context
         self._proxies = proxies
+        self.stalls = StallWatch()  # of the loop, by requests that came here
+        self.half_read = HalfReadFrames(settings.half_read_bytes_max)
         self._watch = IdleWatch(clock, settings.idle_ms)
         self._listeners: list[socket.socket] = []
         self.addresses: list[Address] = []  # where it listens, in the order of ``listen``, with the ports chosen
@@ -98,6 +103,20 @@ class Server:
         for listener in self._listeners:
             self._accept_from(listener)
         logger.info("listening: addresses=%s", ",".join(map(str, self.addresses)))
+        self._warn_of_strangers()
+
+    def _warn_of_strangers(self) -> None:
+        knows_peers = self._tls_context is not None and self._tls_context.verify_mode is ssl.CERT_REQUIRED
+        if self._tls_mode is TlsMode.ENFORCING and knows_peers:
+            return
+        for address in self.addresses:
+            if not ip_address(address.host.partition("%")[0]).is_loopback:
+                logger.warning(
+                    "open to other machines, and there is no access control: whoever reaches %s may send, read, "
+                    "delete and change settings. Keep it behind a firewall, listen on 127.0.0.1, or require "
+                    "certificates of clients (tls_mode enforcing with tls_client_ca_file)",
+                    address,
+                )
 
     async def stop(self, *, grace_ms: int = 5_000) -> None:
         """Accepts no more, sends what is queued, closes; what is unsent after the grace time is dropped."""
@@ -204,10 +223,22 @@ class Server:
 
     async def _hand_over(self, peer_socket: socket.socket, peer: Address, *, is_tls: bool) -> None:
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: Connection(self._handler, self._clock, self._settings, self._watch, peer, is_server=True),
+            partial(self._connection, peer),
             peer_socket,
             ssl=self._tls_context if is_tls else None,
             ssl_handshake_timeout=HANDSHAKE_S if is_tls else None,
+        )
+
+    def _connection(self, peer: Address) -> Connection:
+        return Connection(
+            self._handler,
+            self._clock,
+            self._settings,
+            self._watch,
+            peer,
+            is_server=True,
+            half_read=self.half_read,
+            stalls=self.stalls,
         )
 
 

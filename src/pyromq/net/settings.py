@@ -19,10 +19,11 @@ class TlsMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """Every bound of one connection."""
+    """Every bound of one connection, and of the connections of one server together."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     in_flight_max: int = 65_536  # requests of ours that wait for a response
+    half_read_bytes_max: int = 256 << 20  # incomplete frames of all connections of a server; the largest is cut first
     unsent_bytes_high: int = 1 << 20  # above it the connection is congested
     unsent_bytes_max: int = 64 << 20  # above it the peer does not read, and is cut off
     idle_ms: int = 120_000  # closed when nothing was read or written for this long; 0: never

@@ -68,26 +68,27 @@ class FrameDecoder:
 
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._bytes_max = min(bytes_max, 0x7FFF_FFFF)  # lengths are signed
-        self._buffer = bytearray()  # the beginning of a frame that is not complete
-        self._needed = PREFIX_BYTES  # how long the buffer must be before looking at it makes sense
-        self._error: FrameError | None = None
+        self.half_read = bytearray()  # the beginning of a frame that is not complete; empty between frames
+        self._needed = PREFIX_BYTES  # how long that must be before looking at it makes sense
+        self._failure: tuple[type[FrameError], str] | None = None  # not the error: its traceback would hold this object
 
     @property
     def buffered_bytes(self) -> int:
         """How much of an incomplete frame is held; 0 between frames."""
-        return len(self._buffer)
+        return len(self.half_read)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The frames that data completes, in order. Raises FrameError, then and at every later call."""
-        if self._error is not None:
-            raise type(self._error)(str(self._error), [])
+        if self._failure is not None:
+            error_type, text = self._failure
+            raise error_type(text, [])
         chunk: bytes
-        if self._buffer:
-            self._buffer += data
-            if len(self._buffer) < self._needed:
+        if self.half_read:
+            self.half_read += data
+            if len(self.half_read) < self._needed:
                 return []
-            chunk = bytes(self._buffer)
-            self._buffer = bytearray()
+            chunk = bytes(self.half_read)
+            self.half_read = bytearray()
         else:
             chunk = data if type(data) is bytes else bytes(data)
         return self._split(chunk)
@@ -108,14 +109,13 @@ class FrameDecoder:
             frames.append(Frame(_TYPES[word >> 24], chunk[start + PREFIX_BYTES : body_start], chunk[body_start:end]))
             start, needed = end, PREFIX_BYTES
         if start < size:
-            self._buffer += chunk[start:] if start else chunk
+            self.half_read += chunk[start:] if start else chunk
             self._needed = needed
         return frames
 
     def _fail(self, length: int, word: int, frames: list[Frame]) -> FrameError:
-        error_type, text = _explain(length, word, self._bytes_max)
-        self._error = error_type(text, frames)
-        return self._error
+        self._failure = error_type, text = _explain(length, word, self._bytes_max)
+        return error_type(text, frames)
 
 
 def encode_frame(frame: Frame, *, bytes_max: int = FRAME_BYTES_MAX) -> bytes:

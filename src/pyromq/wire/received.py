@@ -102,6 +102,7 @@ _decode_json = msgspec.json.Decoder(_ReceivedJson, strict=False).decode
 _readers: Final[dict[int, HeaderReader[Any]]] = {
     code.value: reader_of(header) for code, header in REQUEST_HEADERS.items()
 }
+HEADER_BYTES_DECODED_MAX: Final = 1280 * 1024  # twenty times what a message with the longest properties needs
 _PEEKED_BYTES: Final = 12
 _typed_decoders: Final[dict[bytes, tuple[int, Callable[[bytes], Received[Any]], Truths | None]]] = {
     f'{{"code":{code.value},"'.encode()[:_PEEKED_BYTES]: (
@@ -152,6 +153,9 @@ def _decode_stepwise(frame: Frame) -> Received[Any]:
 
 def decode_untyped(frame: Frame) -> Received[Any]:
     """The command in a frame with its ext fields as they came. Raises UndecodableHeaderError."""
+    if len(frame.header) > HEADER_BYTES_DECODED_MAX:  # a million small fields take a second
+        text = f"a header of {len(frame.header)} bytes, at most {HEADER_BYTES_DECODED_MAX} are decoded field by field"
+        raise UndecodableHeaderError(text)
     if frame.serialize_type is not _JSON:
         return _decode_binary(frame)
     try:

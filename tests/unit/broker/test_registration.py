@@ -7,18 +7,23 @@ from typing import Any, cast
 import pytest
 
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.registration import Registrar
+from pyromq.broker.registration import TOPICS_PER_PART, Registrar
 from pyromq.errors import RequestTimeoutError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
+from pyromq.model.topic import TopicConfig
+from pyromq.nameserver.service import NameServerService
+from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net.link import Link
 from pyromq.net.nameserver_list import REFRESH_MS, NameServerList
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import VERSION, RequestCode, ResponseCode
+from pyromq.wire.command import encode_request
+from pyromq.wire.frame import FrameDecoder
 from pyromq.wire.headers.nameserver import RegisterBrokerHeader
 from pyromq.wire.json.registration import body_checksum, decode_registration
 from pyromq.wire.json.route import encode_route
-from pyromq.wire.received import Received
+from pyromq.wire.received import Received, decode_received
 from tests.unit.broker.builders import topics
 
 
@@ -120,7 +125,7 @@ async def test_the_list_of_an_address_server_is_followed() -> None:
     await registration.register_now()
     assert registration.registered_with == ["n2:9876"]
     assert [code for code, _, _ in first.asked] == [RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER]
-    assert first.closed and len(second.asked) == 2
+    assert first.closed and [code for code, _, _ in second.asked].count(RequestCode.REGISTER_BROKER) == 2
 
 
 async def test_a_broker_without_a_list_is_not_registered_and_goes_on_asking(caplog: pytest.LogCaptureFixture) -> None:
@@ -206,3 +211,106 @@ async def test_registration_goes_on_after_a_defect(monkeypatch: pytest.MonkeyPat
         await asyncio.sleep(0)
     assert registration.registered_with == ["n1:9876"]
     task.cancel()
+
+
+# --- the name of this broker belongs to somebody else ----------------------------------------------------------------
+
+
+class RealNames:
+    """A link to a real name server's service, without sockets; ``link`` is a connection to it."""
+
+    def __init__(self, service: NameServerService, link: str) -> None:
+        self.ready = link
+        self._service = service
+        self.parts = 0  # of registrations
+
+    async def request(self, code: int, header: Any = None, body: bytes = b"", *, timeout_ms: int) -> Received[Any]:
+        (frame,) = FrameDecoder().feed(encode_request(code, 1, header, body=body))
+        self.parts += code == RequestCode.REGISTER_BROKER
+        data = self._service.handle(decode_received(frame), self.ready)
+        assert data is not None
+        return decode_received(FrameDecoder().feed(data)[0])
+
+    async def close(self) -> None:
+        return
+
+
+def real_registrar(service: NameServerService, address: str, link: str) -> tuple[Registrar, RealNames]:
+    settings = BrokerSettings(nameservers=("n1:9876",))
+    table, _ = topics(settings)
+    names = RealNames(service, link)
+    registrar_ = Registrar(
+        table,
+        settings,
+        lambda name: cast(Link, names),
+        address=address,
+        ha_address=address,
+        known=NameServerList(settings.nameservers, clock=ManualClock()),
+    )
+    return registrar_, names
+
+
+def holder(service: NameServerService) -> str | None:
+    route = service._state.table.route("broker-a")
+    assert route is not None
+    broker = route.broker("broker-a")
+    assert broker is not None
+    return broker.master_addr
+
+
+@pytest.mark.parametrize("state_version", [0, 7, (1 << 63) - 1])
+async def test_a_broker_wins_its_name_back_and_says_so(state_version: int, caplog: pytest.LogCaptureFixture) -> None:
+    service = NameServerService(NameServerSettings(), clock=ManualClock())
+    broker, _ = real_registrar(service, "10.0.0.1:10911", "broker")
+    thief, _ = real_registrar(service, "10.6.6.6:10911", "thief")
+    await broker.register_now()
+    for times in (1, 2, 3):
+        thief.name_watch.state_version = max(state_version, broker.name_watch.state_version)
+        await thief._send("n1:9876", cast(Link, thief._links["n1:9876"]), None)
+        assert holder(service) == "10.6.6.6:10911"
+        caplog.clear()
+        await broker.register_now()
+        assert holder(service) == "10.0.0.1:10911"
+        assert broker.name_watch.report() == {"nameTaken": times, "nameTakenBy": "10.6.6.6:10911"}
+        (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert "another process is registered under the name of this broker" in record.getMessage()
+    await broker.register_now()
+    assert broker.name_watch.taken == 3 and broker.registered_with == ["n1:9876"]
+
+
+async def test_a_broker_whose_name_was_taken_before_it_came_wins_it_at_once() -> None:
+    service = NameServerService(NameServerSettings(), clock=ManualClock())
+    thief, _ = real_registrar(service, "10.6.6.6:10911", "thief")
+    thief.name_watch.state_version = 1 << 60
+    await thief.register_now()
+    broker, _ = real_registrar(service, "10.0.0.1:10911", "broker")
+    await broker.register_now()
+    assert holder(service) == "10.0.0.1:10911" and broker.registered_with == ["n1:9876"]
+
+
+# --- many topics -----------------------------------------------------------------------------------------------------
+
+
+async def test_many_topics_are_registered_in_parts_and_changes_of_all_of_them_arrive() -> None:
+    service = NameServerService(NameServerSettings(), clock=ManualClock())
+    broker, names = real_registrar(service, "10.0.0.1:10911", "broker")
+    count = 2 * TOPICS_PER_PART + 1
+    for number in range(count):
+        broker.topics.create(f"t{number}", queues=4)
+    await broker.register_now()
+    assert names.parts == 3
+
+    def queues(topic: str) -> int:
+        route = service._state.table.route(topic)
+        assert route is not None
+        return route.queue_datas[0].read_queue_nums
+
+    assert {queues(f"t{number}") for number in range(count)} == {4}
+    for number in (0, TOPICS_PER_PART, count - 1):
+        broker.topics.update(TopicConfig(topic_name=f"t{number}", read_queue_nums=8, write_queue_nums=8))
+    await broker.register_now()
+    assert [queues(f"t{number}") for number in (0, TOPICS_PER_PART, count - 1)] == [8, 8, 8]
+    service._state.table.wipe_write_perm("broker-a")
+    await broker.register_now()
+    route = service._state.table.route("t7")
+    assert route is not None and not route.queue_datas[0].writable, "what an operator did lasts until something changes"

@@ -12,6 +12,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.workers import Workers
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.net import Address
+from pyromq.net.stalls import StallWatch
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
@@ -48,6 +49,7 @@ def wired() -> Iterator[Parts]:
             workers=Workers(),
             nameserver_tls=None,
             on_requests=lambda connection, requests: None,
+            stalls=StallWatch(),
         )
         yield wiring.build()
 

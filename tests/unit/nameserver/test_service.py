@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import struct
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -449,3 +451,57 @@ def test_large_bodies_of_small_requests_are_refused() -> None:
     ask = Asking(NameServerSettings(limits=NameServerLimits(small_body_bytes_max=10)))
     for code, ext in ((Code.QUERY_DATA_VERSION, register_ext()), (Code.REGISTER_TOPIC_IN_NAMESRV, {"topic": "T"})):
         assert ask(code, ext, b" " * 11).code == 1
+
+
+# --- one bad entry never takes the rest with it ----------------------------------------------------------------------
+
+GOOD = '"{0}":{{"topicName":"{0}","readQueueNums":4,"writeQueueNums":4,"perm":6}}'
+
+
+def plain(*entries: str, rest: str = "") -> bytes:
+    version = '"dataVersion":{"counter":1}'
+    return f'{{"topicConfigSerializeWrapper":{{{version},"topicConfigTable":{{{",".join(entries)}}}{rest}}}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '"bad":{"topicName":"bad","readQueueNums":1000000}',
+        '"bad":{"topicName":"bad","readQueueNums":"many"}',
+        '"bad":{"topicName":"bad","perm":99999999999999999999999}',
+        '"bad":{"topicName":"bad","topicFilterType":"ODD"}',
+        '"bad":{"topicName":"bad","attributes":[1]}',
+        '"bad":{}',
+        '"bad":7',
+        '"bad":{"topicName":"\\u0007"}',
+    ],
+)
+@pytest.mark.parametrize("rest", ["", ',"topicQueueMappingInfoMap":{"s":{"currIdMap":{0:0}}}'])
+def test_a_topic_that_cannot_be_taken_is_left_out(
+    ask: Asking, bad: str, rest: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = plain(GOOD.format("T1"), bad, GOOD.format("T2"), rest=rest)
+    for _ in range(3):
+        response = ask(Code.REGISTER_BROKER, register_ext(), body)
+        assert response.code == 0 and "topics left out, the others are registered: 1" in (response.remark or "")
+    assert ask.route("T1").code == ask.route("T2").code == 0
+    assert ask.route("bad").code == ResponseCode.TOPIC_NOT_EXIST
+    assert caplog.text.count("topics left out") == 1, "it is logged when it begins, not with every registration"
+
+
+def test_an_unreadable_topic_of_a_compressed_registration_is_left_out(ask: Asking) -> None:
+    lines = [b"T1 4 4 6 SINGLE_TAG {}", b"bad x 4 6 SINGLE_TAG {}", b"T2 4 4 6 SINGLE_TAG"]
+    blocks = [b"{}", *lines, b"[]"]
+    framed = [struct.pack(">i", len(block)) + block for block in blocks]
+    framed.insert(1, struct.pack(">i", len(lines)))
+    body = zlib.compress(b"".join(framed))
+    response = ask(Code.REGISTER_BROKER, register_ext(compressed="true"), body, peer_version=317)
+    assert response.code == 0 and "'bad'" in (response.remark or "")
+    assert ask.route("T1").code == ask.route("T2").code == 0
+
+
+def test_text_that_needs_the_slow_parser_is_bounded(ask: Asking) -> None:
+    entries = [GOOD.format(f"T{number}") for number in range(5_000)]
+    response = ask(Code.REGISTER_BROKER, register_ext(), plain(*entries, rest=',"odd":{0:0}'))
+    assert response.code == 1 and "at most 131072 are allowed" in (response.remark or "")
+    assert ask(Code.REGISTER_BROKER, register_ext(), plain(*entries)).code == 0

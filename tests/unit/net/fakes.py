@@ -6,7 +6,9 @@ import asyncio
 from typing import Any
 
 from pyromq.net import Address, Connection, ConnectionSettings, Handler
+from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.idle import IdleWatch
+from pyromq.net.stalls import StallWatch
 from pyromq.testing import ManualClock
 from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.received import Received
@@ -117,12 +119,17 @@ class Rig:
         is_server: bool = True,
         reads: bool = True,
         settings: ConnectionSettings = NEVER_IDLE,
+        half_read: HalfReadFrames | None = None,
+        stalls: StallWatch | None = None,
     ) -> None:
         self.clock = ManualClock()
         self.handler = Notebook()
         self.watch = IdleWatch(self.clock, settings.idle_ms)
         self.connection = Connection(
-            handler or self.handler, self.clock, settings, self.watch, PEER, is_server=is_server
+            *(handler or self.handler, self.clock, settings, self.watch, PEER),
+            is_server=is_server,
+            half_read=half_read,
+            stalls=stalls,
         )
         self.transport = FakeTransport(self.connection, reads=reads)
         self.connection.connection_made(self.transport)

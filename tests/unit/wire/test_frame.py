@@ -134,7 +134,7 @@ def test_a_header_too_long_for_three_bytes_cannot_be_written() -> None:
 def test_a_claimed_size_reserves_no_memory() -> None:
     decoder = FrameDecoder()
     decoder.feed(prefix(FRAME_BYTES_MAX - 4, 0) + b"x")
-    assert decoder._buffer.__sizeof__() < 200
+    assert decoder.half_read.__sizeof__() < 200
 
 
 def test_a_large_frame_in_tiny_pieces_is_collected_without_copying_it_again_and_again() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pyromq.broker.admin.delay_requests import DelayHandler
 from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.name_watch import NameWatch
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.pulling.pull_waiters import PullWaiters
 from pyromq.broker.state.progress import Progress
 from pyromq.net.connection import Connection
+from pyromq.net.stalls import StallWatch
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import ViewBrokerStatsHeader
 from pyromq.wire.json import bodies
@@ -29,7 +31,11 @@ class RuntimeHandler:
         waiters: PullWaiters,
         stats: Stats,
         delays: DelayHandler,
+        stalls: StallWatch,
+        name_watch: NameWatch,
     ) -> None:
+        self._stalls = stalls
+        self._name_watch = name_watch
         self._delays = delays
         self._store = write_path.store
         self._progress = progress
@@ -67,7 +73,7 @@ class RuntimeHandler:
             "dispatchBehindBytes": 0,  # queues are written in the same commit as the log
             "startAcceptSendRequestTimeStamp": 0,
         }
-        table |= self._traffic() | self._delays.runtime()
+        table |= self._traffic() | self._delays.runtime() | self._stalls.report() | self._name_watch.report()
         return bodies.encode(bodies.KeyValues(table={key: str(value) for key, value in table.items()}))
 
     def _traffic(self) -> dict[str, object]:

@@ -29,12 +29,13 @@ class BrokerSettings:
     host: str = "127.0.0.1"
     port: int = 10911
     advertised_host: str = ""  # what clients are told; when empty the listening host, or the address of this machine
-    vip_port: bool = True  # also listen on port - 2, for old clients
+    vip_port: bool = True  # also listen on port - 2, for old clients; not when the port is picked
     nameservers: tuple[str, ...] = ()  # addresses, or the URL of an address server
     region: str = "DefaultRegion"
     permission: int = 6
 
     connections_max: int = 10_000
+    half_read_bytes_max: int = 256 << 20  # incomplete frames of all connections; the largest is cut first
     idle_ms: int = 120_000  # a connection that is silent for so long is closed; 0 means never
     tls_mode: TlsMode = TlsMode.DISABLED
     tls_certificate_file: Path | None = None

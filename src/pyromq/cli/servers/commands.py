@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.options import BrokerFlags, ConfigOption, NameServerFlags, StartOptions, UpFlags
+from pyromq.errors import printable
 
 if TYPE_CHECKING:
     from pyromq.cli.output.tables import Form
@@ -93,7 +94,20 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
+class _PrintableFormatter(logging.Formatter):
+    """Names and texts of peers come into logs; none of them moves a reader's cursor or looks like another line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, the name is logging's
+        record.message = printable(record.message).replace("\n", "\\n")
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802, likewise
+        return printable(super().formatException(ei))
+
+
 def _log_to_stderr(level: str) -> None:
     if level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise typer.BadParameter("expected debug, info, warning or error", param_hint="--log")
-    logging.basicConfig(stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level.upper())

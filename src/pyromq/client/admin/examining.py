@@ -138,6 +138,14 @@ def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
     if behind > 64 << 20:
         text = f"its queues are {behind / (1 << 20):.0f} MiB behind its log: consumers see messages late"
         found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
+    if taken := _number(told.get("nameTaken", "")):
+        holder = told.get("nameTakenBy", "")
+        text = f"another process registered under its name {taken:.0f} times, last from {holder}: stop it or rename it"
+        found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
+    if stalls := _number(told.get("loopStalls", "")):
+        worst = f"the worst of {told.get('loopStallWorstMs', '')} ms by {told.get('loopStallCode', '')}"
+        text = f"{stalls:.0f} requests kept it from the others for more than 100 ms, {worst}: see its log"
+        found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
     return found or [
         ClusterFinding(severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full")
     ]

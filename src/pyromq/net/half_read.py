@@ -1,0 +1,57 @@
+"""Half-read frames: what all connections of a server together hold of frames that are not complete yet.
+
+A frame may have 16 MiB, and a server has thousands of connections: without a limit those who send the beginnings of
+large frames decide how much memory it takes. Beyond the limit the connection that holds most goes first, so a client
+with a small half of a frame never pays for one with a large half.
+
+Counted only when the number of a connection changes: a read that ends with a whole frame costs one comparison.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyromq.net.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+
+class HalfReadFrames:
+    """One per server."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0  # of all connections
+        self.connections_cut = 0
+        self._holders: set[Connection] = set()  # with more than nothing
+
+    def note(self, connection: Connection, held: int) -> None:
+        """A read left that much of a frame; beyond the limit connections are cut, perhaps this one."""
+        self.bytes += held - connection.half_read_bytes
+        connection.half_read_bytes = held
+        if held:
+            self._holders.add(connection)
+            if self.bytes > self.bytes_max:
+                self._cut()
+        else:
+            self._holders.discard(connection)
+
+    def _cut(self) -> None:
+        largest = sorted(self._holders, key=lambda connection: connection.half_read_bytes, reverse=True)
+        for connection in largest:
+            if self.bytes <= self.bytes_max:
+                break
+            held = connection.half_read_bytes
+            logger.warning(
+                "connection cut, half-read frames of all connections are over their limit: "
+                "peer=%s half_read_bytes=%d all_bytes=%d bytes_max=%d",
+                *(connection.remote_text, held, self.bytes, self.bytes_max),
+            )
+            self.connections_cut += 1
+            connection.abort(
+                f"half-read frames of all connections have {self.bytes} bytes, at most {self.bytes_max} are allowed "
+                f"(half_read_bytes_max), and this connection has most of them: {held}"
+            )
+            connection.forget_half_read()

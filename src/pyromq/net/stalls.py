@@ -1,0 +1,69 @@
+"""Stalls of the event loop: which requests kept it from everybody else, and for how long.
+
+What counts is the CPU time of the loop's thread, since on a busy machine every read takes long by the clock on the
+wall. Asking for CPU time is a system call, so it is asked for once in ten milliseconds at most and after a read that
+took long; the wall clock is read twice for every read of a connection, and nothing is done per message. Between two
+marks a thread uses no more CPU time than passes on the wall: a stall is told at most ten milliseconds too short, and
+never too long.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pyromq.clock import SystemClock, thread_cpu_s
+
+logger = logging.getLogger(__name__)
+
+STALL_S: Final = 0.1  # the promise: no request keeps the loop from others for longer
+_MARK_S: Final = 0.01
+_CODES_LOGGED_MAX: Final = 8
+
+
+class StallWatch:
+    """One per server: ``begin`` before work on the loop, ``ended`` after it."""
+
+    def __init__(
+        self, wall_s: Callable[[], float] = SystemClock.monotonic_s, cpu_s: Callable[[], float] = thread_cpu_s
+    ) -> None:
+        self.count = 0
+        self.worst_ms = 0
+        self.worst_cause = ""  # request codes, or the name of periodic work
+        self.wall_s = wall_s
+        self._cpu_s = cpu_s
+        self._mark_wall_s = self._mark_cpu_s = 0.0
+        self._next_mark_s = float("-inf")
+
+    def begin(self) -> float:
+        """What ``ended`` wants to know."""
+        now_s = self.wall_s()
+        if now_s >= self._next_mark_s:
+            self._mark_wall_s, self._mark_cpu_s = now_s, self._cpu_s()
+            self._next_mark_s = now_s + _MARK_S
+        return now_s
+
+    def ended(self, began_s: float, cause: str) -> None:
+        """Work without a request, such as a duty of a tick, is over."""
+        if self.wall_s() - began_s > STALL_S:
+            self._count(began_s, cause)
+
+    def ended_late(self, began_s: float, codes: Sequence[int]) -> None:
+        """A read with these requests took longer than ``STALL_S`` on the wall."""
+        shown = ",".join(map(str, codes[:_CODES_LOGGED_MAX]))
+        self._count(began_s, shown + (",…" if len(codes) > _CODES_LOGGED_MAX else ""))
+
+    def report(self) -> dict[str, object]:
+        """As run-time information tells it."""
+        return {"loopStalls": self.count, "loopStallWorstMs": self.worst_ms, "loopStallCode": self.worst_cause}
+
+    def _count(self, began_s: float, cause: str) -> None:
+        used_s = self._cpu_s() - self._mark_cpu_s - (began_s - self._mark_wall_s)
+        if used_s <= STALL_S:
+            return
+        stalled_ms = round(used_s * 1000)
+        self.count += 1
+        if stalled_ms > self.worst_ms:
+            self.worst_ms, self.worst_cause = stalled_ms, cause
+        logger.warning("event loop stalled: cpu_ms=%d cause=%s stalls=%d", stalled_ms, cause, self.count)
