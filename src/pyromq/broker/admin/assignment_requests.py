@@ -13,6 +13,7 @@ from typing import Final
 from pyromq.broker.base.refusals import RefusedError, refusal_of
 from pyromq.broker.base.responses import send_refusal, send_response
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.model.names import RETRY_PREFIX, validate_group, validate_topic
@@ -104,6 +105,7 @@ class AssignmentHandler:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         validate_topic(mode.topic)
         validate_group(mode.consumer_group)
+        refuse_change(topic=mode.topic, group=mode.consumer_group)
         if self._modes.get(mode.topic, mode.consumer_group) != mode:
             self._modes.put(mode)
             self._modes.save()

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.stats import Stats
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.tables import Tables
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
@@ -146,6 +147,8 @@ class ProgressHandler:
 
     def clone(self, connection: Connection, request: Received[CloneGroupOffsetHeader]) -> None:
         """314."""
+        for group in (request.header.src_group, request.header.dest_group):
+            refuse_change(topic=request.header.topic, group=group)
         self._groups.require(request.header.src_group)
         self._groups.require(request.header.dest_group)
         self._progress.clone(request.header.src_group, request.header.dest_group, request.header.topic)

@@ -14,6 +14,7 @@ import msgspec
 
 from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.members import ConnectedMember
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
@@ -43,6 +44,7 @@ class ResetHandler:
 
     def reset(self, connection: Connection, request: Received[ResetOffsetHeader]) -> bytes:
         header = request.header
+        refuse_change(topic=header.topic, group=header.group)
         config = self._topics.require(header.topic)
         self._groups.require_known(header.group)
         numbers = self._numbers(header, config.read_queue_nums)

@@ -61,8 +61,19 @@ def test_a_new_group_starts_at_the_beginning_of_a_young_queue(store: MessageStor
     assert offsets_of(store).query(Wire().as_connection, request(header=asked)).offset == 0
 
 
+def test_a_new_group_starts_at_the_beginning_of_a_queue_that_was_never_written(store: MessageStore) -> None:
+    """Else it would ask for the end next, and skip what arrives between the two requests."""
+    known, _ = topics()
+    known.create("orders", queues=2)
+    handler = OffsetHandler(store, tables(topics=known))
+    asked = QueryConsumerOffsetHeader(consumer_group="new", topic="orders", queue_id=1)
+    assert handler.query(Wire().as_connection, request(header=asked)).offset == 0
+    for changes in ({"queue_id": 2}, {"set_zero_if_not_found": False}):
+        assert refused(handler.query, msgspec.structs.replace(asked, **changes)).code == ResponseCode.QUERY_NOT_FOUND
+
+
 @pytest.mark.parametrize(("topic", "queue_id"), [("orders", 1), ("unknown", 0)])
-def test_a_queue_without_messages_has_no_offset_for_a_new_group(store: MessageStore, topic: str, queue_id: int) -> None:
+def test_a_queue_of_no_topic_has_no_offset_for_a_new_group(store: MessageStore, topic: str, queue_id: int) -> None:
     store.append([Draft(topic="orders", queue_id=0, body=b"x", properties=b"", born_ms=0)])
     asked = QueryConsumerOffsetHeader(consumer_group="new", topic=topic, queue_id=queue_id)
     assert refused(offsets_of(store).query, asked).code == ResponseCode.QUERY_NOT_FOUND
