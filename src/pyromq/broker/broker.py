@@ -253,6 +253,7 @@ class Broker(Handler):
         services = parts.services
         duties = [
             parts.handlers.pulls.respond_due,
+            parts.handlers.clients.notices.tick,
             parts.write_path.group_commit.respond_overdue,
             services.sealer.advance,
             services.table_keeper.tick,
@@ -279,7 +280,7 @@ class Broker(Handler):
         silent, changed = tables.members.drop_silent()
         for connection in silent:
             connection.close("no heartbeat for too long")
-        self.parts.handlers.clients.notify(changed)
+        self.parts.handlers.clients.notices.tell(changed)
         tables.filters.tick(tables.members.subscription)
 
 
