@@ -5,10 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.groups import PRESET_GROUPS
 from pyromq.broker.state.members import ConnectedMember
 from pyromq.broker.state.tables import Tables
-from pyromq.model.names import retry_topic, validate_group
+from pyromq.model.limits import problem_of_group
+from pyromq.model.names import retry_topic, validate_group, validate_topic
 from pyromq.model.topic import GroupConfig
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode
@@ -59,14 +61,19 @@ class GroupHandler:
         self._update(java_json.decode(request.body, GroupConfig))
 
     def update_all(self, connection: Connection, request: Received[None]) -> None:
-        for config in java_json.decode(request.body, _GroupConfigs).group_config_list:
-            self._update(config)
+        """All of them, or none when one is refused."""
+        self._update(*java_json.decode(request.body, _GroupConfigs).group_config_list)
 
-    def _update(self, config: GroupConfig) -> None:
-        validate_group(config.group_name)
-        self._groups.update(config)
-        if config.retry_queue_nums > 0:
-            self._topics.create(retry_topic(config.group_name), queues=config.retry_queue_nums)
+    def _update(self, *configs: GroupConfig) -> None:
+        for config in configs:
+            validate_group(config.group_name)
+            refuse_change(group=config.group_name)
+            if problem := problem_of_group(config):
+                raise RefusedError(ResponseCode.INVALID_PARAMETER, problem)
+        self._groups.update_all(configs)
+        for config in configs:
+            if config.retry_queue_nums > 0:
+                self._topics.create(retry_topic(config.group_name), queues=config.retry_queue_nums)
 
     def get(self, connection: Connection, request: Received[GroupHeader]) -> bytes:
         config = self._groups.table.get(request.header.group)
@@ -83,6 +90,7 @@ class GroupHandler:
         group = request.header.group_name
         if group in PRESET_GROUPS:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{group} is a system group and cannot be deleted")
+        refuse_change(group=group)
         self._groups.delete(group)
         if request.header.clean_offset:
             self._progress.forget_group(group)
@@ -90,6 +98,8 @@ class GroupHandler:
     def forbidden(self, connection: Connection, request: Received[GroupForbiddenHeader]) -> bytes:
         header = request.header
         if header.readable is not None:
+            refuse_change(topic=header.topic, group=header.group)
+            validate_topic(header.topic)
             self._groups.require(header.group)
             self._groups.allow_read(header.group, header.topic, header.readable)
         readable = self._groups.may_read(header.group, header.topic)

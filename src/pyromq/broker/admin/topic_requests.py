@@ -11,10 +11,10 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.tables import Tables
+from pyromq.model.limits import problem_of_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import QUEUE_ID_MAX
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GetAllTopicConfigResponseHeader, GetTopicConfigHeader
 from pyromq.wire.headers.shared import TopicHeader
@@ -61,22 +61,24 @@ class TopicHandler:
         self._update(self._topics.with_attributes(config, header.attributes or ""))
 
     def create_all(self, connection: Connection, request: Received[None]) -> None:
-        for config in java_json.decode(request.body, _TopicConfigs).topic_config_list:
-            self._update(config)
+        """All of them, or none when one is refused."""
+        self._update(*java_json.decode(request.body, _TopicConfigs).topic_config_list)
 
-    def _update(self, config: TopicConfig) -> None:
+    def _update(self, *configs: TopicConfig) -> None:
+        for config in configs:
+            self._check(config)
+        self._topics.update_all(configs)
+
+    def _check(self, config: TopicConfig) -> None:
         if self._topics.is_system(config.topic_name):
             text = f"{config.topic_name} is a system topic and cannot be changed"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
         if not 0 <= config.perm <= 7:
             text = f"permission {config.perm} of topic {config.topic_name} is outside [0, 7]"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
-        queues = (config.read_queue_nums, config.write_queue_nums)
-        if min(queues) < 0 or max(queues) > QUEUE_ID_MAX + 1:
-            text = f"queue numbers {queues} of topic {config.topic_name} are outside [0, {QUEUE_ID_MAX + 1}]"
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        if problem := problem_of_topic(config):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, problem)
         self._topics.validate(config.topic_name)
-        self._topics.update(config)
 
     def delete(self, connection: Connection, request: Received[TopicHeader]) -> None:
         topic = request.header.topic
