@@ -24,6 +24,7 @@ from pyromq.wire.json import bodies, java_json
 from pyromq.wire.json.heartbeat import CheckClient, ConsumerData, Heartbeat, decode_heartbeat
 from pyromq.wire.received import Received
 
+LOCKED_QUEUES_MAX: Final = 8_192  # in one request
 GROUPS_PER_CLIENT_MAX: Final = 1_000  # in one heartbeat, which is taken in at once
 
 
@@ -136,11 +137,14 @@ def _check_names(wanted: bodies.LockRequest) -> None:
     """They are kept as long as the locks: raises InvalidNameError, RefusedError."""
     validate_group(wanted.consumer_group)
     refuse_change(group=wanted.consumer_group)
-    for queue in wanted.mq_set:
-        validate_topic(queue.topic)
-        refuse_change(topic=queue.topic)
-        if len(queue.broker) > CLIENT_ID_CHARACTERS_MAX:
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, "the broker name of a queue to lock is too long")
+    if len(wanted.mq_set) > LOCKED_QUEUES_MAX:
+        text = f"{len(wanted.mq_set)} queues in one request, at most {LOCKED_QUEUES_MAX} are allowed: ask in parts"
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+    for topic in {queue.topic for queue in wanted.mq_set}:
+        validate_topic(topic)
+        refuse_change(topic=topic)
+    if any(len(broker) > CLIENT_ID_CHARACTERS_MAX for broker in {queue.broker for queue in wanted.mq_set}):
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, "the broker name of a queue to lock is too long")
     _check_client_id(wanted.client_id)
 
 

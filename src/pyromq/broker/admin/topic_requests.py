@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from pyromq.broker.base.long_responses import Steps, encoded, pieces
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
@@ -98,23 +99,28 @@ class TopicHandler:
     def get(self, connection: Connection, request: Received[GetTopicConfigHeader]) -> bytes:
         return java_json.dumps(self._topics.require(request.header.topic))
 
-    def get_all(self, connection: Connection, request: Received[None]) -> tuple[GetAllTopicConfigResponseHeader, bytes]:
+    def get_all(self, connection: Connection, request: Received[None]) -> Steps:
         table = self._topics.table.snapshot()
         header = GetAllTopicConfigResponseHeader(total_topic_num=len(table.topic_config_table))
-        return header, java_json.dumps(table)
+        body = yield from encoded(table, "topic_config_table")
+        return lambda: (header, body())
 
-    def stats(self, connection: Connection, request: Received[TopicHeader]) -> bytes:
+    def stats(self, connection: Connection, request: Received[TopicHeader]) -> Steps:
         config = self._topics.require(request.header.topic)
         name = config.topic_name
-        offsets = {}
-        for number in range(max(config.read_queue_nums, config.write_queue_nums)):
-            known = self._store.reader.range_of(name, number)
-            first, end = known if known else (0, 0)
-            last_ms = self._store.reader.stored_ms(name, number, end - 1) if end > first else None
-            offsets[QueueId(name, self._settings.name, number)] = bodies.TopicOffset(
-                min_offset=first, max_offset=end, last_update_timestamp=last_ms or 0
-            )
-        return bodies.encode(bodies.TopicStats(offset_table=offsets, topic_put_tps=self._stats.put_rate(name)))
+        offsets: dict[QueueId, bodies.TopicOffset] = {}
+        for numbers in pieces(range(max(config.read_queue_nums, config.write_queue_nums))):
+            for number in numbers:
+                offsets[QueueId(name, self._settings.name, number)] = self._queue_offsets(name, number)
+            yield
+        told = bodies.TopicStats(offset_table=offsets, topic_put_tps=self._stats.put_rate(name))
+        return (yield from encoded(told, "offset_table"))
+
+    def _queue_offsets(self, topic: str, number: int) -> bodies.TopicOffset:
+        known = self._store.reader.range_of(topic, number)
+        first, end = known if known else (0, 0)
+        last_ms = self._store.reader.stored_ms(topic, number, end - 1) if end > first else None
+        return bodies.TopicOffset(min_offset=first, max_offset=end, last_update_timestamp=last_ms or 0)
 
     def who_consumes(self, connection: Connection, request: Received[TopicHeader]) -> bytes:
         topic = request.header.topic

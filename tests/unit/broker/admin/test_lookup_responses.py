@@ -33,6 +33,7 @@ from pyromq.wire.json.heartbeat import ConsumerData, Heartbeat, Subscription
 from pyromq.wire.json.route import TopicList, decode_topics
 from pyromq.wire.record import Draft, split_records
 from tests.unit.broker.builders import ROOT, Wire, producer_heartbeat, progress, request, tables, topics
+from tests.unit.broker.long_answers import finished
 
 SMALL = StoreSettings(segment_bytes=65_536, queue_file_entries=100, index_slots=100, index_entries=400)
 
@@ -198,13 +199,13 @@ def test_all_producers_are_told_with_the_address_of_their_sockets() -> None:
     members: Members[Any] = Members(ManualClock())
     members.heard_from(Socket(), producer_heartbeat("p", "sellers"), "PYTHON", 1)
     handler = GroupHandler(tables(members=members), "here:1")
-    (told,) = msgspec.json.decode(handler.all_producers(Wire().as_connection, request()))["data"]["sellers"]
+    (told,) = msgspec.json.decode(finished(handler.all_producers(Wire().as_connection, request())))["data"]["sellers"]
     assert told["remoteIP"] == "/127.0.0.1:5678"
 
 
 def test_all_groups_are_told_with_their_number() -> None:
     handler = GroupHandler(tables(), "here:1")
-    header, body = handler.get_all(Wire().as_connection, request())
+    header, body = finished(handler.get_all(Wire().as_connection, request()))
     assert header.total_group_num == len(msgspec.json.decode(body)["subscriptionGroupTable"])
 
 
