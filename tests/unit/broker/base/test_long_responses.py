@@ -16,8 +16,16 @@ from tests.unit.broker.builders import Wire, request
 
 
 class OpenWire(Wire):
-    is_open = True
     remote_text = "10.0.0.1:1"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = True
+        self.arrived = asyncio.Event()
+
+    def send(self, frame: bytes) -> None:
+        super().send(frame)
+        self.arrived.set()
 
 
 @pytest.fixture
@@ -36,10 +44,11 @@ def steps(count: int, done: list[int] | None = None, error: Exception | None = N
     return lambda: b"body"
 
 
-async def answered(wire: Wire, count: int = 1) -> list[Any]:
+async def answered(wire: OpenWire, count: int = 1) -> list[Any]:
     async with asyncio.timeout(20):
         while len(wire.responses) < count:
-            await asyncio.sleep(0)
+            wire.arrived.clear()
+            await wire.arrived.wait()
     return wire.responses
 
 
