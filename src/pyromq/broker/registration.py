@@ -11,8 +11,9 @@ import msgspec
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.topics import Topics
 from pyromq.errors import ConnectFailedError, MQError
+from pyromq.model.limits import problem_of_topic
 from pyromq.model.queue import QueueId
-from pyromq.model.topic import Perm
+from pyromq.model.topic import Perm, TopicConfig
 from pyromq.net.connection import Connection
 from pyromq.net.link import Link
 from pyromq.net.nameserver_list import NameServerList
@@ -50,6 +51,7 @@ class Registrar:
         self._open_link = open_link
         self._links = {name: open_link(name) for name in known.addresses}  # by address of the name server
         self._has_list = True  # of an address server; its failures are logged once
+        self._left_out: set[str] = set()  # topics that are not registered; each is logged once
         self._changed = asyncio.Event()  # topics changed since the last round began
         self._round = asyncio.Lock()  # held while one is under way
         self._rounds: set[asyncio.Future[None]] = set()  # those that ``told`` has begun
@@ -173,10 +175,20 @@ class Registrar:
             configs = {name: configs[name] for name in changed if name in configs}
         permission = self._settings.permission | _INHERIT
         permitted = {
-            name: msgspec.structs.replace(config, perm=config.perm & permission) for name, config in configs.items()
+            name: msgspec.structs.replace(config, perm=config.perm & permission)
+            for name, config in configs.items()
+            if not self._is_beyond_limits(config)
         }
         topics = RegisteredTopics(data_version=table.data_version, topic_config_table=permitted)
         return encode_registration(BrokerRegistration(topics=topics), version=VERSION)
+
+    def _is_beyond_limits(self, config: TopicConfig) -> bool:
+        """A topic of an older table that name servers would refuse, and all others with it."""
+        problem = problem_of_topic(config)
+        if problem is not None and config.topic_name not in self._left_out:
+            self._left_out.add(config.topic_name)
+            logger.error("topic not registered, change or delete it: reason=%s", problem)
+        return problem is not None
 
     async def close(self) -> None:
         """Leave every name server that can be reached."""

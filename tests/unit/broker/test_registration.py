@@ -11,6 +11,7 @@ from pyromq.broker.registration import Registrar
 from pyromq.errors import RequestTimeoutError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
+from pyromq.model.topic import TopicConfig
 from pyromq.net.link import Link
 from pyromq.net.nameserver_list import REFRESH_MS, NameServerList
 from pyromq.testing import ManualClock
@@ -206,3 +207,17 @@ async def test_registration_goes_on_after_a_defect(monkeypatch: pytest.MonkeyPat
         await asyncio.sleep(0)
     assert registration.registered_with == ["n1:9876"]
     task.cancel()
+
+
+async def test_a_topic_that_name_servers_would_refuse_is_left_out_and_takes_no_other_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    names = NamesLink()
+    broker = registrar(BrokerSettings(), n1=names)
+    broker.topics.table.put(TopicConfig(topic_name="poisoned", write_queue_nums=1_000_000), 0)
+    broker.topics.table.put(TopicConfig(topic_name="good"), 0)
+    await broker.register_now()
+    await broker.register_now()
+    told = decode_registration(names.asked[-1][2], version=VERSION).topics.topic_config_table
+    assert "good" in told and "poisoned" not in told
+    assert [record.levelname for record in caplog.records if "poisoned" in record.getMessage()] == ["ERROR"]
