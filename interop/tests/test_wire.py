@@ -26,6 +26,8 @@ DELIBERATE: Final[dict[str, str]] = {
     "send an empty body": "accepted; Apache fails with a NullPointerException",
     "send an empty batch": "refused as an illegal message; Apache fails with a NullPointerException",
     "pull with bad SQL": "refused; Apache serves everything unfiltered",
+    "query offset of an empty queue": "0; Apache says that there is none, and a new group skips what arrives meanwhile",
+    "update offset of a queue out of range": "refused: offsets are kept for queues that are there, up to their end",
     "group config of an unknown group": "code 26; Apache creates the group by being asked for it",
     "name server config": "only the settings that PyroMQ has",
     "broker config": "only the settings that PyroMQ has",

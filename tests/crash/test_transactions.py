@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from pyromq.broker.state.topics import DISCARD_TOPIC
+from pyromq.broker.base.system_names import DISCARD_TOPIC
 from pyromq.errors import UntrustedDiskError
 from pyromq.model.names import HALF_TOPIC
 from pyromq.store.message_store import Placed

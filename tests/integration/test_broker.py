@@ -15,6 +15,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.clock import SystemClock
 from pyromq.model.queue import QueueId
+from pyromq.model.topic import GroupConfig
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Connection, Handler, open_connection
@@ -395,3 +396,11 @@ async def test_a_duty_that_fails_does_not_end_the_others(
         await until(lambda: "periodic work failed" in caplog.text)
         code, _, _ = await pull(client, pull_header(topic="BenchmarkTest", wait_ms=10))
         assert code == ResponseCode.PULL_NOT_FOUND, "nobody but the clock ends a pull that is held"
+
+
+async def test_pulls_are_told_to_stay_with_the_master_whatever_the_group_says(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, client):
+        broker.parts.tables.groups.update(GroupConfig(group_name="readers", broker_id=7))
+        await send(client, b"order")
+        code, _, header = await pull(client, pull_header())
+        assert (code, header.suggest_which_broker_id) == (ResponseCode.SUCCESS, 0)

@@ -93,6 +93,7 @@ async def test_dead_letters(tmp_path: Path, group: dict[str, int], attempts: int
         dead = await the_record(client, "%DLQ%readers")
         properties = decode_properties(dead.properties)
         assert (dead.body, dead.delivery_attempt, properties["RETRY_TOPIC"]) == (b"order", attempts + 1, "orders")
+        assert properties["DELAY"] == "0", "as RocketMQ has it"
         assert broker.parts.stats.counters.dead["orders", "readers"] > 0
         assert broker.parts.tables.topics.require("%DLQ%readers").perm == Perm.READ_WRITE
 
@@ -128,10 +129,10 @@ async def test_who_wants_no_answer_gets_none(tmp_path: Path) -> None:
 
 
 async def test_send_backs_that_cannot_be(tmp_path: Path) -> None:
-    async with running(tmp_path, auto_create_groups=True) as (broker, client):
+    async with running(tmp_path, auto_create_groups=False) as (broker, client):
         position = await sent_position(client)
         answer = await send_back(client, position)
-        assert (answer.code, "create it first" in (answer.remark or "")) == (26, True), "asking does not make a group"
+        assert (answer.code, "create it first" in (answer.remark or "")) == (26, True), "creation is off"
         with_group(broker)
         answer = await send_back(client, position + 5)
         assert (answer.code, "no message at" in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
@@ -144,6 +145,28 @@ async def test_send_backs_that_cannot_be(tmp_path: Path) -> None:
         broker.settings.permission = int(Perm.READ)
         assert (await send_back(client, position)).code == ResponseCode.NO_PERMISSION
         assert broker.store.reader.range_of(SCHEDULE, 2) is None
+
+
+async def test_a_send_back_makes_the_group_where_creation_is_on(tmp_path: Path) -> None:
+    async with running(tmp_path, auto_create_groups=True) as (broker, client):
+        position = await sent_position(client)
+        assert (await send_back(client, position)).code == ResponseCode.SUCCESS
+        assert broker.parts.tables.groups.require_known("readers").retry_queue_nums == 1
+        assert (await the_record(client, SCHEDULE, queue_id=2)).body == b"order"
+
+
+async def test_statistics_count_the_first_topic_however_often_a_message_failed(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, client):
+        with_group(broker)
+        broker.parts.tables.topics.create("%RETRY%readers", queues=1)
+        text = "RETRY_TOPIC\x01orders\x02DELAY\x01-1\x02"
+        for attempts in (3, 16):
+            position = await sent_position(
+                client, topic="%RETRY%readers", properties=text, reconsume_times=attempts, max_reconsume_times=99
+            )
+            assert (await send_back(client, position)).code == ResponseCode.SUCCESS
+        counters = broker.parts.stats.counters
+        assert list(counters.send_backs) == [("orders", "readers")] == list(counters.dead)
 
 
 async def test_a_client_that_sends_to_the_retry_topic_itself(tmp_path: Path) -> None:

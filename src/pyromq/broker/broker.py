@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from enum import Enum
 from ipaddress import ip_address
@@ -23,11 +23,21 @@ from typing import Any, Self
 from pyromq.broker.base.advertised import advertised_host, resolved
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
-from pyromq.broker.base.refusals import RefusedError, refusal_of
-from pyromq.broker.base.responses import Deferred, Immediate, Response, send_failure, send_refusal, send_response
+from pyromq.broker.base.long_responses import LongResponses, Steps
+from pyromq.broker.base.refusals import RefusedError, refusal_of, too_large
+from pyromq.broker.base.responses import (
+    BODY_BYTES_MAX,
+    Deferred,
+    Immediate,
+    Response,
+    send_failure,
+    send_refusal,
+    send_response,
+)
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
+from pyromq.broker.base.turn import Turns
 from pyromq.broker.base.workers import Workers
 from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION
 from pyromq.broker.wiring import Parts, Wiring
@@ -79,6 +89,8 @@ class Broker(Handler):
         self._server: Server | None = None  # from LISTENING on
         self._parts: Parts | None = None  # from SERVING on
         self._tasks: list[asyncio.Task[None]] = []
+        self._turns = Turns(self._clock, self._handle, lambda: self._commit_early())
+        self._long_responses = LongResponses(self._workers.encode)
         self._telling: set[asyncio.Task[None]] = set()  # responses that wait until name servers are told
         self._stopping = asyncio.Lock()  # held while it stops: a second stop waits for the first
         # of the parts, for every request
@@ -186,6 +198,7 @@ class Broker(Handler):
     async def _finish(self, parts: Parts) -> None:
         """Bring what is under way to its end, and take nothing new."""
         group_commit, services = parts.write_path.group_commit, parts.services
+        await self._long_responses.close()
         services.delay_runner.halt()
         parts.handlers.assignments.close()
         await services.registrar.close()
@@ -209,26 +222,31 @@ class Broker(Handler):
         connection.session = Session(Host(ip_address(remote.host).packed, remote.port).encode())
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
-        deferred, immediate = self._deferred, self._immediate
-        for request in requests:
-            try:
-                if handle := deferred.get(request.code):
-                    handle(connection, request)
-                elif response := immediate.get(request.code):
-                    self._respond(connection, request, response(connection, request))
-                else:
-                    text = f" request type {request.code} not supported"
-                    send_refusal(connection, request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
-            except RefusedError as error:
-                send_refusal(connection, request, error.code, error.remark, error.ext)
-            except MQError as error:
-                send_refusal(connection, request, *refusal_of(error))
-            except Exception as error:  # a defect of ours must not take the connection, or other requests, with it
-                logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
-                send_failure(connection, request, error)
-        self._commit_early()
+        self._turns.take(connection, requests)
 
-    def _respond(self, connection: Connection, request: Received[Any], response: Response) -> None:
+    def _handle(self, connection: Connection, request: Received[Any]) -> None:
+        try:
+            if handle := self._deferred.get(request.code):
+                handle(connection, request)
+            elif response := self._immediate.get(request.code):
+                if len(request.body) > BODY_BYTES_MAX:
+                    raise too_large(request)
+                self._respond(connection, request, response(connection, request))
+            else:
+                text = f" request type {request.code} not supported"
+                send_refusal(connection, request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
+        except RefusedError as error:
+            send_refusal(connection, request, error.code, error.remark, error.ext)
+        except MQError as error:
+            send_refusal(connection, request, *refusal_of(error))
+        except Exception as error:  # a defect of ours must not take the connection, or other requests, with it
+            logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
+            send_failure(connection, request, error)
+
+    def _respond(self, connection: Connection, request: Received[Any], response: Response | Steps) -> None:
+        if isinstance(response, Generator):
+            self._long_responses.begin(connection, request, response)
+            return
         if request.code not in ANSWERED_AFTER_REGISTRATION or not self.settings.nameservers:
             send_response(connection, request, response)
             return
@@ -239,6 +257,7 @@ class Broker(Handler):
         task.add_done_callback(lambda _: send_response(connection, request, response))
 
     def on_disconnected(self, connection: Connection, reason: str) -> None:
+        self._turns.drop(connection)
         if self._parts is not None:
             self._parts.waiters.drop_connection(connection)
             self._parts.handlers.clients.disconnected(connection)
@@ -255,6 +274,7 @@ class Broker(Handler):
         services = parts.services
         duties = [
             parts.handlers.pulls.respond_due,
+            parts.handlers.clients.notices.tick,
             parts.write_path.group_commit.respond_overdue,
             services.sealer.advance,
             services.table_keeper.tick,
@@ -285,7 +305,7 @@ class Broker(Handler):
         silent, changed = tables.members.drop_silent()
         for connection in silent:
             connection.close("no heartbeat for too long")
-        self.parts.handlers.clients.notify(changed)
+        self.parts.handlers.clients.notices.tell(changed)
         tables.filters.tick(tables.members.subscription)
 
 

@@ -14,8 +14,9 @@ from pyromq.broker.base.name_watch import NameWatch
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.state.topics import Topics
 from pyromq.errors import ConnectFailedError, MQError, quoted
+from pyromq.model.limits import problem_of_topic
 from pyromq.model.queue import QueueId
-from pyromq.model.topic import DataVersion, Perm
+from pyromq.model.topic import DataVersion, Perm, TopicConfig
 from pyromq.net.connection import Connection
 from pyromq.net.link import Link
 from pyromq.net.nameserver_list import NameServerList
@@ -56,6 +57,7 @@ class Registrar:
         self._open_link = open_link
         self._links = {name: open_link(name) for name in known.addresses}  # by address of the name server
         self._has_list = True  # of an address server; its failures are logged once
+        self._left_out: set[str] = set()  # topics that are not registered; each is logged once
         self._changed = asyncio.Event()  # topics changed since the last round began
         self._round = asyncio.Lock()  # held while one is under way
         self._rounds: set[asyncio.Future[None]] = set()  # those that ``told`` has begun
@@ -217,12 +219,24 @@ class Registrar:
         permission = self._settings.permission | _INHERIT
         for number, part in enumerate(parts or [()]):
             to_come = max(0, len(parts) - 1 - number)
-            table = {each.topic_name: msgspec.structs.replace(each, perm=each.perm & permission) for each in part}
+            table = {
+                each.topic_name: msgspec.structs.replace(each, perm=each.perm & permission)
+                for each in part
+                if not self._is_beyond_limits(each)
+            }
             timestamp = version.timestamp if is_known else version.timestamp - to_come
             topics = RegisteredTopics(
                 data_version=msgspec.structs.replace(version, timestamp=timestamp), topic_config_table=table
             )
             yield encode_registration(BrokerRegistration(topics=topics), version=VERSION)
+
+    def _is_beyond_limits(self, config: TopicConfig) -> bool:
+        """A topic of an older table that name servers would refuse, and all others with it."""
+        problem = problem_of_topic(config)
+        if problem is not None and config.topic_name not in self._left_out:
+            self._left_out.add(config.topic_name)
+            logger.error("topic not registered, change or delete it: reason=%s", problem)
+        return problem is not None
 
     async def close(self) -> None:
         """Leave every name server that can be reached."""

@@ -230,7 +230,7 @@ class Wiring:
             send_back=SendBackHandler(environment, tables, write_path, delays, counters),
             replies=ReplyHandler(environment, identity, tables, write_path),
             pulls=PullHandler(environment, tables, store, waiters, counters),
-            clients=ClientHandler(tables, settings),
+            clients=ClientHandler(tables, settings, environment.clock),
             client_relay=ClientRelay(store, tables, settings),
             assignments=AssignmentHandler(tables, modes, settings, find_queues),
             offsets=OffsetHandler(store, tables),

@@ -19,6 +19,7 @@ class SqlFilter:
 
     expression: str
     matches: Matches = field(compare=False, repr=False)
+    terms: int = field(default=1, compare=False, repr=False)  # properties and constants: what a test costs
 
 
 def compile_filter(expression: str) -> SqlFilter:
@@ -34,7 +35,8 @@ def _compiled(expression: str) -> SqlFilter | str:
     from pyromq.filters.grammar import parse  # building the parser takes a moment, which only users of SQL spend
 
     try:
-        return SqlFilter(expression, program_of(parse(expression)))
+        tree = parse(expression)
+        return SqlFilter(expression, program_of(tree), tree.operands)
     except InvalidFilterError as error:
         return str(error)
 

@@ -99,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue: list[Part] = []  # leaves in one write
         self._body_parts = 0  # of the queue: those that do not begin a frame
         self._is_reading = False  # the handler is called with what a read brought; a flush follows
+        self._is_held = False  # between hold_reading and go_on_reading
         self._is_turn_timed = False  # a request is in the queue, so the clock was read
         self._drained: asyncio.Event | None = None  # there while congested
         self._pending_calls = PendingCalls(
@@ -376,6 +377,18 @@ class Connection(asyncio.BufferedProtocol):
             self._handler.on_requests(self, requests)
         for error in bad_headers:
             self._handler.on_bad_header(self, error)
+
+    def hold_reading(self) -> None:
+        """Nothing more is read from the peer until ``go_on_reading``: what it asked before comes first."""
+        if not self._is_held and self.is_open and self._transport is not None:
+            self._is_held = True
+            self._transport.pause_reading()
+
+    def go_on_reading(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            if self._drained is None and self.is_open and self._transport is not None:
+                self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         self._drained = asyncio.Event()

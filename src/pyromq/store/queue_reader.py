@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
@@ -28,8 +29,18 @@ logger = logging.getLogger(__name__)
 
 _NEWEST_ENTRIES = 64
 _FILTER_BYTES_MAX = 16 << 20  # of records that a filter looks into for one read: other requests wait meanwhile
+_FILTER_WORK_MAX = 1 << 28  # likewise, terms × bytes: about 30 ms
+_TERM_BYTES = 1_000  # a term costs as much as looking for it in so many bytes
+_PROPERTY_BYTES_MAX = 32_767
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
+
+
+class WeighedFilter(NamedTuple):
+    """A test of records that says how many terms it looks at in each."""
+
+    accept: RecordFilter
+    terms: int
 
 
 class QueueReader:
@@ -138,7 +149,7 @@ class QueueReader:
         count_max: int = 32,
         bytes_max: int | None = None,
         accept_tag: TagFilter | None = None,
-        accept_record: RecordFilter | None = None,
+        accept_record: RecordFilter | WeighedFilter | None = None,
     ) -> ReadResult:
         """Messages from ``offset`` on, as many as the limits allow and at least one if there is one.
 
@@ -167,14 +178,15 @@ class QueueReader:
         end: int,
         limits: _Limits,
         accept_tag: TagFilter | None,
-        accept_record: RecordFilter | None,
+        accept_record: RecordFilter | WeighedFilter | None,
     ) -> ReadResult:
+        test, terms = accept_record if isinstance(accept_record, WeighedFilter) else (accept_record, 1)
         records, trusted_from, log_first = self._records, self._log.trusted_from, self._log.first
         hot_from = self._log.end - self._settings.hot_bytes
         scan_count = self._settings.scan_entries_max if accept_tag or accept_record else limits.count
         runs: list[tuple[int, int]] = []  # positions [start, end) that follow each other in the log
         run_start = run_end = -1
-        count = size_bytes = removed = looked_bytes = 0
+        count = size_bytes = removed = looked_bytes = work = 0
         next_offset = offset
         for position, size, tag_hash in queue.raw_entries(offset, min(scan_count, end - offset)):
             if accept_tag is not None and not accept_tag(tag_hash):
@@ -185,15 +197,16 @@ class QueueReader:
                 continue
             if count and limits.reached(count, size_bytes + size, position < hot_from):
                 break
-            if looked_bytes > _FILTER_BYTES_MAX:
+            if looked_bytes > _FILTER_BYTES_MAX or work > _FILTER_WORK_MAX:
                 break
             next_offset += 1
             if position < trusted_from and not self._verified(position):
                 removed += 1
                 continue
-            if accept_record is not None:
+            if test is not None:
                 looked_bytes += size
-                if not accept_record(records.bytes_at(position, size)):
+                work += terms * (_TERM_BYTES + min(size, _PROPERTY_BYTES_MAX))
+                if not test(records.bytes_at(position, size)):
                     continue
             if position != run_end:
                 if count:

@@ -314,3 +314,17 @@ async def test_many_topics_are_registered_in_parts_and_changes_of_all_of_them_ar
     await broker.register_now()
     route = service._state.table.route("t7")
     assert route is not None and not route.queue_datas[0].writable, "what an operator did lasts until something changes"
+
+
+async def test_a_topic_that_name_servers_would_refuse_is_left_out_and_takes_no_other_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    names = NamesLink()
+    broker = registrar(BrokerSettings(), n1=names)
+    broker.topics.table.put(TopicConfig(topic_name="poisoned", write_queue_nums=1_000_000), 0)
+    broker.topics.table.put(TopicConfig(topic_name="good"), 0)
+    await broker.register_now()
+    await broker.register_now()
+    told = decode_registration(names.asked[-1][2], version=VERSION).topics.topic_config_table
+    assert "good" in told and "poisoned" not in told
+    assert [record.levelname for record in caplog.records if "poisoned" in record.getMessage()] == ["ERROR"]

@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pyromq.broker.base.refusals import RefusedError, refusal_of
-from pyromq.broker.base.responses import send_refusal, send_response
+from pyromq.broker.base.long_responses import Steps, elsewhere
+from pyromq.broker.base.refusals import RefusedError, refusal_of, too_large
+from pyromq.broker.base.responses import BODY_BYTES_MAX, send_refusal, send_response
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.model.names import RETRY_PREFIX, validate_group, validate_topic
@@ -29,6 +31,7 @@ FindQueues = Callable[[str], Awaitable[list[QueueId] | None]]
 """The readable queues of a topic on all brokers; None when name servers do not know it."""
 
 PULL, POP = "PULL", "POP"
+MODES_MAX: Final = 10_000
 
 STRATEGIES: Final[dict[str, Share]] = {"AVG": share_evenly, "AVG_BY_CIRCLE": share_in_circle}
 
@@ -50,6 +53,8 @@ class AssignmentHandler:
 
     def assign(self, connection: Connection, request: Received[None]) -> None:
         """400."""
+        if len(request.body) > BODY_BYTES_MAX:
+            raise too_large(request)
         asked = bodies.decode(request.body, AssignmentRequest)
         if self._find_queues is None:
             send_response(connection, request, self._assigned(asked, self._own_queues(asked.topic)))
@@ -104,10 +109,16 @@ class AssignmentHandler:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
         validate_topic(mode.topic)
         validate_group(mode.consumer_group)
+        refuse_change(topic=mode.topic, group=mode.consumer_group)
+        if len(self._modes) >= MODES_MAX:
+            text = f"this broker keeps the modes of {MODES_MAX} groups and topics, no more"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
         if self._modes.get(mode.topic, mode.consumer_group) != mode:
             self._modes.put(mode)
             self._modes.save()
 
-    def modes(self, connection: Connection, request: Received[None]) -> bytes:
+    def modes(self, connection: Connection, request: Received[None]) -> Steps:
         """402."""
-        return self._modes.text()
+        text = self._modes.text_job()
+        yield from elsewhere(len(self._modes))
+        return text

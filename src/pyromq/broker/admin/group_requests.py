@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
+from pyromq.broker.base.long_responses import Steps, elsewhere, encoded, pieces
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.groups import PRESET_GROUPS
 from pyromq.broker.state.members import ConnectedMember
 from pyromq.broker.state.tables import Tables
-from pyromq.model.names import retry_topic, validate_group
+from pyromq.model.limits import problem_of_group
+from pyromq.model.names import retry_topic, validate_group, validate_topic
 from pyromq.model.topic import GroupConfig
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode
@@ -59,14 +64,19 @@ class GroupHandler:
         self._update(java_json.decode(request.body, GroupConfig))
 
     def update_all(self, connection: Connection, request: Received[None]) -> None:
-        for config in java_json.decode(request.body, _GroupConfigs).group_config_list:
-            self._update(config)
+        """All of them, or none when one is refused."""
+        self._update(*java_json.decode(request.body, _GroupConfigs).group_config_list)
 
-    def _update(self, config: GroupConfig) -> None:
-        validate_group(config.group_name)
-        self._groups.update(config)
-        if config.retry_queue_nums > 0:
-            self._topics.create(retry_topic(config.group_name), queues=config.retry_queue_nums)
+    def _update(self, *configs: GroupConfig) -> None:
+        for config in configs:
+            validate_group(config.group_name)
+            refuse_change(group=config.group_name)
+            if problem := problem_of_group(config):
+                raise RefusedError(ResponseCode.INVALID_PARAMETER, problem)
+        self._groups.update_all(configs)
+        for config in configs:
+            if config.retry_queue_nums > 0:
+                self._topics.create(retry_topic(config.group_name), queues=config.retry_queue_nums)
 
     def get(self, connection: Connection, request: Received[GroupHeader]) -> bytes:
         config = self._groups.table.get(request.header.group)
@@ -75,14 +85,17 @@ class GroupHandler:
             raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
         return java_json.dumps(config)
 
-    def get_all(self, connection: Connection, request: Received[None]) -> tuple[GetAllGroupConfigResponseHeader, bytes]:
+    def get_all(self, connection: Connection, request: Received[None]) -> Steps:
         table = self._groups.table
-        return GetAllGroupConfigResponseHeader(total_group_num=len(table)), table.text()
+        header = GetAllGroupConfigResponseHeader(total_group_num=len(table))
+        body = yield from encoded(table.snapshot(), "subscription_group_table", pretty=True)
+        return lambda: (header, body())
 
     def delete(self, connection: Connection, request: Received[DeleteGroupHeader]) -> None:
         group = request.header.group_name
         if group in PRESET_GROUPS:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{group} is a system group and cannot be deleted")
+        refuse_change(group=group)
         self._groups.delete(group)
         if request.header.clean_offset:
             self._progress.forget_group(group)
@@ -90,6 +103,8 @@ class GroupHandler:
     def forbidden(self, connection: Connection, request: Received[GroupForbiddenHeader]) -> bytes:
         header = request.header
         if header.readable is not None:
+            refuse_change(topic=header.topic, group=header.group)
+            validate_topic(header.topic)
             self._groups.require(header.group)
             self._groups.allow_read(header.group, header.topic, header.readable)
         readable = self._groups.may_read(header.group, header.topic)
@@ -97,44 +112,48 @@ class GroupHandler:
 
     # --- members ---
 
-    def consumers(self, connection: Connection, request: Received[ConsumerGroupHeader]) -> bytes:
+    def consumers(self, connection: Connection, request: Received[ConsumerGroupHeader]) -> Steps:
         group = self._members.consumer_group(request.header.consumer_group)
         if group is None:
             text = f"no consumer of group {request.header.consumer_group} is connected to this broker"
             raise RefusedError(ResponseCode.CONSUMER_NOT_ONLINE, text)
-        return java_json.dumps(
-            ConsumerConnections(
-                connection_set=tuple(map(_info, group.members.values())),
-                subscription_table=dict(group.subscriptions),
-                consume_type=group.consume_type,
-                message_model=group.model,
-                consume_from_where=group.from_where,
-                disagreeing_client_ids=tuple(group.disagreeing) or None,
-            )
+        told = ConsumerConnections(
+            connection_set=tuple(map(_info, group.members.values())),
+            subscription_table=dict(group.subscriptions),
+            consume_type=group.consume_type,
+            message_model=group.model,
+            consume_from_where=group.from_where,
+            disagreeing_client_ids=tuple(group.disagreeing) or None,
         )
+        yield from elsewhere(len(told.connection_set) + len(told.subscription_table))
+        return partial(java_json.dumps, told)
 
-    def producers(self, connection: Connection, request: Received[ProducerGroupHeader]) -> bytes:
+    def producers(self, connection: Connection, request: Received[ProducerGroupHeader]) -> Steps:
         found = self._members.producers(request.header.producer_group)
         if not found:
             text = f"no producer of group {request.header.producer_group} is connected to this broker"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text)
-        return java_json.dumps(ProducerConnections(connection_set=tuple(map(_info, found))))
+        told = ProducerConnections(connection_set=tuple(map(_info, found)))
+        yield from elsewhere(len(found))
+        return partial(java_json.dumps, told)
 
-    def all_producers(self, connection: Connection, request: Received[None]) -> bytes:
-        data = {
-            group: [
-                {
-                    "clientId": member.client_id,
-                    "remoteIP": f"/{member.connection.remote_text}",  # as Java writes the address of a socket
-                    "language": member.language,
-                    "version": member.version,
-                    "lastUpdateTimestamp": self._members.seen_at_ms(member),
-                }
-                for member in found
-            ]
-            for group, found in self._members.producer_groups().items()
+    def all_producers(self, connection: Connection, request: Received[None]) -> Steps:
+        data: dict[str, list[dict[str, object]]] = {}
+        every = [(group, member) for group, found in self._members.producer_groups().items() for member in found]
+        for piece in pieces(every):
+            for group, member in piece:
+                data.setdefault(group, []).append(self._producer_info(member))
+            yield
+        return partial(java_json.dumps, {"data": data})
+
+    def _producer_info(self, member: ConnectedMember[Connection]) -> dict[str, object]:
+        return {
+            "clientId": member.client_id,
+            "remoteIP": f"/{member.connection.remote_text}",  # as Java writes the address of a socket
+            "language": member.language,
+            "version": member.version,
+            "lastUpdateTimestamp": self._members.seen_at_ms(member),
         }
-        return java_json.dumps({"data": data})
 
     def subscription(self, connection: Connection, request: Received[QuerySubscriptionHeader]) -> bytes:
         header = request.header

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from datetime import datetime
+from functools import partial
 
 from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.long_responses import PIECE, Steps, encoded, pieces
 from pyromq.broker.base.stats import Stats
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.tables import Tables
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
@@ -41,7 +45,7 @@ class ProgressHandler:
 
     # --- lag ---
 
-    def consume_stats(self, connection: Connection, request: Received[GetConsumeStatsHeader]) -> bytes:
+    def consume_stats(self, connection: Connection, request: Received[GetConsumeStatsHeader]) -> Steps:
         """208: one group."""
         header = request.header
         names = [header.topic] if header.topic else [name for name in (header.topic_list or "").split(";") if name]
@@ -51,35 +55,45 @@ class ProgressHandler:
             names += sorted(set(live.subscriptions) - set(names)) if live else []
         table: dict[QueueId, bodies.QueueProgress] = {}
         for name in names:
-            table |= self._queue_progress(header.consumer_group, name)
+            table |= yield from self._queue_progress(header.consumer_group, name)
         rate = sum(self._stats.get_rate(name, header.consumer_group) for name in names)
-        return bodies.encode(bodies.ConsumeStatsBody(offset_table=table, consume_tps=rate))
+        return (yield from encoded(bodies.ConsumeStatsBody(offset_table=table, consume_tps=rate), "offset_table"))
 
-    def broker_stats(self, connection: Connection, request: Received[GetBrokerConsumeStatsHeader]) -> bytes:
+    def broker_stats(self, connection: Connection, request: Received[GetBrokerConsumeStatsHeader]) -> Steps:
         """317: every group, in every topic it has consumed."""
-        found, lag, in_flight = [], 0, 0
-        for group, _ in sorted(self._groups.items()):
-            stats = [
-                self._topic_stats(group, topic, request.header.is_order) for topic in self._progress.topics_of(group)
-            ]
-            present = [each for each in stats if each is not None]
+        topics_of: dict[str, list[str]] = {group: [] for group, _ in sorted(self._groups.items())}
+        for topic, group in sorted(key for key, _ in self._progress.items()):
+            if group in topics_of:
+                topics_of[group].append(topic)
+        found: list[dict[str, list[bodies.ConsumeStatsBody]]] = []
+        lag = in_flight = 0
+        for group, topics in topics_of.items():
+            present: list[bodies.ConsumeStatsBody] = []
+            for topic in topics:
+                stats = yield from self._topic_stats(group, topic, request.header.is_order)
+                if stats is not None:
+                    present.append(stats)
             found.append({group: present})
             for queue in (queue for each in present for queue in each.offset_table.values()):
                 lag += queue.broker_offset - queue.consumer_offset
                 in_flight += queue.pull_offset - queue.consumer_offset
+            if len(found) % PIECE == 0:
+                yield
         response = bodies.BrokerConsumeStats(
             broker_addr=self._address, consume_stats_list=found, total_diff=lag, total_inflight_diff=in_flight
         )
-        return bodies.encode(response)
+        return partial(bodies.encode, response)
 
-    def _topic_stats(self, group: str, topic: str, is_order: bool) -> bodies.ConsumeStatsBody | None:
+    def _topic_stats(
+        self, group: str, topic: str, is_order: bool
+    ) -> Generator[None, None, bodies.ConsumeStatsBody | None]:
         config = self._topics.get(topic)
         if config is None or (is_order and not config.order):
             return None
-        rate = self._stats.get_rate(topic, group)
-        return bodies.ConsumeStatsBody(offset_table=self._queue_progress(group, topic), consume_tps=rate)
+        rate, queues = self._stats.get_rate(topic, group), (yield from self._queue_progress(group, topic))
+        return bodies.ConsumeStatsBody(offset_table=queues, consume_tps=rate)
 
-    def _queue_progress(self, group: str, topic: str) -> dict[QueueId, bodies.QueueProgress]:
+    def _queue_progress(self, group: str, topic: str) -> Generator[None, None, dict[QueueId, bodies.QueueProgress]]:
         config = self._topics.get(topic)
         found = {}
         for number in range(config.read_queue_nums if config else 0):
@@ -92,14 +106,19 @@ class ProgressHandler:
                 pull_offset=self._progress.pulled(group, topic, number),
                 last_timestamp=last_ms or 0,
             )
+            if len(found) % PIECE == 0:
+                yield
         return found
 
-    def time_span(self, connection: Connection, request: Received[TopicGroupHeader]) -> bytes:
+    def time_span(self, connection: Connection, request: Received[TopicGroupHeader]) -> Steps:
         """303: when the oldest, the newest and the last consumed message of each queue were stored."""
         header = request.header
         config = self._topics.require(header.topic)
-        spans = [self._times(header.group, header.topic, number) for number in range(config.read_queue_nums)]
-        return bodies.encode(bodies.TimeSpans(consume_time_span_set=spans))
+        spans = []
+        for numbers in pieces(range(config.read_queue_nums)):
+            spans += [self._times(header.group, header.topic, number) for number in numbers]
+            yield
+        return partial(bodies.encode, bodies.TimeSpans(consume_time_span_set=spans))
 
     def _times(self, group: str, topic: str, number: int) -> bodies.QueueTimes:
         reader = self._store.reader
@@ -124,21 +143,27 @@ class ProgressHandler:
 
     # --- comparing and copying ---
 
-    def correction(self, connection: Connection, request: Received[QueryCorrectionOffsetHeader]) -> bytes:
+    def correction(self, connection: Connection, request: Received[QueryCorrectionOffsetHeader]) -> Steps:
         """308: where the slowest group stands in each queue; the largest number where ``compare_group`` is slower."""
         header = request.header
         left_out = set((header.filter_groups or "").split(","))
         slowest: dict[int, int] = {}
-        for (topic, group), queues in self._progress.items():
-            if topic == header.topic and group not in left_out:
-                for number, offset in queues.items():
-                    if offset >= self._first(topic, number):
+        of_topic = [
+            tuple(queues.items())
+            for (topic, group), queues in self._progress.items()
+            if topic == header.topic and group not in left_out
+        ]
+        for queues in of_topic:
+            for piece in pieces(queues):
+                for number, offset in piece:
+                    if offset >= self._first(header.topic, number):
                         slowest[number] = min(offset, slowest.get(number, offset))
+                yield
         for number, offset in slowest.items():
             compared = self._progress.committed(header.compare_group, header.topic, number)
             if compared is not None and offset > compared:
                 slowest[number] = _NO_CORRECTION
-        return bodies.encode(bodies.CorrectionOffsets(correction_offsets=slowest))
+        return partial(bodies.encode, bodies.CorrectionOffsets(correction_offsets=slowest))
 
     def _first(self, topic: str, number: int) -> int:
         known = self._store.reader.range_of(topic, number)
@@ -146,6 +171,8 @@ class ProgressHandler:
 
     def clone(self, connection: Connection, request: Received[CloneGroupOffsetHeader]) -> None:
         """314."""
+        for group in (request.header.src_group, request.header.dest_group):
+            refuse_change(topic=request.header.topic, group=group)
         self._groups.require(request.header.src_group)
         self._groups.require(request.header.dest_group)
         self._progress.clone(request.header.src_group, request.header.dest_group, request.header.topic)

@@ -9,11 +9,15 @@ A request may ask for both: then members that understand it do not wait for thei
 from __future__ import annotations
 
 import logging
+from functools import partial
+from typing import Final
 
 import msgspec
 
+from pyromq.broker.base.long_responses import Steps, encoded, pieces
 from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.members import ConnectedMember
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
@@ -28,6 +32,7 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 _LATEST = -1
+PUSHED_QUEUES_MAX: Final = 2_048
 
 
 class ResetHandler:
@@ -41,14 +46,22 @@ class ResetHandler:
         self._members = tables.members
         self._settings = settings
 
-    def reset(self, connection: Connection, request: Received[ResetOffsetHeader]) -> bytes:
+    def reset(self, connection: Connection, request: Received[ResetOffsetHeader]) -> Steps:
+        """All queues at once, when all of their new offsets are known."""
         header = request.header
+        refuse_change(topic=header.topic, group=header.group)
         config = self._topics.require(header.topic)
         self._groups.require_known(header.group)
         numbers = self._numbers(header, config.read_queue_nums)
-        queues = {
-            QueueId(header.topic, self._settings.name, number): self._offset(header, number) for number in numbers
-        }
+        pushes = header.push_to_clients or not self._settings.server_side_reset
+        if pushes and len(numbers) > PUSHED_QUEUES_MAX:
+            text = f"clients cannot be told of {len(numbers)} queues at once, at most {PUSHED_QUEUES_MAX}"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{text}: reset queue by queue")
+        queues: dict[QueueId, int] = {}
+        for piece in pieces(numbers):
+            for number in piece:
+                queues[QueueId(header.topic, self._settings.name, number)] = self._offset(header, number)
+            yield
         offsets = bodies.ResetOffsets(offset_table=queues)
         if not self._settings.server_side_reset:
             self._push(header, offsets, self._all_members(header.group))
@@ -57,7 +70,9 @@ class ResetHandler:
                 self._progress.reset(header.group, header.topic, queue.number, offset)
             if header.push_to_clients:
                 self._push(header, offsets, self._able_members(header.group))
-        return _encode(offsets, request.language is Language.CPP)
+        if request.language is Language.CPP:
+            return partial(bodies.encode_reset_list, offsets)
+        return (yield from encoded(offsets, "offset_table"))
 
     def _numbers(self, header: ResetOffsetHeader, count: int) -> range:
         if header.queue_id < 0:
@@ -104,10 +119,13 @@ class ResetHandler:
         self, header: ResetOffsetHeader, offsets: bodies.ResetOffsets, members: list[ConnectedMember[Connection]]
     ) -> None:
         told = msgspec.structs.replace(header, push_to_clients=None)
+        encoded: dict[bool, bytes] = {}  # once for all members of a kind
         for member in members:
-            body = _encode(offsets, member.language == Language.CPP.name)
+            as_list = member.language == Language.CPP.name
+            if as_list not in encoded:
+                encoded[as_list] = _encode(offsets, as_list)
             try:
-                member.connection.request_oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)
+                member.connection.request_oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, encoded[as_list])
             except MQError as error:  # it goes, and comes back to the offsets that the broker has
                 logger.info("client not told of a reset: client=%s reason=%s", member.client_id, error)
 

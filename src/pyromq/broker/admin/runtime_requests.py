@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyromq.broker.admin.delay_requests import DelayHandler
 from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.long_responses import Steps, elsewhere
 from pyromq.broker.base.name_watch import NameWatch
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.stats import Stats
@@ -107,8 +110,10 @@ class RuntimeHandler:
         store = self._store
         return store.records.stored_ms(store.first_position) if store.end_position > store.first_position else -1
 
-    def all_offsets(self, connection: Connection, request: Received[None]) -> bytes:
-        return bodies.encode(self._progress.everything())
+    def all_offsets(self, connection: Connection, request: Received[None]) -> Steps:
+        told = self._progress.everything()
+        yield from elsewhere(sum(map(len, told.offset_table.values())) + len(told.pull_offset_table))
+        return partial(bodies.encode, told)
 
     def replication(self, connection: Connection, request: Received[None]) -> bytes:
         """A master without replicas."""

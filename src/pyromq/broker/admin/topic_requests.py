@@ -6,15 +6,16 @@ from typing import Final
 
 import msgspec
 
+from pyromq.broker.base.long_responses import Steps, encoded, pieces
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.tables import Tables
+from pyromq.model.limits import problem_of_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import TopicConfig, TopicFilterType
 from pyromq.net.connection import Connection
-from pyromq.store.message_store import QUEUE_ID_MAX
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GetAllTopicConfigResponseHeader, GetTopicConfigHeader
 from pyromq.wire.headers.shared import TopicHeader
@@ -61,22 +62,24 @@ class TopicHandler:
         self._update(self._topics.with_attributes(config, header.attributes or ""))
 
     def create_all(self, connection: Connection, request: Received[None]) -> None:
-        for config in java_json.decode(request.body, _TopicConfigs).topic_config_list:
-            self._update(config)
+        """All of them, or none when one is refused."""
+        self._update(*java_json.decode(request.body, _TopicConfigs).topic_config_list)
 
-    def _update(self, config: TopicConfig) -> None:
+    def _update(self, *configs: TopicConfig) -> None:
+        for config in configs:
+            self._check(config)
+        self._topics.update_all(configs)
+
+    def _check(self, config: TopicConfig) -> None:
         if self._topics.is_system(config.topic_name):
             text = f"{config.topic_name} is a system topic and cannot be changed"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
         if not 0 <= config.perm <= 7:
             text = f"permission {config.perm} of topic {config.topic_name} is outside [0, 7]"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
-        queues = (config.read_queue_nums, config.write_queue_nums)
-        if min(queues) < 0 or max(queues) > QUEUE_ID_MAX + 1:
-            text = f"queue numbers {queues} of topic {config.topic_name} are outside [0, {QUEUE_ID_MAX + 1}]"
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
+        if problem := problem_of_topic(config):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, problem)
         self._topics.validate(config.topic_name)
-        self._topics.update(config)
 
     def delete(self, connection: Connection, request: Received[TopicHeader]) -> None:
         topic = request.header.topic
@@ -96,23 +99,28 @@ class TopicHandler:
     def get(self, connection: Connection, request: Received[GetTopicConfigHeader]) -> bytes:
         return java_json.dumps(self._topics.require(request.header.topic))
 
-    def get_all(self, connection: Connection, request: Received[None]) -> tuple[GetAllTopicConfigResponseHeader, bytes]:
+    def get_all(self, connection: Connection, request: Received[None]) -> Steps:
         table = self._topics.table.snapshot()
         header = GetAllTopicConfigResponseHeader(total_topic_num=len(table.topic_config_table))
-        return header, java_json.dumps(table)
+        body = yield from encoded(table, "topic_config_table")
+        return lambda: (header, body())
 
-    def stats(self, connection: Connection, request: Received[TopicHeader]) -> bytes:
+    def stats(self, connection: Connection, request: Received[TopicHeader]) -> Steps:
         config = self._topics.require(request.header.topic)
         name = config.topic_name
-        offsets = {}
-        for number in range(max(config.read_queue_nums, config.write_queue_nums)):
-            known = self._store.reader.range_of(name, number)
-            first, end = known if known else (0, 0)
-            last_ms = self._store.reader.stored_ms(name, number, end - 1) if end > first else None
-            offsets[QueueId(name, self._settings.name, number)] = bodies.TopicOffset(
-                min_offset=first, max_offset=end, last_update_timestamp=last_ms or 0
-            )
-        return bodies.encode(bodies.TopicStats(offset_table=offsets, topic_put_tps=self._stats.put_rate(name)))
+        offsets: dict[QueueId, bodies.TopicOffset] = {}
+        for numbers in pieces(range(max(config.read_queue_nums, config.write_queue_nums))):
+            for number in numbers:
+                offsets[QueueId(name, self._settings.name, number)] = self._queue_offsets(name, number)
+            yield
+        told = bodies.TopicStats(offset_table=offsets, topic_put_tps=self._stats.put_rate(name))
+        return (yield from encoded(told, "offset_table"))
+
+    def _queue_offsets(self, topic: str, number: int) -> bodies.TopicOffset:
+        known = self._store.reader.range_of(topic, number)
+        first, end = known if known else (0, 0)
+        last_ms = self._store.reader.stored_ms(topic, number, end - 1) if end > first else None
+        return bodies.TopicOffset(min_offset=first, max_offset=end, last_update_timestamp=last_ms or 0)
 
     def who_consumes(self, connection: Connection, request: Received[TopicHeader]) -> bytes:
         topic = request.header.topic

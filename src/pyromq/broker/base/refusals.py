@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pyromq.errors import (
     ConfigError,
@@ -19,6 +20,7 @@ from pyromq.errors import (
     StoreReadOnlyError,
 )
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.received import Received
 
 
 class RefusedError(MQError):
@@ -29,6 +31,11 @@ class RefusedError(MQError):
         self.code = code
         self.remark = remark
         self.ext = ext
+
+
+def too_large(request: Received[Any]) -> RefusedError:
+    text = f"the body of request {request.code} has {len(request.body)} bytes, at most 1 MiB is allowed: ask in parts"
+    return RefusedError(ResponseCode.INVALID_PARAMETER, text)
 
 
 def not_accepting(broker_name: str, code: ResponseCode = ResponseCode.NO_PERMISSION) -> RefusedError:

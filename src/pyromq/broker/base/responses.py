@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final
 
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode
@@ -12,11 +12,14 @@ from pyromq.wire.fast.responses import success
 from pyromq.wire.headers import Header
 from pyromq.wire.received import Received
 
+BODY_BYTES_MAX: Final = 1 << 20
+"""Of every request that does not bring messages: reading more would keep all others waiting."""
+
 Response = Header | bytes | tuple[Header, bytes] | None
 """Success: a header, a body, both or neither."""
 
-Immediate = Callable[[Connection, Received[Any]], Response]
-"""A handler that returns its response."""
+Immediate = Callable[[Connection, Received[Any]], Response | Generator[None, None, Callable[[], Response]]]
+"""A handler that returns its response, or the steps of a long one (``long_responses``)."""
 
 Deferred = Callable[[Connection, Received[Any]], None]
 """A handler that sends its response itself, now or when it can."""

@@ -49,6 +49,8 @@ class BrokerSettings:
     auto_create_topics: bool = True
     auto_create_groups: bool = True
     default_topic_queues: int = 8
+    topics_max: int = 100_000  # what a name server takes from one broker; retry and dead-letter topics count
+    groups_max: int = 100_000
     trace_topic: bool = False
     store_replies: bool = True  # of request-reply, in the reply topic of the cluster
     server_side_reset: bool = True  # pulls are told the new offset; else clients are, which must all be connected
@@ -90,7 +92,8 @@ class BrokerSettings:
             raise ConfigError(f"port {self.port} is outside [0, 65535]")
         if not 0 <= self.permission <= 7:
             raise ConfigError(f"permission {self.permission} is outside [0, 7]")
-        for name in ("offsets_save_ms", "delay_offsets_save_ms", "register_interval_ms", "short_polling_ms"):
+        positive = ("offsets_save_ms", "delay_offsets_save_ms", "register_interval_ms", "short_polling_ms")
+        for name in (*positive, "topics_max", "groups_max"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
         if self.broker_id < 0:

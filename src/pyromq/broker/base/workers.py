@@ -1,4 +1,4 @@
-"""The worker threads of a broker: one for each kind of work that keeps a disk busy."""
+"""The worker threads of a broker: one for each kind of work that keeps a disk busy, or takes long."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Workers:
         self.flush = ThreadPoolExecutor(1, thread_name_prefix="pyromq-flush")
         self.seal = ThreadPoolExecutor(1, thread_name_prefix="pyromq-seal")
         self.save = ThreadPoolExecutor(1, thread_name_prefix="pyromq-save")  # a seal of many queues takes minutes
+        self.encode = ThreadPoolExecutor(1, thread_name_prefix="pyromq-encode")  # of long responses
 
     def start_maintenance(self, job: Callable[[], None]) -> None:
         """For jobs of the store's maintenance that keep a disk busy for long and can be repeated."""
@@ -24,7 +25,7 @@ class Workers:
         future.add_done_callback(_log_failure)
 
     def shutdown(self) -> None:
-        for worker in (self.flush, self.seal, self.save):
+        for worker in (self.flush, self.seal, self.save, self.encode):
             worker.shutdown()
 
 

@@ -15,6 +15,7 @@ from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
 from pyromq.broker.base.responses import send_failure
 from pyromq.broker.base.stats import Counters
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.base.window_counters import CALL, MESSAGE
 from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters
 from pyromq.broker.state.subscriptions import (
@@ -54,6 +55,7 @@ _CODES: Final = {
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
+_MASTER: Final = 0  # there are no reads from replicas, so the broker that a group names for them does not count
 
 
 class PullHandler:
@@ -77,13 +79,17 @@ class PullHandler:
         header = request.header
         group, topic = self._checked(header)
         wanted = self._wanted(header, group)
-        if header.sys_flag & _COMMIT and self._progress.has_room(header.consumer_group, header.topic, header.queue_id):
-            self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        commits = header.sys_flag & _COMMIT
+        if commits:
+            refuse_change(topic=header.topic, group=header.consumer_group)
         reset = self._progress.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
             self._reset_response(connection, request, reset)
             return
         result = self._read(header, header.queue_offset, wanted)
+        if commits and header.commit_offset <= result.end:  # one beyond it is not believed
+            if self._progress.has_room(header.consumer_group, header.topic, header.queue_id):
+                self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = self._code(header, result)
         if code is _NOT_FOUND and header.sys_flag & _SUSPEND and not self._waiters.full:
             self._hold(connection, request, wanted)
@@ -179,7 +185,7 @@ class PullHandler:
         if request.is_oneway:
             return
         header = PullResponseHeader(
-            suggest_which_broker_id=group.broker_id if group else 0,
+            suggest_which_broker_id=_MASTER,
             next_begin_offset=result.next_offset,
             min_offset=result.first,
             max_offset=result.end,

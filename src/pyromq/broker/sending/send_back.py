@@ -15,6 +15,7 @@ from pyromq.broker.base.record_copy import again, properties_of
 from pyromq.broker.base.refusals import RefusedError, not_accepting
 from pyromq.broker.base.responses import send_response
 from pyromq.broker.base.stats import Counters
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.base.window_counters import ONE_MESSAGE
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour
@@ -29,11 +30,13 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.responses import success
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.message_id import stored_id
+from pyromq.wire.properties import find_property
 from pyromq.wire.property_text import value_of, with_values
 from pyromq.wire.received import Received
 from pyromq.wire.record import Record
 
 _FIRST_RETRY_LEVEL: Final = 3
+_NO_DELAY: Final = "0"  # of dead letters, as RocketMQ has it; those that come as sends have -1
 _WRITE: Final = int(Perm.WRITE)
 
 
@@ -56,7 +59,8 @@ class SendBackHandler:
     def send_back(self, connection: Connection, request: Received[SendBackHeader]) -> None:
         self._gate.check_stuck()
         header = request.header
-        group = self._groups.require_known(header.group)
+        refuse_change(group=header.group)
+        group = self._groups.require(header.group)
         if not self._settings.permission & _WRITE:
             raise not_accepting(self._settings.name)
         if group.retry_queue_nums <= 0:  # a group that wants no retries
@@ -66,7 +70,7 @@ class SendBackHandler:
         failed = self._failed(header)
         is_dead, place = self._next_place(group, header, failed, retry, request.version)
         placed = self._store.stage(again(failed, place.topic, place.queue_id, place.properties.encode(), failures=1))
-        topic, counters = failed.topic.decode(), self._counters
+        topic, counters = _origin(failed), self._counters
         counters.send_backs[topic, header.group] += ONE_MESSAGE + placed.size
         if is_dead:
             counters.dead[topic, header.group] += ONE_MESSAGE + placed.size
@@ -80,10 +84,12 @@ class SendBackHandler:
 
     def _failed(self, header: SendBackHeader) -> Record:
         try:
-            return self._store.reader.record_at(header.position)
+            failed = self._store.reader.record_at(header.position)
         except StoreError as error:
             text = f"there is no message at position {header.position} to send back: {error}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text) from error
+        refuse_change(topic=failed.topic.decode())  # a prepared or waiting message is not for consumers yet
+        return failed
 
     def _next_place(
         self, group: GroupConfig, header: SendBackHeader, failed: Record, retry: TopicConfig, version: int
@@ -97,10 +103,16 @@ class SendBackHandler:
             values[names.RETRY_TOPIC] = topic
         if failed.delivery_attempt >= attempts_max or header.delay_level < 0:
             dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)
-            return True, Detour(dead.topic_name, 0, with_values(text, values | {names.DELAY: "-1"}))
+            return True, Detour(dead.topic_name, 0, with_values(text, values | {names.DELAY: _NO_DELAY}))
         topic, queue_id = retry.topic_name, self._rng.randrange(max(1, retry.write_queue_nums))
         delay_ms = retry_delay_ms(group.group_retry_policy, failed.delivery_attempt)
         if delay_ms is not None and header.delay_level == 0:
             return False, self._delays.place_after(topic, queue_id, with_values(text, values), delay_ms)
         level = header.delay_level or _FIRST_RETRY_LEVEL + failed.delivery_attempt
         return False, self._delays.place_at_level(topic, queue_id, text, level, values)
+
+
+def _origin(failed: Record) -> str:
+    """The topic that statistics count: where the message was sent to, however often it has failed since."""
+    origin = find_property(failed.properties, names.RETRY_TOPIC.encode())
+    return (origin or failed.topic).decode(errors="replace")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView
+from collections.abc import ItemsView, Iterable, Mapping
 from functools import partial
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.system_names import refuse_change
 from pyromq.clock import Clock
 from pyromq.model.names import validate_group
 from pyromq.model.topic import GroupConfig, Perm
@@ -53,6 +54,8 @@ class Groups:
         config = self._table.get(group)
         if config is None and self._settings.auto_create_groups:
             config = GroupConfig(group_name=validate_group(group))
+            refuse_change(group=group)
+            self._refuse_beyond(1)
             self._table.put(config, self._clock.now_ms())
         return config
 
@@ -71,13 +74,38 @@ class Groups:
         return config
 
     def update(self, config: GroupConfig) -> GroupConfig:
-        """Create or replace; nothing happens when it is the same already. Raises StoreReadOnlyError."""
-        known, now_ms = self._table.get(config.group_name), self._clock.now_ms()
-        if known != config:
-            self._table.put(config, now_ms)
-            restored = partial(self._table.put, known) if known else partial(self._table.remove, config.group_name)
-            self._table.save_or_undo(partial(restored, now_ms))
+        """``update_all`` of one."""
+        self.update_all([config])
         return config
+
+    def update_all(self, configs: Iterable[GroupConfig]) -> None:
+        """Create or replace, all or none, with one save; nothing happens to those that are the same already.
+
+        Raises RefusedError when there would be too many, StoreReadOnlyError.
+        """
+        wanted = {config.group_name: config for config in configs}
+        known = {name: self._table.get(name) for name, config in wanted.items() if self._table.get(name) != config}
+        if not known:
+            return
+        if added := sum(config is None for config in known.values()):
+            self._refuse_beyond(added)
+        now_ms = self._clock.now_ms()
+        for name in known:
+            self._table.put(wanted[name], now_ms)
+        self._table.save_or_undo(partial(self._put_back, known, now_ms))
+
+    def _put_back(self, known: Mapping[str, GroupConfig | None], now_ms: int) -> None:
+        for group, config in known.items():
+            if config is None:
+                self._table.remove(group, now_ms)
+            else:
+                self._table.put(config, now_ms)
+
+    def _refuse_beyond(self, added: int) -> None:
+        if len(self._table) + added > self._settings.groups_max:
+            limit = f"at most {self._settings.groups_max} groups (setting groups_max)"
+            text = f"broker {self._settings.name} keeps {limit}: delete some, or use another broker"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
 
     def delete(self, group: str) -> bool:
         now_ms = self._clock.now_ms()

@@ -8,9 +8,10 @@ here only decide, and return the groups to be told.
 from __future__ import annotations
 
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from pyromq.clock import Clock
 from pyromq.wire.json.heartbeat import (
@@ -24,6 +25,12 @@ from pyromq.wire.json.heartbeat import (
 
 logger = logging.getLogger(__name__)
 
+_NAMED_MAX: Final = 10  # clients in a log line
+DISAGREEMENT_INTERVAL_MS: Final = 10_000  # a group that disagrees is named so often at most
+
+Wish = frozenset[tuple[str, str]]
+"""Topics and expressions that a member subscribes to; compared by hash, for a group has thousands of equal ones."""
+
 C = TypeVar("C")  # the connection, of which nothing but identity is needed here
 
 
@@ -36,7 +43,7 @@ class ConnectedMember(Generic[C]):
     language: str
     version: int
     seen_ms: int
-    subscribed: frozenset[tuple[str, str]] | None = None  # topic and expression; None: it has not said so yet
+    subscribed: Wish | None = None  # None: it has not said so yet
     fingerprint: int = 0  # of the last heartbeat with subscriptions
 
 
@@ -48,20 +55,53 @@ class ConsumerGroup(Generic[C]):
     consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
     model: MessageModel = MessageModel.CLUSTERING
     from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    members: dict[C, ConnectedMember[C]] = field(default_factory=dict)
+    members: dict[C, ConnectedMember[C]] = field(default_factory=dict)  # changed by ``put`` and ``drop`` alone
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    _wishes: Counter[Wish] = field(default_factory=Counter)  # how many members want what
+    _client_ids: list[str] | None = None  # None: to be sorted anew
+    client_ids_text: bytes | None = None  # as the handler of 38 has encoded them; None: to be encoded anew
 
     @property
     def client_ids(self) -> list[str]:
-        return sorted({member.client_id for member in self.members.values()})
+        if self._client_ids is None:  # every member asks after every change
+            self._client_ids = sorted({member.client_id for member in self.members.values()})
+        return self._client_ids
+
+    def put(self, member: ConnectedMember[C]) -> None:
+        known = self.members.get(member.connection)
+        if known is None or known.client_id != member.client_id:
+            self._client_ids = self.client_ids_text = None
+        self._forget_wish(known)
+        self.members[member.connection] = member
+        if member.subscribed is not None:
+            self._wishes[member.subscribed] += 1
+
+    def drop(self, connection: C) -> None:
+        self._forget_wish(self.members.pop(connection, None))
+        self._client_ids = self.client_ids_text = None
+
+    def _forget_wish(self, member: ConnectedMember[C] | None) -> None:
+        if member is not None and member.subscribed is not None:
+            self._wishes[member.subscribed] -= 1
+            if not self._wishes[member.subscribed]:
+                del self._wishes[member.subscribed]
+
+    @property
+    def agrees(self) -> bool:
+        """All members that have said so subscribe to the same."""
+        return len(self._wishes) <= 1
 
     @property
     def disagreeing(self) -> list[str]:
         """Clients that subscribe to something else than most of their group; empty when all agree."""
-        spoken = [member for member in self.members.values() if member.subscribed is not None]
-        wishes = [member.subscribed for member in spoken]
-        usual = max(wishes, key=wishes.count, default=None)  # of equals the one of the oldest member
-        return sorted(member.client_id for member in spoken if member.subscribed != usual)
+        if self.agrees:
+            return []
+        spoken = [
+            (member.client_id, member.subscribed) for member in self.members.values() if member.subscribed is not None
+        ]
+        most = max(self._wishes.values())
+        usual = next(wish for _, wish in spoken if self._wishes[wish] == most)  # of equals that of the oldest member
+        return sorted(client_id for client_id, wish in spoken if wish != usual)
 
 
 class Members(Generic[C]):
@@ -72,6 +112,8 @@ class Members(Generic[C]):
         self._expiry_ms = expiry_ms
         self._consumers: dict[str, ConsumerGroup[C]] = {}  # by group
         self._producers: dict[str, dict[C, ConnectedMember[C]]] = {}  # by group and connection
+        self._spoken: defaultdict[C, set[tuple[bool, str]]] = defaultdict(set)  # groups by connection, True: consumers
+        self._warned_ms: dict[str, int] = {}  # by group: when its disagreement was logged
 
     # --- looking ---
 
@@ -80,6 +122,10 @@ class Members(Generic[C]):
 
     def consumer_groups(self) -> Iterable[ConsumerGroup[C]]:
         return self._consumers.values()
+
+    @property
+    def producer_group_count(self) -> int:
+        return len(self._producers)
 
     def producers(self, group: str) -> list[ConnectedMember[C]]:
         return list(self._producers.get(group, {}).values())
@@ -128,6 +174,7 @@ class Members(Generic[C]):
         for producer in heartbeat.producer_data_set:
             member = ConnectedMember(heartbeat.client_id, connection, language, version, now)
             self._producers.setdefault(producer.group_name, {})[connection] = member
+            self._spoken[connection].add((False, producer.group_name))
         changed = set()
         for consumer in heartbeat.consumer_data_set:
             member = ConnectedMember(heartbeat.client_id, connection, language, version, now)
@@ -142,6 +189,7 @@ class Members(Generic[C]):
         group = self._consumers.get(data.group_name)
         if group is None:
             group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
+        self._spoken[member.connection].add((True, data.group_name))
         known = group.members.get(member.connection)
         joined = known is None or known.client_id != member.client_id
         group.consume_type, group.model, group.from_where = (
@@ -152,17 +200,25 @@ class Members(Generic[C]):
         if keep_subscriptions:
             if known is not None and not joined:
                 member.subscribed, member.fingerprint = known.subscribed, known.fingerprint
-            group.members[member.connection] = member
+            group.put(member)
             return joined
         member.fingerprint = fingerprint
         member.subscribed = frozenset((each.topic, each.sub_string) for each in data.subscription_data_set)
-        group.members[member.connection] = member
+        group.put(member)
         resubscribed = _merge_subscriptions(group.subscriptions, data.subscription_data_set)
-        if (joined or resubscribed) and (others := group.disagreeing):
-            logger.warning(
-                "members of a group have different subscriptions: group=%s clients=%s", group.name, ",".join(others)
-            )
+        if (joined or resubscribed) and not group.agrees:
+            self._warn(group)
         return joined or resubscribed
+
+    def _warn(self, group: ConsumerGroup[C]) -> None:
+        now = self._clock.monotonic_ms()
+        if now - self._warned_ms.get(group.name, -DISAGREEMENT_INTERVAL_MS) >= DISAGREEMENT_INTERVAL_MS:
+            self._warned_ms[group.name] = now
+            others = group.disagreeing
+            logger.warning(
+                "members of a group have different subscriptions: group=%s members=%d clients=%s%s",
+                *(group.name, len(others), ",".join(others[:_NAMED_MAX]), ",…" if len(others) > _NAMED_MAX else ""),
+            )
 
     def unregister(
         self, client_id: str, connection: C, producer_group: str | None, consumer_group: str | None
@@ -178,11 +234,13 @@ class Members(Generic[C]):
 
     def disconnected(self, connection: C) -> set[str]:
         """A connection is gone, and with it everything that was said on it."""
-        for name in [name for name, members in self._producers.items() if connection in members]:
-            self._forget_producer(name, connection)
         changed: set[str] = set()
-        for group in [group for group in self._consumers.values() if connection in group.members]:
-            changed |= self._remove(group, [connection])
+        for consumes, name in self._spoken.pop(connection, ()):
+            if not consumes:
+                if name in self._producers:
+                    self._forget_producer(name, connection)
+            elif (group := self._consumers.get(name)) is not None and connection in group.members:
+                changed |= self._remove(group, [connection])
         return changed
 
     def drop_silent(self) -> tuple[list[C], set[str]]:
@@ -211,9 +269,10 @@ class Members(Generic[C]):
 
     def _remove(self, group: ConsumerGroup[C], connections: list[C]) -> set[str]:
         for connection in connections:
-            group.members.pop(connection, None)
+            group.drop(connection)
         if not group.members:
             del self._consumers[group.name]
+            self._warned_ms.pop(group.name, None)
             return set()
         return {group.name}
 

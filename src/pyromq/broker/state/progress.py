@@ -137,9 +137,7 @@ class Progress:
 
     def clone(self, source: str, target: str, topic: str | None) -> None:
         """Let a group stand where another one stands."""
-        for name in self.topics_of(source):
-            if topic is None or name == topic:
-                for (known, group), queues in list(self._table.items()):
-                    if (known, group) == (name, source):
-                        for queue_id, offset in queues.items():
-                            self._table.put(name, target, queue_id, offset)
+        for (name, group), queues in list(self._table.items()):
+            if group == source and (topic is None or name == topic):
+                for queue_id, offset in list(queues.items()):
+                    self._table.put(name, target, queue_id, offset)

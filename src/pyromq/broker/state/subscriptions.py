@@ -13,7 +13,7 @@ from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.state.filters import Filters
 from pyromq.filters import InvalidFilterError, SqlFilter, compile_filter
 from pyromq.model.property_names import RETRY_TOPIC
-from pyromq.store.queue_reader import RecordFilter, TagFilter
+from pyromq.store.queue_reader import TagFilter, WeighedFilter
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.record_parts import stored_properties
 from pyromq.wire.java_hash import java_hash
@@ -22,13 +22,14 @@ from pyromq.wire.properties import find_property
 
 EVERYTHING = "*"
 _RETRY_TOPIC: Final = RETRY_TOPIC.encode()
+_TERMS_UNKNOWN: Final = 64  # of a filter that depends on the message
 
 
 class PullFilter(NamedTuple):
     """Which messages pass: a test of queue entries, then one of records; None lets all pass."""
 
     accept_tag: TagFilter | None = None
-    accept_record: RecordFilter | None = None
+    accept_record: WeighedFilter | None = None
 
 
 @lru_cache(maxsize=4096)
@@ -47,7 +48,7 @@ def tag_filter(subscription: Subscription) -> TagFilter | None:
     return codes.__contains__ if codes else None
 
 
-def record_filter(sql: SqlFilter) -> RecordFilter:
+def record_filter(sql: SqlFilter) -> WeighedFilter:
     """A test of stored records by their properties."""
     matches = sql.matches
 
@@ -57,10 +58,10 @@ def record_filter(sql: SqlFilter) -> RecordFilter:
         except IndexError:  # damaged since it was verified: it is not for a filter to make it vanish
             return True
 
-    return accept
+    return WeighedFilter(accept, sql.terms)
 
 
-def retry_filter(filters: Filters, group: str) -> RecordFilter:
+def retry_filter(filters: Filters, group: str) -> WeighedFilter:
     """The test of a group's retry topic: each message by the expression for the topic that it comes from, if any."""
 
     def accept(record: memoryview) -> bool:
@@ -72,7 +73,7 @@ def retry_filter(filters: Filters, group: str) -> RecordFilter:
         sql = filters.filter(topic.decode(errors="replace"), group) if topic else None
         return sql is None or sql.matches(properties)
 
-    return accept
+    return WeighedFilter(accept, _TERMS_UNKNOWN)
 
 
 def is_by_tags(subscription: Subscription) -> bool:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable
+from collections.abc import Callable, ItemsView, Iterable, Mapping
+from functools import partial
+from typing import Final
 
 import msgspec
 
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.system_names import (
+    OFFSET_MOVED_TOPIC,
+    SELF_TEST_TOPIC,
+    SEND_FORBIDDEN,
+    SYSTEM_PREFIX,
+    refuse_send,
+)
 from pyromq.clock import Clock
+from pyromq.model.limits import ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX
 from pyromq.model.names import (
     DEFAULT_TOPIC,
     HALF_TOPIC,
@@ -23,15 +33,9 @@ from pyromq.store.tables.topics import TopicTable
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.flags import TopicSysFlag
 
-SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
-OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
-DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-SYSTEM_PREFIX = "rmq_sys_"
+_CHANGES_CHARACTERS_MAX: Final = ATTRIBUTES_MAX * ATTRIBUTE_BYTES_MAX
 _INHERIT, _READ_WRITE = int(Perm.INHERIT), int(Perm.READ_WRITE)
-_SEND_FORBIDDEN = frozenset(
-    (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, DISCARD_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC)
-)
 
 
 def reply_topic(cluster: str) -> str:
@@ -50,7 +54,7 @@ class Topics:
         self._settings = settings
         self._clock = clock
         self.on_change: Callable[[], None] = lambda: None  # name servers have to be told
-        self._system = frozenset(config.topic_name for config in system_topics(settings)) | _SEND_FORBIDDEN
+        self._system = frozenset(config.topic_name for config in system_topics(settings)) | SEND_FORBIDDEN
         self._changed: set[str] = set()  # topics that name servers have not been told of
         self._all_changed = False  # name servers have to be told everything
         self.get: Callable[[str], TopicConfig | None] = table.get
@@ -78,7 +82,7 @@ class Topics:
             if self._table.get(topic) is None:
                 counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         for topic, count in counts.items():
-            self.create(topic, queues=count)
+            self._add(_plain(topic, count))  # they have messages: no limit keeps them away
         return sorted(counts)
 
     def take_changes(self) -> frozenset[str] | None:
@@ -101,8 +105,9 @@ class Topics:
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Topics that exist and that clients are not allowed to send to."""
-        return _SEND_FORBIDDEN
+        """Topics that exist and that clients are not allowed to send to; no client can make others of the kind."""
+        known = [*self._system, *(name for name, _ in self._table.items())]
+        return SEND_FORBIDDEN | {name for name in known if name.startswith(SYSTEM_PREFIX)}
 
     def require(self, topic: str) -> TopicConfig:
         """The topic, or a refusal that says that there is none."""
@@ -117,8 +122,7 @@ class Topics:
     def for_send(self, topic: str, template: str, queues: int, *, unit: bool) -> TopicConfig:
         """The topic of a send: checked, and created from its template if that is allowed."""
         validate_topic(topic)
-        if topic in _SEND_FORBIDDEN:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"clients are not allowed to send to topic {topic}")
+        refuse_send(topic)
         config = self._table.get(topic)
         if config is None:
             config = self._create_from(template, topic, queues, unit=unit)
@@ -138,6 +142,7 @@ class Topics:
             return None
         if template_name == DEFAULT_TOPIC and not self._settings.auto_create_topics:
             return None
+        self._refuse_beyond(1)
         count = max(0, min(queues, template.write_queue_nums))
         return self._add(
             TopicConfig(
@@ -155,12 +160,15 @@ class Topics:
         if config := self._table.get(topic):
             return config
         validate_topic(topic)
-        flag = int(TopicSysFlag.UNIT_SUBSCRIPTION) if unit else 0
-        return self._add(
-            TopicConfig(
-                topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag
-            )
-        )
+        if not self.is_system(topic):
+            self._refuse_beyond(1)
+        return self._add(_plain(topic, queues, perm, int(TopicSysFlag.UNIT_SUBSCRIPTION) if unit else 0))
+
+    def _refuse_beyond(self, added: int) -> None:
+        if len(self._table) + added > self._settings.topics_max:
+            limit = f"at most {self._settings.topics_max} topics (setting topics_max)"
+            text = f"broker {self._settings.name} keeps {limit}: delete some, or use another broker"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
 
     def _add(self, config: TopicConfig) -> TopicConfig:
         """Used at once, saved soon."""
@@ -169,13 +177,30 @@ class Topics:
         return config
 
     def update(self, config: TopicConfig) -> TopicConfig:
-        """Create or replace; nothing happens when it is the same already. Raises StoreReadOnlyError."""
-        known = self._table.get(config.topic_name)
-        if known != config:
-            self._table.put(config, self._clock.now_ms())
-            self._table.save_or_undo(lambda: self._put_back(config.topic_name, known))
-            self._tell(config.topic_name)
+        """``update_all`` of one."""
+        self.update_all([config])
         return config
+
+    def update_all(self, configs: Iterable[TopicConfig]) -> None:
+        """Create or replace, all or none, with one save; nothing happens to those that are the same already.
+
+        Raises RefusedError when there would be too many, StoreReadOnlyError.
+        """
+        wanted = {config.topic_name: config for config in configs}
+        known = {name: self._table.get(name) for name, config in wanted.items() if self._table.get(name) != config}
+        if not known:
+            return
+        if added := sum(config is None for config in known.values()):
+            self._refuse_beyond(added)
+        now_ms = self._clock.now_ms()
+        for name in known:
+            self._table.put(wanted[name], now_ms)
+        self._table.save_or_undo(partial(self._put_all_back, known))
+        self._tell(*known)
+
+    def _put_all_back(self, known: Mapping[str, TopicConfig | None]) -> None:
+        for topic, config in known.items():
+            self._put_back(topic, config)
 
     def _put_back(self, topic: str, config: TopicConfig | None) -> None:
         if config is None:
@@ -199,6 +224,9 @@ class Topics:
     def with_attributes(self, config: TopicConfig, changes: str) -> TopicConfig:
         """Apply ``+name=value,-name`` to the attributes of a topic."""
         attributes = dict(config.attributes)
+        if len(changes) > _CHANGES_CHARACTERS_MAX:
+            text = f"{len(changes)} characters of attribute changes, at most {_CHANGES_CHARACTERS_MAX} are allowed"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
         for change in filter(None, changes.split(",")):
             name, _, value = change[1:].partition("=")
             if change[0] == "+" and name and value:
@@ -209,6 +237,10 @@ class Topics:
                 text = f"attribute change {change!r} is neither +name=value nor -name"
                 raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
         return msgspec.structs.replace(config, attributes=attributes)
+
+
+def _plain(name: str, queues: int, perm: int = _READ_WRITE, flag: int = 0) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag)
 
 
 def system_topics(settings: BrokerSettings) -> list[TopicConfig]:

@@ -18,9 +18,9 @@ from typing import Final
 
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.system_names import DISCARD_TOPIC
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.tables import Tables
-from pyromq.broker.state.topics import DISCARD_TOPIC
 from pyromq.broker.transactions.prepared_table import CHECKS_MAX
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
 from pyromq.broker.transactions.transactions import prepared_draft

@@ -17,10 +17,11 @@ from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.stats import Counters
+from pyromq.broker.base.system_names import DISCARD_TOPIC
 from pyromq.broker.base.window_counters import ONE_MESSAGE
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour
-from pyromq.broker.state.topics import DISCARD_TOPIC, Topics
+from pyromq.broker.state.topics import Topics
 from pyromq.broker.transactions.prepared_reader import HALF_QUEUE, PreparedReader
 from pyromq.broker.transactions.transaction_log import Ending, TransactionLog
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC

@@ -82,7 +82,7 @@ class ConfigTable(ABC):
         try:
             with self._writing:
                 if number > self._written:  # else a later save was faster
-                    self._file.save(java_json.dumps_pretty(stored))
+                    self._file.save(self._encoded(stored))
                     self._written, self.found = number, True
         except BaseException:  # whatever the reason, the change is unsaved; raised again
             self.unsaved = True
@@ -100,6 +100,10 @@ class ConfigTable(ABC):
         """The table as its file holds it, without checksum; what RocketMQ hands out to replicas."""
         return java_json.dumps_pretty(self._stored())
 
+    def text_job(self) -> Callable[[], bytes]:
+        """``text`` of the table as it is now, for a worker thread."""
+        return partial(java_json.dumps_pretty, self._stored())
+
     def bump(self, now_ms: int) -> None:
         """Move the version: the components that compare it see that something changed."""
         self.version = self.version.next(now_ms)
@@ -109,6 +113,10 @@ class ConfigTable(ABC):
         stored = self._file.load(partial(_decode, type_=type_))
         self.found, self.trouble = stored is not None, self._file.trouble
         return stored or type_()
+
+    def _encoded(self, stored: msgspec.Struct) -> bytes:
+        """The text of the file; may run on a worker thread."""
+        return java_json.dumps_pretty(stored)
 
     @abstractmethod
     def _read(self) -> None: ...

@@ -16,7 +16,7 @@ from pyromq.store.files.whole_file import WholeFile
 from pyromq.store.tables.config_table import ConfigTable
 
 
-class _StoredGroups(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class StoredGroups(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     data_version: DataVersion = DataVersion()
     forbidden_table: dict[str, dict[str, int]] = {}
     subscription_group_table: dict[str, GroupConfig] = {}
@@ -67,12 +67,16 @@ class GroupTable(ConfigTable):
         self.bump(now_ms)
 
     def _read(self) -> None:
-        stored = self._parsed(_StoredGroups)
+        stored = self._parsed(StoredGroups)
         self.version, self._groups = stored.data_version, dict(stored.subscription_group_table)
         self._forbidden = {group: dict(topics) for group, topics in stored.forbidden_table.items()}
 
-    def _stored(self) -> _StoredGroups:
+    def snapshot(self) -> StoredGroups:
+        """The table as its file holds it; later changes do not show in it."""
         forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
-        return _StoredGroups(
+        return StoredGroups(
             data_version=self.version, forbidden_table=forbidden, subscription_group_table=dict(self._groups)
         )
+
+    def _stored(self) -> StoredGroups:
+        return self.snapshot()

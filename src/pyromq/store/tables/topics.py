@@ -9,11 +9,19 @@ registration's table, so it shares that type.
 from __future__ import annotations
 
 from collections.abc import ItemsView
+from typing import Final
+
+import msgspec
 
 from pyromq.model.topic import TopicConfig
 from pyromq.store.files.whole_file import WholeFile
 from pyromq.store.tables.config_table import ConfigTable
-from pyromq.wire.json import registration
+from pyromq.wire.json import java_json, registration
+
+_BEGIN: Final = '"topicConfigTable":{'
+_END: Final = "\n\t"
+_ANY: Final = "@@"  # no topic is called that
+_ANY_QUOTED: Final = f'"{_ANY}"'
 
 
 class TopicTable(ConfigTable):
@@ -55,3 +63,30 @@ class TopicTable(ConfigTable):
 
     def _stored(self) -> registration.TopicTableBody:
         return self.snapshot()
+
+    def _encoded(self, stored: msgspec.Struct) -> bytes:
+        return encoded_topics(stored) if isinstance(stored, registration.TopicTableBody) else super()._encoded(stored)
+
+
+def encoded_topics(table: registration.TopicTableBody) -> bytes:
+    """``dumps_pretty`` of the table, faster: most topics differ in nothing but their names."""
+    templates: dict[tuple[object, ...], str] = {}
+    entries = []
+    for name, config in sorted(table.topic_config_table.items()):
+        if config.attributes or config.topic_name != name:
+            entries.append(_entry(name, config))
+            continue
+        key = msgspec.structs.astuple(config)[1:-1]
+        template = templates.get(key)
+        if template is None:
+            template = templates[key] = _entry(_ANY, msgspec.structs.replace(config, topic_name=_ANY))
+        entries.append(template.replace(_ANY_QUOTED, msgspec.json.encode(name).decode()))
+    hollow = msgspec.structs.replace(table, topic_config_table={})
+    before, mark, behind = java_json.dumps_pretty(hollow).decode().partition(_BEGIN)
+    return f"{before}{mark}{','.join(entries)}{_END if entries else ''}{behind}".encode()
+
+
+def _entry(name: str, config: TopicConfig) -> str:
+    """As it stands in the table, with the line break before it."""
+    text = java_json.dumps_pretty({"topicConfigTable": {name: config}}).decode()
+    return text[text.index(_BEGIN) + len(_BEGIN) : -len(_END + "}\n}")]

@@ -21,7 +21,14 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from pyromq.errors import RemoteProtocolError
-from pyromq.wire.json.java_json_writer import DEPTH_MAX, UnwritableJsonError, dumps, dumps_pretty, dumps_strict
+from pyromq.wire.json.java_json_writer import (
+    DEPTH_MAX,
+    UnwritableJsonError,
+    dumps,
+    dumps_in_pieces,
+    dumps_pretty,
+    dumps_strict,
+)
 
 __all__ = [
     "BYTES_MAX",
@@ -34,6 +41,7 @@ __all__ = [
     "convert",
     "decode",
     "dumps",
+    "dumps_in_pieces",
     "dumps_pretty",
     "dumps_strict",
     "parse",

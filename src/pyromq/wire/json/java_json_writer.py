@@ -8,7 +8,7 @@ keeps its place as null. Integer keys sort by value, object keys keep the order 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum, Flag
 from functools import cache
 from math import isfinite
@@ -39,6 +39,26 @@ def dumps_strict(value: Any) -> bytes:
 def dumps_pretty(value: Any) -> bytes:
     """One item a line, indented by tabs, integer keys bare: what Java writes to configuration files."""
     return _Writer(pretty=True).dumps(value)
+
+
+def dumps_in_pieces(value: msgspec.Struct, field: str, count: int, *, pretty: bool = False) -> Iterator[bytes]:
+    """``dumps`` or ``dumps_pretty`` of a struct with one large map in ``field``, ``count`` items of it at a time.
+
+    For callers that have other things to do in between; the pieces together are the text.
+    """
+    write = dumps_pretty if pretty else dumps
+    name = next(wire_name for wire_name, attribute in _names_of(type(value)) if attribute == field)
+    table: Mapping[Any, Any] = getattr(value, field)
+    items = sorted(table.items(), key=lambda item: _key_order(item[0]))
+    hollow = msgspec.structs.replace(value, **{field: {}})
+    mark = f'"{name}":{{'.encode()
+    before, _, behind = write(hollow).partition(mark)
+    yield before + mark
+    for start in range(0, len(items), count):
+        text = write({name: dict(items[start : start + count])})
+        begin, end = text.index(mark) + len(mark), len(text) - (len("\n\t}\n}") if pretty else len("}}"))
+        yield (b"," if start else b"") + text[begin:end]
+    yield (b"\n\t" if pretty and items else b"") + behind
 
 
 class _Writer:

@@ -33,6 +33,7 @@ from pyromq.wire.json.heartbeat import ConsumerData, Heartbeat, Subscription
 from pyromq.wire.json.route import TopicList, decode_topics
 from pyromq.wire.record import Draft, split_records
 from tests.unit.broker.builders import ROOT, Wire, producer_heartbeat, progress, request, tables, topics
+from tests.unit.broker.long_answers import finished
 
 SMALL = StoreSettings(segment_bytes=65_536, queue_file_entries=100, index_slots=100, index_entries=400)
 
@@ -61,8 +62,19 @@ def test_a_new_group_starts_at_the_beginning_of_a_young_queue(store: MessageStor
     assert offsets_of(store).query(Wire().as_connection, request(header=asked)).offset == 0
 
 
+def test_a_new_group_starts_at_the_beginning_of_a_queue_that_was_never_written(store: MessageStore) -> None:
+    """Else it would ask for the end next, and skip what arrives between the two requests."""
+    known, _ = topics()
+    known.create("orders", queues=2)
+    handler = OffsetHandler(store, tables(topics=known))
+    asked = QueryConsumerOffsetHeader(consumer_group="new", topic="orders", queue_id=1)
+    assert handler.query(Wire().as_connection, request(header=asked)).offset == 0
+    for changes in ({"queue_id": 2}, {"set_zero_if_not_found": False}):
+        assert refused(handler.query, msgspec.structs.replace(asked, **changes)).code == ResponseCode.QUERY_NOT_FOUND
+
+
 @pytest.mark.parametrize(("topic", "queue_id"), [("orders", 1), ("unknown", 0)])
-def test_a_queue_without_messages_has_no_offset_for_a_new_group(store: MessageStore, topic: str, queue_id: int) -> None:
+def test_a_queue_of_no_topic_has_no_offset_for_a_new_group(store: MessageStore, topic: str, queue_id: int) -> None:
     store.append([Draft(topic="orders", queue_id=0, body=b"x", properties=b"", born_ms=0)])
     asked = QueryConsumerOffsetHeader(consumer_group="new", topic=topic, queue_id=queue_id)
     assert refused(offsets_of(store).query, asked).code == ResponseCode.QUERY_NOT_FOUND
@@ -187,13 +199,13 @@ def test_all_producers_are_told_with_the_address_of_their_sockets() -> None:
     members: Members[Any] = Members(ManualClock())
     members.heard_from(Socket(), producer_heartbeat("p", "sellers"), "PYTHON", 1)
     handler = GroupHandler(tables(members=members), "here:1")
-    (told,) = msgspec.json.decode(handler.all_producers(Wire().as_connection, request()))["data"]["sellers"]
+    (told,) = msgspec.json.decode(finished(handler.all_producers(Wire().as_connection, request())))["data"]["sellers"]
     assert told["remoteIP"] == "/127.0.0.1:5678"
 
 
 def test_all_groups_are_told_with_their_number() -> None:
     handler = GroupHandler(tables(), "here:1")
-    header, body = handler.get_all(Wire().as_connection, request())
+    header, body = finished(handler.get_all(Wire().as_connection, request()))
     assert header.total_group_num == len(msgspec.json.decode(body)["subscriptionGroupTable"])
 
 

@@ -20,6 +20,7 @@ from pyromq.wire.headers.shared import TopicGroupHeader
 from pyromq.wire.json import bodies, java_json
 from pyromq.wire.record import Draft
 from tests.unit.broker.builders import ROOT, Wire, environment, groups, progress, request, tables, topics
+from tests.unit.broker.long_answers import finished
 
 SMALL = StoreSettings(segment_bytes=65_536, queue_file_entries=100, index_slots=100, index_entries=400)
 NOON = 1_700_000_000_000
@@ -43,12 +44,12 @@ class Rig:
 
     def times(self) -> list[bodies.QueueTimes]:
         asked = TopicGroupHeader(topic="orders", group="readers")
-        body = self.handler.time_span(Wire().as_connection, request(header=asked))
+        body = finished(self.handler.time_span(Wire().as_connection, request(header=asked)))
         return java_json.decode(body, bodies.TimeSpans).consume_time_span_set
 
     def queues(self) -> dict[int, bodies.QueueProgress]:
         asked = GetConsumeStatsHeader(consumer_group="readers")
-        body = self.handler.consume_stats(Wire().as_connection, request(header=asked))
+        body = finished(self.handler.consume_stats(Wire().as_connection, request(header=asked)))
         table = bodies.decode(body, bodies.ConsumeStatsBody).offset_table
         return {queue.number: each for queue, each in table.items()}
 
@@ -102,7 +103,7 @@ def test_all_groups_are_told_also_those_that_consumed_nothing(rig: Rig) -> None:
     commit(rig.progress, 1)
     rig.progress.note_pull("readers", "orders", 0, 3)
     asked = request(header=GetBrokerConsumeStatsHeader(is_order=False))
-    told = java_json.parse(rig.handler.broker_stats(Wire().as_connection, asked))
+    told = java_json.parse(finished(rig.handler.broker_stats(Wire().as_connection, asked)))
     by_group = {group: stats for each in told["consumeStatsList"] for group, stats in each.items()}
     assert by_group["idle"] == [] and len(by_group["readers"]) == 1
     assert (told["totalDiff"], told["totalInflightDiff"], told["brokerAddr"]) == (2, 2, "here:1")

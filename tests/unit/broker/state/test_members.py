@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from pyromq.broker.state.members import ConsumerGroup, Members
+import pytest
+
+from pyromq.broker.state.members import DISAGREEMENT_INTERVAL_MS, ConnectedMember, ConsumerGroup, Members
 from pyromq.testing import ManualClock
 from pyromq.wire.json.heartbeat import Heartbeat
 from tests.unit.broker.builders import heartbeat, producer_heartbeat
@@ -157,3 +159,47 @@ def test_a_producer_is_found_by_its_client_id_in_any_group() -> None:
     assert rig.members.producer_by_client("c1") is not None
     rig.members.unregister("c1", "a", "two", None)
     assert rig.members.producer_by_client("c1") is None
+
+
+class CountedWish(frozenset[tuple[str, str]]):
+    """Notes how often two wishes are compared element by element."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedWish.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = frozenset.__hash__
+
+
+def test_joining_compares_a_subscription_with_few_others_however_many_members_there_are() -> None:
+    group: ConsumerGroup[str] = ConsumerGroup("readers")
+    CountedWish.compared = 0
+    for number in range(500):
+        wish = CountedWish({("orders", "*")})
+        group.put(ConnectedMember(f"c{number}", f"connection-{number}", "JAVA", 479, 0, subscribed=wish))
+        assert group.agrees
+    assert CountedWish.compared <= 4 * 500
+
+
+def test_a_disagreement_is_logged_once_in_a_while_and_names_a_few(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    for number in range(40):
+        rig.hear(f"a{number}", heartbeat(f"c{number}", f"topic-{number}"))
+    assert len(rig.group.disagreeing) == 39
+    assert len(caplog.messages) == 1
+    rig.clock.advance_ms(DISAGREEMENT_INTERVAL_MS)
+    rig.hear("late", heartbeat("c-late", "others"))
+    assert len(caplog.messages) == 2 and caplog.messages[1].endswith(",…") and len(caplog.messages[1]) < 300
+
+
+def test_members_are_sorted_once_for_all_that_ask() -> None:
+    rig = Rig()
+    rig.hear("a", heartbeat("c2", "orders"))
+    first = rig.group.client_ids
+    assert rig.group.client_ids is first
+    rig.hear("b", heartbeat("c1", "orders"))
+    assert rig.group.client_ids == ["c1", "c2"]
+    rig.members.disconnected("a")
+    assert rig.group.client_ids == ["c1"]

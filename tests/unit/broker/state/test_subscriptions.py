@@ -65,7 +65,7 @@ def empty_filters() -> Filters:
 def test_an_sql_expression_is_a_test_of_records() -> None:
     subscription = sql("orders", "price > 10")
     assert tag_filter(subscription) is None and not is_by_tags(subscription)
-    accept = record_filter(compiled(subscription))
+    accept = record_filter(compiled(subscription)).accept
     assert accept(record(price="11")) and not accept(record(price="9")) and not accept(record(other="11"))
 
 
@@ -97,14 +97,14 @@ def test_a_registered_filter_must_be_there_and_as_new_as_the_one_asked_for() -> 
 def test_a_retried_message_is_tested_with_the_expression_for_its_topic() -> None:
     filters = empty_filters()
     filters.register("g", [sql("orders", "a = 1")])
-    accept = retry_filter(filters, "g")
+    accept = retry_filter(filters, "g").accept
     assert accept(record(RETRY_TOPIC="orders", a="1")) and not accept(record(RETRY_TOPIC="orders", a="2"))
     assert accept(record(RETRY_TOPIC="others", a="2")) and accept(record(a="2"))
-    assert retry_filter(filters, "other group")(record(RETRY_TOPIC="orders", a="2"))
+    assert retry_filter(filters, "other group").accept(record(RETRY_TOPIC="orders", a="2"))
 
 
 def test_a_damaged_record_does_not_vanish_in_a_filter() -> None:
     damaged = bytearray(record(a="2"))
     damaged[84:88] = b"\x00\xff\xff\xff"
-    assert record_filter(compiled(sql("orders", "a = 1")))(memoryview(damaged))
-    assert retry_filter(empty_filters(), "g")(memoryview(damaged))
+    assert record_filter(compiled(sql("orders", "a = 1"))).accept(memoryview(damaged))
+    assert retry_filter(empty_filters(), "g").accept(memoryview(damaged))

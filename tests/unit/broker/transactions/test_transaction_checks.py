@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.state.topics import DISCARD_TOPIC
+from pyromq.broker.base.system_names import DISCARD_TOPIC
 from pyromq.broker.transactions.transaction_checks import CheckVerdict, verdict
 from pyromq.model.names import HALF_TOPIC
 from pyromq.store.settings import StoreSettings
