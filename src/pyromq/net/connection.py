@@ -107,7 +107,6 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._progress = 0  # bytes in and out, as of the last sweep of the idle watch
         self._progress_ms = 0  # monotonic, when that number last changed
-        self._is_held = False  # the handler asked not to read on
         self._is_over = False  # connection_lost was called
         self._close_callbacks: list[Callable[[Connection], None]] = []
 
@@ -377,18 +376,6 @@ class Connection(asyncio.BufferedProtocol):
             self._handler.on_requests(self, requests)
         for error in bad_headers:
             self._handler.on_bad_header(self, error)
-
-    def hold_reading(self) -> None:
-        """Nothing more is read from the peer until ``go_on_reading``: what it asked before comes first."""
-        if not self._is_held and self.is_open and self._transport is not None:
-            self._is_held = True
-            self._transport.pause_reading()
-
-    def go_on_reading(self) -> None:
-        if self._is_held:
-            self._is_held = False
-            if self._drained is None and self.is_open and self._transport is not None:
-                self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         self._drained = asyncio.Event()
