@@ -1,31 +1,45 @@
-"""Spark's daemon of Python workers, quiet where Spark needs no more of an answer: ``spark.python.daemon.module``.
+"""Spark's daemon of Python workers, quiet where Spark needs no more of an answer.
 
-A task that has enough rows (a limit, ``show()``) and a query that ends close the socket of their worker. The worker
-finds out when it writes, and ends; Spark's own daemon prints a traceback for that, which looks like a failure and is
-none. Errors of tasks are another matter: a worker hands them to Spark, as always.
+Spark closes the socket of a worker that has told enough: a task whose rows are limited, a process that helped to plan.
+The worker finds out when it writes its last bytes, and ends; the daemon prints a traceback for that, which looks like a
+failure and is none. Errors of tasks are another matter: a worker hands them to Spark, and the daemon prints others.
+
+Spark runs the daemon for planning under a name that no setting changes, so this is done in the worker, by the source.
 """
 
 from __future__ import annotations
 
-import os
+import sys
+import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn
+from types import ModuleType, TracebackType
+from typing import Any, Final
+
+DAEMON: Final = "pyspark.daemon"
 
 
-def quiet(work: Callable[[Any, bool], int], leave: Callable[[int], NoReturn] = os._exit) -> Callable[[Any, bool], int]:
-    """What a forked worker does, ending it without a word when its socket is closed."""
-
-    def worker(sock: Any, authenticated: bool) -> int:
-        try:
-            return work(sock, authenticated)
-        except (BrokenPipeError, ConnectionResetError):
-            leave(1)  # as the daemon does, which prints first
-
-    return worker
+def hush_closed_sockets(main: ModuleType | None = None) -> bool:
+    """In a worker that Spark's daemon has forked, and nowhere else. Whether this is one."""
+    main = main or sys.modules["__main__"]
+    if getattr(getattr(main, "__spec__", None), "name", "") != DAEMON:
+        return False
+    traceback.print_exc = quiet(traceback.print_exc, str(main.__file__))
+    return True
 
 
-if __name__ == "__main__":
-    from pyspark import daemon
+def quiet(tell: Callable[..., Any], daemon_file: str) -> Callable[..., Any]:
+    """``traceback.print_exc``, silent for sockets that the daemon itself found closed."""
 
-    daemon.worker = quiet(daemon.worker)  # type: ignore[assignment]  # what its loop calls by name
-    daemon.manager()
+    def print_exc(*arguments: Any, **named: Any) -> None:
+        _, error, trace = sys.exc_info()
+        if isinstance(error, BrokenPipeError | ConnectionResetError) and _raised_in(trace) == daemon_file:
+            return
+        tell(*arguments, **named)
+
+    return print_exc
+
+
+def _raised_in(trace: TracebackType | None) -> str:
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame.f_code.co_filename if trace is not None else ""

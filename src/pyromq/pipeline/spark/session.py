@@ -41,8 +41,6 @@ ALONE: Final = {
     # names of hosts need not be looked up on one machine
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # workers on this interpreter; elsewhere it would have to be installed for tasks of others, too
-    "spark.python.daemon.module": "pyromq.pipeline.spark.daemon",
 }
 """For a Spark that works alone on its machine (``local``)."""
 _CONNECT: Final = "sc://"

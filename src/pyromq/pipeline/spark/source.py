@@ -40,7 +40,9 @@ from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.pipeline.reading.plan import Partition
 from pyromq.pipeline.reading.pulls import read_ranges
 from pyromq.pipeline.reading.stream import Stream, offsets_of
+from pyromq.pipeline.spark.daemon import hush_closed_sockets
 
+hush_closed_sockets()
 NAME = "pyromq"
 _PROVIDER = "provider"
 _OF_TABLES = frozenset(

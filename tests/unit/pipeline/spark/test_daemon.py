@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import traceback
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from pyromq.pipeline.spark.daemon import quiet
-from pyromq.pipeline.spark.session import default_settings
+from pyromq.pipeline.spark.daemon import DAEMON, hush_closed_sockets, quiet
 
 
-class LeftError(Exception):
-    """Instead of ending the process."""
-
-
-def leave(code: int) -> NoReturn:
-    raise LeftError(code)
-
-
-def failing(error: BaseException) -> Any:
-    def work(sock: Any, authenticated: bool) -> int:
-        raise error
-
-    return quiet(work, leave)
+def told_of(error: BaseException, raised_in: str) -> list[str]:
+    """What is printed for an error that the daemon catches."""
+    told: list[str] = []
+    print_exc = quiet(lambda *_, **__: told.append(type(error).__name__), "/pyspark/daemon.py")
+    code = compile("raise error", raised_in, "exec")
+    try:
+        exec(code, {"error": error})
+    except BaseException:
+        print_exc()
+    return told
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), ConnectionResetError()])
-def test_a_worker_whose_socket_is_closed_ends_without_a_word(error: OSError) -> None:
-    with pytest.raises(LeftError, match="1"):
-        failing(error)(None, True)
+def test_a_socket_that_the_daemon_finds_closed_is_no_news(error: OSError) -> None:
+    assert told_of(error, "/pyspark/daemon.py") == []
 
 
-@pytest.mark.parametrize("error", [ValueError("ours"), OSError("disk"), SystemExit(3)])
-def test_other_errors_are_the_daemons(error: BaseException) -> None:
-    with pytest.raises(type(error)):
-        failing(error)(None, True)
+def test_all_else_is_printed() -> None:
+    assert told_of(BrokenPipeError(), "/our/source.py") == ["BrokenPipeError"]
+    assert told_of(ValueError(), "/pyspark/daemon.py") == ["ValueError"]
+    assert told_of(OSError("disk"), "/pyspark/daemon.py") == ["OSError"]
 
 
-def test_work_that_ends_well_is_left_alone() -> None:
-    assert quiet(lambda sock, authenticated: 7, leave)(None, True) == 7
-
-
-def test_workers_of_this_machine_have_it() -> None:
-    assert default_settings("local[2]")["spark.python.daemon.module"] == "pyromq.pipeline.spark.daemon"
-    assert "spark.python.daemon.module" not in default_settings("spark://host:7077")
+def test_only_workers_of_the_daemon_are_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traceback, "print_exc", before := traceback.print_exc)
+    assert not hush_closed_sockets() and traceback.print_exc is before
+    main = ModuleType("__main__")
+    main.__spec__ = SimpleNamespace(name=DAEMON)  # type: ignore[assignment]
+    main.__file__ = "/pyspark/daemon.py"
+    assert hush_closed_sockets(main) and traceback.print_exc is not before
