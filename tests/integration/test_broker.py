@@ -41,6 +41,7 @@ from pyromq.wire.json import bodies
 from pyromq.wire.json.heartbeat import (
     ConsumerData,
     Heartbeat,
+    MessageModel,
     ProducerData,
     Subscription,
     decode_consumer_connections,
@@ -404,3 +405,17 @@ async def test_pulls_are_told_to_stay_with_the_master_whatever_the_group_says(tm
         await send(client, b"order")
         code, _, header = await pull(client, pull_header())
         assert (code, header.suggest_which_broker_id) == (ResponseCode.SUCCESS, 0)
+
+
+async def test_a_group_that_may_not_broadcast_is_refused_when_its_members_do(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, client):
+        broker.parts.tables.groups.update(GroupConfig(group_name="readers", consume_broadcast_enable=False))
+        await send(client, b"order")
+        wanted = (Subscription(topic="orders", sub_version=1),)
+        header = msgspec.structs.replace(pull_header(), sys_flag=0, subscription=None)
+        for model, code in ((MessageModel.CLUSTERING, 0), (MessageModel.BROADCASTING, 16)):
+            data = ConsumerData(group_name="readers", message_model=model, subscription_data_set=wanted)
+            beat = encode_heartbeat(Heartbeat(client_id="c1", consumer_data_set=(data,)))
+            assert (await client.ask(RequestCode.HEART_BEAT, None, beat)).code == ResponseCode.SUCCESS
+            response = await client.ask(RequestCode.PULL_MESSAGE, header)
+            assert response.code == code, response.remark

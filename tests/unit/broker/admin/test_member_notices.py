@@ -6,7 +6,9 @@ from typing import Any
 
 from pyromq.broker.admin.member_notices import AT_ONCE_MAX, INTERVAL_MS, PER_TICK, MemberNotices
 from pyromq.broker.state.members import Members
+from pyromq.model.topic import GroupConfig
 from pyromq.testing import ManualClock
+from pyromq.wire.json.heartbeat import MessageModel
 from tests.unit.broker.builders import groups, heartbeat
 
 
@@ -60,3 +62,27 @@ def test_a_change_during_a_round_is_told_in_the_next_one_after_a_while() -> None
     rig.clock.advance_ms(INTERVAL_MS)
     rig.notices.tick()
     assert rig.told == before + AT_ONCE_MAX + 1
+
+
+def test_groups_that_want_no_notices_and_those_that_broadcast_are_not_told() -> None:
+    rig = Rig(2)
+    before = rig.told
+    group = rig.members.consumer_group("readers")
+    assert group is not None
+    group.model = MessageModel.BROADCASTING
+    rig.notices.tell({"readers", "unknown"})
+    assert rig.told == before
+    group.model = MessageModel.CLUSTERING
+    quiet = groups()
+    quiet.update(GroupConfig(group_name="readers", notify_consumer_ids_changed_enable=False))
+    MemberNotices(rig.members, quiet, rig.clock).tell({"readers"})
+    assert rig.told == before
+    rig.notices.tell({"readers"})
+    assert rig.told == before + 2
+
+
+def test_a_member_whose_connection_closes_meanwhile_is_passed_over() -> None:
+    rig = Rig(AT_ONCE_MAX + 1)
+    rig.peers[0].is_open, before = False, rig.peers[0].notices
+    rig.notices.tick()
+    assert rig.peers[0].notices == before and rig.peers[-1].notices == 1
