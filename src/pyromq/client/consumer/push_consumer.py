@@ -167,7 +167,7 @@ class PushConsumer(GroupMember):
         await super().close()
 
     def _make_service(self) -> ConcurrentService | OrderlyService:
-        limit = attempts_max(self.settings.attempts_max, orderly=self.settings.orderly)
+        limit = attempts_max(self.settings.attempts_max)
         send_backs = SendBacks(self.client, self._calls, self.group, limit)
         parts = (self._listener, self.settings, self._tasks, send_backs, self._hook_runner, self._clock)
         if self.settings.orderly:

@@ -81,7 +81,7 @@ class PushConsumerSettings(MemberSettings):
     threads: int = 20  # for listeners that are functions
     concurrency_max: int = 64  # for listeners that are coroutines: how many run at once
     pull_interval_ms: int = 0
-    attempts_max: int = -1  # failures before a message is dead; −1: 16, or no limit when orderly
+    attempts_max: int = -1  # failures before a message is dead; −1: as its group says (16), or no limit when orderly
     retry_levels: Mapping[int, int] = field(default_factory=dict, hash=False)  # failures → delay level; −1: dead
     consume_timeout_ms: int = 15 * 60_000  # a listener that takes longer has failed; not when orderly
     retry_wait_ms: int = SEND_BACK_AGAIN_MS  # before a message that no broker takes back is tried here again

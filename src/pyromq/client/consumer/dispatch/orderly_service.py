@@ -60,7 +60,7 @@ class OrderlyService:
         self._now_s = clock.monotonic_s
         self._lost = lost
         self._slots = asyncio.Semaphore(settings.concurrency_max if listener.is_coroutine else settings.threads)
-        self._attempts_max = attempts_max(settings.attempts_max, orderly=True)
+        self._attempts_max = attempts_max(settings.attempts_max)
         self._runs: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self.is_paused = False  # by the application, all queues at once
