@@ -44,10 +44,13 @@ class ClientOptions(TypedDict, total=False):
 
 class SendOptions(ClientOptions, total=False):
     """What producers take besides: ``hooks`` look on at every send; ``trace`` writes what was sent to RocketMQ's trace
-    topic, or to the topic that it names."""
+    topic, or to the topic that it names; ``latency_fault=True`` avoids brokers that were slow or failed a while ago;
+    ``nowait_retries`` is what ``retries`` is, for ``send_nowait`` alone."""
 
     hooks: Sequence[SendHook]
     trace: bool | str
+    latency_fault: bool | None
+    nowait_retries: int | None
 
 
 class TransactionOptions(SendOptions, total=False):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import ClassVar, Self, Unpack
+from typing import ClassVar, Final, Self, Unpack
 
 from pyromq.client.core.client import Client
 from pyromq.client.core.hooks import SendHooks
@@ -39,6 +39,11 @@ from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.wire.property_text import join_items
+
+_ORDERED: Final = (
+    "send_nowait cannot keep the order of messages with a sharding key: one that is tried again is overtaken by the "
+    "next; use send, which waits for each"
+)
 
 
 class Producer(ProducerRole):
@@ -71,7 +76,7 @@ class Producer(ProducerRole):
     ) -> None:
         check_options("Producer", options, SendOptions, ProducerSettings)
         given = {"timeout_ms": timeout_ms, "retries": retries, "compression": compression}
-        self.settings = with_given(ProducerSettings, settings, given)
+        self.settings = with_given(ProducerSettings, settings, {**options, **given})
         name = checked_group(group)
         self._owns_client = client is None
         self.client = client_for(nameservers, client, options)
@@ -85,7 +90,7 @@ class Producer(ProducerRole):
             hooks = (*hooks, self.tracer)
         self._is_open = False
         self._was_open = False
-        self._is_plain = not (hooks or self.settings.avoid_slow_brokers or self.settings.retry_unless_ok)
+        self._is_plain = not (hooks or self.settings.latency_fault or self.settings.retry_unless_ok)
         self._compose(SendHooks(hooks, self.client.clock))
 
     def _compose(self, hooks: SendHooks) -> None:
@@ -96,6 +101,7 @@ class Producer(ProducerRole):
         context = SendContext(client, settings, table, sender, hooks, system)
         self._fast_path = FastPath(context)
         self._slow_path = SlowPath(context)
+        self._slow_path_nowait = SlowPath(context, settings.nowait_retries)
         self._batches = BatchSender(context)
         self._requests = RequestReply(client, table, self._slow_path)
         self._under_way = PendingSends(sender, lambda: client.tasks, settings.in_flight_max)
@@ -175,18 +181,32 @@ class Producer(ProducerRole):
         """Begins a send; the future has its receipt, or raises what ``send`` raises.
 
         ``callback(receipt, error)`` is called when it is over. Raises TooManyRequestsError at once when too many are
-        under way: await some of them.
+        under way: await some of them. Raises MessageRefusedError for a message with a sharding key: while one of them
+        waits for its broker the next would overtake it.
         """
         try:
+            if message.sharding_key:
+                raise MessageRefusedError(_ORDERED)
             self._under_way.require_room(message.topic)
             begun = self._begin(message, timeout_ms)
         except AttributeError:
             _require_message(message)
             raise
         if begun is not None:
+            begun[0].retries = self.settings.nowait_retries
             return self._under_way.add_begun(begun, callback)
         self._require_open()
-        return self._under_way.add(self._slow_path.send(message, None, None, timeout_ms), callback)
+        return self._under_way.add(self._slow_path_nowait.send(message, None, None, timeout_ms), callback)
+
+    def begin_send(self, message: Message, timeout_ms: int | None) -> asyncio.Future[SendReceipt]:
+        """``send`` as a future, for the sync face: its caller waits for it, so order does not suffer."""
+        _require_message(message)
+        self._under_way.require_room(message.topic)
+        begun = self._begin(message, timeout_ms)
+        if begun is not None:
+            return self._under_way.add_begun(begun, None)
+        self._require_open()
+        return self._under_way.add(self._slow_path.send(message, None, None, timeout_ms), None)
 
     async def send_oneway(
         self, message: Message, *, queue: QueueId | None = None, selector: QueueSelector | None = None
