@@ -489,6 +489,11 @@ async def test_in_broadcasting_everybody_gets_everything_and_a_file_remembers(tm
 
         async with member("one", one), member("two", two):
             await until(lambda: one.has(sent) and two.has(sent))
+            async with Admin(broker.nameserver) as admin:
+                with pytest.raises(ConfigError, match="group all broadcasts: each member keeps its own offsets"):
+                    await admin.plan_reset("all", TOPIC)
+                with pytest.raises(ConfigError, match="group all broadcasts"):
+                    await admin.reset_offset("all", TOPIC)
         assert len(one.bodies) == len(two.bodies) == 40
         files = await asyncio.to_thread(lambda: sorted(tmp_path.rglob("offsets.json")))
         assert [path.parent.parent.name.partition("@")[2] for path in files] == ["one", "two"]

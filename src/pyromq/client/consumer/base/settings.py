@@ -92,6 +92,8 @@ class PushConsumerSettings(MemberSettings):
     def __post_init__(self) -> None:
         MemberSettings.__post_init__(self)
         require(isinstance(self.orderly, bool), f"orderly must be True or False, not {self.orderly!r}")
+        text = "orderly and broadcast exclude each other: order needs a queue lock, and each queue has one owner then"
+        require(not (self.orderly and self.broadcast), text)
         require_number("batch_max", self.batch_max, 1, BATCH_MAX)
         require_number("threads", self.threads, 1, THREADS_MAX)
         for name in ("concurrency_max", "consume_timeout_ms", "retry_wait_ms", "rest_ms", "lock_ms"):

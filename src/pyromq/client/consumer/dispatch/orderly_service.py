@@ -151,7 +151,6 @@ class OrderlyService:
             auto_commit=self._settings.auto_commit,
             attempts_max=self._attempts_max,
             suspend_ms=self._settings.rest_ms,
-            model=self._settings.model,
         )
 
     async def _send_dead_letters(
@@ -159,8 +158,6 @@ class OrderlyService:
     ) -> OrderlyOutcome[ReceivedMessage]:
         if outcome.warning:
             logger.warning("%s: queue=%s", outcome.warning, owned.queue)
-        for message in outcome.drop:
-            logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
         not_sent = set[int]()
         for message in outcome.dead:
             if not await self._send_backs.send_dead_letter(message):
@@ -175,7 +172,7 @@ class OrderlyService:
             case OrderlyStep.ROLL_BACK:
                 buffer.roll_back_taken()
             case OrderlyStep.PUT_BACK:
-                buffer.finish([*outcome.dead, *outcome.drop])
+                buffer.finish(outcome.dead)
                 buffer.put_back(outcome.put_back)
             case OrderlyStep.KEEP:
                 pass
