@@ -98,6 +98,27 @@ async def test_every_message_reaches_two_groups_once() -> None:
         assert sorted(one.bodies) == sorted(two.bodies) == sorted(sent)
 
 
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_listeners_learn_how_far_behind_they_are_and_may_skip_a_backlog(orderly: bool) -> None:
+    facts: list[tuple[bytes, int | None, str, str, bool]] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        begun = message.consume_start_ms is not None and message.get("CONSUME_START_TIME") is not None
+        maximum, minimum = message.properties["MAX_OFFSET"], message.get("MIN_OFFSET") or ""
+        facts.append((message.body, message.behind, maximum, minimum, begun))
+
+    async with LoopbackBroker(QUICK_DELAYS) as broker, Producer(broker.nameserver, group="makers") as producer:
+        async with Admin(broker.nameserver) as admin:
+            await admin.create_topic(TOPIC, queues=1)
+        for number in range(100):
+            await producer.send(Message(TOPIC, b"%d" % number))
+        async with consumer(broker, "hurried", handle, orderly=orderly, skip_when_behind=10) as member:
+            await until(lambda: len(facts) == 10)
+            await until(lambda: sum(member.offsets(TOPIC).values()) == 100)
+            assert member.counts.skipped == 90
+        assert facts == [(b"%d" % number, 99 - number, "100", "0", True) for number in range(90, 100)]
+
+
 async def test_functions_run_on_threads_of_a_pool() -> None:
     threads: set[str] = set()
     bodies: list[bytes] = []

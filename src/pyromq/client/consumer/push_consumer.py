@@ -94,7 +94,11 @@ class PushConsumer(GroupMember):
             settings,
             owns_client=client is None,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
-            pull=PullSettings(pull_interval_ms=settings.pull_interval_ms, error_wait_ms=settings.error_wait_ms),
+            pull=PullSettings(
+                pull_interval_ms=settings.pull_interval_ms,
+                error_wait_ms=settings.error_wait_ms,
+                skip_when_behind=settings.skip_when_behind,
+            ),
             orderly=settings.orderly,
         )
         self._consume_timeout_ms = settings.consume_timeout_ms

@@ -83,6 +83,7 @@ class PushConsumerSettings(MemberSettings):
     pull_interval_ms: int = 0
     attempts_max: int = -1  # failures before a message is dead; −1: as its group says (16), or no limit when orderly
     retry_levels: Mapping[int, int] = field(default_factory=dict, hash=False)  # failures → delay level; −1: dead
+    skip_when_behind: int = 0  # skip messages of a queue until at most so many are to come; 0: skip none
     consume_timeout_ms: int = 15 * 60_000  # a listener that takes longer has failed; not when orderly
     retry_wait_ms: int = SEND_BACK_AGAIN_MS  # before a message that no broker takes back is tried here again
     rest_ms: int = SUSPEND_MS  # orderly: how long a queue rests after a failure
@@ -100,6 +101,7 @@ class PushConsumerSettings(MemberSettings):
             require_number(name, getattr(self, name), 1)
         require_number("pull_interval_ms", self.pull_interval_ms, 0)
         require_number("attempts_max", self.attempts_max, -1)
+        require_number("skip_when_behind", self.skip_when_behind, 0)
         for failures, level in self.retry_levels.items():
             require(failures >= 1, "retry_levels counts failures from 1")
             require(level >= -1, "the levels of retry_levels must be −1 (dead), 0 (the broker chooses) or more")
@@ -132,7 +134,8 @@ class PushConsumerOptions(ConsumerOptions, total=False):
 
     ``batch_listener`` takes the place of ``listener`` and gets up to ``batch_max`` messages at once. ``hooks`` look on
     while listeners are called; ``trace`` writes what they do to RocketMQ's trace topic, or to the topic that it names.
-    The others are fields of ``PushConsumerSettings``.
+    ``skip_when_behind=100_000`` skips what stands further back in a queue than that, as if it had been consumed. The
+    others are fields of ``PushConsumerSettings``.
     """
 
     orderly: bool | None
@@ -140,6 +143,7 @@ class PushConsumerOptions(ConsumerOptions, total=False):
     batch_listener: BatchListener | None
     batch_max: int | None
     attempts_max: int | None
+    skip_when_behind: int | None
     consume_timeout_ms: int | None
     hooks: Sequence[ConsumeHook]
     trace: bool | str
