@@ -87,7 +87,9 @@ class PushConsumer(GroupMember):
         batch_listener, hooks = options.get("batch_listener"), tuple(options.get("hooks", ()))
         require(batch_listener is not None or settings.batch_max == 1, "batch_max is for a batch_listener")
         name = checked_group(group)
-        self._listener = Listener(listener, batch_listener, threads=settings.threads, name=name)
+        self._listener = Listener(
+            listener, batch_listener, threads=settings.threads, name=name, exit_wait_s=settings.exit_timeout_ms / 1000
+        )
         super().__init__(
             client_for(nameservers, client, options),
             name,

@@ -85,6 +85,7 @@ class PushConsumerSettings(MemberSettings):
     retry_levels: Mapping[int, int] = field(default_factory=dict, hash=False)  # failures → delay level; −1: dead
     skip_when_behind: int = 0  # skip messages of a queue until at most so many are to come; 0: skip none
     consume_timeout_ms: int = 15 * 60_000  # a listener that takes longer has failed; not when orderly
+    exit_timeout_ms: int = 10_000  # how long the interpreter's exit waits for listeners on threads
     retry_wait_ms: int = SEND_BACK_AGAIN_MS  # before a message that no broker takes back is tried here again
     rest_ms: int = SUSPEND_MS  # orderly: how long a queue rests after a failure
     auto_commit: bool = True  # orderly: False leaves it to the listener's COMMIT and ROLLBACK
@@ -100,6 +101,7 @@ class PushConsumerSettings(MemberSettings):
         for name in ("concurrency_max", "consume_timeout_ms", "retry_wait_ms", "rest_ms", "lock_ms"):
             require_number(name, getattr(self, name), 1)
         require_number("pull_interval_ms", self.pull_interval_ms, 0)
+        require_number("exit_timeout_ms", self.exit_timeout_ms, 0)
         require_number("attempts_max", self.attempts_max, -1)
         require_number("skip_when_behind", self.skip_when_behind, 0)
         for failures, level in self.retry_levels.items():

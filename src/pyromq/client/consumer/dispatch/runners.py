@@ -151,7 +151,7 @@ class ThreadRunner:
             try:
                 self._listener.pool.submit(self._work)
             except RuntimeError as error:
-                if not self._is_closed:  # else the batches were given up already
+                if not self._is_closed and not self._listener.pool.is_closed:  # else the batches were given up already
                     self._no_thread(error)
 
     def _no_thread(self, error: RuntimeError) -> None:
@@ -172,8 +172,8 @@ class ThreadRunner:
 
     def _consume(self, ident: int) -> None:
         function, takes_one = self._listener.function, self._listener.takes_one
-        ready, runs, clock = self._ready, self._listener.runs, self._now_s
-        while ready:
+        ready, runs, clock, pool = self._ready, self._listener.runs, self._now_s, self._listener.pool
+        while ready and not pool.is_closed:
             try:
                 owned, batch = ready.popleft()
             except IndexError:  # another thread was quicker
