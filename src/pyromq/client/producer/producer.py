@@ -12,6 +12,7 @@ after a failure of the first attempt ``retrying_sender`` makes the others.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import ClassVar, Final, Self, Unpack
@@ -30,6 +31,7 @@ from pyromq.client.producer.request_reply import RequestReply
 from pyromq.client.producer.retrying_sender import RetryingSender
 from pyromq.client.producer.selectors import QueueSelector
 from pyromq.client.producer.send_context import SendContext
+from pyromq.client.producer.send_log import SendLog, results
 from pyromq.client.producer.slow_path import SlowPath
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.client.producer.trace import ProducerTrace, TraceDispatcher, trace_topic_of, tracing_group
@@ -88,6 +90,8 @@ class Producer(ProducerRole):
             self._tracing = trace_dispatcher(self.client, name, topic)
             self.tracer = ProducerTrace(self._tracing, self.client, name, sends_prepared=self._sends_prepared)
             hooks = (*hooks, self.tracer)
+        if results.isEnabledFor(logging.DEBUG):
+            hooks = (*hooks, SendLog())
         self._is_open = False
         self._was_open = False
         self._is_plain = not (hooks or self.settings.latency_fault or self.settings.retry_unless_ok)

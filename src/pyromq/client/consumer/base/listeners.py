@@ -14,6 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NoReturn
 
+from pyromq.client.consumer.base.loop_watch import BLOCKED_S, LoopWatch
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
 from pyromq.client.core.callback_threads import EXIT_WAIT_S, CallbackThreads
@@ -69,6 +70,7 @@ class Listener:
         self._threads = threads
         self._name = name
         self._exit_wait_s = exit_wait_s
+        self.watch = LoopWatch(self.function_name) if self.is_coroutine else None
         self._pool: CallbackThreads | None = None
 
     @property
@@ -125,6 +127,11 @@ class Listener:
             return None, as_failure(error)
         finally:
             del self.runs[ident]
+
+    def took(self, seconds: float) -> None:
+        """On the loop, after a call: whether it kept the loop from everything else."""
+        if self.watch is not None and seconds > BLOCKED_S:
+            self.watch.took(seconds, asyncio.get_running_loop().time())
 
     def stack_of(self, message: ReceivedMessage) -> str | None:
         """Where the listener is that has this message; None when none has."""

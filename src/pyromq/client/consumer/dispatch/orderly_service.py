@@ -137,6 +137,7 @@ class OrderlyService:
         status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
         count, seconds = len(batch), self._now_s() - began
+        self._listener.took(seconds)
         owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
         if self._hook_runner:
             self._hook_runner.ended(batch, verdict, failure, seconds)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from pyromq.client.consumer.base.listeners import Listener, ListenerCancelledError, as_failure, raise_unless_ours
+from pyromq.client.consumer.base.loop_watch import BLOCKED_S
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.core.received_message import ReceivedMessage
@@ -91,6 +92,8 @@ class CoroutineRunner:
                 except ListenerCancelledError as translated:
                     failure = translated
             ended = clock()
+            if ended - began > BLOCKED_S:
+                self._listener.took(ended - began)
             over(owned, batch, result, failure, ended - began)
             if ended - slice_began > _SLICE_S:
                 await asyncio.sleep(0)

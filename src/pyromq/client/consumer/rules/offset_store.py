@@ -14,10 +14,13 @@ as it is remembered nowhere else. The loop owns the table.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pyromq.model.queue import Offset, QueueId
+
+logger = logging.getLogger(__name__)
 
 PERSIST_MS: Final = 5_000
 
@@ -77,5 +80,8 @@ class MemberOffsets:
 
     def _set(self, queue: QueueId, offset: int) -> None:
         assert offset >= 0, "offsets are ordinals"
+        known = self._offsets.get(queue)
+        if known is not None and offset < known:
+            logger.warning("offset goes back, messages come again: queue=%s from=%d to=%d", queue, known, offset)
         self._offsets[queue] = Offset(offset)
         self._revision += 1
