@@ -125,10 +125,14 @@ class PushConsumer(GroupMember):
         subscribed = [topic for topic in self._subscriptions.wanted if not topic.startswith(RETRY_PREFIX)]
         require(bool(subscribed), "no topic is subscribed: say topics=… or call subscribe() before the consumer opens")
         await super().open()
+
+    async def _get_ready(self) -> None:
         if self._tracing is not None:
             await self._tracing.open()
         self._started_ms = self._clock.now_ms()
         self._service = self._make_service()
+        if self._listener.watch is not None:
+            self._tasks.start(self._listener.watch.run(), name="loop watch")
         if isinstance(self._service, ConcurrentService):  # a slow orderly listener holds its queue: none may overtake
             self._timeouts = ConsumeTimeouts(self._clock, self._consume_timeout_ms, self._service.give_up_on)
             self._tasks.start(self._timeouts.run(self._share.owned.values), name="consume timeouts")

@@ -23,6 +23,7 @@ from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 
 if TYPE_CHECKING:
     from pyromq.client.consumer.base.listeners import BatchListener
+    from pyromq.client.consumer.base.offset_store import OffsetStore
     from pyromq.client.core.hooks import ConsumeHook
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime
@@ -54,7 +55,8 @@ class MemberSettings:
     error_wait_ms: int = 1_000  # after a pull that failed
     rebalance_ms: int = REBALANCE_MS
     persist_ms: int = PERSIST_MS
-    offsets_folder: Path | None = None  # of broadcasting; the user's home when None
+    offsets_folder: Path | None = None  # of broadcasting; PYROMQ_OFFSETS_FOLDER or the user's home when None
+    offset_store: OffsetStore | None = None  # of the application's own, instead of broker or file
     close_timeout_ms: int = 30_000  # how long closing waits for listeners
     model: MessageModel = field(init=False, repr=False, compare=False)  # RocketMQ's word for ``broadcast``
     from_where: ConsumeFromWhere = field(init=False, repr=False, compare=False)  # RocketMQ's words for ``start``
@@ -62,6 +64,9 @@ class MemberSettings:
 
     def __post_init__(self) -> None:
         require(isinstance(self.broadcast, bool), f"broadcast must be True or False, not {self.broadcast!r}")
+        if self.offset_store is not None:
+            is_store = all(callable(getattr(self.offset_store, name, None)) for name in ("load", "save"))
+            require(is_store, f"offset_store must have load(queue) and save(offsets): {self.offset_store!r}")
         from_where, from_ms = _start_of(self.start)
         object.__setattr__(self, "from_where", from_where)
         object.__setattr__(self, "from_ms", from_ms)
@@ -126,9 +131,11 @@ class PullConsumerSettings(MemberSettings):
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """What both consumers take besides: ``broadcast`` gives every member of the group every message."""
+    """What both consumers take besides: ``broadcast`` gives every member of the group every message; ``offset_store``
+    keeps offsets where the application wants them (``pyromq.offsets.OffsetStore``)."""
 
     broadcast: bool | None
+    offset_store: OffsetStore | None
 
 
 class PushConsumerOptions(ConsumerOptions, total=False):
