@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from difflib import get_close_matches
+from typing import Final
 
 from pyromq.client.consumer.assigning.owned_queues import OwnedQueues
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
@@ -25,6 +26,8 @@ from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.json.route import decode_topics
 
 logger = logging.getLogger(__name__)
+
+_LOOKS_BEFORE_WARNING: Final = 2  # a second apart
 
 
 class Subscriptions:
@@ -75,6 +78,7 @@ class GroupView:
         self._flow = flow
         self._subscriptions = subscriptions
         self._told: list[str] = []  # addresses of brokers that know us
+        self._looks: dict[str, int] = {}  # at topics that are absent
         self.absent: set[str] = set()  # topics that no name server knew when they were last asked for
 
     def topics(self) -> Collection[str]:
@@ -99,15 +103,18 @@ class GroupView:
     def _there(self, topic: str) -> None:
         if topic in self.absent:
             self.absent.discard(topic)
+            self._looks.pop(topic, None)
             logger.info("topic exists now: topic=%s", topic)
 
     async def _not_there(self, topic: str, error: TopicNotFoundError) -> None:
         """A topic may be created by its first message, so it is waited for; a misspelt one would wait for ever."""
-        if topic in self.absent:
-            return
+        looks = self._looks[topic] = self._looks.get(topic, 0) + 1
         self.absent.add(topic)
-        if topic.startswith(RETRY_PREFIX):  # brokers create it when they hear of the group
+        if (
+            looks == 1
+        ):  # the broker that just created it may be on its way to tell; and retry topics come with heartbeats
             logger.info("no route yet: topic=%s error=%s", topic, error)
+        if looks != _LOOKS_BEFORE_WARNING or topic.startswith(RETRY_PREFIX):
             return
         name = self._client.plain_name(topic)
         close = get_close_matches(name, await self._names(), n=1)
