@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import signal
+from collections.abc import Iterator
 
 import pytest
 import uvloop
@@ -31,6 +32,14 @@ SHOWN = (
     "ledger duplicates",
     "ledger messages lost",
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def offsets_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Broadcasting members, also of child processes, write nothing into the user's home."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYROMQ_OFFSETS_FOLDER", str(tmp_path_factory.mktemp("offsets")))
+        yield
 
 
 @pytest.fixture

@@ -348,17 +348,74 @@ def test_a_refusal_that_may_pass_is_tried_on_another_broker(run: Run) -> None:
 
 def test_all_attempts_are_in_the_error_and_no_more_than_three_reach_brokers(run: Run) -> None:
     async def main() -> None:
-        brokers = ScriptedBroker("a", lambda *_: 14), ScriptedBroker("b", lambda *_: 14)
+        brokers = ScriptedBroker("a", lambda *_: 1), ScriptedBroker("b", lambda *_: 1)
         async with (
             scripted(*brokers) as cluster,
             aio.Producer(cluster.nameserver, settings=QUICK, group="g") as producer,
         ):
-            with pytest.raises(SendFailedError, match="scripted 14") as caught:
+            with pytest.raises(SendFailedError, match="scripted 1") as caught:
                 await producer.send(Message("T", b"x"))
             assert cluster.sends == 3
             assert [attempt.broker for attempt in caught.value.attempts] in (["a", "b", "a"], ["b", "a", "b"])
+            assert isinstance(caught.value.__cause__, BrokerError)
+            assert not caught.value.maybe_stored
+
+    run(main())
+
+
+@pytest.mark.parametrize("key", ["", "customer-7"])
+def test_a_broker_that_stops_is_waited_for_until_the_time_is_up(run: Run, key: str) -> None:
+    """Code 14: nothing was stored, so order does not suffer and there is no second copy."""
+
+    async def main() -> None:
+        broker = ScriptedBroker("a")
+        broker.script = lambda *_: 14 if len(broker.sends) <= 6 else 0
+        async with scripted(broker) as cluster, aio.Producer(cluster.nameserver, group="g") as producer:
+            receipt = await producer.send(Message("T", b"x", sharding_key=key), timeout_ms=20_000)
+            assert receipt.status is SendStatus.SEND_OK and cluster.sends == 7
+            broker.script = lambda *_: 14
+            with pytest.raises(SendFailedError, match="scripted 14") as caught:
+                await producer.send(Message("T", b"x", sharding_key=key), timeout_ms=300)
             assert isinstance(caught.value.__cause__, ServiceNotAvailableError)
             assert not caught.value.maybe_stored
+
+    run(main())
+
+
+def test_send_and_send_nowait_have_retries_of_their_own(run: Run) -> None:
+    async def main() -> None:
+        async with scripted(ScriptedBroker("a", lambda *_: 1)) as cluster:
+            async with aio.Producer(cluster.nameserver, group="g", retries=2, nowait_retries=0) as producer:
+                for known in (False, True):  # by the slow path, then by the fast one
+                    before = cluster.sends
+                    with pytest.raises(SendFailedError):
+                        await producer.send_nowait(Message("T", b"x"))
+                    assert cluster.sends - before == 1, known
+                before = cluster.sends
+                with pytest.raises(SendFailedError):
+                    await producer.send(Message("T", b"x"))
+                assert cluster.sends - before == 3
+
+    run(main())
+
+
+def test_order_is_not_promised_where_it_cannot_be_kept(run: Run) -> None:
+    async def main() -> None:
+        async with scripted(ScriptedBroker("a")) as cluster, aio.Producer(cluster.nameserver, group="g") as producer:
+            with pytest.raises(MessageRefusedError, match="send_nowait cannot keep the order"):
+                producer.send_nowait(Message("T", b"x", sharding_key="k"))
+            with pytest.raises(MessageRefusedError, match="retry topic"):
+                await producer.send_batch([Message("%RETRY%g", b"x")])
+            assert cluster.sends == 0
+        async with LoopbackBroker() as broker:
+
+            def in_thread() -> SendReceipt:
+                with pyromq.Producer(broker.nameserver, group="g") as producer:
+                    with pytest.raises(MessageRefusedError, match="send_nowait cannot keep the order"):
+                        producer.send_nowait(Message("T", b"x", sharding_key="k")).result()
+                    return producer.send(Message("T", b"x", sharding_key="k"))
+
+            assert (await asyncio.to_thread(in_thread)).status is SendStatus.SEND_OK
 
     run(main())
 
@@ -470,7 +527,7 @@ def test_a_slow_broker_is_avoided_when_told_so(run: Run) -> None:
 
         slow.script = later
         table = type(TABLE_5)((50,), (60_000,), failure_ms=1_000)
-        settings = ProducerSettings(avoid_slow_brokers=True, latency_table=table)
+        settings = ProducerSettings(latency_fault=True, latency_table=table)
         async with scripted(slow, ScriptedBroker("b")) as cluster:
             async with aio.Producer(cluster.nameserver, settings=settings, group="g") as producer:
                 for _ in range(10):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -258,3 +258,26 @@ async def test_reading_goes_on_after_a_broker_was_killed(tmp_path: Path, caplog:
                 while set(found) < set(sent):
                     found += bodies(await read(reader, 1))
     assert set(found) == set(sent)
+
+
+async def test_a_pull_consumer_commits_to_the_store_of_the_application() -> None:
+    saved: dict[QueueId, int] = {}
+
+    class Progress:
+        def load(self, queue: QueueId) -> int | None:
+            return saved.get(queue)
+
+        def save(self, offsets: Mapping[QueueId, int]) -> None:
+            saved.update(offsets)
+
+    async with filled(10) as (broker, _, sent):
+        async with consumer(broker, auto_commit=False, offset_store=Progress()) as reader:
+            reader.subscribe(TOPIC)
+            found = await read(reader, 4)
+            await reader.commit({ZERO: 4})
+            assert saved == {ZERO: 4} and await reader.committed(ZERO) == 4
+            assert len(found) >= 4
+        async with consumer(broker, offset_store=Progress()) as again:
+            again.subscribe(TOPIC)
+            assert bodies(await read(again, 6)) == sent[4:]
+        assert saved == {ZERO: 10}

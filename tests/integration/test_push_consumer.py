@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -96,6 +96,27 @@ async def test_every_message_reaches_two_groups_once() -> None:
             sent += await send(producer, 300, 100)
             await until(lambda: one.has(sent) and two.has(sent))
         assert sorted(one.bodies) == sorted(two.bodies) == sorted(sent)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_listeners_learn_how_far_behind_they_are_and_may_skip_a_backlog(orderly: bool) -> None:
+    facts: list[tuple[bytes, int | None, str, str, bool]] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        begun = message.consume_start_ms is not None and message.get("CONSUME_START_TIME") is not None
+        maximum, minimum = message.properties["MAX_OFFSET"], message.get("MIN_OFFSET") or ""
+        facts.append((message.body, message.behind, maximum, minimum, begun))
+
+    async with LoopbackBroker(QUICK_DELAYS) as broker, Producer(broker.nameserver, group="makers") as producer:
+        async with Admin(broker.nameserver) as admin:
+            await admin.create_topic(TOPIC, queues=1)
+        for number in range(100):
+            await producer.send(Message(TOPIC, b"%d" % number))
+        async with consumer(broker, "hurried", handle, orderly=orderly, skip_when_behind=10) as member:
+            await until(lambda: len(facts) == 10)
+            await until(lambda: sum(member.offsets(TOPIC).values()) == 100)
+            assert member.counts.skipped == 90
+        assert facts == [(b"%d" % number, 99 - number, "100", "0", True) for number in range(90, 100)]
 
 
 async def test_functions_run_on_threads_of_a_pool() -> None:
@@ -489,6 +510,11 @@ async def test_in_broadcasting_everybody_gets_everything_and_a_file_remembers(tm
 
         async with member("one", one), member("two", two):
             await until(lambda: one.has(sent) and two.has(sent))
+            async with Admin(broker.nameserver) as admin:
+                with pytest.raises(ConfigError, match="group all broadcasts: each member keeps its own offsets"):
+                    await admin.plan_reset("all", TOPIC)
+                with pytest.raises(ConfigError, match="group all broadcasts"):
+                    await admin.reset_offset("all", TOPIC)
         assert len(one.bodies) == len(two.bodies) == 40
         files = await asyncio.to_thread(lambda: sorted(tmp_path.rglob("offsets.json")))
         assert [path.parent.parent.name.partition("@")[2] for path in files] == ["one", "two"]
@@ -496,6 +522,109 @@ async def test_in_broadcasting_everybody_gets_everything_and_a_file_remembers(tm
         async with member("one", one):
             await until(lambda: one.has(more))
         assert sorted(one.bodies) == sorted(sent + more), "goes on where it was"
+
+
+async def test_two_broadcasting_members_never_share_a_file_of_offsets(tmp_path: Path) -> None:
+    """They overwrote each other's progress, and after a restart one of them missed messages."""
+    async with filled(4) as (broker, *_):
+
+        def member(**named: Any) -> PushConsumer:
+            settings = replace(FAST, broadcast=True, offsets_folder=tmp_path)
+            return PushConsumer(
+                broker.nameserver, listener=Seen(), settings=settings, group="all", topics=TOPIC, **named
+            )
+
+        async with member():
+            with pytest.raises(ConfigError, match="give each member an instance_name= of its own that lasts"):
+                await member().open()
+            async with member(instance_name="second"):
+                pass
+        async with member():
+            pass
+        files = await asyncio.to_thread(lambda: sorted(tmp_path.rglob("offsets.json")))
+        assert [path.parent.parent.name.partition("@")[2] for path in files] == ["DEFAULT", "second"]
+
+
+async def test_a_broadcasting_member_gets_all_that_was_sent_after_it_was_open(tmp_path: Path) -> None:
+    """A topic that its first message creates is found a while later: 16 of 40 messages arrived."""
+    seen = Seen()
+    settings = replace(FAST, broadcast=True, offsets_folder=tmp_path, start="latest")
+    async with LoopbackBroker() as broker, Producer(broker.nameserver, group="makers") as producer:
+        old = await send(producer, 1_000, 8, topic="old")
+        async with PushConsumer(
+            broker.nameserver, listener=seen, settings=settings, group="all", topics=["old", "new"]
+        ):
+            sent = await send(producer, 0, 40, topic="new") + await send(producer, 100, 40, topic="old")
+            await until(lambda: seen.has(sent))
+        assert sorted(seen.bodies) == sorted(sent) and not set(old) & set(seen.bodies)
+
+
+# --- an offset store of the application ----------------------------------------------------------------------------
+
+
+class Progress:
+    """Offsets in memory; ``broken`` is what a database does at times."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[QueueId, int] = {}
+        self.broken = False
+
+    def load(self, queue: QueueId) -> int | None:
+        self._check()
+        return self.offsets.get(queue)
+
+    def save(self, offsets: Mapping[QueueId, int]) -> None:
+        self._check()
+        self.offsets.update(offsets)
+
+    def _check(self) -> None:
+        if self.broken:
+            raise OSError("no database")
+
+
+class AsyncProgress(Progress):
+    async def load(self, queue: QueueId) -> int | None:  # type: ignore[override]
+        return super().load(queue)
+
+    async def save(self, offsets: Mapping[QueueId, int]) -> None:  # type: ignore[override]
+        super().save(offsets)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("kind", [Progress, AsyncProgress])
+@pytest.mark.parametrize("broadcast", [False, True])
+async def test_offsets_are_kept_where_the_application_wants_them(kind: type[Progress], broadcast: bool) -> None:
+    store, seen = kind(), Seen()
+
+    def member() -> PushConsumer:
+        return PushConsumer(
+            broker.nameserver,
+            group="own",
+            listener=seen,
+            topics=TOPIC,
+            settings=replace(FAST, broadcast=broadcast),
+            offset_store=store,
+        )
+
+    async with filled(20) as (broker, producer, sent):
+        async with member():
+            await until(lambda: seen.has(sent))
+        assert sum(store.offsets.values()) == 20
+        more = await send(producer, 100, 10)
+        store.broken = True
+        async with member() as waiting:
+            await asyncio.sleep(0)
+            assert not waiting.assignment
+            store.broken = False
+            await until(lambda: seen.has(more))
+        assert sorted(seen.bodies) == sorted(sent + more), "goes on where it was"
+        assert sum(store.offsets.values()) == 30
+        store.offsets.update(dict.fromkeys(store.offsets, 0))
+        async with member():
+            await until(lambda: len(seen.bodies) == 60)
+
+    with pytest.raises(ConfigError, match="offset_store must have load"):
+        PushConsumer(group="own", listener=seen, topics=TOPIC, offset_store=object())  # type: ignore[arg-type]
 
 
 # --- brokers that die ----------------------------------------------------------------------------------------------

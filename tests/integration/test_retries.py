@@ -22,6 +22,7 @@ from pyromq.aio import (
     PushConsumer,
     ReceivedMessage,
 )
+from pyromq.model.topic import GroupConfig
 from pyromq.results import BatchResult
 from pyromq.settings import PullConsumerSettings, PushConsumerSettings
 from pyromq.testing import LoopbackBroker
@@ -95,6 +96,21 @@ async def test_a_message_that_fails_too_often_or_is_given_up_on_becomes_a_dead_l
             dead = {message.body: message for message in await dead_letters(broker, "mortal", 2)}
         assert dead.keys() == {b"1", b"2"} and dead[b"1"].get("RETRY_TOPIC") == TOPIC
         assert tries == {b"0": 1, b"1": 3, b"2": 1, b"3": 1}
+
+
+async def test_the_limit_of_the_group_counts_for_a_consumer_that_sets_none() -> None:
+    tries: Counter[bytes] = Counter()
+
+    async def handle(message: ReceivedMessage) -> ConsumeStatus:
+        tries[message.body] += 1
+        return ConsumeStatus.RETRY
+
+    async with filled(1) as broker:
+        async with Admin(broker.nameserver) as admin:
+            await admin.create_group(GroupConfig(group_name="limited", retry_max_times=1))
+        async with consumer(broker, "limited", handle):
+            (dead,) = await dead_letters(broker, "limited", 1)
+        assert (dead.body, tries[b"0"]) == (b"0", 2)
 
 
 async def test_an_orderly_consumer_buries_what_failed_too_often() -> None:

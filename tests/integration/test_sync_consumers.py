@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -92,3 +94,41 @@ def test_queues_by_hand_with_a_shared_client() -> None:
                 assert consumer.poll()[0].offset == 20 and consumer.position(queue) == 30
                 consumer.commit()
                 assert consumer.committed(queue) == 30
+
+
+ENDLESS = """
+import sys, threading
+from pyromq import Message, Producer, PushConsumer
+from pyromq.settings import PushConsumerSettings
+from pyromq.testing import LoopbackBroker
+
+begun = threading.Event()
+
+def stubborn(message):
+    begun.set()
+    threading.Event().wait()
+
+broker = LoopbackBroker().__enter__()
+with Producer(broker.nameserver, group="shop") as producer:
+    producer.send(Message("orders", b"1"))
+settings = PushConsumerSettings(close_timeout_ms=50, exit_timeout_ms=200)
+consumer = PushConsumer(
+    broker.nameserver, group="billing", listener=stubborn, topics="orders", start="earliest", settings=settings
+)
+consumer.open()
+assert begun.wait(30)
+if sys.argv[1] == "closed":
+    consumer.close()
+"""
+
+
+@pytest.mark.parametrize("how", ["closed", "left open"])
+def test_the_interpreter_ends_though_a_listener_does_not_return(how: str) -> None:
+    """It hung for ever: threads of a pool are joined at exit."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDLESS, how], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert (
+        "exit does not wait longer for listener __main__.stubborn of group billing, which has message" in ended.stderr
+    )

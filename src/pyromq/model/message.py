@@ -18,7 +18,7 @@ from pyromq.model.names import validate_topic
 from pyromq.model.property_names import ITEM_END, NAME_END, RESERVED
 from pyromq.model.queue import QueueId
 
-DELAY_LEVEL_MAX = 18
+DELAY_LEVEL_MAX = (1 << 31) - 1  # a broker takes a level above its last one as the last one
 _checked_topic = lru_cache(4096)(validate_topic)
 
 
@@ -32,9 +32,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """``Message("orders", b"42", tags="new", keys="order-42", properties={"currency": "EUR"})``
 
     ``body`` is bytes: ``text.encode()``, ``json.dumps(value).encode()``. ``keys`` are what the message can be found by:
-    one text of words, or several words. At most one of ``delay_level`` (1 to 18), ``delay_ms`` and ``deliver_at_ms``
-    says when consumers see it. Messages with the same ``sharding_key`` go to the same queue. ``wait_stored=False`` asks
-    the broker to respond before the message is on disk.
+    one text of words, or several words. At most one of ``delay_level`` (1 to the broker's last, usually 18),
+    ``delay_ms`` and ``deliver_at_ms`` says when consumers see it. Messages with the same ``sharding_key`` go to the
+    same queue, and are not delayed. ``wait_stored=False`` asks the broker to respond before the message is on disk.
 
     Raises InvalidNameError or MessageRefusedError when no broker would take it, also for values of the wrong type.
     """
@@ -97,7 +97,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         if len(given) > 1:
             raise MessageRefusedError(f"a message is delayed in one way, not by {' and '.join(given)}")
         if not 0 <= self.delay_level <= DELAY_LEVEL_MAX:
-            raise MessageRefusedError(f"delay level {self.delay_level} is outside [1, {DELAY_LEVEL_MAX}]")
+            raise MessageRefusedError(f"delay level {self.delay_level}: levels are numbers from 1 on")
+        if self.sharding_key:
+            text = f"sharding key {self.sharding_key!r} beside {given[0]}: those behind it would overtake it"
+            raise MessageRefusedError(f"{text}; send it without a delay, or without the key")
         if self.delay_ms < 0 or self.deliver_at_ms < 0:
             raise MessageRefusedError(f"{given[0]} is negative; a time in the past is delivered at once")
 

@@ -89,7 +89,7 @@ def test_a_topic_that_no_broker_would_have_is_refused(topic: Any, reason: str) -
         ({"delay_ms": 1.5}, "delay_ms must be a whole number, not float"),
         ({"delay_ms": timedelta(seconds=1)}, "timedelta: delta // timedelta"),
         ({"deliver_at_ms": datetime(2030, 1, 1, tzinfo=UTC)}, r"datetime: int\(moment\.timestamp"),
-        ({"delay_level": 19}, r"outside \[1, 18\]"),
+        ({"delay_level": -1}, "levels are numbers from 1 on"),
     ],
 )
 def test_a_field_of_the_wrong_type_is_refused(given: dict[str, Any], reason: str) -> None:
@@ -264,6 +264,8 @@ def test_a_start_is_what_rocketmq_calls_consume_from_where() -> None:
     assert found[2].from_ms == int(moment.timestamp() * 1000)
     assert PushConsumerSettings(broadcast=True).model is MessageModel.BROADCASTING
     assert PushConsumerSettings().model is MessageModel.CLUSTERING
+    with pytest.raises(ConfigError, match="orderly and broadcast exclude each other: order needs a queue lock"):
+        PushConsumerSettings(orderly=True, broadcast=True)
 
 
 def test_topics_are_one_several_or_with_tags() -> None:

@@ -49,8 +49,14 @@ def test_topics_that_rocketmq_refuses_are_refused(topic: str) -> None:
         ({"properties": {"KEYS": "x"}}, "RocketMQ's own"),
         ({"properties": {"UNIQ_KEY": "x"}}, "RocketMQ's own"),
         ({"sharding_key": "a\x01"}, "separate properties"),
-        ({"delay_level": 19}, r"outside \[1, 18\]"),
-        ({"delay_level": -1}, r"outside \[1, 18\]"),
+        ({"delay_level": 1 << 31}, "numbers from 1 on"),
+        ({"delay_level": -1}, "numbers from 1 on"),
+        (
+            {"delay_level": 3, "sharding_key": "k"},
+            "sharding key 'k' beside delay_level: those behind it",
+        ),
+        ({"delay_ms": 3, "sharding_key": "k"}, "sharding key 'k' beside delay_ms"),
+        ({"deliver_at_ms": 3, "sharding_key": "k"}, "sharding key 'k' beside deliver_at_ms"),
         ({"delay_ms": -5}, "is negative"),
         ({"delay_level": 3, "delay_ms": 5}, "one way, not by delay_level and delay_ms"),
         ({"flag": 1 << 31}, "32 bits"),
@@ -59,3 +65,7 @@ def test_topics_that_rocketmq_refuses_are_refused(topic: str) -> None:
 def test_messages_that_cannot_be_stored_say_why(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(MessageRefusedError, match=text):
         Message(**{"topic": "t", "body": b"x", **fields})
+
+
+def test_levels_go_as_far_as_the_broker_has_them() -> None:
+    assert Message("t", b"x", delay_level=25).delay_level == 25

@@ -31,7 +31,9 @@ def list_groups(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormO
 @app.command()
 def create(
     group: GroupArgument,
-    retries: Annotated[int | None, typer.Option(min=0, help="Retries before a message becomes a dead letter.")] = None,
+    retries: Annotated[
+        int | None, typer.Option(min=0, help="Retries before a dead letter; a consumer's own attempts_max wins.")
+    ] = None,
     delays: Annotated[
         str | None, typer.Option(help="Delay before each retry; the last one repeats: '1s 10s 1m'.")
     ] = None,

@@ -6,7 +6,6 @@ import asyncio
 
 import msgspec
 
-from pyromq.client.admin.groups import GroupAdmin
 from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin, OffsetMove
 from pyromq.client.consumer.base.running_info import HeadOfLine, QueueInfo, heads_of_line
@@ -64,7 +63,7 @@ class Parked(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_topic: str
 
 
-class BlockedQueueAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
+class BlockedQueueAdmin(OffsetAdmin, LookupAdmin):
     """Of ``Admin``: what holds groups up."""
 
     async def client_states(self, group: str) -> list[ClientState]:

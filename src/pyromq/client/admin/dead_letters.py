@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.admin.groups import GroupAdmin
 from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin
 from pyromq.client.core.received_message import ReceivedMessage
@@ -70,7 +69,7 @@ class Redriven(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class DeadLetterAdmin(OffsetAdmin, LookupAdmin, GroupAdmin):
+class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
     """Of ``Admin``: dead letters."""
 
     async def dead_letters(self, group: str, *, count_max: int = 1_000) -> list[DeadLetter]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyromq.client.admin.base import no_message
 from pyromq.client.admin.delays import DelayAdmin, due_of
 from pyromq.client.admin.explain import Explanation, explain
-from pyromq.client.admin.groups import GroupAdmin
 from pyromq.client.admin.message_facts import Facts, GroupFacts, StoredCopy
 from pyromq.client.admin.topics import TopicAdmin
 from pyromq.client.admin.traces import TraceAdmin
@@ -22,7 +21,7 @@ from pyromq.wire.trace import TRACE_TOPIC, TraceRecord
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
-class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin, GroupAdmin):
+class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin):
     """Of ``Admin``: what became of a message."""
 
     async def explain(self, topic: str, message_id: str, *, trace_topic: str = TRACE_TOPIC) -> Explanation:

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.admin.base import AdminBase
-from pyromq.errors import ConfigError, NotFoundError
+from pyromq.client.admin.groups import GroupAdmin
+from pyromq.errors import ConfigError, GroupOfflineError, NotFoundError
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.admin import GetConsumeStatsHeader
@@ -23,6 +23,7 @@ from pyromq.wire.headers.consumer import (
 from pyromq.wire.headers.shared import ResetOffsetHeader
 from pyromq.wire.json import bodies
 from pyromq.wire.json.bodies import ConsumeStatsBody, QueueProgress, TopicOffset
+from pyromq.wire.json.heartbeat import MessageModel
 
 EARLIEST: Final = 0
 LATEST: Final = -1
@@ -41,7 +42,7 @@ class OffsetMove(msgspec.Struct, frozen=True):
         return self.new - (self.old or 0)
 
 
-class OffsetAdmin(AdminBase):
+class OffsetAdmin(GroupAdmin):
     """Of ``Admin``: offsets."""
 
     async def lag(self, group: str, topic: str = "") -> dict[QueueId, QueueProgress]:
@@ -58,8 +59,14 @@ class OffsetAdmin(AdminBase):
     ) -> dict[QueueId, int]:
         """Moves a group to the messages of a time, LATEST or EARLIEST, or one queue of it to an offset.
 
-        Returns where it goes on, by queue.
+        Returns where it goes on, by queue. Raises ConfigError, also for a group whose members broadcast.
         """
+        await self._require_clustering(group)
+        return await self._reset(group, topic, to_ms, queue, offset)
+
+    async def _reset(
+        self, group: str, topic: str, to_ms: int, queue: QueueId | None, offset: int | None
+    ) -> dict[QueueId, int]:
         if (offset is None) != (queue is None):
             raise ConfigError("an offset belongs to one queue: give both, or neither")
         header = ResetOffsetHeader(
@@ -80,6 +87,16 @@ class OffsetAdmin(AdminBase):
             bodies.decode(response.body, bodies.ResetOffsets).offset_table for response in responses if response.body
         ]
         return dict(sorted((queue, offset) for table in tables for queue, offset in table.items()))
+
+    async def _require_clustering(self, group: str) -> None:
+        """Raises ConfigError. Of a group without members it is not known; then nothing speaks against it."""
+        try:
+            connected = await self.group_connections(group)
+        except GroupOfflineError:
+            return
+        if connected.message_model is MessageModel.BROADCASTING:
+            text = f"group {group} broadcasts: each member keeps its own offsets, so there is nothing to reset here"
+            raise ConfigError(f"{text}; stop a member and remove or edit its offsets file instead")
 
     async def offset_at(self, queue: QueueId, time_ms: int) -> int:
         """The first offset of a queue that was stored at that time or later."""
@@ -129,6 +146,7 @@ class OffsetAdmin(AdminBase):
 
         An offset outside of a queue means its nearer end. Raises TopicNotFoundError, ConfigError.
         """
+        await self._require_clustering(group)
         queues = (await self.route(topic)).readable_queues(self.client.wire_name(topic))
         chosen = [each for each in queues if queue is None or each == queue]
         if not chosen:
@@ -149,5 +167,6 @@ class OffsetAdmin(AdminBase):
 
     async def carry_out(self, group: str, moves: Iterable[OffsetMove]) -> None:
         """Moves the group as planned; members that are connected follow at once. Raises GroupNotFoundError."""
+        await self._require_clustering(group)
         for move in moves:
-            await self.reset_offset(group, move.queue.topic, queue=move.queue, offset=move.new)
+            await self._reset(group, move.queue.topic, LATEST, move.queue, move.new)

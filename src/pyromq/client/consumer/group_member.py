@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from pathlib import Path
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, Self, TypeAlias
 
 from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
@@ -23,17 +22,18 @@ from pyromq.client.consumer.base.expression_check import ExpressionCheck
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import MemberSettings
 from pyromq.client.consumer.offsets.offset_keeper import BrokerOffsets, FileOffsets, OffsetKeeper
-from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, offsets_path
+from pyromq.client.consumer.offsets.offsets_file import OffsetsFile, default_folder, offsets_path
+from pyromq.client.consumer.offsets.user_offsets import UserOffsets
 from pyromq.client.consumer.pulling.puller import PullChoices, Puller, PullTarget
 from pyromq.client.consumer.rules.flow_control import FlowControl, FlowDecision, Hold, HoldOff
 from pyromq.client.consumer.rules.pull_state import PullSettings
-from pyromq.client.consumer.rules.start_offset import StartPlan, Stored, plan_start
+from pyromq.client.consumer.rules.start_offset import OpenedAt, StartPlan, Stored, plan_broadcast_start, plan_start
 from pyromq.client.core.client import Client
 from pyromq.client.core.identity import client_id
 from pyromq.client.core.roles import ConsumerRole
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.errors import BrokerError, ClientClosedError, ConfigError, InvalidExpressionError, MQError
-from pyromq.model.names import validate_topic
+from pyromq.model.names import RETRY_PREFIX, validate_topic
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.wire.headers.shared import ResetOffsetHeader
@@ -72,6 +72,7 @@ class GroupMember(ConsumerRole, PullTarget):
         self._consume_type = consume_type
         self._is_clustering = settings.model is MessageModel.CLUSTERING
         self._uses_locks = orderly and self._is_clustering
+        self._commits_to_broker = self._is_clustering and settings.offset_store is None
         self._subscriptions = Subscriptions()
         is_push = consume_type is ConsumeType.CONSUME_PASSIVELY
         if is_push and self._is_clustering:
@@ -106,22 +107,28 @@ class GroupMember(ConsumerRole, PullTarget):
             ),
             uses_locks=self._uses_locks,
         )
-        view = GroupView(client, self._calls, self._subscriptions, self._share, self._flow)
+        self._opened: OpenedAt | None = None  # of a member that broadcasts, after its first round
+        self._view = GroupView(client, self._calls, self._subscriptions, self._share, self._flow)
         self._rebalancer = Rebalancer(
-            view, self._share, client.id, settings.assign, settings.model, period_ms=settings.rebalance_ms
+            self._view, self._share, client.id, settings.assign, settings.model, period_ms=settings.rebalance_ms
         )
 
     def _offset_keeper(self) -> OffsetKeeper:
+        if self._common.offset_store is not None:
+            return UserOffsets(self._common.offset_store)
         if self._is_clustering:
             return BrokerOffsets(self._calls)
         settings = self.client.settings
         ip = self.client.id.partition("@")[0]
         lasting_id = client_id(ip, settings.instance_name or _LASTING_INSTANCE, settings.unit_name)
-        home = self._common.offsets_folder or Path.home()
+        home = self._common.offsets_folder or default_folder()
         return FileOffsets(OffsetsFile(offsets_path(home, lasting_id, self.group)))
 
     def _plan_start(self, topic: str, stored: int | Stored) -> StartPlan:
-        return plan_start(topic, stored, self._common.from_where, self._common.from_ms)
+        settings = self._common
+        if stored is Stored.NONE and not self._is_clustering and settings.start == "latest":
+            return plan_broadcast_start(topic, self._opened)
+        return plan_start(topic, stored, settings.from_where, settings.from_ms)
 
     # --- life ---
 
@@ -142,17 +149,36 @@ class GroupMember(ConsumerRole, PullTarget):
         self._was_open = True
         if self._owns_client:
             await self.client.open()
+        self._tasks = self._share.tasks = TaskOwner(f"consumer {self.group}")
         try:
+            await self._keeper.open()
             await self._check.require(self._subscriptions.wanted.values())
+            await self._get_ready()
         except BaseException:  # close() does nothing for what was never open; raised again
+            await self._tasks.close()
+            await self._keeper.close()
             if self._owns_client:
                 await self.client.close()
             raise
-        self._tasks = self._share.tasks = TaskOwner(f"consumer {self.group}")
+        opened_ms = self._clock.now_ms()
         self._join()
         self._every(self._common.persist_ms, self._persist)
         self._every(SAMPLE_MS, self._sample)
         self._is_open = True
+        if not self._is_clustering and self._rebalancing is not None:
+            await self._settle_in(opened_ms)
+
+    async def _get_ready(self) -> None:
+        """What must be there before messages come."""
+
+    async def _settle_in(self, opened_ms: int) -> None:
+        """A member that broadcasts is open when it knows where its queues end: what is sent from now on is its own."""
+        topics = frozenset(self._subscriptions.wanted)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.client.settings.request_timeout_ms / 1000):
+                await self._rebalancer.first_round.wait()
+        absent = topics & self._view.absent
+        self._opened = OpenedAt(opened_ms, topics - absent, absent)
 
     def _join(self) -> None:
         """Become a member of the group."""
@@ -168,6 +194,7 @@ class GroupMember(ConsumerRole, PullTarget):
         async with AsyncExitStack() as stack:  # from the last to the first, also when this is cancelled on the way
             if self._owns_client:
                 stack.push_async_callback(self.client.close)
+            stack.push_async_callback(self._keeper.close)
             stack.push_async_callback(self.client.leave, self)
             stack.push_async_callback(self._tasks.close)
             stack.callback(self._share.drop_all)
@@ -262,6 +289,8 @@ class GroupMember(ConsumerRole, PullTarget):
         """Gives the topic's queues up; does nothing for a topic that is not subscribed."""
         self._subscriptions.remove(self.client.wire_name(topic))
         self._rebalancer.wake()
+        if self._is_open and not any(not each.startswith(RETRY_PREFIX) for each in self._subscriptions.wanted):
+            logger.warning("no topic is subscribed any more, nothing is consumed: group=%s", self.group)
 
     @property
     def assignment(self) -> frozenset[QueueId]:
@@ -305,7 +334,12 @@ class GroupMember(ConsumerRole, PullTarget):
     def flow(self, owned: OwnedQueue) -> FlowDecision:
         if not owned.may_hand_out:
             return HoldOff(self._flow.limits.paused_wait_ms, Hold.PAUSED)
-        return self._flow.check(owned.settle(), locked=not self._uses_locks or owned.lock.held)
+        decision = self._flow.check(owned.settle(), locked=not self._uses_locks or owned.lock.held)
+        if isinstance(decision, HoldOff) and self._flow.is_worth_a_line(decision.reason):
+            state = owned.buffer.state()
+            facts = (owned.queue, decision.reason.value, state.message_count, state.size_bytes, owned.buffer.span)
+            logger.warning("pulls held back: queue=%s reason=%s messages=%d bytes=%d span=%d", *facts)
+        return decision
 
     def subscription(self, topic: str) -> Subscription | None:
         return self._subscriptions.effective.get(topic)

@@ -250,14 +250,15 @@ class PullConsumer(GroupMember):
             offsets = {queue: owned.position for queue, owned in self._share.owned.items()}
         for queue, offset in offsets.items():
             self._keeper.table.reset(queue, offset)
-            if self._is_clustering:
+            if self._commits_to_broker:
                 await self._calls.commit_surely(queue, offset)
-        if not self._is_clustering:
+        if not self._commits_to_broker:
             await self._keeper.persist(offsets)
 
     async def committed(self, queue: QueueId) -> int | None:
         """How far the group is, as the broker (or the file) has it; None when nothing was ever committed."""
-        stored = await self._calls.stored_offset(queue) if self._is_clustering else await self._keeper.stored(queue)
+        to_broker = self._commits_to_broker
+        stored = await self._calls.stored_offset(queue) if to_broker else await self._keeper.stored(queue)
         return None if isinstance(stored, Stored) else stored
 
     # --- pausing ---

@@ -87,14 +87,20 @@ class PushConsumer(GroupMember):
         batch_listener, hooks = options.get("batch_listener"), tuple(options.get("hooks", ()))
         require(batch_listener is not None or settings.batch_max == 1, "batch_max is for a batch_listener")
         name = checked_group(group)
-        self._listener = Listener(listener, batch_listener, threads=settings.threads, name=name)
+        self._listener = Listener(
+            listener, batch_listener, threads=settings.threads, name=name, exit_wait_s=settings.exit_timeout_ms / 1000
+        )
         super().__init__(
             client_for(nameservers, client, options),
             name,
             settings,
             owns_client=client is None,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
-            pull=PullSettings(pull_interval_ms=settings.pull_interval_ms, error_wait_ms=settings.error_wait_ms),
+            pull=PullSettings(
+                pull_interval_ms=settings.pull_interval_ms,
+                error_wait_ms=settings.error_wait_ms,
+                skip_when_behind=settings.skip_when_behind,
+            ),
             orderly=settings.orderly,
         )
         self._consume_timeout_ms = settings.consume_timeout_ms
@@ -119,10 +125,14 @@ class PushConsumer(GroupMember):
         subscribed = [topic for topic in self._subscriptions.wanted if not topic.startswith(RETRY_PREFIX)]
         require(bool(subscribed), "no topic is subscribed: say topics=… or call subscribe() before the consumer opens")
         await super().open()
+
+    async def _get_ready(self) -> None:
         if self._tracing is not None:
             await self._tracing.open()
         self._started_ms = self._clock.now_ms()
         self._service = self._make_service()
+        if self._listener.watch is not None:
+            self._tasks.start(self._listener.watch.run(), name="loop watch")
         if isinstance(self._service, ConcurrentService):  # a slow orderly listener holds its queue: none may overtake
             self._timeouts = ConsumeTimeouts(self._clock, self._consume_timeout_ms, self._service.give_up_on)
             self._tasks.start(self._timeouts.run(self._share.owned.values), name="consume timeouts")
@@ -167,7 +177,7 @@ class PushConsumer(GroupMember):
         await super().close()
 
     def _make_service(self) -> ConcurrentService | OrderlyService:
-        limit = attempts_max(self.settings.attempts_max, orderly=self.settings.orderly)
+        limit = attempts_max(self.settings.attempts_max)
         send_backs = SendBacks(self.client, self._calls, self.group, limit)
         parts = (self._listener, self.settings, self._tasks, send_backs, self._hook_runner, self._clock)
         if self.settings.orderly:

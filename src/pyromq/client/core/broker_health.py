@@ -1,7 +1,7 @@
 """Broker health: those that were slow or failed are left alone for a while.
 
 How long follows from the latency of a send by one of two tables, RocketMQ 5's and the stricter one of 4. A failure
-counts as a long latency. Off unless ``ProducerSettings.avoid_slow_brokers`` says otherwise.
+counts as a long latency. Off unless ``ProducerSettings.latency_fault`` says otherwise.
 """
 
 from __future__ import annotations

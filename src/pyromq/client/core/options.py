@@ -26,28 +26,33 @@ if TYPE_CHECKING:
 SettingsT = TypeVar("SettingsT")
 
 _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
-_CLIENT_FIELDS: Final = ("credentials", "tls", "namespace")
+_CLIENT_FIELDS: Final = ("credentials", "tls", "namespace", "instance_name")
 
 
 class ClientOptions(TypedDict, total=False):
     """How a client connects; every class takes these.
 
     ``credentials`` signs requests, ``tls`` is True or TlsSettings, ``namespace`` is put before the names of topics and
-    groups. ``client_settings`` has all of this and the rest (time limits, heartbeats, instance name).
+    groups, ``instance_name`` is part of the client id: one that lasts is what broadcasting members on one machine are
+    told apart by. ``client_settings`` has all of this and the rest (time limits, heartbeats).
     """
 
     client_settings: ClientSettings | None
     credentials: Credentials | None
     tls: TlsSettings | bool | None
     namespace: str | None
+    instance_name: str | None
 
 
 class SendOptions(ClientOptions, total=False):
     """What producers take besides: ``hooks`` look on at every send; ``trace`` writes what was sent to RocketMQ's trace
-    topic, or to the topic that it names."""
+    topic, or to the topic that it names; ``latency_fault=True`` avoids brokers that were slow or failed a while ago;
+    ``nowait_retries`` is what ``retries`` is, for ``send_nowait`` alone."""
 
     hooks: Sequence[SendHook]
     trace: bool | str
+    latency_fault: bool | None
+    nowait_retries: int | None
 
 
 class TransactionOptions(SendOptions, total=False):

@@ -7,6 +7,7 @@ read from that piece on access. Most of them, most of the time, never are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Self
 
 import msgspec
@@ -33,6 +34,19 @@ from pyromq.wire.record_layout import (
 )
 
 _COMPRESSED: Final = 1
+_OF_THE_PULL: Final = frozenset((names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME))
+
+
+class PullFacts(msgspec.Struct, frozen=True, gc=False):
+    """What messages of one pull have in common: the range of their queue then, and when listeners got which of them.
+
+    ``taken_ms`` belongs to the queue's buffer: offsets that are with a listener now, by the monotonic clock.
+    """
+
+    min_offset: int
+    max_offset: int
+    taken_ms: Mapping[int, int]
+    wall_minus_monotonic_ms: int
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -48,6 +62,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     position: int
     sys_flag: int
     namespace: str = ""
+    pull: PullFacts | None = None  # None: it was not pulled by a consumer
     failures_here: int = 0  # of this member alone: failures that no broker could be told of
     _properties: dict[str, str] | None = None
     _body: bytes | None = None
@@ -75,16 +90,24 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def properties(self) -> dict[str, str]:
-        """All of them, RocketMQ's own included, but not the checksum of the record; treat it as read-only."""
+        """All of them, RocketMQ's own included, but not the checksum of the record; treat it as read-only.
+
+        Those that a consumer got have MIN_OFFSET and MAX_OFFSET of their queue when they were pulled, and while a
+        listener has them CONSUME_START_TIME.
+        """
         if self._properties is None:
             found = decode_properties(self._raw_properties())
             found.pop(names.CHECKSUM, None)  # of the stored bytes: no part of the message
+            if self.pull is not None:
+                found.update((name, value) for name in _OF_THE_PULL if (value := self._of_pull(name)) is not None)
             msgspec.structs.force_setattr(self, "_properties", found)
         assert self._properties is not None
         return self._properties
 
     def get(self, name: str) -> str | None:
         """One value, without decoding the others."""
+        if name in _OF_THE_PULL and self.pull is not None:
+            return self._of_pull(name)
         value = find_property(self._raw_properties(), name.encode())
         return None if value is None else value.decode("utf-8", "replace")
 
@@ -107,6 +130,25 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     def flag(self) -> int:
         """The number that its producer gave it."""
         return self._i32(FLAG_AT)
+
+    # --- how far behind ---
+
+    @property
+    def behind(self) -> int | None:
+        """How many messages of its queue had been stored after it when it was pulled; None if it was not pulled."""
+        return None if self.pull is None else max(0, self.pull.max_offset - self.offset - 1)
+
+    @property
+    def consume_start_ms(self) -> int | None:
+        """When its listener was called, by the wall clock; None unless a listener has it now."""
+        taken_ms = None if self.pull is None else self.pull.taken_ms.get(self.offset)
+        return None if self.pull is None or taken_ms is None else taken_ms + self.pull.wall_minus_monotonic_ms
+
+    def _of_pull(self, name: str) -> str | None:
+        assert self.pull is not None
+        if name == names.CONSUME_START_TIME:
+            return None if (start_ms := self.consume_start_ms) is None else str(start_ms)
+        return str(self.pull.min_offset if name == names.MIN_OFFSET else self.pull.max_offset)
 
     # --- names and places ---
 
@@ -212,7 +254,9 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self.record[topic_range(self.record, self.sys_flag)[1] + 2 :]
 
 
-def split_messages(data: bytes, broker: str, *, namespace: str = "") -> list[ReceivedMessage]:
+def split_messages(
+    data: bytes, broker: str, *, namespace: str = "", pull: PullFacts | None = None
+) -> list[ReceivedMessage]:
     """All messages of a response, in order. Raises CorruptRecordError if lengths do not add up."""
     found: list[ReceivedMessage] = []
     add, unpack = found.append, HEAD.unpack_from
@@ -223,7 +267,7 @@ def split_messages(data: bytes, broker: str, *, namespace: str = "") -> list[Rec
             raise CorruptRecordError(position=position, reason=f"size {size} or magic {magic:#010x} is impossible")
         record = data[start : start + size]
         check_lengths(record, magic, sys_flag, position)
-        add(ReceivedMessage(record, broker, queue_id, offset, position, sys_flag, namespace))
+        add(ReceivedMessage(record, broker, queue_id, offset, position, sys_flag, namespace, pull))
         start += size
     if start != end:
         raise CorruptRecordError(position=-1, reason=f"{end - start} bytes behind the last message are none")

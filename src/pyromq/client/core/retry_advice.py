@@ -12,7 +12,8 @@ is the table of those. Codes that are not in it are LATER: nothing says that the
     OTHER_BROKER           yes                         no
     AFTER_ROUTE_REFRESH    yes                         yes
 
-The codes of the second column are RocketMQ's: 1, 2, 14, 16, 17, 204, 205, 1500.
+The codes of the second column are RocketMQ's: 1, 2, 14, 16, 17, 204, 205, 1500. A send that was surely not stored
+(``is_surely_not_stored``) is tried again until its time is up, the others as often as ``retries`` says.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pyromq.errors import BrokerError, MQError, RetryAdvice
+from pyromq.errors import BrokerError, ConnectFailedError, MQError, RetryAdvice, TooManyRequestsError
 from pyromq.wire.codes import ResponseCode
 
 ADVICE: Final[Mapping[int, RetryAdvice]] = {
@@ -50,6 +51,13 @@ def retry_advice(error: MQError) -> RetryAdvice:
     if isinstance(error, BrokerError):
         return ADVICE.get(error.code, RetryAdvice.LATER)
     return error.retry
+
+
+def is_surely_not_stored(error: MQError) -> bool:
+    """Whether it never left this process, or met a broker that stores nothing at the moment (14)."""
+    if isinstance(error, BrokerError):
+        return error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    return isinstance(error, ConnectFailedError | TooManyRequestsError)
 
 
 def may_retry(error: MQError) -> bool:

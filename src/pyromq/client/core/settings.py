@@ -90,6 +90,7 @@ class ProducerSettings:
     timeout_ms: int = 3_000  # of a send with all its attempts
     attempt_timeout_ms: int = 0  # of one attempt; 0: whatever is left of the time
     retries: int = 2  # attempts after the first that reached a broker
+    nowait_retries: int | None = None  # the same of ``send_nowait``; None: as many
     retry_unless_ok: bool = False  # also when it was stored but not as safely as asked: makes duplicates
     template_topic: str = DEFAULT_TOPIC  # what automatically created topics are made after
     new_topic_queues: int = 4
@@ -97,8 +98,8 @@ class ProducerSettings:
     compress_from_bytes: int = 4_096
     compression: Compression = Compression.ZLIB
     compression_level: int = 5
-    avoid_slow_brokers: bool = False
-    latency_table: LatencyTable = TABLE_5  # how long a slow broker is avoided
+    latency_fault: bool = False  # avoid brokers that were slow or failed (RocketMQ: sendLatencyFaultEnable)
+    latency_table: LatencyTable = TABLE_5  # for how long
     in_flight_max: int = 20_000  # sends begun with send_nowait that are not finished
 
     def __post_init__(self) -> None:
@@ -107,6 +108,11 @@ class ProducerSettings:
             require_number(name, getattr(self, name), 1)
         for name in ("attempt_timeout_ms", "retries", "compress_from_bytes"):
             require_number(name, getattr(self, name), 0)
+        if self.nowait_retries is not None:
+            require_number("nowait_retries", self.nowait_retries, 0)
+        _require(
+            isinstance(self.latency_fault, bool), f"latency_fault must be True or False, not {self.latency_fault!r}"
+        )
         if not isinstance(self.compression, Compression):
             choices = ", ".join(f"Compression.{kind.name}" for kind in Compression)
             raise ConfigError(f"compression must be one of {choices}, not {self.compression!r}")

@@ -3,12 +3,14 @@
     failure                                        the message may go to any queue   its queue is fixed
     nothing was sent (no connection, too many      another broker at once; when      once more after a pause,
     requests under way)                            all failed, a pause               while there is time
+    code 14: the broker stores nothing now (it     the same                          the same
+    stops, its disk is full)
     no response, connection lost                   another attempt, if one is left   give up: order might suffer
-    code 1, 2, 14, 16, 17, 204, 205, 1500          another attempt, if one is left   1500: as above; else give up
+    code 1, 2, 16, 17, 204, 205, 1500              another attempt, if one is left   1500: as above; else give up
     any other response                             give up                           give up
 
-What was not sent does not count as an attempt: it cannot make a second copy. Which error is which is written in
-``core.retry_advice``.
+What was not stored does not count as an attempt: it cannot make a second copy (RocketMQ counts code 14; why not here is
+decision 27). Which error is which is written in ``core.retry_advice``.
 """
 
 from __future__ import annotations
@@ -16,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum
 
-from pyromq.client.core.retry_advice import may_retry, may_retry_in_order
-from pyromq.errors import Attempt, ConnectFailedError, MQError
-from pyromq.net import TooManyRequestsError
+from pyromq.client.core.retry_advice import is_surely_not_stored, may_retry, may_retry_in_order
+from pyromq.errors import Attempt, MQError
 
 
 class SendStep(Enum):
@@ -40,7 +41,7 @@ class Attempts:
         self.last_broker = ""
         self.reached = 0  # attempts that may have reached a broker
         self.pauses = 0
-        self._unreachable: set[str] = set()  # brokers that could not be sent to since the last pause
+        self._unreachable: set[str] = set()  # brokers that could not take it since the last pause
 
     def left_ms(self, now_ms: int) -> int:
         return self.deadline_ms - now_ms
@@ -53,8 +54,8 @@ class Attempts:
             self.failed.append(attempt)
         if self.left_ms(now_ms) <= 0:
             return SendStep.GIVE_UP
-        if isinstance(error, ConnectFailedError | TooManyRequestsError):
-            return self._after_nothing_sent(broker, brokers)
+        if is_surely_not_stored(error):
+            return self._after_nothing_stored(broker, brokers)
         self.reached += 1
         if not may_retry(error) or self.reached > self.retries:
             return SendStep.GIVE_UP
@@ -62,7 +63,7 @@ class Attempts:
             return SendStep.GIVE_UP
         return SendStep.AGAIN
 
-    def _after_nothing_sent(self, broker: str, brokers: Collection[str]) -> SendStep:
+    def _after_nothing_stored(self, broker: str, brokers: Collection[str]) -> SendStep:
         self._unreachable.add(broker)
         if not self.is_pinned and not self._unreachable.issuperset(brokers):
             return SendStep.AGAIN

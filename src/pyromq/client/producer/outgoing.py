@@ -10,6 +10,7 @@ import msgspec
 from pyromq.client.core.settings import Compression, ProducerSettings
 from pyromq.errors import MessageRefusedError, MessageTooLargeError
 from pyromq.model.message import Message
+from pyromq.model.names import RETRY_PREFIX
 from pyromq.wire.batch import ITEM_OVERHEAD_BYTES, BatchItem, encode_batch
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.compression import compress, compressed_flag
@@ -34,6 +35,7 @@ class OutgoingMessage(msgspec.Struct, gc=False):
     deadline_ms: int
     flag: int = 0
     sys_flag: int = 0
+    retries: int | None = None  # None: as often as the producer's settings say
 
 
 def pack_body(body: bytes, settings: ProducerSettings) -> tuple[bytes, int]:
@@ -66,6 +68,8 @@ def check_batch(messages: Sequence[Message]) -> None:
     if not messages:
         raise MessageRefusedError("a batch without messages")
     first = messages[0]
+    if first.topic.startswith(RETRY_PREFIX):
+        raise MessageRefusedError(f"a batch cannot go to a retry topic ({first.topic}); send its messages one by one")
     for message in messages:
         if message.topic != first.topic:
             raise MessageRefusedError(f"a batch is for one topic, not for {first.topic} and {message.topic}")

@@ -12,9 +12,10 @@ after a failure of the first attempt ``retrying_sender`` makes the others.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import ClassVar, Self, Unpack
+from typing import ClassVar, Final, Self, Unpack
 
 from pyromq.client.core.client import Client
 from pyromq.client.core.hooks import SendHooks
@@ -30,6 +31,7 @@ from pyromq.client.producer.request_reply import RequestReply
 from pyromq.client.producer.retrying_sender import RetryingSender
 from pyromq.client.producer.selectors import QueueSelector
 from pyromq.client.producer.send_context import SendContext
+from pyromq.client.producer.send_log import SendLog, results
 from pyromq.client.producer.slow_path import SlowPath
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.client.producer.trace import ProducerTrace, TraceDispatcher, trace_topic_of, tracing_group
@@ -39,6 +41,11 @@ from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.wire.property_text import join_items
+
+_ORDERED: Final = (
+    "send_nowait cannot keep the order of messages with a sharding key: one that is tried again is overtaken by the "
+    "next; use send, which waits for each"
+)
 
 
 class Producer(ProducerRole):
@@ -71,7 +78,7 @@ class Producer(ProducerRole):
     ) -> None:
         check_options("Producer", options, SendOptions, ProducerSettings)
         given = {"timeout_ms": timeout_ms, "retries": retries, "compression": compression}
-        self.settings = with_given(ProducerSettings, settings, given)
+        self.settings = with_given(ProducerSettings, settings, {**options, **given})
         name = checked_group(group)
         self._owns_client = client is None
         self.client = client_for(nameservers, client, options)
@@ -83,9 +90,11 @@ class Producer(ProducerRole):
             self._tracing = trace_dispatcher(self.client, name, topic)
             self.tracer = ProducerTrace(self._tracing, self.client, name, sends_prepared=self._sends_prepared)
             hooks = (*hooks, self.tracer)
+        if results.isEnabledFor(logging.DEBUG):
+            hooks = (*hooks, SendLog())
         self._is_open = False
         self._was_open = False
-        self._is_plain = not (hooks or self.settings.avoid_slow_brokers or self.settings.retry_unless_ok)
+        self._is_plain = not (hooks or self.settings.latency_fault or self.settings.retry_unless_ok)
         self._compose(SendHooks(hooks, self.client.clock))
 
     def _compose(self, hooks: SendHooks) -> None:
@@ -96,6 +105,7 @@ class Producer(ProducerRole):
         context = SendContext(client, settings, table, sender, hooks, system)
         self._fast_path = FastPath(context)
         self._slow_path = SlowPath(context)
+        self._slow_path_nowait = SlowPath(context, settings.nowait_retries)
         self._batches = BatchSender(context)
         self._requests = RequestReply(client, table, self._slow_path)
         self._under_way = PendingSends(sender, lambda: client.tasks, settings.in_flight_max)
@@ -175,18 +185,32 @@ class Producer(ProducerRole):
         """Begins a send; the future has its receipt, or raises what ``send`` raises.
 
         ``callback(receipt, error)`` is called when it is over. Raises TooManyRequestsError at once when too many are
-        under way: await some of them.
+        under way: await some of them. Raises MessageRefusedError for a message with a sharding key: while one of them
+        waits for its broker the next would overtake it.
         """
         try:
+            if message.sharding_key:
+                raise MessageRefusedError(_ORDERED)
             self._under_way.require_room(message.topic)
             begun = self._begin(message, timeout_ms)
         except AttributeError:
             _require_message(message)
             raise
         if begun is not None:
+            begun[0].retries = self.settings.nowait_retries
             return self._under_way.add_begun(begun, callback)
         self._require_open()
-        return self._under_way.add(self._slow_path.send(message, None, None, timeout_ms), callback)
+        return self._under_way.add(self._slow_path_nowait.send(message, None, None, timeout_ms), callback)
+
+    def begin_send(self, message: Message, timeout_ms: int | None) -> asyncio.Future[SendReceipt]:
+        """``send`` as a future, for the sync face: its caller waits for it, so order does not suffer."""
+        _require_message(message)
+        self._under_way.require_room(message.topic)
+        begun = self._begin(message, timeout_ms)
+        if begun is not None:
+            return self._under_way.add_begun(begun, None)
+        self._require_open()
+        return self._under_way.add(self._slow_path.send(message, None, None, timeout_ms), None)
 
     async def send_oneway(
         self, message: Message, *, queue: QueueId | None = None, selector: QueueSelector | None = None

@@ -50,7 +50,7 @@ class RetryingSender:
         self._clock = client.clock
         self._settings = settings
         self._topic_queues_table = topic_queues_table
-        self.health = BrokerHealth(self._clock, settings.latency_table) if settings.avoid_slow_brokers else None
+        self.health = BrokerHealth(self._clock, settings.latency_table) if settings.latency_fault else None
         self._group = group
         self._template_topic = settings.template_topic
         self._queue_nums = str(settings.new_topic_queues)
@@ -119,7 +119,8 @@ class RetryingSender:
                 await self._note(outgoing, name, queue, error, attempts)
 
     def _attempts(self, outgoing: OutgoingMessage, *, is_pinned: bool) -> Attempts:
-        return Attempts(deadline_ms=outgoing.deadline_ms, retries=self._settings.retries, is_pinned=is_pinned)
+        retries = self._settings.retries if outgoing.retries is None else outgoing.retries
+        return Attempts(deadline_ms=outgoing.deadline_ms, retries=retries, is_pinned=is_pinned)
 
     async def connection(self, topic_queues: TopicQueues, queue: QueueId, timeout_ms: int) -> Connection:
         """Raises ConnectFailedError, ClientClosedError."""
@@ -159,6 +160,8 @@ class RetryingSender:
         if step is SendStep.PAUSE:
             pause_ms = _PAUSE.delay_ms(attempts.pauses - 1, self._client.rng)
             await asyncio.sleep(min(pause_ms, attempts.left_ms(now_ms)) / 1000)
+            if attempts.left_ms(self._clock.monotonic_ms()) <= 0:
+                raise SendFailedError(name, attempts.failed) from error
 
     def _next_queue(self, topic_queues: TopicQueues, last_broker: str) -> QueueId:
         if self.health is not None:

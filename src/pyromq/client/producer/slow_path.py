@@ -18,9 +18,10 @@ _LONG_COMPRESSION_BYTES: Final = 64 * 1024  # larger bodies are compressed on a 
 
 
 class SlowPath:
-    """Of the messages of one producer."""
+    """Of the messages of one producer; ``retries`` None means those of its settings."""
 
-    def __init__(self, context: SendContext) -> None:
+    def __init__(self, context: SendContext, retries: int | None = None) -> None:
+        self._retries = retries
         self._client = context.client
         self._settings = context.settings
         self._topic_queues_table = context.topic_queues_table
@@ -75,7 +76,7 @@ class SlowPath:
         check_body(body, self._settings.body_bytes_max)
         topic = message.topic if code == SEND_REPLY else self._client.wire_name(message.topic)
         return OutgoingMessage(
-            code, topic, body, text, unique_id, now_ms, deadline_ms, message.flag, sys_flag | packing
+            code, topic, body, text, unique_id, now_ms, deadline_ms, message.flag, sys_flag | packing, self._retries
         )
 
 

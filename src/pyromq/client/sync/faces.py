@@ -197,7 +197,7 @@ class Producer(Face[aio_producer.Producer]):
             return self._run(self.inner.send(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
         thread, waiter = self._open_thread(), Waiter[SendReceipt]()
         begun: list[asyncio.Future[SendReceipt]] = []
-        thread.soon(self._begin, message, timeout_ms, waiter, begun)
+        thread.soon(self._begin, self.inner.begin_send, message, timeout_ms, waiter, begun)
         return thread.wait_for(waiter, lambda: [future.cancel() for future in begun])
 
     def send_nowait(
@@ -206,17 +206,21 @@ class Producer(Face[aio_producer.Producer]):
         """Begins a send and returns at once; the future has the receipt, or raises what ``send`` raises.
 
         ``callback(receipt, error)`` runs on a thread for callbacks. Those of the future itself run on the loop's thread
-        and must be quick.
+        and must be quick. Messages with a sharding key are refused, as in ``pyromq.aio``.
         """
         thread, outcome = self._open_thread(), Future[SendReceipt]()
         waiter = _Relay(outcome)
         if callback is not None:
             outcome.add_done_callback(lambda done: thread.pool().submit(_tell, callback, done))
-        thread.soon(self._begin, message, timeout_ms, waiter, [])
+        thread.soon(self._begin, self._nowait, message, timeout_ms, waiter, [])
         return outcome
+
+    def _nowait(self, message: Message, timeout_ms: int | None) -> asyncio.Future[SendReceipt]:
+        return self.inner.send_nowait(message, timeout_ms=timeout_ms)
 
     def _begin(
         self,
+        start: Callable[[Message, int | None], asyncio.Future[SendReceipt]],
         message: Message,
         timeout_ms: int | None,
         waiter: Waiter[SendReceipt] | _Relay,
@@ -224,7 +228,7 @@ class Producer(Face[aio_producer.Producer]):
     ) -> None:
         """On the loop: without a task, unless the message takes the slow path."""
         try:
-            future = self.inner.send_nowait(message, timeout_ms=timeout_ms)
+            future = start(message, timeout_ms)
         except Exception as error:  # on the loop: the caller hears only what it is handed here
             waiter.fail(error)
         else:

@@ -15,10 +15,10 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
+from pyromq.client.core.callback_threads import CallbackThreads
 from pyromq.errors import ClientClosedError
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None  # that runs it
         self._users = 0
         self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: CallbackThreads | None = None
 
     # --- life ---
 
@@ -170,11 +170,11 @@ class LoopThread:
                 self.soon(cancel)
             raise
 
-    def pool(self) -> ThreadPoolExecutor:
+    def pool(self) -> CallbackThreads:
         """Threads for callbacks of the application."""
         with self._lock:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(_CALLBACK_THREADS, thread_name_prefix="pyromq-callback")
+                self._pool = CallbackThreads(_CALLBACK_THREADS, "pyromq-callback", what=lambda: "a callback of a send")
             return self._pool
 
 

@@ -12,12 +12,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias, cast
 
 import msgspec
 
 from pyromq.client.consumer.base.listeners import as_failure, is_coroutine_function, raise_unless_ours
+from pyromq.client.core.callback_threads import CallbackThreads
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.core.transaction import PreparedPlace, TransactionOutcome, outcome_of
@@ -65,7 +65,7 @@ class CheckBacks:
         self._newest: dict[str, Question] = {}  # by transaction, those that wait and those in work
         self._order: deque[str] = deque()  # those that wait
         self._workers: set[asyncio.Task[None] | None] = set()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: CallbackThreads | None = None
 
     def ask(self, question: Question, tasks: TaskOwner) -> None:
         key = question.place.transaction_id
@@ -104,7 +104,9 @@ class CheckBacks:
     async def _result(self, message: ReceivedMessage) -> TransactionOutcome | None:
         if not self._is_coroutine:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._workers_max, thread_name_prefix=f"pyromq-check-{self._name}")
+                name = self._name
+                what = f"the check of transactions of group {name}"
+                self._pool = CallbackThreads(self._workers_max, f"pyromq-check-{name}", what=lambda: what)
             result, failure = await asyncio.get_running_loop().run_in_executor(self._pool, self._called, message)
             if failure is not None:
                 raise failure

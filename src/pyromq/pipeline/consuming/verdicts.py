@@ -22,7 +22,9 @@ class Retry:
 
     def __post_init__(self) -> None:
         if not 0 <= self.delay_level <= DELAY_LEVEL_MAX:
-            raise ConfigError(f"delay level {self.delay_level} is outside [0, {DELAY_LEVEL_MAX}]")
+            raise ConfigError(
+                f"delay level {self.delay_level}: levels are numbers from 1 on, 0 leaves it to the broker"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,9 @@ def _delays(batch: pa.RecordBatch, first: int) -> list[str] | None:
     if levels is not None:
         for number, level in enumerate(levels):
             if level and not 1 <= level <= DELAY_LEVEL_MAX:
-                raise MessageRefusedError(f"column delay_level, row {first + number}: {level} is outside [1, 18]")
+                raise MessageRefusedError(
+                    f"column delay_level, row {first + number}: levels are numbers from 1 on, not {level}"
+                )
         return [f"{_DELAY}{level}{names.ITEM_END}" if level else "" for level in levels]
     if times is None:
         return None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyromq.client.core.received_message import ReceivedMessage, split_messages
+from pyromq.client.core.received_message import PullFacts, ReceivedMessage, split_messages
 from pyromq.errors import CorruptRecordError, MQError
 from pyromq.model.queue import QueueId
 from pyromq.wire.compression import compress, compressed_flag
@@ -130,3 +130,18 @@ def test_the_checksum_of_the_record_is_no_property_of_the_message() -> None:
     assert b"__CRC32#" in stored
     message = only(stored)
     assert (message.properties, message.tags) == ({"TAGS": "new"}, "new")
+
+
+def test_a_pulled_message_tells_the_range_of_its_queue_and_when_its_listener_began() -> None:
+    taken: dict[int, int] = {}
+    stale = {"MAX_OFFSET": "1", "x": "y"}  # of a copy that some client made
+    (message,) = split_messages(record(properties=stale), "b", pull=PullFacts(2, 100, taken, 1_000))
+    assert (message.get("MIN_OFFSET"), message.get("MAX_OFFSET"), message.get("x")) == ("2", "100", "y")
+    assert (message.behind, message.consume_start_ms, message.get("CONSUME_START_TIME")) == (92, None, None)
+    taken[7] = 5
+    assert (message.consume_start_ms, message.get("CONSUME_START_TIME")) == (1_005, "1005")
+    expected = {"x": "y", "MIN_OFFSET": "2", "MAX_OFFSET": "100", "CONSUME_START_TIME": "1005"}
+    assert expected.items() <= message.properties.items()
+    assert message.after_failure().behind == 92
+    fetched = only(record())
+    assert (fetched.behind, fetched.consume_start_ms, fetched.get("MAX_OFFSET")) == (None, None, None)

@@ -14,6 +14,7 @@ from pyromq.errors import (
     MQError,
     RequestTimeoutError,
     SendFailedError,
+    ServiceNotAvailableError,
 )
 from pyromq.net import TooManyRequestsError
 
@@ -26,7 +27,7 @@ def attempts(**fields: Any) -> Attempts:
     return Attempts(**{"deadline_ms": 1_000, "retries": 2, **fields})
 
 
-@pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205, 1500])
+@pytest.mark.parametrize("code", [1, 2, 16, 17, 204, 205, 1500])
 def test_two_more_attempts_follow_what_may_pass(code: int) -> None:
     tries, error = attempts(), BrokerError(code=code, remark="")
     assert [tries.after("a", error, 0, {"a"}) for _ in range(3)] == [SendStep.AGAIN, SendStep.AGAIN, SendStep.GIVE_UP]
@@ -48,8 +49,11 @@ def test_a_lost_response_is_an_attempt(error: MQError) -> None:
     assert attempts(is_pinned=True).after("a", error, 0, {"a"}) is SendStep.GIVE_UP
 
 
-@pytest.mark.parametrize("error", [NOT_CONNECTED, TooManyRequestsError(peer="a", in_flight_max=1)])
-def test_what_was_never_sent_is_no_attempt(error: MQError) -> None:
+STOPPING = ServiceNotAvailableError(code=14, remark="the broker is stopping")
+
+
+@pytest.mark.parametrize("error", [NOT_CONNECTED, TooManyRequestsError(peer="a", in_flight_max=1), STOPPING])
+def test_what_was_surely_not_stored_is_no_attempt(error: MQError) -> None:
     tries = attempts()
     steps = [tries.after(broker, error, 0, {"a", "b"}) for broker in ("a", "b", "a", "b")]
     assert steps == [SendStep.AGAIN, SendStep.PAUSE, SendStep.AGAIN, SendStep.PAUSE]

@@ -69,3 +69,9 @@ def test_what_cannot_be_one_batch_is_refused(other: Message, text: str) -> None:
         check_batch([Message("t", b"x"), other])
     with pytest.raises(MessageRefusedError):
         check_batch([])
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_batch_to_a_retry_topic_is_refused_whatever_its_size(count: int) -> None:
+    with pytest.raises(MessageRefusedError, match="a batch cannot go to a retry topic"):
+        check_batch([Message("%RETRY%g", b"x")] * count)

@@ -9,7 +9,7 @@ from pyromq.pipeline.consuming.verdicts import Retry, verdict_of
 
 
 def test_verdicts_are_checked() -> None:
-    with pytest.raises(ConfigError, match="outside"):
-        Retry(delay_level=19)
+    with pytest.raises(ConfigError, match="numbers from 1 on"):
+        Retry(delay_level=-1)
     with pytest.raises(TypeError, match="Retry or Dead, not bool"):
         verdict_of(False)

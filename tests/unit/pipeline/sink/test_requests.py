@@ -77,7 +77,7 @@ def test_rows_that_are_there_already_are_left_out_and_counted() -> None:
         ({"body": [b"x"], "tags": ["a|b"]}, r"column tags, row 0"),
         ({"body": [b"x"], "keys": ["a\x01b"]}, r"column keys, row 0"),
         ({"body": [b"x"], "properties": ["shop\x01a\x01b\x02"]}, r"column properties, row 0"),
-        ({"body": [b"x"], "delay_level": [19]}, r"column delay_level, row 0: 19 is outside"),
+        ({"body": [b"x"], "delay_level": [-1]}, r"column delay_level, row 0: levels are numbers from 1 on, not -1"),
         ({"body": [b"x"], "queue_id": [7]}, r"column queue_id, row 0: topic out has no queue 7"),
     ],
 )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from difflib import get_close_matches
+from typing import Final
 
 from pyromq.client.consumer.assigning.owned_queues import OwnedQueues
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
@@ -17,10 +19,15 @@ from pyromq.client.consumer.rules.flow_control import FlowControl
 from pyromq.client.consumer.rules.subscription import subscribe_retries, subscribe_sql, subscribe_tags
 from pyromq.client.core.client import Client
 from pyromq.errors import MQError, TopicNotFoundError
+from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
+from pyromq.wire.codes import RequestCode
 from pyromq.wire.json.heartbeat import Subscription
+from pyromq.wire.json.route import decode_topics
 
 logger = logging.getLogger(__name__)
+
+_LOOKS_BEFORE_WARNING: Final = 2  # a second apart
 
 
 class Subscriptions:
@@ -71,6 +78,8 @@ class GroupView:
         self._flow = flow
         self._subscriptions = subscriptions
         self._told: list[str] = []  # addresses of brokers that know us
+        self._looks: dict[str, int] = {}  # at topics that are absent
+        self.absent: set[str] = set()  # topics that no name server knew when they were last asked for
 
     def topics(self) -> Collection[str]:
         return list(self._subscriptions.wanted)
@@ -80,13 +89,47 @@ class GroupView:
         for topic in sorted(self._subscriptions.wanted):
             try:
                 await self._client.routes.get(topic, timeout_ms=timeout_ms)
+            except TopicNotFoundError as error:
+                await self._not_there(topic, error)
             except MQError as error:
-                level = logging.INFO if isinstance(error, TopicNotFoundError) else logging.WARNING
-                logger.log(level, "no route yet: topic=%s error=%s", topic, error)
+                logger.warning("no route yet: topic=%s error=%s", topic, error)
+            else:
+                self._there(topic)
         brokers = self._client.brokers.addresses(masters_only=False)
         if (changed := self._subscriptions.changed) or self._told != brokers:
             await self._tell_brokers(changed)
             self._told = brokers
+
+    def _there(self, topic: str) -> None:
+        if topic in self.absent:
+            self.absent.discard(topic)
+            self._looks.pop(topic, None)
+            logger.info("topic exists now: topic=%s", topic)
+
+    async def _not_there(self, topic: str, error: TopicNotFoundError) -> None:
+        """A topic may be created by its first message, so it is waited for; a misspelt one would wait for ever."""
+        looks = self._looks[topic] = self._looks.get(topic, 0) + 1
+        self.absent.add(topic)
+        if (
+            looks == 1
+        ):  # the broker that just created it may be on its way to tell; and retry topics come with heartbeats
+            logger.info("no route yet: topic=%s error=%s", topic, error)
+        if looks != _LOOKS_BEFORE_WARNING or topic.startswith(RETRY_PREFIX):
+            return
+        name = self._client.plain_name(topic)
+        close = get_close_matches(name, await self._names(), n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        logger.warning("topic %r does not exist%s; waiting", name, hint)
+
+    async def _names(self) -> list[str]:
+        """All topics, for advice alone."""
+        try:
+            code, timeout_ms = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, self._client.settings.request_timeout_ms
+            response = await self._client.nameservers.ask(code, None, timeout_ms=timeout_ms)
+            return [self._client.plain_name(name) for name in decode_topics(response.body).topic_list]
+        except MQError as error:
+            logger.debug("no list of topics: error=%s", error)
+            return []
 
     async def _tell_brokers(self, changed: Collection[str]) -> None:
         owned_by_change = [owned for owned in self._owned_queues.owned.values() if owned.queue.topic in changed]
@@ -108,7 +151,7 @@ class GroupView:
         if route is None:
             return None
         members = await self._calls.members(route)
-        if members is not None and self._client.id not in members:  # the broker has not heard of us, or forgot
+        if members is None or self._client.id not in members:  # the broker has not heard of us, or forgot
             await self._client.heartbeat_now()
             members = await self._calls.members(route)
         return members

@@ -55,6 +55,7 @@ class Rebalancer:
         self._wanted = asyncio.Event()
         self._troubles = 0  # rounds in a row that left something open
         self.assignment = Assignment()
+        self.first_round = asyncio.Event()  # is over, however it went
 
     def wake(self) -> None:
         self._wanted.set()
@@ -75,6 +76,7 @@ class Rebalancer:
             except Exception:  # assign is the application's; a consumer without rounds would never recover
                 logger.exception("rebalance failed, trying again")
                 wait_ms = self._soon_ms()
+            self.first_round.set()
             try:
                 async with asyncio.timeout(wait_ms / 1000):
                     await self._wanted.wait()

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyromq.client.consumer.rules.pull_state import Pull, pull_flags
 from pyromq.client.consumer.rules.start_offset import AskBegin, AskByTime, AskEnd, NotNow, StartAt, StartPlan, Stored
 from pyromq.client.core.client import Client
-from pyromq.errors import ConnectFailedError, MQError, TransportError
+from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.net import Connection, Link
@@ -39,6 +39,7 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 SEND_BACK_MS: Final = 5_000
+_UNKNOWN_TIMES: Final = 2  # the first time a heartbeat may have been on its way
 _SEND_BACK: Final = RequestCode.CONSUMER_SEND_MSG_BACK
 _OK_OR_NONE: Final = (int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND))
 
@@ -49,6 +50,7 @@ class BrokerCalls:
     def __init__(self, client: Client, group: str) -> None:
         self._client = client
         self._group = group
+        self._unknown: dict[str, int] = {}  # how often a broker, by address, did not know the group's members
 
     # --- members ---
 
@@ -62,9 +64,24 @@ class BrokerCalls:
                 link = self._client.brokers.link(address)
                 response = await self._client.ask(link, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
                 return bodies.decode(response.body, bodies.GroupMemberIds).consumer_id_list
+            except BrokerError as error:
+                self._unknown_at(address, error)
             except MQError as error:
                 logger.info("members not known: group=%s broker=%s error=%s", self._group, address, error)
         return None
+
+    def _unknown_at(self, broker: str, error: BrokerError) -> None:
+        """A broker that creates no groups takes our heartbeat and forgets it; said when it lasts, once."""
+        self._unknown[broker] = times = self._unknown.get(broker, 0) + 1
+        logger.info("members not known: group=%s broker=%s error=%s", self._group, broker, error)
+        if times == _UNKNOWN_TIMES:
+            logger.warning(
+                "group %r: broker %s does not know its members, nothing is consumed; waiting. If the group does not "
+                "exist, create it (pyromq group create): error=%s",
+                self._group,
+                broker,
+                error,
+            )
 
     # --- offsets ---
 

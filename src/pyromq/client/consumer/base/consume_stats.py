@@ -41,12 +41,13 @@ class Totals(NamedTuple):
     consume_s: float = 0.0  # of messages: a batch counts once for each
     timed_out: int = 0  # given up on while a listener had them
     late: int = 0  # verdicts that came after that and count for nothing
+    skipped: int = 0  # never handed out: ``skip_when_behind``
 
 
 class TopicCounts:
     """The counters of one topic."""
 
-    __slots__ = ("consume_s", "failed", "late", "ok", "pull_s", "pulled", "pulls", "samples", "timed_out")
+    __slots__ = ("consume_s", "failed", "late", "ok", "pull_s", "pulled", "pulls", "samples", "skipped", "timed_out")
 
     def __init__(self, now_ms: int) -> None:
         self.pulls = 0
@@ -57,6 +58,7 @@ class TopicCounts:
         self.consume_s = 0.0
         self.timed_out = 0
         self.late = 0
+        self.skipped = 0
         self.samples: deque[tuple[int, Totals]] = deque([(now_ms, Totals())], maxlen=_HOUR_SAMPLES + 1)
 
     def pulled_some(self, count: int, seconds: float) -> None:
@@ -72,7 +74,15 @@ class TopicCounts:
 
     def totals(self) -> Totals:
         return Totals(
-            self.pulls, self.pulled, self.pull_s, self.ok, self.failed, self.consume_s, self.timed_out, self.late
+            self.pulls,
+            self.pulled,
+            self.pull_s,
+            self.ok,
+            self.failed,
+            self.consume_s,
+            self.timed_out,
+            self.late,
+            self.skipped,
         )
 
 

@@ -12,11 +12,12 @@ import functools
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
+from pyromq.client.consumer.base.loop_watch import BLOCKED_S, LoopWatch
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
+from pyromq.client.core.callback_threads import EXIT_WAIT_S, CallbackThreads
 from pyromq.client.core.options import check_callable
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stack_dump import task_text, thread_text
@@ -27,6 +28,9 @@ SyncMessageListener = Callable[[ReceivedMessage], Verdict]
 SyncBatchListener = Callable[[list[ReceivedMessage]], Verdict]
 MessageListener = SyncMessageListener | Callable[[ReceivedMessage], Awaitable[Verdict]]
 BatchListener = SyncBatchListener | Callable[[list[ReceivedMessage]], Awaitable[Verdict]]
+
+
+_IDS_SHOWN: Final = 3
 
 
 class ListenerCancelledError(Exception):
@@ -40,7 +44,15 @@ class Listener:
     thread's ident or its task, and takes it out again.
     """
 
-    def __init__(self, one: MessageListener | None, many: BatchListener | None, *, threads: int, name: str) -> None:
+    def __init__(
+        self,
+        one: MessageListener | None,
+        many: BatchListener | None,
+        *,
+        threads: int,
+        name: str,
+        exit_wait_s: float = EXIT_WAIT_S,
+    ) -> None:
         if one is None and many is None:
             raise ConfigError("a push consumer needs listener=… (for one message) or batch_listener=… (for several)")
         if one is not None and many is not None:
@@ -59,13 +71,31 @@ class Listener:
         )
         self._threads = threads
         self._name = name
-        self._pool: ThreadPoolExecutor | None = None
+        self._exit_wait_s = exit_wait_s
+        self.watch = LoopWatch(self.function_name) if self.is_coroutine else None
+        self._pool: CallbackThreads | None = None
 
     @property
-    def pool(self) -> ThreadPoolExecutor:
+    def pool(self) -> CallbackThreads:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=f"pyromq-{self._name}")
+            name = f"pyromq-{self._name}"
+            self._pool = CallbackThreads(self._threads, name, what=self._running, exit_wait_s=self._exit_wait_s)
         return self._pool
+
+    @property
+    def function_name(self) -> str:
+        """As its author knows it."""
+        function = self.function
+        while isinstance(function, functools.partial):
+            function = function.func
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
+
+    def _running(self) -> str:
+        """What the log says of listeners that do not return."""
+        ids = [batch[0].message_id for batch in list(self.runs.values())]
+        shown = ", ".join(ids[:_IDS_SHOWN]) + (f" and {len(ids) - _IDS_SHOWN} more" if len(ids) > _IDS_SHOWN else "")
+        return f"listener {self.function_name} of group {self._name}, which has message {shown or 'unknown'}"
 
     def close(self) -> None:
         """Threads that are busy end when their listener returns."""
@@ -99,6 +129,11 @@ class Listener:
             return None, as_failure(error)
         finally:
             del self.runs[ident]
+
+    def took(self, seconds: float) -> None:
+        """On the loop, after a call: whether it kept the loop from everything else."""
+        if self.watch is not None and seconds > BLOCKED_S:
+            self.watch.took(seconds, asyncio.get_running_loop().time())
 
     def stack_of(self, message: ReceivedMessage) -> str | None:
         """Where the listener is that has this message; None when none has."""

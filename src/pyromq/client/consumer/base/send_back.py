@@ -16,7 +16,7 @@ import asyncio
 from typing import Any, Final
 
 from pyromq.client.consumer.base.broker_calls import SEND_BACK_MS, BrokerCalls
-from pyromq.client.consumer.rules.retry_copy import UNLIMITED, FailedMessage, send_back_header
+from pyromq.client.consumer.rules.retry_copy import FailedMessage, send_back_header
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
@@ -50,7 +50,7 @@ def is_taken(begun: Begun) -> bool:
 
 
 class SendBackCalls:
-    """For one group; ``attempts_max`` None means no limit."""
+    """For one group; ``attempts_max`` None means that of the group, as the broker knows it."""
 
     def __init__(self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None) -> None:
         self._client = client
@@ -97,7 +97,8 @@ class SendBackCalls:
         """The copy counts this failure: with more than ``attempts_max`` then, it is a dead letter. Raises MQError."""
         fields = header_fields(copy, queue, _INNER_PRODUCER, DEFAULT_TOPIC, "1")
         fields["j"] = str(delivery_attempt + 1)
-        fields["l"] = str(UNLIMITED if attempts_max is None else attempts_max)
+        if attempts_max is not None:
+            fields["l"] = str(attempts_max)
         signed = self._client.signer.signed(fields, copy.body)
         link = self._client.master_link(queue.broker)
         response = await link.request(SEND, signed, copy.body, timeout_ms=SEND_BACK_MS)

@@ -23,6 +23,7 @@ from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 
 if TYPE_CHECKING:
     from pyromq.client.consumer.base.listeners import BatchListener, SyncBatchListener
+    from pyromq.client.consumer.base.offset_store import OffsetStore
     from pyromq.client.core.hooks import ConsumeHook
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime
@@ -54,7 +55,8 @@ class MemberSettings:
     error_wait_ms: int = 1_000  # after a pull that failed
     rebalance_ms: int = REBALANCE_MS
     persist_ms: int = PERSIST_MS
-    offsets_folder: Path | None = None  # of broadcasting; the user's home when None
+    offsets_folder: Path | None = None  # of broadcasting; PYROMQ_OFFSETS_FOLDER or the user's home when None
+    offset_store: OffsetStore | None = None  # of the application's own, instead of broker or file
     close_timeout_ms: int = 30_000  # how long closing waits for listeners
     model: MessageModel = field(init=False, repr=False, compare=False)  # RocketMQ's word for ``broadcast``
     from_where: ConsumeFromWhere = field(init=False, repr=False, compare=False)  # RocketMQ's words for ``start``
@@ -62,6 +64,9 @@ class MemberSettings:
 
     def __post_init__(self) -> None:
         require(isinstance(self.broadcast, bool), f"broadcast must be True or False, not {self.broadcast!r}")
+        if self.offset_store is not None:
+            is_store = all(callable(getattr(self.offset_store, name, None)) for name in ("load", "save"))
+            require(is_store, f"offset_store must have load(queue) and save(offsets): {self.offset_store!r}")
         from_where, from_ms = _start_of(self.start)
         object.__setattr__(self, "from_where", from_where)
         object.__setattr__(self, "from_ms", from_ms)
@@ -81,9 +86,11 @@ class PushConsumerSettings(MemberSettings):
     threads: int = 20  # for listeners that are functions
     concurrency_max: int = 64  # for listeners that are coroutines: how many run at once
     pull_interval_ms: int = 0
-    attempts_max: int = -1  # failures before a message is dead; −1: 16, or no limit when orderly
+    attempts_max: int = -1  # failures before a message is dead; −1: as its group says (16), or no limit when orderly
     retry_levels: Mapping[int, int] = field(default_factory=dict, hash=False)  # failures → delay level; −1: dead
+    skip_when_behind: int = 0  # skip messages of a queue until at most so many are to come; 0: skip none
     consume_timeout_ms: int = 15 * 60_000  # a listener that takes longer has failed; not when orderly
+    exit_timeout_ms: int = 10_000  # how long the interpreter's exit waits for listeners on threads
     retry_wait_ms: int = SEND_BACK_AGAIN_MS  # before a message that no broker takes back is tried here again
     rest_ms: int = SUSPEND_MS  # orderly: how long a queue rests after a failure
     auto_commit: bool = True  # orderly: False leaves it to the listener's COMMIT and ROLLBACK
@@ -92,12 +99,16 @@ class PushConsumerSettings(MemberSettings):
     def __post_init__(self) -> None:
         MemberSettings.__post_init__(self)
         require(isinstance(self.orderly, bool), f"orderly must be True or False, not {self.orderly!r}")
+        text = "orderly and broadcast exclude each other: order needs a queue lock, and each queue has one owner then"
+        require(not (self.orderly and self.broadcast), text)
         require_number("batch_max", self.batch_max, 1, BATCH_MAX)
         require_number("threads", self.threads, 1, THREADS_MAX)
         for name in ("concurrency_max", "consume_timeout_ms", "retry_wait_ms", "rest_ms", "lock_ms"):
             require_number(name, getattr(self, name), 1)
         require_number("pull_interval_ms", self.pull_interval_ms, 0)
+        require_number("exit_timeout_ms", self.exit_timeout_ms, 0)
         require_number("attempts_max", self.attempts_max, -1)
+        require_number("skip_when_behind", self.skip_when_behind, 0)
         for failures, level in self.retry_levels.items():
             require(failures >= 1, "retry_levels counts failures from 1")
             require(level >= -1, "the levels of retry_levels must be −1 (dead), 0 (the broker chooses) or more")
@@ -120,9 +131,11 @@ class PullConsumerSettings(MemberSettings):
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """What both consumers take besides: ``broadcast`` gives every member of the group every message."""
+    """What both consumers take besides: ``broadcast`` gives every member of the group every message; ``offset_store``
+    keeps offsets where the application wants them (``pyromq.offsets.OffsetStore``)."""
 
     broadcast: bool | None
+    offset_store: OffsetStore | None
 
 
 class _PushConsumerOptions(ConsumerOptions, total=False):
@@ -130,6 +143,7 @@ class _PushConsumerOptions(ConsumerOptions, total=False):
     threads: int | None
     batch_max: int | None
     attempts_max: int | None
+    skip_when_behind: int | None
     consume_timeout_ms: int | None
     hooks: Sequence[ConsumeHook]
     trace: bool | str
@@ -140,7 +154,8 @@ class PushConsumerOptions(_PushConsumerOptions, total=False):
 
     ``batch_listener`` takes the place of ``listener`` and gets up to ``batch_max`` messages at once. ``hooks`` look on
     while listeners are called; ``trace`` writes what they do to RocketMQ's trace topic, or to the topic that it names.
-    The others are fields of ``PushConsumerSettings``.
+    ``skip_when_behind=100_000`` skips what stands further back in a queue than that, as if it had been consumed. The
+    others are fields of ``PushConsumerSettings``.
     """
 
     batch_listener: BatchListener | None

@@ -60,7 +60,7 @@ class OrderlyService:
         self._now_s = clock.monotonic_s
         self._lost = lost
         self._slots = asyncio.Semaphore(settings.concurrency_max if listener.is_coroutine else settings.threads)
-        self._attempts_max = attempts_max(settings.attempts_max, orderly=True)
+        self._attempts_max = attempts_max(settings.attempts_max)
         self._runs: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self.is_paused = False  # by the application, all queues at once
@@ -137,6 +137,7 @@ class OrderlyService:
         status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
         count, seconds = len(batch), self._now_s() - began
+        self._listener.took(seconds)
         owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
         if self._hook_runner:
             self._hook_runner.ended(batch, verdict, failure, seconds)
@@ -151,7 +152,6 @@ class OrderlyService:
             auto_commit=self._settings.auto_commit,
             attempts_max=self._attempts_max,
             suspend_ms=self._settings.rest_ms,
-            model=self._settings.model,
         )
 
     async def _send_dead_letters(
@@ -159,8 +159,6 @@ class OrderlyService:
     ) -> OrderlyOutcome[ReceivedMessage]:
         if outcome.warning:
             logger.warning("%s: queue=%s", outcome.warning, owned.queue)
-        for message in outcome.drop:
-            logger.warning("failed message dropped, as broadcasting does: id=%s", message.message_id)
         not_sent = set[int]()
         for message in outcome.dead:
             if not await self._send_backs.send_dead_letter(message):
@@ -175,7 +173,7 @@ class OrderlyService:
             case OrderlyStep.ROLL_BACK:
                 buffer.roll_back_taken()
             case OrderlyStep.PUT_BACK:
-                buffer.finish([*outcome.dead, *outcome.drop])
+                buffer.finish(outcome.dead)
                 buffer.put_back(outcome.put_back)
             case OrderlyStep.KEEP:
                 pass

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from pyromq.client.consumer.base.listeners import Listener, ListenerCancelledError, as_failure, raise_unless_ours
+from pyromq.client.consumer.base.loop_watch import BLOCKED_S
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.core.received_message import ReceivedMessage
@@ -91,6 +92,8 @@ class CoroutineRunner:
                 except ListenerCancelledError as translated:
                     failure = translated
             ended = clock()
+            if ended - began > BLOCKED_S:
+                self._listener.took(ended - began)
             over(owned, batch, result, failure, ended - began)
             if ended - slice_began > _SLICE_S:
                 await asyncio.sleep(0)
@@ -151,7 +154,7 @@ class ThreadRunner:
             try:
                 self._listener.pool.submit(self._work)
             except RuntimeError as error:
-                if not self._is_closed:  # else the batches were given up already
+                if not self._is_closed and not self._listener.pool.is_closed:  # else the batches were given up already
                     self._no_thread(error)
 
     def _no_thread(self, error: RuntimeError) -> None:
@@ -172,8 +175,8 @@ class ThreadRunner:
 
     def _consume(self, ident: int) -> None:
         function, takes_one = self._listener.function, self._listener.takes_one
-        ready, runs, clock = self._ready, self._listener.runs, self._now_s
-        while ready:
+        ready, runs, clock, pool = self._ready, self._listener.runs, self._now_s, self._listener.pool
+        while ready and not pool.is_closed:
             try:
                 owned, batch = ready.popleft()
             except IndexError:  # another thread was quicker

@@ -23,7 +23,7 @@ _TRIES_MAX: Final = 3
 
 
 class SendBacks:
-    """For one group; ``attempts_max`` None means no limit. Nothing here raises MQError."""
+    """For one group; ``attempts_max`` None means that of the group. Nothing here raises MQError."""
 
     def __init__(self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None) -> None:
         self._client = client

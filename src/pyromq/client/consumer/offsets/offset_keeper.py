@@ -22,6 +22,12 @@ class OffsetKeeper(Protocol):
 
     table: MemberOffsets
 
+    async def open(self) -> None:
+        """Before anything else. Raises ConfigError."""
+
+    async def close(self) -> None:
+        """After everything else."""
+
     async def stored(self, queue: QueueId) -> int | Stored:
         """Where a queue that was just granted goes on. Raises nothing: what cannot be read is UNREADABLE."""
 
@@ -38,6 +44,12 @@ class BrokerOffsets:
     def __init__(self, calls: BrokerCalls) -> None:
         self._calls = calls
         self.table = MemberOffsets()
+
+    async def open(self) -> None:
+        """The broker serves all members."""
+
+    async def close(self) -> None:
+        """What was committed is committed."""
 
     async def stored(self, queue: QueueId) -> int | Stored:
         try:
@@ -56,7 +68,7 @@ class BrokerOffsets:
 
 
 class FileOffsets:
-    """Broadcasting: only this machine knows how far it is."""
+    """Broadcasting: only this machine knows how far it is. The file belongs to one member at a time."""
 
     def __init__(self, file: OffsetsFile) -> None:
         self._file = file
@@ -64,6 +76,13 @@ class FileOffsets:
         self._written = -1
         self._saving = asyncio.Lock()  # two threads at the same file would tear it
         self.table = MemberOffsets()
+
+    async def open(self) -> None:
+        """Raises ConfigError when another member has the file."""
+        await asyncio.to_thread(self._file.claim)
+
+    async def close(self) -> None:
+        self._file.give_back()
 
     async def stored(self, queue: QueueId) -> int | Stored:
         if not self._is_loaded:

@@ -10,7 +10,10 @@ everything since.
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Mapping
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +24,27 @@ from pyromq.whole_text import WholeText
 from pyromq.wire.json import bodies
 from pyromq.wire.json.bodies import ResetOffsets
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
 FOLDER: Final = ".rocketmq_offsets"
 NAME: Final = "offsets.json"
+LOCK_NAME: Final = "offsets.lock"  # stays where it is, empty: to remove it would let two members hold it
+FOLDER_VARIABLE: Final = "PYROMQ_OFFSETS_FOLDER"
+
+logger = logging.getLogger(__name__)
 
 
 class OffsetsUnreadableError(MQError):
     """The file and its backup are damaged: restore one of them, or remove both to start without offsets."""
+
+
+def default_folder() -> Path:
+    """PYROMQ_OFFSETS_FOLDER, or else the user's home."""
+    named = os.environ.get(FOLDER_VARIABLE, "")
+    return Path(named) if named else Path.home()
 
 
 def offsets_path(home: Path, client_id: str, group: str) -> Path:
@@ -53,6 +71,36 @@ class OffsetsFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._text = WholeText(path, _is_readable)
+        self._lock: TextIOWrapper | None = None  # open while the file is ours
+
+    def claim(self) -> None:
+        """No other member on this machine may use the file until ``give_back``, or the end of the process.
+
+        Two would overwrite each other's progress, and one of them miss messages after a restart. Raises ConfigError.
+        Where the system has no such locks, or the folder cannot be written, nothing is claimed.
+        """
+        if fcntl is None:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            lock = self._path.with_name(LOCK_NAME).open("a+")
+        except OSError as error:
+            logger.warning("offsets file not claimed: path=%s error=%s", self._path, error)
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.close()
+            group, client_id = self._path.parent.name, self._path.parent.parent.name
+            text = f"another broadcasting member of group {group} on this machine keeps its offsets in {self._path}"
+            advice = f"give each member an instance_name= of its own that lasts (this one is {client_id})"
+            raise ConfigError(f"{text}: {advice}, or another offsets_folder") from error
+        self._lock = lock
+
+    def give_back(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def load(self) -> dict[QueueId, Offset]:
         """The newest readable table, an empty one when there never was a file.

@@ -24,7 +24,7 @@ from pyromq.client.consumer.rules.flow_control import FlowDecision
 from pyromq.client.consumer.rules.pull_state import Accept, DropQueue, Pull, Stop, Wait
 from pyromq.client.consumer.rules.subscription import wanted_messages
 from pyromq.client.core.client import Client
-from pyromq.client.core.received_message import ReceivedMessage, split_messages
+from pyromq.client.core.received_message import PullFacts, ReceivedMessage, split_messages
 from pyromq.errors import BrokerError, CorruptRecordError, ProtocolError, TransportError
 from pyromq.model.queue import Offset
 from pyromq.wire.codes import ResponseCode
@@ -122,7 +122,7 @@ class Puller:
                 send_expression=choices.send_expression,
             )
             header = _header_of(response)
-            messages = self._messages(owned, response) if response.code == _FOUND else []
+            messages = self._messages(owned, response, header) if header and response.code == _FOUND else []
             if response.code == _MOVED and header is not None and header.max_offset < step.offset:
                 header = await self._behind_the_cut(owned, header)
         except (TransportError, BrokerError, ProtocolError, CorruptRecordError) as error:
@@ -149,12 +149,20 @@ class Puller:
         messages: list[ReceivedMessage],
         began: float,
     ) -> bool:
+        before = owned.pull.offset
         match owned.pull.answered(response.code, header):
-            case Accept(reached, wait):
+            case Accept(reached, wait, skip_to):
                 if messages:
                     owned.newest_ms = messages[-1].stored_ms
                     owned.counts.pulled_some(len(messages), self._now_s() - began)
+                    if skip_to is not None:
+                        messages = [message for message in messages if message.offset >= skip_to]
                     owned.settle().add(wanted_messages(subscription, messages))
+                if skip_to is not None:
+                    owned.counts.skipped += skip_to - before
+                    logger.warning(
+                        "messages skipped, too far behind: queue=%s from=%d to=%d", owned.queue, before, skip_to
+                    )
                 self._target.arrived(owned, len(messages), reached)
                 if wait is not None:
                     await owned.hold(wait.wait_ms)
@@ -173,8 +181,14 @@ class Puller:
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             self._client.routes.refresh_soon(owned.queue.topic)
 
-    def _messages(self, owned: OwnedQueue, response: Received[Any]) -> list[ReceivedMessage]:
-        return split_messages(response.body, owned.queue.broker, namespace=self._client.settings.namespace)
+    def _messages(
+        self, owned: OwnedQueue, response: Received[Any], header: PullResponseHeader
+    ) -> list[ReceivedMessage]:
+        clock = self._client.clock
+        ahead_ms = clock.now_ms() - clock.monotonic_ms()
+        facts = PullFacts(header.min_offset, header.max_offset, owned.buffer.taken_ms, ahead_ms)
+        namespace = self._client.settings.namespace
+        return split_messages(response.body, owned.queue.broker, namespace=namespace, pull=facts)
 
 
 def _header_of(response: Received[Any]) -> PullResponseHeader | None:

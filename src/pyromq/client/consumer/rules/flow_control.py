@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 MIB: Final = 1 << 20
+LINE_EVERY: Final = 1_000
 
 
 class Hold(Enum):
@@ -119,6 +120,10 @@ class FlowControl:
         if isinstance(decision, HoldOff):
             self._counts[decision.reason] += 1
         return decision
+
+    def is_worth_a_line(self, reason: Hold) -> bool:
+        """The first time, and every thousandth, as in RocketMQ; a pause is the application's own wish."""
+        return reason is not Hold.PAUSED and self._counts[reason] % LINE_EVERY == 1
 
     @property
     def counts(self) -> Mapping[Hold, int]:

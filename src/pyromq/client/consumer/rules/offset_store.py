@@ -14,10 +14,13 @@ as it is remembered nowhere else. The loop owns the table.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pyromq.model.queue import Offset, QueueId
+
+logger = logging.getLogger(__name__)
 
 PERSIST_MS: Final = 5_000
 
@@ -45,8 +48,8 @@ class MemberOffsets:
             self._set(queue, offset)
 
     def reset(self, queue: QueueId, offset: int) -> None:
-        """Go on here, even if it is further back."""
-        self._set(queue, offset)
+        """Go on here, even if it is further back: the application's own wish."""
+        self._set(queue, offset, logging.INFO)
 
     def freeze(self, queue: QueueId, offset: int) -> None:
         """Go on here, and let consuming change nothing until the queue was forgotten or thawed."""
@@ -75,7 +78,10 @@ class MemberOffsets:
     def snapshot(self) -> dict[QueueId, Offset]:
         return dict(self._offsets)
 
-    def _set(self, queue: QueueId, offset: int) -> None:
+    def _set(self, queue: QueueId, offset: int, level: int = logging.WARNING) -> None:
         assert offset >= 0, "offsets are ordinals"
+        known = self._offsets.get(queue)
+        if known is not None and offset < known:
+            logger.log(level, "offset goes back, messages come again: queue=%s from=%d to=%d", queue, known, offset)
         self._offsets[queue] = Offset(offset)
         self._revision += 1

@@ -9,9 +9,6 @@
 A dead letter is sent to the group's retry topic, whence the broker moves it to the dead letters. That may fail, so a
 decision has two steps: ``decide_orderly`` says what is dead, ``settled`` says what follows from how sending it went.
 When nothing needs to be put back, the queue goes on (and a consumer that commits by itself commits).
-
-Broadcasting holds the queue back in the same way, as order asks for it, but has no dead letters: after too many
-attempts the message is dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ from enum import Enum
 from typing import Final, Generic
 
 from pyromq.client.consumer.rules.message_protocol import PulledT
-from pyromq.wire.json.heartbeat import MessageModel
 
 SUSPEND_MS: Final = 1_000
 SUSPEND_MS_MIN: Final = 10
@@ -52,7 +48,7 @@ class OrderlyStep(Enum):
     COMMIT = "commit_taken, store the offset, go on"
     KEEP = "go on; the listener's next commit covers these messages, dead ones too"
     ROLL_BACK = "roll_back_taken, then rest"
-    PUT_BACK = "finish what is dead or dropped, put_back the others, then rest"
+    PUT_BACK = "finish what is dead, put_back the others, then rest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,6 @@ class OrderlyOutcome(Generic[PulledT]):
     step: OrderlyStep
     rest_ms: int
     dead: Sequence[PulledT] = ()  # to be sent as dead letters
-    drop: Sequence[PulledT] = ()
     put_back: Sequence[PulledT] = ()
     warning: str | None = None
 
@@ -88,14 +83,13 @@ def decide_orderly(
     auto_commit: bool = True,
     attempts_max: int | None = None,
     suspend_ms: int = SUSPEND_MS,
-    model: MessageModel = MessageModel.CLUSTERING,
 ) -> OrderlyOutcome[PulledT]:
     """The fate of a batch; an exception counts as None, ``attempts_max`` None means no limit."""
     details = _details(result)
     rest = rest_ms(details.suspend_ms, suspend_ms)
     match details.status:
         case OrderlyStatus.SUSPEND:
-            return _suspend(messages, auto_commit, attempts_max, rest, model)
+            return _suspend(messages, auto_commit, attempts_max, rest)
         case OrderlyStatus.ROLLBACK if not auto_commit:
             return OrderlyOutcome(OrderlyStep.ROLL_BACK, rest)
         case OrderlyStatus.SUCCESS if not auto_commit:
@@ -124,12 +118,10 @@ def _suspend(
     auto_commit: bool,
     attempts_max: int | None,
     rest: int,
-    model: MessageModel,
 ) -> OrderlyOutcome[PulledT]:
-    spent = [message for message in messages if attempts_max is not None and message.delivery_attempt >= attempts_max]
-    gone = {message.offset for message in spent}
+    dead = [message for message in messages if attempts_max is not None and message.delivery_attempt >= attempts_max]
+    gone = {message.offset for message in dead}
     again = [message for message in messages if message.offset not in gone]
-    dead, drop = ((), spent) if model is MessageModel.BROADCASTING else (spent, ())
     if again:
-        return OrderlyOutcome(OrderlyStep.PUT_BACK, rest, dead, drop, again)
-    return OrderlyOutcome(OrderlyStep.COMMIT if auto_commit else OrderlyStep.KEEP, rest, dead, drop)
+        return OrderlyOutcome(OrderlyStep.PUT_BACK, rest, dead, again)
+    return OrderlyOutcome(OrderlyStep.COMMIT if auto_commit else OrderlyStep.KEEP, rest, dead)

@@ -28,7 +28,6 @@ SEND_BACK_AGAIN_MS: Final = 5_000
 DEAD_LETTER_LEVEL: Final = -1
 TIMED_OUT_LEVEL: Final = 3
 BROKER_CHOOSES: Final = 0
-ATTEMPTS_MAX: Final = 16
 
 
 class ConsumeStatus(Enum):
@@ -104,11 +103,9 @@ def rung(ladder: Ladder, failures: int) -> int:
     return ladder[max(reached)] if (reached := [count for count in ladder if count <= failures]) else BROKER_CHOOSES
 
 
-def attempts_max(configured: int, *, orderly: bool) -> int | None:
-    """How often a message may fail; −1 stands for 16, or for no limit (None) in orderly consuming."""
-    if configured >= 0:
-        return configured
-    return None if orderly else ATTEMPTS_MAX
+def attempts_max(configured: int) -> int | None:
+    """How often a message may fail; −1 is None: its group's limit counts, and orderly consuming has none."""
+    return configured if configured >= 0 else None
 
 
 def _done_count(result: BatchResult, count: int) -> int:

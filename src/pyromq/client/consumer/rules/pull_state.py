@@ -5,6 +5,7 @@
 
     code                       what follows
       0 found                  messages to the buffer, pull on at the next offset, after pull_interval_ms
+                               a queue with more than skip_when_behind messages to come: on at the last of those
       19 none, 20 none match   pull on at the next offset; an empty buffer moves the committed offset there too
       21 offset illegal        push: drop the queue, freeze the corrected offset, rebalance
                                lite pull: go on there; forget what was pulled if that is further back
@@ -42,6 +43,7 @@ class PullSettings:
     error_wait_ms: int = 3_000
     flow_control_wait_ms: int = 20
     drop_when_illegal: bool = True
+    skip_when_behind: int = 0  # 0: never
 
 
 class Because(Enum):
@@ -80,11 +82,13 @@ class Stop:
 class Accept:
     """Filter and buffer the messages of the response (there may be none); then wait, and ask ``next_step``.
 
-    ``reached`` is where consuming stands when the buffer is empty after that: all before was filtered out.
+    ``reached`` is where consuming stands when the buffer is empty after that: all before was filtered out. What stands
+    before ``skip_to`` is skipped: the queue is too far behind.
     """
 
     reached: Offset
     wait: Wait | None = None
+    skip_to: Offset | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +139,15 @@ class PullState:
             return self._moved(header.next_begin_offset)
         if header.next_begin_offset < self.offset or (code == ResponseCode.SUCCESS and not self._advances(header)):
             return self._senseless()
-        self.offset = Offset(header.next_begin_offset)
-        return Accept(self.offset, self._pause_after(code))
+        skip_to = self._skip_to(header)
+        self.offset = Offset(max(header.next_begin_offset, skip_to or 0))
+        return Accept(self.offset, self._pause_after(code), skip_to)
+
+    def _skip_to(self, header: PullResponseHeader) -> Offset | None:
+        allowed = self._settings.skip_when_behind
+        if not allowed or header.max_offset - self.offset <= allowed:
+            return None
+        return Offset(header.max_offset - allowed)
 
     def failed(self) -> Wait:
         """No response, or an error: the master is asked next time, whatever was suggested."""

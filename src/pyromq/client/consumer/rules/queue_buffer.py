@@ -22,7 +22,7 @@ are put back behind others that wait.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from operator import attrgetter, lt
 from typing import Final, Generic
@@ -234,6 +234,11 @@ class QueueBuffer(Generic[PulledT]):
         """How far the first and the last unfinished message are apart; large when one of them is stuck."""
         first = self._first_offset()
         return 0 if first is None else self._last_unfinished() - first
+
+    @property
+    def taken_ms(self) -> Mapping[int, int]:
+        """Since when listeners have which offsets; a view, that any thread may look up one offset in."""
+        return self._taken
 
     @property
     def oldest_taken_ms(self) -> int | None:

@@ -23,7 +23,6 @@ from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.property_text import value_of, with_values, without
 
 FIRST_RETRY_LEVEL: Final = 3
-UNLIMITED: Final = (1 << 31) - 1
 
 _LEFT_OUT: Final = (
     *(names.PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME),  # true of the original alone
@@ -61,14 +60,14 @@ class FailedMessage(Protocol):
 def send_back_header(
     message: FailedMessage, group: str, delay_level: int, *, topic: str, attempts_max: int | None
 ) -> SendBackHeader:
-    """``topic`` is the one it came from, as servers know it; ``attempts_max`` None means no limit."""
+    """``topic`` is the one it came from, as servers know it; ``attempts_max`` None means that of the group."""
     return SendBackHeader(
         position=message.position,
         group=group,
         delay_level=delay_level,
         origin_msg_id=message.message_id or None,
         origin_topic=topic,
-        max_reconsume_times=UNLIMITED if attempts_max is None else attempts_max,
+        max_reconsume_times=attempts_max,
     )
 
 

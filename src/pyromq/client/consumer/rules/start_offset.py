@@ -85,6 +85,28 @@ def plan_start(topic: str, stored: int | Stored, from_where: ConsumeFromWhere, c
     return AskEnd()  # also what RocketMQ makes of its three outdated choices
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedAt:
+    """When a broadcasting member was opened, and which of its topics there were then, and which were not."""
+
+    time_ms: int
+    known: frozenset[str]
+    absent: frozenset[str]
+
+
+def plan_broadcast_start(topic: str, opened: OpenedAt | None) -> StartPlan:
+    """Where a member that wants the newest messages starts in a queue that it has no offset of.
+
+    ``opened`` is None while it opens: then the end of the queue is where it starts. What is found later may have been
+    written to since: a topic that did not exist has nothing older; in a queue that could not be seen the time tells.
+    """
+    if opened is None:
+        return AskEnd()
+    if topic in opened.absent:
+        return AskBegin()
+    return AskByTime(opened.time_ms) if topic in opened.known else AskEnd()
+
+
 def parse_consume_time(text: str, zone: tzinfo | None = None) -> int:
     """RocketMQ's ``yyyyMMddHHmmss`` in the given zone (the machine's own when None), as milliseconds."""
     if not (len(text) == 14 and text.isascii() and text.isdigit()):

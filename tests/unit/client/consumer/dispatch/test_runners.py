@@ -77,6 +77,8 @@ async def test_a_failed_message_that_comes_as_the_only_worker_leaves_finds_anoth
 class NoThreads:
     """A pool for which the system has no thread at first."""
 
+    is_closed = False
+
     def __init__(self) -> None:
         self.refusals, self.submitted = 2, 0
 

@@ -13,7 +13,6 @@ from pyromq.client.consumer.rules.orderly_outcome import (
 )
 from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.testing.manual_clock import ManualClock
-from pyromq.wire.json.heartbeat import MessageModel
 from tests.unit.client.messages import FakeMessage, messages, offsets_of
 
 BATCH = messages(0, 1, 2)
@@ -86,11 +85,6 @@ def test_a_message_that_found_no_grave_holds_its_queue() -> None:
 
 def test_without_a_limit_nothing_is_ever_dead() -> None:
     assert not decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=None).dead
-
-
-def test_broadcasting_drops_instead_of_sending_dead_letters() -> None:
-    outcome = decide_orderly(spent(0, 1, 2), SUSPEND, attempts_max=16, model=MessageModel.BROADCASTING)
-    assert (outcome.step, offsets_of(outcome.drop), outcome.dead) == (OrderlyStep.COMMIT, [0, 1, 2], ())
 
 
 def test_failures_in_a_row_use_up_the_attempts_that_only_the_buffer_counts() -> None:

@@ -71,10 +71,9 @@ def test_every_message_has_exactly_one_fate(result: ListenerResult, count: int, 
     assert sorted(offsets_of(fates)) == list(range(count))
 
 
-def test_the_default_limit_of_attempts_is_sixteen_or_none_in_order() -> None:
-    assert attempts_max(-1, orderly=False) == 16
-    assert attempts_max(-1, orderly=True) is None
-    assert attempts_max(0, orderly=True) == 0
+def test_a_consumer_that_sets_no_limit_of_attempts_has_none_of_its_own() -> None:
+    assert attempts_max(-1) is None
+    assert attempts_max(0) == 0
 
 
 @pytest.mark.parametrize(("failures", "level"), [(1, 1), (2, 1), (3, 1), (4, 7), (5, 7), (6, 0), (7, -1), (1_000, -1)])

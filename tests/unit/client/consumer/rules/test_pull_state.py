@@ -143,3 +143,15 @@ def test_flags_of_a_pull() -> None:
     assert pull_flags(commit=False) == 2
     assert pull_flags(commit=False, subscription=True, lite=True) == 22
     assert pull_flags(commit=False, suspend=False, subscription=True) == 4
+
+
+def test_a_queue_that_is_too_far_behind_goes_on_at_the_last_messages_that_are_wanted() -> None:
+    state, clock = started(settings=PullSettings(skip_when_behind=100))
+    assert state.answered(FOUND, header(42)) == Accept(Offset(900), skip_to=Offset(900))
+    assert state.next_step(GoOn()) == Pull(Offset(900), broker_id=0)
+    assert state.answered(FOUND, header(932)) == Accept(Offset(932)), "a hundred are to come: not more than wanted"
+    far, clock = started(offset=10, settings=PullSettings(skip_when_behind=980))
+    assert far.answered(FOUND, header(42)) == Accept(Offset(42), skip_to=Offset(20)), "some of this response"
+    never, clock = started()
+    held_pull(never, clock)
+    assert never.answered(NO_MATCH, header(11)) == Accept(Offset(11))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.client.consumer.rules.retry_copy import UNLIMITED, copy_level, copy_properties, send_back_header
+from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties, send_back_header
 from pyromq.wire.properties import decode_properties, encode_properties
 
 
@@ -39,4 +39,4 @@ def test_a_send_back_names_the_stored_message() -> None:
     message: Any = SimpleNamespace(position=99, message_id="")
     header = send_back_header(message, "g", 4, topic="ns%orders", attempts_max=None)
     assert (header.position, header.group, header.delay_level) == (99, "g", 4)
-    assert (header.origin_msg_id, header.origin_topic, header.max_reconsume_times) == (None, "ns%orders", UNLIMITED)
+    assert (header.origin_msg_id, header.origin_topic, header.max_reconsume_times) == (None, "ns%orders", None)

@@ -7,13 +7,16 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from pyromq.client.consumer.rules.start_offset import (
+    AskBegin,
     AskByTime,
     AskEnd,
     NotNow,
+    OpenedAt,
     StartAt,
     StartPlan,
     Stored,
     parse_consume_time,
+    plan_broadcast_start,
     plan_start,
 )
 from pyromq.errors import ConfigError
@@ -66,3 +69,16 @@ def test_without_a_zone_the_machine_decides() -> None:
 def test_a_text_that_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_consume_time(text, UTC)
+
+
+@pytest.mark.parametrize(
+    ("topic", "opened", "plan"),
+    [
+        ("known", None, AskEnd()),
+        ("known", OpenedAt(77, frozenset({"known"}), frozenset({"absent"})), AskByTime(77)),
+        ("absent", OpenedAt(77, frozenset({"known"}), frozenset({"absent"})), AskBegin()),
+        ("subscribed later", OpenedAt(77, frozenset({"known"}), frozenset({"absent"})), AskEnd()),
+    ],
+)
+def test_a_broadcasting_member_starts_where_it_was_opened(topic: str, opened: OpenedAt | None, plan: StartPlan) -> None:
+    assert plan_broadcast_start(topic, opened) == plan
