@@ -27,9 +27,10 @@ from typing import Any, Final
 
 import msgspec
 
+from pyromq.errors import MQError
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import encode_request, encode_response
-from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.frame import Frame, FrameDecoder, SerializeType
 from pyromq.wire.headers import REQUEST_HEADERS
 from pyromq.wire.received import decode_untyped
 from tests.hostile.rig import Victim, victim
@@ -118,7 +119,7 @@ class Report:
 def request_of(seed: int, number: int) -> Request:
     """Request ``number`` of the run with that seed."""
     rng = Random(seed * 1_000_003 + number)
-    code = rng.choice(_CODES)
+    code = rng.choice(_CODES if rng.random() < 0.3 else _SERVED_CODES)
     to_nameserver = rng.random() < (0.6 if code in _NAMESERVER_CODES else 0.05)
     correlation_id = number % 2**31
     ext = _ext(rng, code)
@@ -130,9 +131,10 @@ def request_of(seed: int, number: int) -> Request:
         header = _binary_header(rng, code, correlation_id, flag, ext)
     else:
         header = _json_header(rng, code, correlation_id, flag, ext)
+    mark = 1 if is_binary else 0
     if rng.random() < 0.002:
         header = _damaged(rng, header)
-    mark = 1 if is_binary else 0
+        code, correlation_id, is_oneway = _as_read(header, mark, (code, correlation_id, is_oneway))
     frame = struct.pack(">II", 4 + len(header) + len(body), mark << 24 | len(header)) + header + body
     return Request(number, to_nameserver, code, frame, correlation_id, is_oneway, _may_wait(code, ext))
 
@@ -233,6 +235,13 @@ _DOCUMENTS: Final[dict[int, dict[str, object]]] = {
 }  # fmt: skip
 
 
+_SERVED_CODES: Final = (
+    *(int(code) for code in REQUEST_HEADERS if code < 3_000),
+    *map(int, _DOCUMENTS),
+    *_NAMESERVER_CODES,
+)
+
+
 def _document(rng: Random, code: int) -> object:
     """The body that the code knows, with a few of its values replaced; or any other."""
     wanted = _DOCUMENTS.get(code) or rng.choice(tuple(_DOCUMENTS.values()))
@@ -287,6 +296,15 @@ def _bytes(value: object) -> bytes:
 def _damaged(rng: Random, header: bytes) -> bytes:
     at = rng.randrange(len(header))
     return rng.choice((header[:at], header[:at] + rng.randbytes(4) + header[at + 4 :], b"", header + b"\x00"))
+
+
+def _as_read(header: bytes, mark: int, meant: tuple[int, int, bool]) -> tuple[int, int, bool]:
+    """Code, id and whether nobody waits, as a server reads them from a damaged header; as meant if it cannot."""
+    try:
+        read = decode_untyped(Frame(SerializeType(mark), header))
+    except MQError:
+        return meant
+    return read.code, read.correlation_id, read.flag & (_ONEWAY | _RESPONSE) != 0
 
 
 def _may_wait(code: int, ext: dict[str, object]) -> bool:
