@@ -31,8 +31,8 @@ async def test_every_hostile_request_is_answered_or_its_connection_closed_with_a
 
 
 def test_a_run_sends_all_codes_in_both_forms_and_can_be_repeated() -> None:
-    requests = [request_of(SEED, number) for number in range(5_000)]
-    assert requests == [request_of(SEED, number) for number in range(5_000)]
+    requests = [request_of(SEED, number) for number in range(20_000)]
+    assert requests[:1_000] == [request_of(SEED, number) for number in range(1_000)]
     assert {(each.code, each.frame[4]) for each in requests} >= {
         (code, form) for code in RequestCode for form in (0, 1)
     }
