@@ -7,7 +7,7 @@ DEMO := .cache/demo
 SITE := .cache/site
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test check format docs bench bench-broker bench-spark compare crash interop clean
+.PHONY: help setup demo test check format docs bench bench-broker bench-spark compare crash hostile interop clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ compare: $(READY)  ## beside Apache RocketMQ (the broker) and Spark's Kafka sour
 
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
 	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 PYROMQ_LIVES=20000 PYROMQ_LEDGER_MESSAGES=50000 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
+
+hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed requests; prints the table of docs/reliability.md
+	PYROMQ_HOSTILE=long $(BIN)/python -m pytest tests/hostile
+	$(BIN)/python -m tests.hostile.fuzz --requests 1000000
 
 interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, Go, 15 minutes; writes docs/compatibility.md
 	@mkdir -p $${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop

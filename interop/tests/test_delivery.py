@@ -170,12 +170,13 @@ def test_timers_after_a_while(world: World) -> None:
 def test_timers_at_a_moment(world: World) -> None:
     world.create_topic()
     consumer, producer = world.push(), world.start("producer")
-    now = int(time.time() * 1000)
-    world.send(producer, ["later"], deliverAtMs=now + 3_000)
-    world.send(producer, ["long ago"], deliverAtMs=now - 60_000)
+    world.send(producer, ["long ago"], deliverAtMs=int(time.time() * 1000) - 60_000)
+    assert bodies_of(consumer.wait(1, timeout_s=15)) == ["long ago"]
+    moment = int(time.time() * 1000) + 3_000  # however long the send takes, it never comes before its moment
+    world.send(producer, ["later"], deliverAtMs=moment)
     seen = consumer.wait(2, timeout_s=15)
     assert bodies_of(seen) == ["long ago", "later"]
-    assert now + 1_900 <= seen[1]["at"] <= now + 3_000 + LATE_MS
+    assert moment - 1_100 <= seen[1]["at"] <= moment + LATE_MS
 
 
 # --- transactions --------------------------------------------------------------------------------------------------

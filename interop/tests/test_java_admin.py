@@ -15,6 +15,7 @@ from interop.jars import Jars
 from interop.mqadmin import run_mqadmin
 from interop.tests import conftest
 from interop.world import Cluster, Member, World
+from pyromq import Admin
 
 SECTION = "Java admin tools × servers"
 
@@ -204,3 +205,12 @@ def test_mqadmin(
     printed = run_mqadmin(jars, tmp_path, command, *given, "-n", world.cluster.nameserver)
     assert expected.format(**values) in printed, f"{command} printed: {printed[:600]}"
     assert "Exception" not in printed, f"{command} printed: {printed[:600]}"
+
+
+@case("direct consumption: PyroMQ's Admin, a member in Java")
+def test_a_java_member_consumes_directly(world: AdminWorld) -> None:
+    consumer, sent = world.consume(), world.sent[3]
+    with Admin(world.cluster.nameserver) as admin:
+        done = admin.consume_directly(world.group, sent["msgId"], topic=world.topic)
+    assert (done.outcome, done.is_consumed, done.message_id) == ("success", True, sent["msgId"])
+    assert [each["body"] for each in consumer.wait(11)].count("m3") == 2

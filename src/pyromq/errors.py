@@ -193,7 +193,7 @@ class GroupOfflineError(BrokerError):
 
 
 class NotFoundError(BrokerError):
-    """There is no such message or offset."""
+    """There is no such message, offset or broker."""
 
 
 # --- routes and sends ----------------------------------------------------------------------------------------------

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from pyromq import Admin
 from pyromq.testing import LoopbackBroker
+from tests.integration.up_process import UpProcess
 
 pytestmark = pytest.mark.integration
 
@@ -68,3 +72,42 @@ def test_what_cannot_be_reached_or_is_wrong_has_its_exit_code(nameserver: str) -
     assert run(nameserver, "topic", "create", "../etc").returncode == 1
     assert run(nameserver, "topic", "create").returncode == 1
     assert run(nameserver, "group", "describe", "nobody").returncode in (2, 3)
+
+
+def test_many_lines_are_sent_at_once_and_told_in_their_order(nameserver: str) -> None:
+    lines = [f"line {number}" for number in range(3_000)]
+    sent = rows(run(nameserver, "send", "many", stdin="\n".join(lines) + "\n"))
+    assert len(sent) == len({row["message_id"] for row in sent}) == 3_000
+    by_place = {(row["queue"], row["offset"]): line for row, line in zip(sent, lines, strict=True)}
+    with Admin(nameserver) as admin:
+        found = {(m.queue.number, m.offset): m.body.decode() for m in admin.newest("many", 3_000)}
+    assert found == by_place
+
+
+def test_a_line_that_fails_is_named_with_the_way_to_go_on(nameserver: str) -> None:
+    failed = run(nameserver, "send", "resumed", stdin="one\ntwo\n\nthree\n")
+    assert (failed.returncode, len(failed.stdout.splitlines())) == (1, 2)
+    assert "line 3: " in failed.stderr and "2 lines sent; go on with --from-line 3" in failed.stderr
+    again = rows(run(nameserver, "send", "resumed", "--from-line", "3", "--skip-blank", stdin="one\ntwo\n\nthree\n"))
+    assert len(again) == 1
+    with Admin(nameserver) as admin:
+        assert sorted(message.body for message in admin.newest("resumed")) == [b"one", b"three", b"two"]
+
+
+def test_a_broker_that_goes_while_lines_are_sent_is_4(tmp_path: Path) -> None:
+    async def send() -> tuple[int | None, str, int]:
+        async with UpProcess(tmp_path) as server:
+            command = (sys.executable, "-m", "pyromq", "send", "cut", "-n", server.nameserver)
+            pipe = asyncio.subprocess.PIPE
+            sending = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+            assert sending.stdin is not None and sending.stdout is not None and sending.stderr is not None
+            sending.stdin.write(b"one\n")
+            await sending.stdout.readline()  # the first receipt: it is at work
+            await server.kill()
+            sending.stdin.write(b"two\nthree\n")
+            sending.stdin.close()
+            out, err = await asyncio.gather(sending.stdout.read(), sending.stderr.read())
+            return await sending.wait(), err.decode(), len(out)
+
+    code, err, more = asyncio.run(send())
+    assert (code, more) == (4, 0) and "line 2: " in err and "1 line sent; go on with --from-line 2" in err

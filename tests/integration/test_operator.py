@@ -14,16 +14,19 @@ from typing import Any
 
 import pytest
 
-from pyromq import Admin, Message, Producer, aio
+from pyromq import Admin, Message, Producer, PushConsumer, ReceivedMessage, aio
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.cli.main import main
 from pyromq.client.admin.dead_letters import RedriveStatus
 from pyromq.client.admin.explain import MessageState
 from pyromq.client.admin.group_story import GroupState
+from pyromq.clock import SystemClock
 from pyromq.model.queue import QueueId
 from pyromq.settings import PushConsumerSettings
+from pyromq.testing import ManualClock
 from pyromq.testing.loopback import SMALL_FILES, LoopbackBroker
 from pyromq.wire.trace import ConsumeBegan, ConsumeEnded, Published
+from tests.integration.waiting import until_on_thread
 
 pytestmark = pytest.mark.integration
 
@@ -380,6 +383,64 @@ def test_the_doctor_sees_what_is_left_undone(typed: Typed) -> None:
         row, *_ = typed.rows("doctor", "-n", healthy.nameserver, expect=5)
         assert (row["severity"], row["about"]) == ("warning", "group absent") and "1 message left" in row["text"]
         assert "absent" in typed("doctor", "-n", healthy.nameserver, "-o", "table", expect=5)
+
+
+def test_the_doctor_sees_members_that_stand_still_and_members_without_queues(typed: Typed) -> None:
+    async def run() -> list[Any]:
+        clock, held = ManualClock(), asyncio.Event()
+
+        async def hold(message: aio.ReceivedMessage) -> None:
+            await held.wait()
+
+        async with LoopbackBroker() as broker, aio.Admin(broker.nameserver) as admin:
+            await admin.create_topic("narrow", queues=1)
+            async with aio.Producer(broker.nameserver, group="shop") as producer:
+                await producer.send(Message("narrow", b"1"))
+            members = [
+                aio.PushConsumer(broker.nameserver, group="many", listener=hold, topics="narrow", settings=FIRST)
+                for _ in range(2)
+            ]
+            async with members[0], members[1], asyncio.timeout(LIMIT_S):
+                while len(await admin.client_states("many")) < 2 or not await admin.lag("many"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                quiet = await admin.examine()
+                clock.set_ms(SystemClock().now_ms() + 10 * 60_000)
+                admin.client.clock = clock
+                late = await admin.examine()
+                held.set()
+            return [quiet, late]
+
+    quiet, late = asyncio.run(run())
+    about = [each.text for each in quiet if each.about == "group many"]
+    assert len(about) == 1 and about[0].startswith("2 members share 1 queue of topic narrow, so 1 member can get no")
+    (stuck,) = [each for each in late if each.about == "group many" and "connected" in each.text]
+    assert stuck.severity == "warning"
+    assert stuck.text.startswith("1 message left with 2 members connected, the oldest for 10 min")
+
+
+def test_a_message_is_consumed_directly_by_a_member(nameserver: str, admin: Admin, typed: Typed) -> None:
+    admin.create_topic("undirected", queues=1)  # so that nothing but direct consumption reaches the listener
+    (good, bad) = send(nameserver, Message("direct", b"good"), Message("direct", b"bad"))
+    seen: list[bytes] = []
+
+    def listen(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+        if message.body == b"bad":
+            raise ValueError("not this one")
+
+    with PushConsumer(nameserver, group="directs", listener=listen, topics="undirected"):
+        until_on_thread(lambda: "directs" in admin.groups() and admin.client_states("directs"), "it is connected")
+        done = admin.consume_directly("directs", good, topic="direct")
+        assert (done.outcome, done.is_consumed, done.message_id) == ("success", True, good)
+        (row,) = typed.rows("message", "consume-directly", good, "--topic", "direct", "--group", "directs")
+        assert (row["outcome"], row["client_id"]) == ("success", done.client_id)
+        offset_id = admin.message("direct", bad).offset_message_id
+        words = ("message", "consume-directly", offset_id, "--group", "directs", "--client", done.client_id)
+        (row,) = typed.rows(*words, expect=5)
+        assert (row["outcome"], row["remark"]) == ("exception", "ValueError: not this one")
+        typed("message", "consume-directly", offset_id, "--group", "directs", "--client", "nobody", expect=4)
+        assert done.client_id in typed.err, "who is there"
+    assert seen == [b"good", b"good", b"bad"]
 
 
 def test_new_messages_are_followed(nameserver: str, admin: Admin) -> None:

@@ -50,7 +50,7 @@ class TransactionBroker(ScriptedBroker):
                 self.greeted.append(connection)
             if request.code == Code.END_TRANSACTION:
                 self.ends.append(request)
-                if not request.is_oneway and request.header.commit_or_rollback:  # brokers do not answer to UNKNOWN
+                if not request.is_oneway and request.header.commit_or_rollback:  # RocketMQ does not answer to UNKNOWN
                     connection.send(encode_response(self.end_code, request.correlation_id, remark="scripted"))
             else:
                 super().on_requests(connection, [request])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 WAIT_S_MAX = 60
+LIFE_S_MAX = 300  # of a command with a JVM of its own, from its start
 
 
 class Collected:
@@ -44,8 +45,8 @@ def run(spark: Any, options: dict[str, str], checkpoint: str, sink: Collected | 
     return sink
 
 
-def until(condition: Callable[[], object], what: str, query: Any = None) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
+def until(condition: Callable[[], object], what: str, query: Any = None, *, timeout_s: float = WAIT_S_MAX) -> None:
+    deadline = time.monotonic() + timeout_s
     while not condition():
         assert query is None or query.isActive, f"the query ended: {query.exception()}"
         assert time.monotonic() < deadline, f"did not happen: {what}"

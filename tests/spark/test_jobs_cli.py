@@ -21,7 +21,7 @@ from pyromq.cli.pipeline import commands
 from pyromq.cli.pipeline.options import SparkOptions
 from pyromq.pipeline.jobs import Selection, archive, read_archive
 from tests.spark.conftest import QUICK
-from tests.spark.queries import until
+from tests.spark.queries import LIFE_S_MAX, until
 from tests.spark.test_jobs_sending import bury
 from tests.spark.topics import Topics, bodies
 
@@ -67,14 +67,26 @@ def test_archive_report_and_dedupe_answer_in_json_and_tables(
 
 
 def test_ctrl_c_ends_an_archive_that_follows(spark: Any, topics: Topics, tmp_path: Path) -> None:
-    """In the middle of a batch, most likely: messages keep coming. What it told of is there; the next run has all."""
+    """In the middle of a batch, most likely: each commit makes new messages come. What it told of is there; the next
+    run has all.
+    """
     topic, to, enough = topics.make(), tmp_path / "a", threading.Event()
     command = ["archive", topic, "-n", topics.nameserver, "--to", str(to), "-g", topics.group, "--follow", "0.05"]
     java = f"spark.driver.extraJavaOptions={QUICK['spark.driver.extraJavaOptions']}"
 
+    def commits() -> int:
+        return len(list((to / "_pyromq" / "commits").glob("*.json")))
+
     def keep_sending() -> None:
         while not enough.is_set():
+            before = commits()
             topics.send(topic, range(len(topics.sent), len(topics.sent) + 5))
+            while commits() == before and not enough.wait(0.02):
+                pass
+
+    def has_committed() -> bool:
+        assert following.poll() is None, f"the command ended: {following.communicate()}"
+        return commits() > 2
 
     sending = threading.Thread(target=keep_sending)
     with subprocess.Popen(
@@ -83,9 +95,9 @@ def test_ctrl_c_ends_an_archive_that_follows(spark: Any, topics: Topics, tmp_pat
     ) as following:  # fmt: skip
         sending.start()
         try:
-            until(lambda: len(list((to / "_pyromq" / "commits").glob("*.json"))) > 2, "batches are committed")
+            until(has_committed, "batches are committed", timeout_s=LIFE_S_MAX)
             os.killpg(following.pid, signal.SIGINT)  # as a terminal does: to every process of the command
-            out, err = following.communicate(timeout=60)
+            out, err = following.communicate(timeout=LIFE_S_MAX)
         finally:
             following.kill()
             enough.set()

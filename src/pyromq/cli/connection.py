@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from pyromq.errors import ConnectFailedError, TopicNotFoundError
+
 if TYPE_CHECKING:
-    from pyromq.aio import Admin
+    from pyromq.aio import Admin, Client
 
 T = TypeVar("T")
 
@@ -33,7 +36,21 @@ def with_admin(nameserver: str, work: Callable[[Admin], Awaitable[T]]) -> T:
     from pyromq.aio import Admin
 
     async def run() -> T:
-        async with Admin(nameserver) as admin:
+        async with Admin(nameserver) as admin, explained(admin.client):
             return await work(admin)
 
     return asyncio.run(run())
+
+
+@asynccontextmanager
+async def explained(client: Client) -> AsyncIterator[None]:
+    """Where no topic is found because no broker is there, that is said instead. Raises ConnectFailedError then."""
+    from pyromq.aio import Admin
+
+    try:
+        yield
+    except TopicNotFoundError as error:
+        if (await Admin(client=client).cluster()).broker_addr_table:
+            raise
+        text = "no broker is registered with the name servers: start one, and tell it where they are"
+        raise ConnectFailedError(f"{error.remark}; {text}") from error

@@ -11,11 +11,15 @@ from enum import IntEnum
 from pyromq.errors import (
     BrokerError,
     ConfigError,
+    GroupOfflineError,
     LocalProtocolError,
     MQError,
+    NoReplyError,
+    NotFoundError,
     OffsetOutOfRangeError,
     PositionOutOfRangeError,
     RemoteProtocolError,
+    SendFailedError,
     StoreNotFoundError,
     TransportError,
 )
@@ -41,14 +45,22 @@ _EXIT_CODES: tuple[tuple[type[MQError], ExitCode], ...] = (
     (LocalProtocolError, ExitCode.USAGE),
     (RemoteProtocolError, ExitCode.UNREACHABLE),
     (TransportError, ExitCode.UNREACHABLE),
+    (NoReplyError, ExitCode.UNREACHABLE),
+    (NotFoundError, ExitCode.NOT_FOUND),
+    (GroupOfflineError, ExitCode.UNREACHABLE),
     (BrokerError, ExitCode.REFUSED),
     (MQError, ExitCode.REFUSED),
 )
 
 _NOT_FOUND_CODES = (17, 22, 26, 208)  # response codes: no such topic; offset or message; group; message
+_UNREACHABLE_CODES = (207, 211)  # a client did not answer the broker; name servers know no broker, or no master
 
 
 def exit_code_of(error: MQError) -> ExitCode:
+    if isinstance(error, SendFailedError) and error.attempts:
+        return exit_code_of(error.attempts[-1].error)
     if isinstance(error, BrokerError) and error.code in _NOT_FOUND_CODES:
         return ExitCode.NOT_FOUND
+    if type(error) is BrokerError and error.code in _UNREACHABLE_CODES:
+        return ExitCode.UNREACHABLE
     return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))

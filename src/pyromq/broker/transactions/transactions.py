@@ -16,6 +16,7 @@ from typing import Final
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.responses import send_response
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.system_names import DISCARD_TOPIC
 from pyromq.broker.base.window_counters import ONE_MESSAGE
@@ -121,8 +122,9 @@ class TransactionHandler:
             text = f"broker {self._settings.name} is a replica: end the transaction at its leader"
             raise RefusedError(ResponseCode.SLAVE_NOT_AVAILABLE, text)
         ending = _ENDINGS.get(header.commit_or_rollback)
-        if ending is None:  # the producer does not know yet; RocketMQ does not answer that
+        if ending is None:  # the producer does not know yet; clients say so one-way, and RocketMQ answers nobody
             logger.debug("transaction goes on: group=%s key=%s", header.producer_group, header.msg_id)
+            send_response(connection, request, None)
             return
         prepared = self._prepared.read(header.tran_state_table_offset, header.commit_log_offset)
         if prepared is None:

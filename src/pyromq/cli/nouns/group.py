@@ -15,7 +15,8 @@ from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_j
 from pyromq.wording import shown_span
 
 if TYPE_CHECKING:
-    from pyromq.aio import Admin
+    from pyromq.aio import Admin, QueueId
+    from pyromq.wire.json.bodies import QueueProgress
 
 app = typer.Typer(help="Consumer groups: list, create, lag, describe, reset, park, delete.", no_args_is_help=True)
 
@@ -96,7 +97,16 @@ def lag(
     output: FormOption = None,
 ) -> None:
     """Show how far a group is behind, queue by queue."""
-    progress = with_admin(nameserver, lambda admin: admin.lag(group, topic))
+
+    async def look(admin: Admin) -> dict[QueueId, QueueProgress]:
+        found = await admin.lag(group, topic)
+        if not found:  # nothing to tell, or nothing to tell it about
+            await admin.require_group(group)
+            if topic:
+                await admin.route(topic)
+        return found
+
+    progress = with_admin(nameserver, look)
     rows = [lag_row(queue, held) for queue, held in sorted(progress.items())]
     write_rows(sys.stdout, form_for(output, sys.stdout), LAG_COLUMNS, rows)
 

@@ -27,9 +27,10 @@ from pyromq.cli.output.times import parse_time, show_time
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, ReceivedMessage
+    from pyromq.client.admin.direct_consumption import DirectConsumption
     from pyromq.client.admin.explain import Explanation
 
-app = typer.Typer(help="Messages: get, find, trace, explain.", no_args_is_help=True)
+app = typer.Typer(help="Messages: get, find, trace, explain, consume-directly.", no_args_is_help=True)
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id from its receipt, or its offset id.")]
 TraceTopicOption = Annotated[str, typer.Option("--trace-topic", help="Topic that traces are written to.")]
 
@@ -146,6 +147,40 @@ def explain(
         write_rows(sys.stdout, form, _GROUP_COLUMNS, _group_rows(told))
     else:
         write_json(sys.stdout, told, indent=2 if form is Form.JSON else 0)
+
+
+_DIRECT_FIELDS = (
+    Column("outcome", "outcome", styles={"success": "green", "exception": "bold red"}),
+    Column("client_id", "member"),
+    Column("spent_ms", "took", show=lambda spent_ms: f"{spent_ms} ms"),
+    Column("is_orderly", "orderly", show=lambda is_orderly: "yes" if is_orderly else ""),
+    Column("remark", "remark"),
+)
+
+
+@app.command("consume-directly")
+def consume_directly(
+    message_id: IdArgument,
+    group: Annotated[str, typer.Option(help="Consumer group whose listener gets it.")],
+    client: Annotated[str, typer.Option(help="Member of the group; by default the first. See group describe.")] = "",
+    topic: Annotated[str, typer.Option(help="Topic of the message; not needed with an offset id.")] = "",
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Hand a message to the listener of a connected member now, and show what it made of it.
+
+    Offsets and retries stay as they are. Exit code 5 if the listener did not consume it.
+    """
+    import msgspec
+
+    async def work(admin: Admin) -> DirectConsumption:
+        return await admin.consume_directly(group, message_id, topic=topic, client_id=client)
+
+    with progress(f"waiting for a listener of {group}"):
+        done = with_admin(nameserver, work)
+    write_fields(sys.stdout, form_for(output, sys.stdout), _DIRECT_FIELDS, msgspec.structs.asdict(done))
+    if not done.is_consumed:
+        raise typer.Exit(ExitCode.PARTIAL)
 
 
 _STYLES = {"consumed": "green", "dead letter": "bold red", "retrying": "yellow", "filtered out": "dim"}

@@ -10,7 +10,7 @@ plain; the namespace of the client, if it has one, is added. One module per noun
 
 from __future__ import annotations
 
-from pyromq.client.admin.blocked_queues import BlockedQueueAdmin
+from pyromq.client.admin.direct_consumption import DirectConsumptionAdmin
 from pyromq.client.admin.examining import ExamineAdmin
 from pyromq.client.admin.explaining import ExplainAdmin
 from pyromq.client.admin.offsets import EARLIEST, LATEST
@@ -18,5 +18,5 @@ from pyromq.client.admin.offsets import EARLIEST, LATEST
 __all__ = ["EARLIEST", "LATEST", "Admin"]
 
 
-class Admin(ExplainAdmin, ExamineAdmin, BlockedQueueAdmin):
+class Admin(ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin):
     """Everything an operator may ask or do; these three lean on all the others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Final, NoReturn, Self, TypeVar, Unpack
 
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
@@ -101,15 +101,13 @@ class AdminBase:
             for name in names
             if name in info.broker_addr_table and (address := info.broker_addr_table[name].master_addr)
         )
-        if not found:
-            where = f"in cluster {cluster}" if cluster else "anywhere"
-            raise BrokerError(code=ResponseCode.BROKER_NOT_EXIST, remark=f"no broker with a master {where}")
-        return found
+        return found or _refuse_without_masters(f"in cluster {cluster}" if cluster else "anywhere")
 
     async def _named_masters(self) -> dict[str, str]:
-        """Addresses of all masters by the names of their brokers."""
+        """Addresses of all masters by the names of their brokers. Raises BrokerError if there are none."""
         table = (await self._recent_cluster()).broker_addr_table
-        return {name: address for name in sorted(table) if (address := table[name].master_addr)}
+        found = {name: address for name in sorted(table) if (address := table[name].master_addr)}
+        return found or _refuse_without_masters("anywhere")
 
     async def _recent_cluster(self) -> ClusterInfo:
         """What name servers said a moment ago: reading a queue needs it for every step."""
@@ -119,12 +117,12 @@ class AdminBase:
         return self._addresses[1]
 
     async def _address(self, broker: str) -> str:
-        """Of a broker's master by its name; an address stays what it is. Raises BrokerError."""
+        """Of a broker's master by its name; an address stays what it is. Raises NotFoundError."""
         if ":" in broker:
             return broker
         data = (await self._recent_cluster()).broker_addr_table.get(broker)
         if data is None or not (address := data.readable_addr()):
-            raise BrokerError(code=ResponseCode.BROKER_NOT_EXIST, remark=f"name servers know no broker {broker}")
+            raise NotFoundError(code=ResponseCode.BROKER_NOT_EXIST, remark=f"name servers know no broker {broker}")
         return address
 
     def _messages(self, response: Received[Any], broker: str) -> list[ReceivedMessage]:
@@ -138,6 +136,10 @@ async def gather(work: list[Coroutine[Any, Any, T]]) -> list[T]:
         if isinstance(outcome, BaseException):
             raise outcome
     return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+
+
+def _refuse_without_masters(where: str) -> NoReturn:
+    raise BrokerError(code=ResponseCode.BROKER_NOT_EXIST, remark=f"no broker with a master {where}")
 
 
 def no_message(text: str) -> NotFoundError:

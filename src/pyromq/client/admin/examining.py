@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from pyromq.client.admin.blocked_queues import BlockedQueueAdmin
 from pyromq.client.admin.clusters import ClusterAdmin
 from pyromq.client.admin.dead_letters import DeadLetterAdmin
 from pyromq.client.admin.transactions import TransactionAdmin
-from pyromq.errors import GroupOfflineError, MQError
-from pyromq.wording import counted
+from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError
+from pyromq.model.names import RETRY_PREFIX
+from pyromq.model.queue import QueueId
+from pyromq.wire.json.bodies import QueueProgress
+from pyromq.wire.json.heartbeat import ConsumerConnections, MessageModel
+from pyromq.wording import counted, shown_span
 
 _DISK_WARN_PERCENT: Final = 75
 _DISK_BAD_PERCENT: Final = 85
 _TRANSACTION_WARN_MS: Final = 10 * 60_000
+_LAG_WARN_MS: Final = 60_000  # several times longer than members take to commit what they have done
+_HEADS_MAX: Final = 16  # queues whose oldest message is looked at, the longest ones first
 _SYSTEM_GROUPS: Final = ("CID_", "TOOLS_", "FILTERSRV_", "SELF_TEST_", "PYROMQ_REDRIVE_")
 
 
@@ -33,13 +41,14 @@ class ClusterFinding(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin):
+class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin, BlockedQueueAdmin):
     """Of ``Admin``: the health of a cluster."""
 
     async def examine(self) -> list[ClusterFinding]:
         """Name servers, brokers, groups, dead letters and transactions; the worst first. Raises TransportError."""
-        found = [*await self._examine_nameservers(), *await self._examine_brokers(), *await self._examine_groups()]
-        found += await self._examine_transactions()
+        found = [*await self._examine_nameservers(), *await self._examine_brokers()]
+        if any(broker.master_addr for broker in (await self.cluster()).broker_addr_table.values()):
+            found += [*await self._examine_groups(), *await self._examine_transactions()]
         worst_first = [ClusterSeverity.BAD, ClusterSeverity.WARNING, ClusterSeverity.OK]
         return sorted(found, key=lambda finding: worst_first.index(finding.severity))
 
@@ -81,9 +90,7 @@ class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin):
         for group in await self.groups():
             if not group.startswith(_SYSTEM_GROUPS):
                 found += await self._examine_group(group)
-        return found or [
-            ClusterFinding(severity=ClusterSeverity.OK, about="groups", text="none has work left without members")
-        ]
+        return found or [ClusterFinding(severity=ClusterSeverity.OK, about="groups", text="none has work left undone")]
 
     async def _examine_group(self, group: str) -> list[ClusterFinding]:
         about, found = f"group {group}", list[ClusterFinding]()
@@ -91,20 +98,49 @@ class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin):
         lag = sum(max(0, held.broker_offset - held.consumer_offset) for held in progress.values())
         try:
             connections = await self.group_connections(group)
+        except GroupOfflineError:
+            if lag:
+                text = f"{counted(lag, 'message')} left, and no member is connected"
+                found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
+        else:
             if connections.disagreeing_client_ids:
                 text = f"{len(connections.disagreeing_client_ids)} members subscribe to something else than the others"
                 found.append(
                     ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=f"{text}: messages get lost to them")
                 )
-        except GroupOfflineError:
-            if lag:
-                text = f"{counted(lag, 'message')} left, and no member is connected"
-                found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
+            found += await self._examine_members(group, connections, progress)
         letters = await self._new_letters(group)
         if letters:
             text = f"{counted(letters, 'dead letter')}: see pyromq dlq ls {group}"
             found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
         return found
+
+    async def _examine_members(
+        self, group: str, connections: ConsumerConnections, progress: dict[QueueId, QueueProgress]
+    ) -> list[ClusterFinding]:
+        """Whether they keep up with what arrives, and whether there is work for each of them."""
+        if connections.message_model is MessageModel.BROADCASTING:  # each has all queues, and its own progress
+            return []
+        members, queues = len(connections.connection_set), {}
+        for topic in connections.subscription_table:
+            if not topic.startswith(RETRY_PREFIX):
+                queues[topic] = await self._count_queues(topic)
+        found = judge_members(group, members, queues)
+        behind = [(held.broker_offset - held.consumer_offset, queue) for queue, held in progress.items()]
+        worst = sorted((each for each in behind if each[0] > 0), reverse=True)[:_HEADS_MAX]
+        now_ms, oldest = self.client.clock.now_ms(), list[tuple[int, QueueId]]()
+        for _, queue in worst:
+            if message := await self._first_at(queue, progress[queue].consumer_offset):
+                oldest.append((now_ms - message.stored_ms, queue))
+        return found + judge_lag(group, members, sum(lag for lag, _ in behind if lag > 0), oldest)
+
+    async def _count_queues(self, topic: str) -> int:
+        """As the subscription has it, 0 when it has no route."""
+        name = self.client.plain_name(topic)
+        try:
+            return len((await self.route(name)).readable_queues(topic))
+        except TopicNotFoundError:
+            return 0
 
     async def _new_letters(self, group: str) -> int:
         count = 0
@@ -149,6 +185,30 @@ def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
     return found or [
         ClusterFinding(severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full")
     ]
+
+
+def judge_members(group: str, members: int, queues: Mapping[str, int]) -> list[ClusterFinding]:
+    """From the number of queues of each topic that a group subscribes to; 0 where it is not known."""
+    most = max(queues.values(), default=0)
+    if not most or members <= most:
+        return []
+    topic = max(queues, key=lambda name: queues[name])
+    idle = counted(members - most, "member")
+    text = f"{members} members share {counted(most, 'queue')} of topic {topic}, so {idle} can get no messages"
+    text += f": run fewer, or add queues with pyromq topic create {topic} --queues {members}"
+    return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {group}", text=text)]
+
+
+def judge_lag(group: str, members: int, lag: int, oldest: Sequence[tuple[int, QueueId]]) -> list[ClusterFinding]:
+    """From the ages of the first messages that a group with members has not consumed, in milliseconds."""
+    age_ms, queue = max(oldest, default=(0, QueueId("", "", 0)))
+    if age_ms < _LAG_WARN_MS:
+        return []
+    where = f"{queue.topic}, {queue.broker} queue {queue.number}"
+    text = f"{counted(lag, 'message')} left with {counted(members, 'member')} connected, the oldest for"
+    text += f" {shown_span(age_ms)} ({where}): a listener is stuck, or the group is slower than what arrives;"
+    text += f" see pyromq group describe {group}"
+    return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {group}", text=text)]
 
 
 def _number(text: str) -> float:

@@ -34,7 +34,11 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
-_ALL_SERVE: Final = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO)  # every name server does
+_ALL_SERVE: Final = (  # every name server does, and no broker
+    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+    RequestCode.GET_BROKER_CLUSTER_INFO,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+)
 
 
 class NameServers:

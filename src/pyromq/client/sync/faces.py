@@ -330,4 +330,5 @@ class Admin(Face[aio_admin.Admin]):
     recall = blocking(aio_admin.Admin.recall)
     cancel_delayed = blocking(aio_admin.Admin.cancel_delayed)
     open_transactions = blocking(aio_admin.Admin.open_transactions)
+    consume_directly = blocking(aio_admin.Admin.consume_directly)
     examine = blocking(aio_admin.Admin.examine)
