@@ -27,9 +27,8 @@ from interop.traffic import TOPICS, Expected, send_all
 from interop.world import Cluster, until
 from pyromq.errors import TopicNotFoundError
 from pyromq.model.names import dead_letter_topic, retry_topic
-from pyromq.pipeline import Dead, Record, Retry, consume, session
+from pyromq.pipeline import Dead, Record, Retry, consume, read_store, session
 from pyromq.pipeline.jobs import Selection, archive, read_archive, redrive, replay
-from pyromq.pipeline.store_files.source import read_store
 
 SECTION = "Spark pipeline × servers"
 PATIENCE_S = 90

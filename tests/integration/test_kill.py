@@ -37,8 +37,7 @@ def run_and_kill(folder: Path, seed: int, after_s: float, *, writes_first: bool)
     assert writer.stdout is not None
     said = [b""]
     try:
-        assert writer.stdout.readline() == b"0
-"  # its imports are done
+        assert writer.stdout.readline() == b"0\n"  # its imports are done
         if writes_first:
             said = [writer.stdout.readline().strip(), b""]
         time.sleep(after_s)  # the fault itself: the moment of death is random, nothing waits for a result

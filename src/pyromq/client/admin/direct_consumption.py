@@ -65,7 +65,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     order: bool = False
 
 
-class DirectConsumptionAdmin(LookupAdmin, GroupAdmin):
+class DirectConsumptionAdmin(GroupAdmin, LookupAdmin):
     """Of ``Admin``: a message tried by a member of a group."""
 
     async def consume_directly(
