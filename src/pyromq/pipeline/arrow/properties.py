@@ -1,8 +1,9 @@
 """Stored properties of many messages as Arrow arrays: one value of each, or all as maps.
 
 ``name 0x01 value 0x02`` repeated; the last 0x02 may be missing. Items without name or value do not count, and of a
-repeated name the last does (``pyromq.wire.properties``). What is not that regular is taken apart message by message.
-Bytes that are not UTF-8 are replaced here: a column of texts must not end the query that reads it.
+repeated name the last does (``pyromq.wire.properties``). The checksum of a record is no property of its message. What
+is not that regular is taken apart message by message. Bytes that are not UTF-8 are replaced here: a column of texts
+must not end the query that reads it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyromq.model.property_names import ITEM_END, NAME_END
+from pyromq.model.property_names import CHECKSUM, ITEM_END, NAME_END
 from pyromq.pipeline.arrow.columns import PROPERTIES_MAP
 from pyromq.pipeline.arrow.layout import Ints
 from pyromq.wire.properties import find_property
 from pyromq.wire.property_text import split_items
 
 _NAME_END, _ITEM_END = ord(NAME_END), ord(ITEM_END)
+_CHECKSUM: Final = CHECKSUM.encode()
 _BITS: Final = 48  # 32 767 bytes have at most 10 922 items: sums stay below 2**62
 _WORDS: Final = {4: "u4", 8: "u8"}  # names of these lengths are compared as one number
 
@@ -80,6 +82,9 @@ class Properties:
         if self._items is None:
             return self._maps_one_by_one()
         rows, name_starts, name_ends, value_ends = self._items
+        checksums = self._named(_CHECKSUM, name_starts, name_ends)
+        if len(checksums):
+            rows, name_starts, name_ends, value_ends = (np.delete(each, checksums) for each in self._items)
         names = spans(self._bytes, name_starts, name_ends, pa.string())
         if _repeats(rows, names):
             return self._maps_one_by_one()
@@ -128,7 +133,9 @@ def _repeats(rows: Ints, names: pa.Array) -> bool:
 
 
 def _pairs(raw: bytes) -> dict[str, str]:
-    return split_items(raw.decode("utf-8", "replace"))
+    pairs = split_items(raw.decode("utf-8", "replace"))
+    pairs.pop(CHECKSUM, None)
+    return pairs
 
 
 def _readable(raw: pa.Array) -> pa.Array:

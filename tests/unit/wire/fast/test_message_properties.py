@@ -38,6 +38,7 @@ def test_the_text_has_all_that_a_message_says(
     delay: dict[str, int],
     has_system: bool,
 ) -> None:
+    delay = {} if sharding_key else delay  # a delayed message keeps no order, so a message has one or the other
     message = Message(
         "t",
         b"x",
