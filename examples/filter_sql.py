@@ -22,9 +22,9 @@ def main(nameserver: str) -> None:
             producer.send(Message("priced", b"%d" % price, tags=tag, properties=properties))
 
     topics = {"priced": "paid || returned"}  # a message has one tag
-    PushConsumer(nameserver, group="paid", listener=show, topics=topics, start="earliest").run(messages=2)
+    PushConsumer(nameserver, group="paid", listener=show, topics=topics, start="earliest", threads=1).run(messages=2)
 
-    large = PushConsumer(nameserver, group="large", listener=show, start="earliest")
+    large = PushConsumer(nameserver, group="large", listener=show, start="earliest", threads=1)
     large.subscribe("priced", "price > 10 AND region IN ('eu', 'us')", sql=True)
     large.run(messages=2)
 

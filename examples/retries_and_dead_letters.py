@@ -27,7 +27,7 @@ def main(nameserver: str) -> None:
             producer.send(Message("payments", body, keys=body.decode()))
     PushConsumer(nameserver, group="paying", listener=pay, topics="payments").run(messages=2)
     with Admin(nameserver) as admin:
-        print("dead:", [letter.keys for letter in admin.dead_letters("paying")])
+        print("dead:", [" ".join(letter.keys) for letter in admin.dead_letters("paying")])
         print("sent again:", len(admin.redrive("paying")))  # when the reason is gone
 
 

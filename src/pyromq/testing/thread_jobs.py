@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from pyromq.client.core.callback_threads import CallbackThreads
 from pyromq.client.sync.loop_thread import Waiter
 
 
@@ -69,9 +70,14 @@ class ThreadJobs:
     @contextmanager
     def counted(self) -> Iterator[None]:
         """Inside the block jobs that are handed to pools directly count, too."""
-        plain = ThreadPoolExecutor.submit
+        with self._counted_in(ThreadPoolExecutor), self._counted_in(CallbackThreads):
+            yield
 
-        def submit(pool: ThreadPoolExecutor, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+    @contextmanager
+    def _counted_in(self, pools: type[Executor]) -> Iterator[None]:
+        plain = pools.submit
+
+        def submit(pool: Executor, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
             if threading.get_ident() != self._loop_thread and not getattr(self._here, "is_job", False):
                 return plain(pool, function, *arguments, **named)  # an application's own
             future: Future[Any] = plain(pool, self._run, function, arguments, named)
@@ -79,11 +85,11 @@ class ThreadJobs:
             future.add_done_callback(self._over)
             return future
 
-        ThreadPoolExecutor.submit = submit  # type: ignore[method-assign, assignment]
+        pools.submit = submit  # type: ignore[method-assign]
         try:
             yield
         finally:
-            ThreadPoolExecutor.submit = plain  # type: ignore[method-assign]
+            pools.submit = plain  # type: ignore[method-assign]
 
     def _run(self, function: Any, arguments: Any, named: Any) -> Any:
         self._here.is_job = True
