@@ -23,7 +23,7 @@ def main(nameserver: str) -> None:
 
     for name in ("one", "two"):  # two machines, say
         with tempfile.TemporaryDirectory() as folder:  # where a member keeps its offsets; else the home folder
-            ours = PushConsumerSettings(broadcast=True, start="earliest", offsets_folder=Path(folder))
+            ours = PushConsumerSettings(broadcast=True, start="earliest", threads=1, offsets_folder=Path(folder))
             member = PushConsumer(nameserver, group="caches", listener=empty, topics="cache-keys", settings=ours)
             print(name, "emptied", member.run(messages=2))
 
