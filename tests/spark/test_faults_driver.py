@@ -198,7 +198,7 @@ def check_writing(rig: Rig) -> None:
 def check_staged(rig: Rig) -> None:
     """Every row has its prepared message; brokers ask about them, and are told to wait for the decision."""
     prepared = rig.topics.admin.open_transactions("transactional")
-    assert Counter(each.keys for each in prepared) > rig.sent, "those of the life before wait too"
+    assert Counter(key for each in prepared for key in each.keys) > rig.sent, "those of the life before wait too"
     rig.undecided = {each.message_id for each in prepared}
 
     rig.until(lambda: rig.undecided <= {key for key, _ in answers(rig)}, "brokers have asked about all of them")

@@ -158,7 +158,7 @@ def test_run_checks_files_before_spark_is_needed(
     assert main(["pipeline", "run", str(path), "--check"]) == 0
     path.write_text('name = "x"')
     assert main(["pipeline", "run", str(path)]) == 1
-    assert "missing required field" in capsys.readouterr().err
+    assert "source: it is missing" in capsys.readouterr().err
 
 
 def test_store_counts_and_queries_a_folder(
