@@ -164,6 +164,7 @@ class Maintenance:
         count = count_to_delete(files, now_ms=now_ms, local_hour=hour, state=state, settings=store.settings)
         count = self._without_needed(count)
         if not count:
+            self._at_any_hour = False  # the operator's wish is fulfilled: later files wait for their hour
             self._stop_counting(forced=False)
         if not count or (self._counting is not None and self._counts_for_force):
             return 0

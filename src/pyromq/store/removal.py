@@ -47,6 +47,11 @@ class Removal:
         except IndexError:  # looking first whether there is one would not help: ``run`` takes them away
             return None
 
+    @property
+    def is_done(self) -> bool:
+        """Whether no file waits for its removal, and every queue has forgotten those that are gone."""
+        return self.oldest is None and not self._to_trim and self._trimmed_to == self._log.first
+
     def add(self, segment: Segment) -> None:
         """A file that the log has given up."""
         self._segments.append(segment)

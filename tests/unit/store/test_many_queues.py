@@ -230,6 +230,18 @@ def test_a_deletion_that_was_asked_for_happens_when_the_seal_is_there_whatever_t
     assert len(bench.store.log.segments) == 2, "it was asked for once"
 
 
+def test_a_deletion_that_was_asked_for_when_nothing_had_expired_is_not_kept_for_later() -> None:
+    bench = expired(delete_hours=())
+    maintenance = Maintenance(bench.store, bench.disk, bench.clock)
+    assert maintenance.delete_expired(at_any_hour=True) == 3
+    assert maintenance.delete_expired(at_any_hour=True) == 0
+    bench.send(0, 0, 0, 0, body=bytes(1000))
+    bench.store.seal()
+    bench.clock.advance_ms(3_700_000)
+    maintenance.tick()
+    assert len(bench.store.log.segments) == 2, "there was nothing to delete when it was asked for"
+
+
 def test_an_empty_store_on_a_disk_that_is_nearly_full_has_nothing_to_delete() -> None:
     bench = Bench()
     bench.disk.capacity_bytes, bench.disk.other_bytes = 1 << 30, (1 << 30) * 88 // 100
