@@ -1,0 +1,94 @@
+"""A turn of one connection: sends all at once, of other requests what fits, each failure answered by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.broker import Broker
+from pyromq.net import Connection
+from pyromq.net.turns import TURN_S
+from pyromq.testing import ManualClock
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.command import decode_command
+from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.received import Received
+
+
+class Peer:
+    """A connection that keeps what it is sent."""
+
+    remote_text = "peer"
+    is_congested = False
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.send = self.sent.append
+        self.held = 0
+
+    def hold_reading(self) -> None:
+        self.held += 1
+
+    def codes(self) -> list[tuple[int, int]]:
+        commands = map(decode_command, FrameDecoder().feed(b"".join(self.sent)))
+        return [(command.correlation_id, command.code) for command in commands]
+
+
+class Rig:
+    """A broker that was not started, with two requests: a send and one that takes half of a turn."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = ManualClock()
+        self.broker = Broker(BrokerSettings(port=0), folder, clock=self.clock)
+        self.handled: list[int] = []
+        self.commits = 0
+        self.broker._quick = self.broker._deferred = {RequestCode.SEND_MESSAGE_V2: self._send}
+        self.broker._immediate = {RequestCode.GET_BROKER_CONFIG: self._slow}
+        self.broker._commit_early = self._commit
+
+    def _send(self, connection: Connection, request: Received[Any]) -> None:
+        self.clock.advance_ms(int(TURN_S * 500))
+        self.handled.append(request.correlation_id)
+        if request.header == "defect":
+            raise ZeroDivisionError("a defect")
+
+    def _slow(self, connection: Connection, request: Received[Any]) -> None:
+        self._send(connection, request)
+
+    def _commit(self) -> None:
+        self.commits += 1
+
+    def take(self, peer: Peer, requests: list[Received[Any]]) -> None:
+        self.broker.on_requests(cast(Connection, peer), requests)
+
+
+def requests(count: int, code: int = RequestCode.SEND_MESSAGE_V2) -> list[Received[Any]]:
+    return [Received(code=code, header=None, correlation_id=number) for number in range(count)]
+
+
+async def test_sends_share_their_commit_however_many_come_in_one_read(tmp_path: Path) -> None:
+    rig, peer = Rig(tmp_path), Peer()
+    rig.take(peer, requests(50))
+    assert len(rig.handled) == 50 and (rig.commits, peer.held) == (1, 0)
+
+
+async def test_of_slow_requests_only_as_many_as_fit_are_done(tmp_path: Path) -> None:
+    rig, peer = Rig(tmp_path), Peer()
+    rig.take(peer, requests(10, RequestCode.GET_BROKER_CONFIG))
+    assert rig.handled == [0, 1] and (rig.commits, peer.held) == (1, 1)
+    rig.take(peer, requests(2))
+    assert rig.handled == [0, 1], "what comes later waits behind what came first"
+
+
+async def test_a_request_that_fails_is_answered_and_the_next_one_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, peer = Rig(tmp_path), Peer()
+    failing = Received(code=RequestCode.SEND_MESSAGE_V2, header="defect", correlation_id=1)
+    unknown = Received(code=4711, header=None, correlation_id=2)
+    rig.take(peer, [failing, unknown, *requests(1)])
+    assert peer.codes() == [(1, ResponseCode.SYSTEM_ERROR), (2, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)]
+    assert rig.handled == [1, 0] and "request failed: code=310" in caplog.text
