@@ -90,7 +90,7 @@ class Broker(Handler):
         self._parts: Parts | None = None  # from SERVING on
         self._tasks: list[asyncio.Task[None]] = []
         self._turns = Turns(self._serve)
-        self._long_responses = LongResponses(self._workers.encode)
+        self._long_responses = LongResponses(self._workers.encode, self._send)
         self._telling: set[asyncio.Task[None]] = set()  # responses that wait until name servers are told
         self._stopping = asyncio.Lock()  # held while it stops: a second stop waits for the first
         # of the parts, for every request
@@ -266,7 +266,10 @@ class Broker(Handler):
     def _respond(self, connection: Connection, request: Received[Any], response: Response | Steps) -> None:
         if isinstance(response, Generator):
             self._long_responses.begin(connection, request, response)
-            return
+        else:
+            self._send(connection, request, response)
+
+    def _send(self, connection: Connection, request: Received[Any], response: Response) -> None:
         if request.code not in ANSWERED_AFTER_REGISTRATION or not self.settings.nameservers:
             send_response(connection, request, response)
             return

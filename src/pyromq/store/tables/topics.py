@@ -8,71 +8,59 @@ registration's table, so it shares that type.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView
+from collections.abc import Generator
 from typing import Final
 
 import msgspec
 
 from pyromq.model.topic import TopicConfig
-from pyromq.store.files.whole_file import WholeFile
-from pyromq.store.tables.config_table import ConfigTable
+from pyromq.store.tables.config_table import KeyedTable
+from pyromq.store.tables.steps import all_steps
 from pyromq.wire.json import java_json, registration
 
+_TOPICS_PER_STEP: Final = 1_000
 _BEGIN: Final = '"topicConfigTable":{'
 _END: Final = "\n\t"
 _ANY: Final = "@@"  # no topic is called that
 _ANY_QUOTED: Final = f'"{_ANY}"'
 
 
-class TopicTable(ConfigTable):
+class TopicTable(KeyedTable[TopicConfig]):
     """The topics of a broker."""
 
     file_name = "topics.json"
 
-    def __init__(self, file: WholeFile) -> None:
-        super().__init__(file)
-        self._topics: dict[str, TopicConfig] = {}
-
-    def __len__(self) -> int:
-        return len(self._topics)
-
-    def get(self, topic: str) -> TopicConfig | None:
-        return self._topics.get(topic)
-
-    def items(self) -> ItemsView[str, TopicConfig]:
-        return self._topics.items()
-
-    def put(self, config: TopicConfig, now_ms: int) -> None:
-        self._topics[config.topic_name] = config
-        self.bump(now_ms)
-
-    def remove(self, topic: str, now_ms: int) -> TopicConfig | None:
-        """What was removed; the version moves only if something was."""
-        removed = self._topics.pop(topic, None)
-        if removed is not None:
-            self.bump(now_ms)
-        return removed
+    @staticmethod
+    def name_of(config: TopicConfig) -> str:
+        return config.topic_name
 
     def snapshot(self) -> registration.TopicTableBody:
         """The table as a broker sends it to name servers and replicas; later changes do not show in it."""
-        return registration.TopicTableBody(data_version=self.version, topic_config_table=dict(self._topics))
+        return registration.TopicTableBody(data_version=self.version, topic_config_table=dict(self._entries))
 
     def _read(self) -> None:
         stored = self._parsed(registration.TopicTableBody)
-        self.version, self._topics = stored.data_version, dict(stored.topic_config_table)
+        self.version, self._entries = stored.data_version, dict(stored.topic_config_table)
 
     def _stored(self) -> registration.TopicTableBody:
         return self.snapshot()
 
     def _encoded(self, stored: msgspec.Struct) -> bytes:
-        return encoded_topics(stored) if isinstance(stored, registration.TopicTableBody) else super()._encoded(stored)
+        assert isinstance(stored, registration.TopicTableBody)
+        return all_steps(encoded_topics(stored))
+
+    def _encoded_in_steps(self, stored: msgspec.Struct) -> Generator[None, None, bytes]:
+        assert isinstance(stored, registration.TopicTableBody)
+        return encoded_topics(stored)
 
 
-def encoded_topics(table: registration.TopicTableBody) -> bytes:
-    """``dumps_pretty`` of the table, faster: most topics differ in nothing but their names."""
+def encoded_topics(table: registration.TopicTableBody) -> Generator[None, None, bytes]:
+    """``dumps_pretty`` of the table in steps, and faster: most topics differ in nothing but their names."""
     templates: dict[tuple[object, ...], str] = {}
-    entries = []
+    entries: list[str] = []
     for name, config in sorted(table.topic_config_table.items()):
+        if len(entries) % _TOPICS_PER_STEP == _TOPICS_PER_STEP - 1:
+            yield
         if config.attributes or config.topic_name != name:
             entries.append(_entry(name, config))
             continue

@@ -8,11 +8,11 @@ keeps its place as null. Integer keys sort by value, object keys keep the order 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, Flag
 from functools import cache
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -41,21 +41,23 @@ def dumps_pretty(value: Any) -> bytes:
 
 
 def dumps_in_pieces(value: msgspec.Struct, field: str, count: int, *, pretty: bool = False) -> Iterator[bytes]:
-    """``dumps`` or ``dumps_pretty`` of a struct with one large map in ``field``, ``count`` items of it at a time.
+    """``dumps`` or ``dumps_pretty`` of a struct with one large map or list in ``field``, ``count`` items at a time.
 
     For callers that have other things to do in between; the pieces together are the text.
     """
     write = dumps_pretty if pretty else dumps
     name = next(wire_name for wire_name, attribute in _names_of(type(value)) if attribute == field)
-    table: Mapping[Any, Any] = getattr(value, field)
-    items = sorted(table.items(), key=_item_order)
-    hollow = msgspec.structs.replace(value, **{field: {}})
-    mark = f'"{name}":{{'.encode()
-    before, _, behind = write(hollow).partition(mark)
+    large: Mapping[Any, Any] | list[Any] = getattr(value, field)
+    is_list = isinstance(large, list)
+    items = large if is_list else sorted(cast(Mapping[Any, Any], large).items(), key=_item_order)
+    make: Callable[[Any], Any] = list if is_list else dict
+    opening, closing = "[]" if is_list else "{}"
+    mark = f'"{name}":{opening}'.encode()
+    before, _, behind = write(msgspec.structs.replace(value, **{field: make(())})).partition(mark)
     yield before + mark
     for start in range(0, len(items), count):
-        text = write({name: dict(items[start : start + count])})
-        begin, end = text.index(mark) + len(mark), len(text) - (len("\n\t}\n}") if pretty else len("}}"))
+        text = write({name: make(items[start : start + count])})
+        begin, end = text.index(mark) + len(mark), len(text) - len(f"\n\t{closing}\n}}" if pretty else f"{closing}}}")
         yield (b"," if start else b"") + text[begin:end]
     yield (b"\n\t" if pretty and items else b"") + behind
 

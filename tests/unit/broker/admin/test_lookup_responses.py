@@ -171,7 +171,7 @@ def created(store: MessageStore, attributes: str) -> dict[str, str]:
         order=False,
         attributes=attributes,
     )
-    handler.create(Wire().as_connection, request(header=header))
+    finished(handler.create(Wire().as_connection, request(header=header)))
     config = known.get("orders")
     assert config is not None
     return config.attributes
