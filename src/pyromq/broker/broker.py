@@ -42,7 +42,9 @@ from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
+from pyromq.filters import load_parser
 from pyromq.net import Address, Connection, Handler, Server
+from pyromq.net.stalls import LoopProbe
 from pyromq.net.turns import TURN_S, Turns
 from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
@@ -87,6 +89,7 @@ class Broker(Handler):
         )
         self._workers = Workers()
         self._server: Server | None = None  # from LISTENING on
+        self._probe: LoopProbe | None = None  # likewise
         self._parts: Parts | None = None  # from SERVING on
         self._tasks: list[asyncio.Task[None]] = []
         self._turns = Turns(self._serve)
@@ -149,6 +152,10 @@ class Broker(Handler):
         if settings.nameservers:
             await registrar.register_now()
             self._tasks.append(asyncio.create_task(registrar.run(), name="broker-register"))
+        self._probe = LoopProbe(self._server.stalls)
+        self._probe.start()
+        if settings.property_filter:
+            self._workers.start_maintenance(load_parser)
         logger.info("broker started: name=%s address=%s store=%s", settings.name, identity.address, self._folder)
 
     def _open(self, identity: Identity, nameserver_tls: SSLContext | None) -> None:
@@ -182,6 +189,8 @@ class Broker(Handler):
             if self._server is None or self.state in (Lifecycle.NEW, Lifecycle.STOPPED):
                 return
             self.state = Lifecycle.STOPPING
+            if self._probe is not None:
+                self._probe.stop()
             await self._cancel_tasks()
             if self._parts is not None:
                 await self._finish(self._parts)
