@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,9 +31,13 @@ def count(short: int, long: int) -> int:
 class Victim:
     """``pyromq up`` with its log in a file, which tests read for tracebacks and for what operators were told."""
 
-    def __init__(self, folder: Path, *flags: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *flags: str, environment: dict[str, str] | None = None, under: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
+        self.data = folder / "data"
         self._flags = flags
+        self._under = under  # the program that starts it, if there is one
         self._environment = {**os.environ, **(environment or {})}
         self._log = folder / "server.log"
         self._ports = ("0", "0")
@@ -44,7 +48,7 @@ class Victim:
         self.folder.mkdir(exist_ok=True)
         with self._log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pyromq", "up", "--data", str(self.folder / "data")),
+                *(*self._under, sys.executable, "-m", "pyromq", "up", "--data", str(self.data)),
                 *("--nameserver-port", self._ports[0], "--broker-port", self._ports[1], *self._flags),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
