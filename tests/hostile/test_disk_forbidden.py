@@ -56,7 +56,9 @@ async def holds(server: Victim, acknowledged: int) -> None:
         assert told.code == 0 and int(told.ext["offset"]) >= acknowledged, told
 
 
-async def test_a_file_system_that_turns_read_only_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+async def test_a_file_system_that_turns_read_only_costs_nothing_that_was_acknowledged(
+    tmp_path: Path, record_property: Record
+) -> None:
     with own_file_system(tmp_path) as disk:
         flags = ("--config", settings_file(tmp_path))
         acknowledged = 0
@@ -85,7 +87,9 @@ async def test_a_file_system_that_turns_read_only_costs_nothing_that_was_acknowl
             server.data = disk / "data"
             await server.start()
             try:
-                await holds(server, acknowledged)
+                name = "a broker whose file system turned read-only, started again"
+                async with beside_honest_client(server, name, 1, record_property):
+                    await holds(server, acknowledged)
             finally:
                 await server.kill()
 
