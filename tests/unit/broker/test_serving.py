@@ -1,4 +1,4 @@
-"""A turn of one connection: sends all at once, of other requests what fits, each failure answered by itself."""
+"""Where a broker listens, and a turn of one connection: sends all at once, of other requests what fits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from pyromq.broker.base.settings import BrokerSettings
-from pyromq.broker.broker import Broker
-from pyromq.net import Connection
+from pyromq.broker.broker import Broker, _addresses
+from pyromq.net import Address, Connection
 from pyromq.net.turns import TURN_S
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -92,3 +92,12 @@ async def test_a_request_that_fails_is_answered_and_the_next_one_served(
     rig.take(peer, [failing, unknown, *requests(1)])
     assert peer.codes() == [(1, ResponseCode.SYSTEM_ERROR), (2, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)]
     assert rig.handled == [1, 0] and "request failed: code=310" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("port", "vip_port", "ports"),
+    [(10911, True, [10911, 10909]), (10911, False, [10911]), (3, True, [3, 1]), (2, True, [2]), (0, True, [0])],
+)
+def test_a_broker_listens_on_its_vip_port_where_there_is_one(port: int, vip_port: bool, ports: list[int]) -> None:
+    settings = BrokerSettings(host="127.0.0.1", port=port, vip_port=vip_port)
+    assert _addresses(settings) == [Address("127.0.0.1", each) for each in ports]

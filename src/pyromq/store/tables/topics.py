@@ -19,6 +19,7 @@ from pyromq.store.tables.steps import all_steps
 from pyromq.wire.json import java_json, registration
 
 _TOPICS_PER_STEP: Final = 1_000
+_NAMES_PER_STEP: Final = 5_000
 _BEGIN: Final = '"topicConfigTable":{'
 _END: Final = "\n\t"
 _ANY: Final = "@@"  # no topic is called that
@@ -56,22 +57,36 @@ class TopicTable(KeyedTable[TopicConfig]):
 
 def encoded_topics(table: registration.TopicTableBody) -> Generator[None, None, bytes]:
     """``dumps_pretty`` of the table in steps, and faster: most topics differ in nothing but their names."""
-    templates: dict[tuple[object, ...], str] = {}
-    entries: list[str] = []
-    for name, config in sorted(table.topic_config_table.items()):
-        if len(entries) % _TOPICS_PER_STEP == _TOPICS_PER_STEP - 1:
-            yield
-        if config.attributes or config.topic_name != name:
-            entries.append(_entry(name, config))
-            continue
-        key = msgspec.structs.astuple(config)[1:-1]
-        template = templates.get(key)
-        if template is None:
-            template = templates[key] = _entry(_ANY, msgspec.structs.replace(config, topic_name=_ANY))
-        entries.append(template.replace(_ANY_QUOTED, msgspec.json.encode(name).decode()))
+    topics, templates = table.topic_config_table, dict[tuple[object, ...], str]()
+    names = yield from _sorted(list(topics))
+    parts = []
+    for start in range(0, len(names), _TOPICS_PER_STEP):
+        entries = [_entry_of(name, topics[name], templates) for name in names[start : start + _TOPICS_PER_STEP]]
+        parts.append(",".join(entries).encode())
+        yield
     hollow = msgspec.structs.replace(table, topic_config_table={})
-    before, mark, behind = java_json.dumps_pretty(hollow).decode().partition(_BEGIN)
-    return f"{before}{mark}{','.join(entries)}{_END if entries else ''}{behind}".encode()
+    before, mark, behind = java_json.dumps_pretty(hollow).partition(_BEGIN.encode())
+    return b"".join((before, mark, b",".join(parts), _END.encode() if parts else b"", behind))
+
+
+def _sorted(names: list[str]) -> Generator[None, None, list[str]]:
+    """Part by part, then as a whole: sorting what consists of sorted parts takes a moment only."""
+    for start in range(0, len(names), _NAMES_PER_STEP):
+        if start:
+            yield
+        names[start : start + _NAMES_PER_STEP] = sorted(names[start : start + _NAMES_PER_STEP])
+    names.sort()
+    return names
+
+
+def _entry_of(name: str, config: TopicConfig, templates: dict[tuple[object, ...], str]) -> str:
+    if config.attributes or config.topic_name != name:
+        return _entry(name, config)
+    key = msgspec.structs.astuple(config)[1:-1]
+    template = templates.get(key)
+    if template is None:
+        template = templates[key] = _entry(_ANY, msgspec.structs.replace(config, topic_name=_ANY))
+    return template.replace(_ANY_QUOTED, msgspec.json.encode(name).decode())
 
 
 def _entry(name: str, config: TopicConfig) -> str:

@@ -40,7 +40,7 @@ def test_a_change_is_used_at_once_and_durable_at_the_end() -> None:
     topics = table(disk)
     steps = topics.put_all({"orders": ORDERS}, 2)
     pieces, work = pieces_before_work(steps)
-    assert pieces == 3 and topics.get("orders") is ORDERS and not topics.is_durable
+    assert pieces == 4 and topics.get("orders") is ORDERS and not topics.is_durable
     assert TopicTable.load(disk, ROOT).get("orders") is None
     with pytest.raises(StopIteration):
         step(steps, work)
