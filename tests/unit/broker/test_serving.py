@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from pyromq.broker.base.long_responses import Steps, nothing
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker, _addresses
 from pyromq.net import Address, Connection
@@ -16,6 +19,7 @@ from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import decode_command
 from pyromq.wire.frame import FrameDecoder
 from pyromq.wire.received import Received
+from tests.unit.net.fakes import turn
 
 
 class Peer:
@@ -101,3 +105,37 @@ async def test_a_request_that_fails_is_answered_and_the_next_one_served(
 def test_a_broker_listens_on_its_vip_port_where_there_is_one(port: int, vip_port: bool, ports: list[int]) -> None:
     settings = BrokerSettings(host="127.0.0.1", port=port, vip_port=vip_port)
     assert _addresses(settings) == [Address("127.0.0.1", each) for each in ports]
+
+
+class Registrar:
+    """Name servers that know of a change when the test says so."""
+
+    def __init__(self) -> None:
+        self.knows = asyncio.Event()
+
+    async def told(self) -> None:
+        await self.knows.wait()
+
+
+@pytest.mark.parametrize("code", [RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST])
+@pytest.mark.parametrize("in_steps", [False, True])
+async def test_who_creates_a_topic_is_answered_when_name_servers_know_it(
+    code: RequestCode, in_steps: bool, tmp_path: Path
+) -> None:
+    def create(connection: Connection, request: Received[Any]) -> Any:
+        return all_done() if in_steps else None
+
+    def all_done() -> Steps:
+        yield None
+        return nothing
+
+    peer, registrar = Peer(), Registrar()
+    broker = Broker(BrokerSettings(port=0, nameservers=("127.0.0.1:9876",)), tmp_path, clock=ManualClock())
+    broker._immediate = {code: create}
+    broker._parts = cast(Any, SimpleNamespace(services=SimpleNamespace(registrar=registrar)))
+    broker.on_requests(cast(Connection, peer), requests(1, code))
+    await turn()
+    assert peer.sent == []
+    registrar.knows.set()
+    await turn()
+    assert peer.codes() == [(0, ResponseCode.SUCCESS)]
