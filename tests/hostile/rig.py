@@ -20,6 +20,7 @@ from pyromq.wire.frame import FrameDecoder
 
 LONG = os.environ.get("PYROMQ_HOSTILE") == "long"
 STALL_MS_MAX = 100  # the promise: no request keeps the loop from the others for longer
+READY_S = 120  # tens of thousands of topics, on a busy machine
 _READY = re.compile(r"ready nameserver=(\S+) broker=(\S+)")
 
 
@@ -55,7 +56,7 @@ class Victim:
                 env=self._environment,
             )
         assert self.process.stdout is not None
-        line = (await asyncio.wait_for(self.process.stdout.readline(), 30)).decode()
+        line = (await asyncio.wait_for(self.process.stdout.readline(), READY_S)).decode()
         found = _READY.match(line)
         assert found, f"not ready: {line!r} {self.log[-2000:]}"
         self.nameserver, self.broker = found[1], found[2]
