@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -403,18 +403,30 @@ class Lane:
             self._writer = None
 
 
+def distinct(requests: list[Request]) -> Iterator[list[Request]]:
+    """The requests in parts that name no id twice: damage may give one the id of another, and answers tell no more."""
+    window: dict[int, Request] = {}
+    for each in requests:
+        if each.correlation_id in window:
+            yield list(window.values())
+            window = {}
+        window[each.correlation_id] = each
+    if window:
+        yield list(window.values())
+
+
 async def run_lane(seed: int, numbers: range, server: Victim, report: Report) -> None:
     """The requests of ``numbers``, to both servers."""
     lanes = {True: Lane(server.nameserver, report), False: Lane(server.broker, report)}
     for begin in range(numbers.start, numbers.stop, WINDOW):
         requests = [request_of(seed, number) for number in range(begin, min(begin + WINDOW, numbers.stop))]
         for to_nameserver, lane in lanes.items():
-            window = [each for each in requests if each.to_nameserver is to_nameserver]
-            report.sent += len(window)
-            if window and not await lane.send(window):
-                for each in window:
-                    if not await lane.send([each], probed=True):
-                        report.closed += 1
+            for window in distinct([each for each in requests if each.to_nameserver is to_nameserver]):
+                report.sent += len(window)
+                if not await lane.send(window):
+                    for each in window:
+                        if not await lane.send([each], probed=True):
+                            report.closed += 1
     for lane in lanes.values():
         await lane.close()
 

@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from pyromq.wire.frame import FrameDecoder
 
 LONG = os.environ.get("PYROMQ_HOSTILE") == "long"
 STALL_MS_MAX = 100  # the promise: no request keeps the loop from the others for longer
+READY_S = 120  # tens of thousands of topics, on a busy machine
 _READY = re.compile(r"ready nameserver=(\S+) broker=(\S+)")
 
 
@@ -31,9 +32,13 @@ def count(short: int, long: int) -> int:
 class Victim:
     """``pyromq up`` with its log in a file, which tests read for tracebacks and for what operators were told."""
 
-    def __init__(self, folder: Path, *flags: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *flags: str, environment: dict[str, str] | None = None, under: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
+        self.data = folder / "data"
         self._flags = flags
+        self._under = under  # the program that starts it, if there is one
         self._environment = {**os.environ, **(environment or {})}
         self._log = folder / "server.log"
         self._ports = ("0", "0")
@@ -44,14 +49,14 @@ class Victim:
         self.folder.mkdir(exist_ok=True)
         with self._log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pyromq", "up", "--data", str(self.folder / "data")),
+                *(*self._under, sys.executable, "-m", "pyromq", "up", "--data", str(self.data)),
                 *("--nameserver-port", self._ports[0], "--broker-port", self._ports[1], *self._flags),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 env=self._environment,
             )
         assert self.process.stdout is not None
-        line = (await asyncio.wait_for(self.process.stdout.readline(), 30)).decode()
+        line = (await asyncio.wait_for(self.process.stdout.readline(), READY_S)).decode()
         found = _READY.match(line)
         assert found, f"not ready: {line!r} {self.log[-2000:]}"
         self.nameserver, self.broker = found[1], found[2]

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pyromq.model.topic import TopicConfig
+from pyromq.store.files.disk import RealDisk
+from pyromq.store.tables.topics import TopicTable
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.properties import encode_properties
@@ -65,6 +68,24 @@ async def test_a_list_of_topics_is_saved_once(tmp_path: Path, record_property: R
         await no_stall(server)
 
 
+async def test_a_topic_beside_very_many_others_is_created_in_steps(tmp_path: Path, record_property: Record) -> None:
+    topics, created = count(20_000, 60_000), count(5, 50)
+    table = TopicTable.load(RealDisk(), tmp_path / "data")
+    for number in range(topics):
+        table.put(TopicConfig(topic_name=f"topic-{number}", read_queue_nums=1, write_queue_nums=1), 1)
+    table.save()
+    async with victim(tmp_path) as server:
+        name = f"topics created beside {topics:,} others"
+        async with beside_honest_client(server, name, created, record_property), Peer(server.broker) as peer:
+            for number in range(created):
+                fields, body = request_of(Code.UPDATE_AND_CREATE_TOPIC, f"new-{number}", "readers")
+                response = await peer.ask(Code.UPDATE_AND_CREATE_TOPIC, fields, body)
+                assert response.code == 0, response.remark
+                saved = (tmp_path / "data" / "config" / TopicTable.file_name).read_bytes()
+                assert b'"new-%d"' % number in saved, "durable when it is acknowledged"
+        await no_stall(server)
+
+
 @pytest.mark.parametrize("code", [Code.GET_BROKER_CONFIG, Code.GET_BROKER_RUNTIME_INFO, Code.GET_ALL_TOPIC_CONFIG])
 async def test_requests_in_a_row_leave_room_for_others(code: Code, tmp_path: Path, record_property: Record) -> None:
     tries = count(400, 4_000)
@@ -85,12 +106,16 @@ async def test_statistics_of_a_topic_with_every_queue_it_may_have(tmp_path: Path
         assert (await peer.ask(Code.UPDATE_AND_CREATE_TOPIC, wide)).code == 0
         fields, body = request_of(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, "wide", "readers")
         assert (await peer.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, fields, body)).code == 0
-        codes = (Code.GET_TOPIC_STATS_INFO, Code.GET_CONSUME_STATS, Code.INVOKE_BROKER_TO_RESET_OFFSET)
-        codes = codes[: count(1, 3)]
+        codes = (
+            *(Code.GET_TOPIC_STATS_INFO, Code.QUERY_CONSUME_TIME_SPAN),
+            *(Code.GET_CONSUME_STATS, Code.INVOKE_BROKER_TO_RESET_OFFSET),
+        )
+        codes = codes[: count(2, 4)]
         name = "statistics of 65 536 queues"
         async with beside_honest_client(server, name, len(codes), record_property):
             for code in codes:
                 fields, _ = request_of(code, "wide", "readers")
+                fields.pop("queueId", None)  # of a reset: all of them
                 response = await peer.ask(code, fields)
                 assert response.code == 0 and response.body.count(b'"queueId"') == QUEUES
         await no_stall(server)

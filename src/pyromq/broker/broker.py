@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from enum import Enum
 from ipaddress import ip_address
@@ -37,13 +37,15 @@ from pyromq.broker.base.responses import (
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
-from pyromq.broker.base.turn import Turns
 from pyromq.broker.base.workers import Workers
-from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION
+from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
+from pyromq.filters import load_parser
 from pyromq.net import Address, Connection, Handler, Server
+from pyromq.net.stalls import LoopProbe
+from pyromq.net.turns import TURN_S, Turns
 from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
@@ -87,15 +89,17 @@ class Broker(Handler):
         )
         self._workers = Workers()
         self._server: Server | None = None  # from LISTENING on
+        self._probe: LoopProbe | None = None  # likewise
         self._parts: Parts | None = None  # from SERVING on
         self._tasks: list[asyncio.Task[None]] = []
-        self._turns = Turns(self._clock, self._handle, lambda: self._commit_early())
-        self._long_responses = LongResponses(self._workers.encode)
+        self._turns = Turns(self._serve)
+        self._long_responses = LongResponses(self._workers.encode, self._send)
         self._telling: set[asyncio.Task[None]] = set()  # responses that wait until name servers are told
         self._stopping = asyncio.Lock()  # held while it stops: a second stop waits for the first
         # of the parts, for every request
         self._immediate: dict[int, Immediate] = {}
         self._deferred: dict[int, Deferred] = {}
+        self._quick: dict[int, Deferred] = {}  # of these, requests after which nothing looks at the clock
         self._commit_early: Callable[[], None] = lambda: None
         # by the monotonic clock
         self._slow_ticked_ms = 0
@@ -148,6 +152,10 @@ class Broker(Handler):
         if settings.nameservers:
             await registrar.register_now()
             self._tasks.append(asyncio.create_task(registrar.run(), name="broker-register"))
+        self._probe = LoopProbe(self._server.stalls)
+        self._probe.start()
+        if settings.property_filter:
+            self._workers.start_maintenance(load_parser)
         logger.info("broker started: name=%s address=%s store=%s", settings.name, identity.address, self._folder)
 
     def _open(self, identity: Identity, nameserver_tls: SSLContext | None) -> None:
@@ -170,6 +178,8 @@ class Broker(Handler):
             store.close()
             raise
         self._immediate, self._deferred = parts.handlers.immediate(), parts.handlers.deferred()
+        self._quick = {code: self._deferred[code] for code in QUICK}
+        self._turns.stalls = self._server.stalls
         self._commit_early = parts.write_path.group_commit.commit_early
         self.state = Lifecycle.SERVING
 
@@ -179,6 +189,8 @@ class Broker(Handler):
             if self._server is None or self.state in (Lifecycle.NEW, Lifecycle.STOPPED):
                 return
             self.state = Lifecycle.STOPPING
+            if self._probe is not None:
+                self._probe.stop()
             await self._cancel_tasks()
             if self._parts is not None:
                 await self._finish(self._parts)
@@ -203,6 +215,7 @@ class Broker(Handler):
         parts.handlers.assignments.close()
         await services.registrar.close()
         self._deferred = dict.fromkeys(self._deferred, _refuse)  # else the last commit might never come
+        self._quick = dict.fromkeys(self._quick, _refuse)
         await group_commit.drain()
         while services.sealer.busy:
             services.sealer.advance()
@@ -224,29 +237,48 @@ class Broker(Handler):
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self._turns.take(connection, requests)
 
+    def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
+        """A turn of one connection: sends are quick and share their commit, of the rest only what fits into a turn."""
+        quick, until_s = self._quick, 0.0
+        for request in coming:
+            handle = quick.get(request.code)
+            try:
+                if handle is not None:
+                    handle(connection, request)
+                    continue
+                until_s = until_s or self._clock.monotonic_s() + TURN_S
+                self._handle(connection, request)
+            except RefusedError as error:
+                send_refusal(connection, request, error.code, error.remark, error.ext)
+            except MQError as error:
+                send_refusal(connection, request, *refusal_of(error))
+            except Exception as error:  # a defect of ours must not take the connection, or other requests, with it
+                logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
+                send_failure(connection, request, error)
+            if until_s and self._clock.monotonic_s() >= until_s:
+                self._commit_early()
+                return True
+        self._commit_early()
+        return False
+
     def _handle(self, connection: Connection, request: Received[Any]) -> None:
-        try:
-            if handle := self._deferred.get(request.code):
-                handle(connection, request)
-            elif response := self._immediate.get(request.code):
-                if len(request.body) > BODY_BYTES_MAX:
-                    raise too_large(request)
-                self._respond(connection, request, response(connection, request))
-            else:
-                text = f" request type {request.code} not supported"
-                send_refusal(connection, request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
-        except RefusedError as error:
-            send_refusal(connection, request, error.code, error.remark, error.ext)
-        except MQError as error:
-            send_refusal(connection, request, *refusal_of(error))
-        except Exception as error:  # a defect of ours must not take the connection, or other requests, with it
-            logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
-            send_failure(connection, request, error)
+        if handle := self._deferred.get(request.code):
+            handle(connection, request)
+        elif response := self._immediate.get(request.code):
+            if len(request.body) > BODY_BYTES_MAX:
+                raise too_large(request)
+            self._respond(connection, request, response(connection, request))
+        else:
+            text = f" request type {request.code} not supported"
+            send_refusal(connection, request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
 
     def _respond(self, connection: Connection, request: Received[Any], response: Response | Steps) -> None:
         if isinstance(response, Generator):
             self._long_responses.begin(connection, request, response)
-            return
+        else:
+            self._send(connection, request, response)
+
+    def _send(self, connection: Connection, request: Received[Any], response: Response) -> None:
         if request.code not in ANSWERED_AFTER_REGISTRATION or not self.settings.nameservers:
             send_response(connection, request, response)
             return
@@ -255,6 +287,9 @@ class Broker(Handler):
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
         task.add_done_callback(lambda _: send_response(connection, request, response))
+
+    def on_drained(self, connection: Connection) -> None:
+        self._turns.go_on(connection)
 
     def on_disconnected(self, connection: Connection, reason: str) -> None:
         self._turns.drop(connection)

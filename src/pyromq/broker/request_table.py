@@ -34,6 +34,17 @@ from pyromq.wire.codes import RequestCode as Code
 ANSWERED_AFTER_REGISTRATION: Final = frozenset((Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST))
 """The response leaves when name servers know the topic: the client may send at once, to the queues that it has."""
 
+QUICK: Final = frozenset(
+    (
+        Code.SEND_MESSAGE,
+        Code.SEND_MESSAGE_V2,
+        Code.SEND_BATCH_MESSAGE,
+        Code.END_TRANSACTION,
+        Code.CONSUMER_SEND_MSG_BACK,
+    )
+)
+"""They share a commit, so all that one read brought are served in one turn."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:

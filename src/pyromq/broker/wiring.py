@@ -62,6 +62,7 @@ from pyromq.net.stalls import StallWatch
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import QueueRange
+from pyromq.store.tables.config_table import ConfigTable
 from pyromq.store.tables.offsets import DelayOffsets
 from pyromq.store.tables.request_modes import RequestModeTable
 from pyromq.store.timers.files import TimerFiles
@@ -153,7 +154,7 @@ class Wiring:
         sealer = Sealer(self.store, self.workers.seal, flush_soon)
         delay_runner = self._delay_runner(tables, stats, write_path)
         transaction_log = TransactionLog(write_path, tables.progress, clock)
-        saved_soon = [tables.topics.table, tables.groups.table, tables.filters.table]
+        saved_soon: list[ConfigTable] = [tables.topics.table, tables.groups.table, tables.filters.table]
         return Services(
             sealer=sealer,
             maintenance=Maintenance(

@@ -6,6 +6,6 @@
 """
 
 from pyromq.filters.errors import InvalidFilterError
-from pyromq.filters.sql import SqlFilter, compile_filter
+from pyromq.filters.sql import SqlFilter, compile_filter, load_parser
 
-__all__ = ["InvalidFilterError", "SqlFilter", "compile_filter"]
+__all__ = ["InvalidFilterError", "SqlFilter", "compile_filter", "load_parser"]

@@ -30,9 +30,14 @@ def compile_filter(expression: str) -> SqlFilter:
     return found
 
 
+def load_parser() -> None:
+    """Build the parser, a tenth of a second of work, before the first expression comes; any thread may do it."""
+    _compiled("TRUE")
+
+
 @lru_cache(maxsize=_KEPT)
 def _compiled(expression: str) -> SqlFilter | str:
-    from pyromq.filters.grammar import parse  # building the parser takes a moment, which only users of SQL spend
+    from pyromq.filters.grammar import parse  # building the parser takes a moment: see load_parser
 
     try:
         tree = parse(expression)

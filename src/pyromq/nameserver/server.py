@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Any, Self
 
 from pyromq.clock import Clock, SystemClock
@@ -14,8 +15,8 @@ from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.kv_file import KvFile
 from pyromq.nameserver.service import NameServerService
 from pyromq.nameserver.settings import NameServerSettings
-from pyromq.nameserver.turns import Turns
 from pyromq.net import Address, Connection, Handler, Server
+from pyromq.net.turns import TURN_S, Turns
 from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.received import Received
 
@@ -42,7 +43,7 @@ class NameServer:
         kv = KvConfig(KvFile(settings.kv_path) if settings.kv_path else None, limits=settings.limits)
         service = NameServerService(settings, clock=self._clock, kv=kv)
         listen = [Address(settings.host, settings.port)]
-        requests = _Requests(service)
+        requests = _Requests(service, self._clock)
         server = settings.listener.server(requests, listen, clock=self._clock)
         requests.turns.stalls = server.stalls
         await server.start()
@@ -85,12 +86,22 @@ class _Running:
 class _Requests(Handler):
     """Between connections, which also serve as tokens, and the service."""
 
-    def __init__(self, service: NameServerService) -> None:
+    def __init__(self, service: NameServerService, clock: Clock) -> None:
         self._service = service
-        self.turns = Turns(service.handle)
+        self._clock = clock
+        self.turns = Turns(self._serve)
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self.turns.take(connection, requests)
+
+    def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
+        until_s = self._clock.monotonic_s() + TURN_S
+        for request in coming:
+            if (response := self._service.handle(request, connection)) is not None:
+                connection.send(response)
+            if self._clock.monotonic_s() >= until_s:
+                return True
+        return False
 
     def on_drained(self, connection: Connection) -> None:
         self.turns.go_on(connection)

@@ -5,10 +5,13 @@ wall. Asking for CPU time is a system call, so it is asked for once in ten milli
 took long; the wall clock is read twice for every read of a connection, and nothing is done per message. Between two
 marks a thread uses no more CPU time than passes on the wall: a stall is told at most ten milliseconds too short, and
 never too long.
+
+What runs in tasks and callbacks is seen from outside: ``LoopProbe`` is a timer, and what made it late kept the loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -20,6 +23,8 @@ logger = logging.getLogger(__name__)
 STALL_S: Final = 0.1  # the promise: no request keeps the loop from others for longer
 _MARK_S: Final = 0.01
 _CODES_LOGGED_MAX: Final = 8
+PROBE_S: Final = 0.05
+ELSEWHERE: Final = "tasks or callbacks"
 
 
 class StallWatch:
@@ -59,7 +64,10 @@ class StallWatch:
         return {"loopStalls": self.count, "loopStallWorstMs": self.worst_ms, "loopStallCode": self.worst_cause}
 
     def _count(self, began_s: float, cause: str) -> None:
-        used_s = self._cpu_s() - self._mark_cpu_s - (began_s - self._mark_wall_s)
+        self.note(self._cpu_s() - self._mark_cpu_s - (began_s - self._mark_wall_s), cause)
+
+    def note(self, used_s: float, cause: str) -> None:
+        """So much CPU time was used in one go; it counts if that is too much."""
         if used_s <= STALL_S:
             return
         stalled_ms = round(used_s * 1000)
@@ -67,3 +75,39 @@ class StallWatch:
         if stalled_ms > self.worst_ms:
             self.worst_ms, self.worst_cause = stalled_ms, cause
         logger.warning("event loop stalled: cpu_ms=%d cause=%s stalls=%d", stalled_ms, cause, self.count)
+
+
+class LoopProbe:
+    """A timer of the loop, from ``start`` to ``stop``: counts stalls of whatever is not measured by itself.
+
+    A stall is told at most ``PROBE_S`` too short, and never too long: up to the moment when the timer was due, no more
+    CPU time was used than had passed.
+    """
+
+    def __init__(
+        self,
+        stalls: StallWatch,
+        wall_s: Callable[[], float] = SystemClock.monotonic_s,
+        cpu_s: Callable[[], float] = thread_cpu_s,
+    ) -> None:
+        self._stalls = stalls
+        self._wall_s = wall_s
+        self._cpu_s = cpu_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._began_wall_s = self._began_cpu_s = 0.0
+        self._counted = 0  # stalls by then
+
+    def start(self) -> None:
+        self._began_wall_s, self._began_cpu_s = self._wall_s(), self._cpu_s()
+        self._counted = self._stalls.count
+        self._timer = asyncio.get_running_loop().call_later(PROBE_S, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        is_late = self._wall_s() - self._began_wall_s > PROBE_S + STALL_S
+        if is_late and self._stalls.count == self._counted:
+            self._stalls.note(self._cpu_s() - self._began_cpu_s - PROBE_S, ELSEWHERE)
+        self.start()

@@ -22,7 +22,7 @@ from pyromq.wire.headers.consumer import PullHeader
 from pyromq.wire.headers.producer import SendHeader
 from pyromq.wire.message_id import Host
 from pyromq.wire.record import split_records
-from tests.unit.broker.builders import ROOT, Wire, environment, request
+from tests.unit.broker.builders import ROOT, Wire, environment, heartbeat, request
 from tests.unit.net.fakes import turn
 
 HOST = Host(b"\x0a\x00\x00\x01", 10911)
@@ -113,3 +113,28 @@ async def test_name_servers_hear_of_a_topic_that_a_send_has_made() -> None:
         assert not parts.services.registrar._changed.is_set()
         await send(parts, Client(), b"x")
         assert parts.services.registrar._changed.is_set()
+
+
+class Member(Client):
+    """A client that hears of its group."""
+
+    is_open = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notices = 0
+
+    def request_oneway(self, code: int, header: Any) -> None:
+        self.notices += 1
+
+
+async def test_a_lost_connection_leaves_its_group_and_the_others_hear_of_it() -> None:
+    with wired() as parts:
+        one, other = Member(), Member()
+        members = parts.tables.members
+        for number, client in enumerate((one, other)):
+            members.heard_from(client.as_connection, heartbeat(f"c{number}", "orders"), "JAVA", 479)
+        parts.handlers.clients.disconnected(one.as_connection)
+        group = members.consumer_group("readers")
+        assert group is not None and group.client_ids == ["c1"]
+        assert (one.notices, other.notices) == (0, 1)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pyromq.model.queue import QueueId
 from pyromq.model.topic import DataVersion, TopicConfig
+from pyromq.store.tables.steps import all_steps
 from pyromq.store.tables.topics import encoded_topics
+from pyromq.wire.json.bodies import QueueTimes, TimeSpans
 from pyromq.wire.json.java_json import dumps, dumps_in_pieces, dumps_pretty
 from pyromq.wire.json.registration import TopicTableBody
 
@@ -24,7 +27,16 @@ def table(count: int) -> TopicTableBody:
 
 @pytest.mark.parametrize("count", [0, 1, 50])
 def test_topics_are_written_like_any_other_table(count: int) -> None:
-    assert encoded_topics(table(count)) == dumps_pretty(table(count))
+    assert all_steps(encoded_topics(table(count))) == dumps_pretty(table(count))
+
+
+@pytest.mark.parametrize("count", [0, 1, 50])
+@pytest.mark.parametrize("pretty", [False, True])
+def test_pieces_of_a_list_are_its_text(count: int, pretty: bool) -> None:
+    spans = TimeSpans(consume_time_span_set=[QueueTimes(message_queue=QueueId("t", "b", n)) for n in range(count)])
+    whole = (dumps_pretty if pretty else dumps)(spans)
+    for size in (1, 7, 1_000):
+        assert b"".join(dumps_in_pieces(spans, "consume_time_span_set", size, pretty=pretty)) == whole
 
 
 @pytest.mark.parametrize("count", [0, 1, 50])

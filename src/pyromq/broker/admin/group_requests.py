@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from pyromq.broker.base.long_responses import Steps, elsewhere, encoded, pieces
+from pyromq.broker.base.long_responses import Steps, elsewhere, encoded, nothing, pieces
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.state.groups import PRESET_GROUPS
@@ -60,23 +60,24 @@ class GroupHandler:
 
     # --- configuration ---
 
-    def update(self, connection: Connection, request: Received[None]) -> None:
-        self._update(java_json.decode(request.body, GroupConfig))
+    def update(self, connection: Connection, request: Received[None]) -> Steps:
+        return self._update(java_json.decode(request.body, GroupConfig))
 
-    def update_all(self, connection: Connection, request: Received[None]) -> None:
+    def update_all(self, connection: Connection, request: Received[None]) -> Steps:
         """All of them, or none when one is refused."""
-        self._update(*java_json.decode(request.body, _GroupConfigs).group_config_list)
+        return self._update(*java_json.decode(request.body, _GroupConfigs).group_config_list)
 
-    def _update(self, *configs: GroupConfig) -> None:
+    def _update(self, *configs: GroupConfig) -> Steps:
         for config in configs:
             validate_group(config.group_name)
             refuse_change(group=config.group_name)
             if problem := problem_of_group(config):
                 raise RefusedError(ResponseCode.INVALID_PARAMETER, problem)
-        self._groups.update_all(configs)
+        yield from self._groups.update_in_steps(configs)
         for config in configs:
             if config.retry_queue_nums > 0:
                 self._topics.create(retry_topic(config.group_name), queues=config.retry_queue_nums)
+        return nothing
 
     def get(self, connection: Connection, request: Received[GroupHeader]) -> bytes:
         config = self._groups.table.get(request.header.group)
@@ -143,7 +144,7 @@ class GroupHandler:
         for piece in pieces(every):
             for group, member in piece:
                 data.setdefault(group, []).append(self._producer_info(member))
-            yield
+            yield None
         return partial(java_json.dumps, {"data": data})
 
     def _producer_info(self, member: ConnectedMember[Connection]) -> dict[str, object]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.long_responses import PIECE, Steps, encoded, pieces
@@ -25,6 +26,7 @@ from pyromq.wire.json import bodies
 from pyromq.wire.received import Received
 
 _NO_CORRECTION = (1 << 63) - 1
+TIMES_AS_TEXT_MAX: Final = 16_384  # queues
 
 
 class ProgressHandler:
@@ -78,7 +80,7 @@ class ProgressHandler:
                 lag += queue.broker_offset - queue.consumer_offset
                 in_flight += queue.pull_offset - queue.consumer_offset
             if len(found) % PIECE == 0:
-                yield
+                yield None
         response = bodies.BrokerConsumeStats(
             broker_addr=self._address, consume_stats_list=found, total_diff=lag, total_inflight_diff=in_flight
         )
@@ -111,16 +113,20 @@ class ProgressHandler:
         return found
 
     def time_span(self, connection: Connection, request: Received[TopicGroupHeader]) -> Steps:
-        """303: when the oldest, the newest and the last consumed message of each queue were stored."""
+        """303: when the oldest, the newest and the last consumed message of each queue were stored.
+
+        Of very many queues the times come as numbers only, since they would not fit into a frame as text, too.
+        """
         header = request.header
         config = self._topics.require(header.topic)
+        as_text = _time_text if config.read_queue_nums <= TIMES_AS_TEXT_MAX else _no_text
         spans = []
         for numbers in pieces(range(config.read_queue_nums)):
-            spans += [self._times(header.group, header.topic, number) for number in numbers]
-            yield
-        return partial(bodies.encode, bodies.TimeSpans(consume_time_span_set=spans))
+            spans += [self._times(header.group, header.topic, number, as_text) for number in numbers]
+            yield None
+        return (yield from encoded(bodies.TimeSpans(consume_time_span_set=spans), "consume_time_span_set"))
 
-    def _times(self, group: str, topic: str, number: int) -> bodies.QueueTimes:
+    def _times(self, group: str, topic: str, number: int, as_text: Callable[[int], str | None]) -> bodies.QueueTimes:
         reader = self._store.reader
         first, end = reader.range_of(topic, number) or (0, 0)
         offset = self._progress.committed(group, topic, number) or 0
@@ -136,9 +142,9 @@ class ProgressHandler:
             max_time_stamp=newest,
             consume_time_stamp=consumed,
             delay_time=max(0, self._clock.now_ms() - pending) if pending > 0 else 0,
-            min_time_stamp_str=_time_text(oldest),
-            max_time_stamp_str=_time_text(newest),
-            consume_time_stamp_str=_time_text(consumed),
+            min_time_stamp_str=as_text(oldest),
+            max_time_stamp_str=as_text(newest),
+            consume_time_stamp_str=as_text(consumed),
         )
 
     # --- comparing and copying ---
@@ -158,7 +164,7 @@ class ProgressHandler:
                 for number, offset in piece:
                     if offset >= self._first(header.topic, number):
                         slowest[number] = min(offset, slowest.get(number, offset))
-                yield
+                yield None
         for number, offset in slowest.items():
             compared = self._progress.committed(header.compare_group, header.topic, number)
             if compared is not None and offset > compared:
@@ -176,6 +182,10 @@ class ProgressHandler:
         self._groups.require(request.header.src_group)
         self._groups.require(request.header.dest_group)
         self._progress.clone(request.header.src_group, request.header.dest_group, request.header.topic)
+
+
+def _no_text(_: int) -> None:
+    return None
 
 
 def _time_text(at_ms: int) -> str:

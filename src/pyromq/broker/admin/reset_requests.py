@@ -61,7 +61,7 @@ class ResetHandler:
         for piece in pieces(numbers):
             for number in piece:
                 queues[QueueId(header.topic, self._settings.name, number)] = self._offset(header, number)
-            yield
+            yield None
         offsets = bodies.ResetOffsets(offset_table=queues)
         if not self._settings.server_side_reset:
             self._push(header, offsets, self._all_members(header.group))

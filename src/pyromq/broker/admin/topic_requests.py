@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from pyromq.broker.base.long_responses import Steps, encoded, pieces
+from pyromq.broker.base.long_responses import Steps, encoded, nothing, pieces
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.stats import Stats
@@ -45,7 +45,7 @@ class TopicHandler:
         self._group_commit = write_path.group_commit
         self._settings = settings
 
-    def create(self, connection: Connection, request: Received[CreateTopicHeader]) -> None:
+    def create(self, connection: Connection, request: Received[CreateTopicHeader]) -> Steps:
         header = request.header
         _refuse_unknown_attributes(header.attributes or "")
         known = self._topics.get(header.topic)
@@ -59,16 +59,17 @@ class TopicHandler:
             order=header.order,
             attributes=known.attributes if known else {},
         )
-        self._update(self._topics.with_attributes(config, header.attributes or ""))
+        return self._update(self._topics.with_attributes(config, header.attributes or ""))
 
-    def create_all(self, connection: Connection, request: Received[None]) -> None:
+    def create_all(self, connection: Connection, request: Received[None]) -> Steps:
         """All of them, or none when one is refused."""
-        self._update(*java_json.decode(request.body, _TopicConfigs).topic_config_list)
+        return self._update(*java_json.decode(request.body, _TopicConfigs).topic_config_list)
 
-    def _update(self, *configs: TopicConfig) -> None:
+    def _update(self, *configs: TopicConfig) -> Steps:
         for config in configs:
             self._check(config)
-        self._topics.update_all(configs)
+        yield from self._topics.update_in_steps(configs)
+        return nothing
 
     def _check(self, config: TopicConfig) -> None:
         if self._topics.is_system(config.topic_name):
@@ -112,7 +113,7 @@ class TopicHandler:
         for numbers in pieces(range(max(config.read_queue_nums, config.write_queue_nums))):
             for number in numbers:
                 offsets[QueueId(name, self._settings.name, number)] = self._queue_offsets(name, number)
-            yield
+            yield None
         told = bodies.TopicStats(offset_table=offsets, topic_put_tps=self._stats.put_rate(name))
         return (yield from encoded(told, "offset_table"))
 

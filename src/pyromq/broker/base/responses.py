@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.errors import LocalProtocolError
 from pyromq.net.connection import Connection
+from pyromq.store.tables.steps import InSteps
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.fast.responses import success
@@ -18,7 +21,7 @@ BODY_BYTES_MAX: Final = 1 << 20
 Response = Header | bytes | tuple[Header, bytes] | None
 """Success: a header, a body, both or neither."""
 
-Immediate = Callable[[Connection, Received[Any]], Response | Generator[None, None, Callable[[], Response]]]
+Immediate = Callable[[Connection, Received[Any]], Response | InSteps[Callable[[], Response]]]
 """A handler that returns its response, or the steps of a long one (``long_responses``)."""
 
 Deferred = Callable[[Connection, Received[Any]], None]
@@ -26,7 +29,7 @@ Deferred = Callable[[Connection, Received[Any]], None]
 
 
 def send_response(connection: Connection, request: Received[Any], response: Response) -> None:
-    """What a handler returned, as a frame with the code for success."""
+    """What a handler returned, as a frame with the code for success. Raises RefusedError if no frame holds it."""
     if request.is_oneway:
         return
     if response is None:
@@ -42,7 +45,11 @@ def send_response(connection: Connection, request: Received[Any], response: Resp
         case _:
             header = response
     code, serialize_type = ResponseCode.SUCCESS, request.serialize_type
-    connection.send(encode_response(code, request.correlation_id, header, body=body, serialize_type=serialize_type))
+    try:
+        frame = encode_response(code, request.correlation_id, header, body=body, serialize_type=serialize_type)
+    except LocalProtocolError as error:  # RocketMQ sends it all the same, and its clients drop the connection
+        raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the response does not fit: {error}") from error
+    connection.send(frame)
 
 
 def send_refusal(

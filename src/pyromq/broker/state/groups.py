@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Mapping
+from collections.abc import ItemsView, Iterable
 from functools import partial
 
 from pyromq.broker.base.refusals import RefusedError
@@ -12,6 +12,7 @@ from pyromq.clock import Clock
 from pyromq.model.names import validate_group
 from pyromq.model.topic import GroupConfig, Perm
 from pyromq.store.tables.groups import GroupTable
+from pyromq.store.tables.steps import InSteps, all_steps
 from pyromq.wire.codes import ResponseCode
 
 PRESET_GROUPS = (
@@ -79,27 +80,20 @@ class Groups:
         return config
 
     def update_all(self, configs: Iterable[GroupConfig]) -> None:
-        """Create or replace, all or none, with one save; nothing happens to those that are the same already.
+        """``update_in_steps``, all of them now."""
+        all_steps(self.update_in_steps(configs))
+
+    def update_in_steps(self, configs: Iterable[GroupConfig]) -> InSteps[None]:
+        """Create or replace, all or none, with one save; at the end they are durable.
 
         Raises RefusedError when there would be too many, StoreReadOnlyError.
         """
-        wanted = {config.group_name: config for config in configs}
-        known = {name: self._table.get(name) for name, config in wanted.items() if self._table.get(name) != config}
-        if not known:
+        missing = self._table.missing(configs)
+        if not missing and self._table.is_durable:
             return
-        if added := sum(config is None for config in known.values()):
+        if added := sum(self._table.get(name) is None for name in missing):
             self._refuse_beyond(added)
-        now_ms = self._clock.now_ms()
-        for name in known:
-            self._table.put(wanted[name], now_ms)
-        self._table.save_or_undo(partial(self._put_back, known, now_ms))
-
-    def _put_back(self, known: Mapping[str, GroupConfig | None], now_ms: int) -> None:
-        for group, config in known.items():
-            if config is None:
-                self._table.remove(group, now_ms)
-            else:
-                self._table.put(config, now_ms)
+        yield from self._table.put_all(missing, self._clock.now_ms())
 
     def _refuse_beyond(self, added: int) -> None:
         if len(self._table) + added > self._settings.groups_max:

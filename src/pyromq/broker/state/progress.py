@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, ItemsView
 from typing import Final
 
@@ -9,6 +10,8 @@ from pyromq.clock import Clock
 from pyromq.errors import StoreReadOnlyError
 from pyromq.store.tables.offsets import OffsetTable
 from pyromq.wire.json import bodies
+
+logger = logging.getLogger(__name__)
 
 _COMMITS_PER_VERSION = 500
 OFFSETS_MAX: Final = 1_000_000  # of all groups and queues together
@@ -23,6 +26,7 @@ class Progress:
         self._clock = clock
         self.offsets_max = offsets_max
         self._room = 0  # for new offsets before they are counted again
+        self._is_full = False  # the last new offset was refused
         self._commits = 0  # since the start; the version of the table moves with them
         self._pulled: dict[tuple[str, str, int], int] = {}  # by topic, group and queue: where the next pull begins
         self._resets: dict[tuple[str, str, int], int] = {}  # likewise: what the next pull is told
@@ -52,7 +56,15 @@ class Progress:
         if self._room <= 0:
             self._room = min(_COUNT_AGAIN, self.offsets_max - self._table.offsets_count)
         self._room -= 1
-        return self._room >= 0
+        is_full = self._room < 0
+        if is_full and not self._is_full:  # once, not for every pull that comes
+            logger.warning(
+                "offset not committed, all groups together have as many as are kept: offsets_max=%d group=%s topic=%s "
+                "(delete groups that nobody uses with their offsets)",
+                *(self.offsets_max, group, topic),
+            )
+        self._is_full = is_full
+        return not is_full
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
         """Where the group's next pull begins, as the last one was told; never before what it has committed."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, ItemsView, Iterable
 from typing import Final
 
 import msgspec
@@ -29,6 +28,7 @@ from pyromq.model.names import (
     validate_topic,
 )
 from pyromq.model.topic import Perm, TopicConfig
+from pyromq.store.tables.steps import InSteps, all_steps
 from pyromq.store.tables.topics import TopicTable
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.flags import TopicSysFlag
@@ -45,8 +45,8 @@ def reply_topic(cluster: str) -> str:
 class Topics:
     """Owns the topic table; ``on_change`` is told of every change.
 
-    What an operator changes is saved before it is used. What a send or a consumer brings about is saved soon after, by
-    the table keeper; should a crash come first, ``restore`` makes it again from the queues.
+    What an operator changes is saved before the operator is answered. What a send or a consumer brings about is saved
+    soon after, by the table keeper; should a crash come first, ``restore`` makes it again from the queues.
     """
 
     def __init__(self, table: TopicTable, settings: BrokerSettings, clock: Clock) -> None:
@@ -182,31 +182,22 @@ class Topics:
         return config
 
     def update_all(self, configs: Iterable[TopicConfig]) -> None:
-        """Create or replace, all or none, with one save; nothing happens to those that are the same already.
+        """``update_in_steps``, all of them now."""
+        all_steps(self.update_in_steps(configs))
+
+    def update_in_steps(self, configs: Iterable[TopicConfig]) -> InSteps[None]:
+        """Create or replace, all or none, with one save; at the end they are durable.
 
         Raises RefusedError when there would be too many, StoreReadOnlyError.
         """
-        wanted = {config.topic_name: config for config in configs}
-        known = {name: self._table.get(name) for name, config in wanted.items() if self._table.get(name) != config}
-        if not known:
+        missing = self._table.missing(configs)
+        if not missing and self._table.is_durable:
             return
-        if added := sum(config is None for config in known.values()):
+        if added := sum(self._table.get(name) is None for name in missing):
             self._refuse_beyond(added)
-        now_ms = self._clock.now_ms()
-        for name in known:
-            self._table.put(wanted[name], now_ms)
-        self._table.save_or_undo(partial(self._put_all_back, known))
-        self._tell(*known)
-
-    def _put_all_back(self, known: Mapping[str, TopicConfig | None]) -> None:
-        for topic, config in known.items():
-            self._put_back(topic, config)
-
-    def _put_back(self, topic: str, config: TopicConfig | None) -> None:
-        if config is None:
-            self._table.remove(topic, self._clock.now_ms())
-        else:
-            self._table.put(config, self._clock.now_ms())
+        yield from self._table.put_all(missing, self._clock.now_ms())
+        if missing:
+            self._tell(*missing)
 
     def announce(self) -> None:
         """What name servers must know has changed, though no topic has: they compare versions."""
@@ -217,7 +208,7 @@ class Topics:
     def delete(self, topic: str) -> bool:
         removed = self._table.remove(topic, self._clock.now_ms())
         if removed is not None:
-            self._table.save_or_undo(lambda: self._put_back(topic, removed))
+            self._table.save_or_undo(lambda: self._table.put(removed, self._clock.now_ms()))
             self._tell()
         return removed is not None
 

@@ -180,7 +180,7 @@ def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
         found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
     if stalls := _number(told.get("loopStalls", "")):
         worst = f"the worst of {told.get('loopStallWorstMs', '')} ms by {told.get('loopStallCode', '')}"
-        text = f"{stalls:.0f} requests kept it from the others for more than 100 ms, {worst}: see its log"
+        text = f"{stalls:.0f} times it served nobody for more than 100 ms, {worst}: see its log"
         found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
     return found or [
         ClusterFinding(severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full")

@@ -34,6 +34,9 @@ from pyromq.wire.record_layout import (
 )
 
 _COMPRESSED: Final = 1
+_TAGS, _KEYS, _SHARDING_KEY = names.TAGS.encode(), names.KEYS.encode(), names.SHARDING_KEY.encode()
+_RETRY_TOPIC, _UNIQUE_KEY = names.RETRY_TOPIC.encode(), names.UNIQUE_KEY.encode()
+_ORIGIN_MESSAGE_ID, _TRANSACTION_ID = names.ORIGIN_MESSAGE_ID.encode(), names.TRANSACTION_ID.encode()
 _OF_THE_PULL: Final = frozenset((names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME))
 
 
@@ -108,23 +111,28 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
         """One value, without decoding the others."""
         if name in _OF_THE_PULL and self.pull is not None:
             return self._of_pull(name)
-        value = find_property(self._raw_properties(), name.encode())
+        return self._stored(name.encode())
+
+    def _stored(self, name: bytes) -> str | None:
+        """A value that the record has, as nothing of the pull is called."""
+        record = self.record
+        value = find_property(record[topic_range(record, self.sys_flag)[1] + 2 :], name)
         return None if value is None else value.decode("utf-8", "replace")
 
     @property
     def tags(self) -> str:
         """Its tag; empty if it has none."""
-        return self.get(names.TAGS) or ""
+        return self._stored(_TAGS) or ""
 
     @property
     def keys(self) -> tuple[str, ...]:
         """What it can be found by."""
-        return tuple((self.get(names.KEYS) or "").split())
+        return tuple((self._stored(_KEYS) or "").split())
 
     @property
     def sharding_key(self) -> str:
         """What chose its queue; empty if nothing did."""
-        return self.get(names.SHARDING_KEY) or ""
+        return self._stored(_SHARDING_KEY) or ""
 
     @property
     def flag(self) -> int:
@@ -157,7 +165,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
         """The topic it was sent to, also when it comes again from a retry topic; without namespace."""
         topic = self.stored_topic
         if topic.startswith(RETRY_PREFIX):
-            topic = self.get(names.RETRY_TOPIC) or topic
+            topic = self._stored(_RETRY_TOPIC) or topic
         return topic.removeprefix(f"{self.namespace}%") if self.namespace else topic
 
     @property
@@ -173,7 +181,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def message_id(self) -> str:
         """The id its producer gave it, or else ``offset_message_id``."""
-        return self.get(names.UNIQUE_KEY) or self.offset_message_id
+        return self._stored(_UNIQUE_KEY) or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str:
@@ -183,7 +191,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def origin_message_id(self) -> str:
         """``offset_message_id`` of the first copy: a message that comes again was stored anew each time."""
-        return self.get(names.ORIGIN_MESSAGE_ID) or self.offset_message_id
+        return self._stored(_ORIGIN_MESSAGE_ID) or self.offset_message_id
 
     @property
     def is_retry(self) -> bool:
@@ -193,7 +201,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def transaction_id(self) -> str:
         """That of the transaction it was sent in."""
-        return self.get(names.TRANSACTION_ID) or self.get(names.UNIQUE_KEY) or ""
+        return self._stored(_TRANSACTION_ID) or self._stored(_UNIQUE_KEY) or ""
 
     @property
     def delivery_attempt(self) -> int:

@@ -133,10 +133,18 @@ class RealFile:
 
     def map_once(self) -> memoryview:
         if self._view is None:
-            self._view = (
-                memoryview(mmap.mmap(self._fd, self.size, prot=mmap.PROT_READ)) if self.size else memoryview(b"")
-            )
+            self._view = memoryview(self._mapped()) if self.size else memoryview(b"")
         return self._view
+
+    def _mapped(self) -> mmap.mmap:
+        try:
+            return mmap.mmap(self._fd, self.size, prot=mmap.PROT_READ)
+        except OSError:  # ext4 that turned read-only after an error maps no file that is open for writing
+            for_reading = os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return mmap.mmap(for_reading, self.size, prot=mmap.PROT_READ)
+            finally:
+                os.close(for_reading)
 
     def read_at(self, at: int, size: int) -> bytes:
         return os.pread(self._fd, size, at)

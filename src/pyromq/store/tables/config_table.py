@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator, ItemsView, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import ClassVar, Final, Self, TypeVar
+from typing import ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 
@@ -25,11 +25,13 @@ from pyromq.model.topic import DataVersion
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.whole_file import WholeFile
+from pyromq.store.tables.steps import InSteps, all_steps
 from pyromq.wire.json import java_json
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
+C = TypeVar("C", bound=msgspec.Struct)
 _FILE_BYTES_MAX: Final = 1 << 30  # our own disk: the bound is against damage, not against an attack
 
 
@@ -78,20 +80,45 @@ class ConfigTable(ABC):
         self._saves += 1
         return self._saves
 
-    def _save(self, number: int, stored: msgspec.Struct) -> None:
+    @property
+    def is_durable(self) -> bool:
+        """Whether the file has everything that the table has."""
+        return not self.unsaved and self._written == self._saves
+
+    def save_in_steps(self) -> InSteps[None]:
+        """``save`` of the table as it is now; a caller that drops it in between leaves it to the next save."""
+        number, stored = self._next_save(), self._stored()
         try:
-            with self._writing:
-                if number > self._written:  # else a later save was faster
-                    self._file.save(self._encoded(stored))
-                    self._written, self.found = number, True
+            text = yield from self._encoded_in_steps(stored)
+            yield partial(self._write, number, lambda: text)
         except BaseException:  # whatever the reason, the change is unsaved; raised again
             self.unsaved = True
             raise
 
+    def _save(self, number: int, stored: msgspec.Struct) -> None:
+        try:
+            self._write(number, partial(self._encoded, stored))
+        except BaseException:  # likewise
+            self.unsaved = True
+            raise
+
+    def _write(self, number: int, text: Callable[[], bytes]) -> None:
+        with self._writing:
+            if number > self._written:  # else a later save was faster
+                self._file.save(text())
+                self._written, self.found = number, True
+
     def save_or_undo(self, undo: Callable[[], object]) -> None:
         """``save``, or take the last change back in memory too and raise StoreReadOnlyError."""
+        all_steps(self.save_in_steps_or_undo(undo))
+
+    def save_in_steps_or_undo(self, undo: Callable[[], object]) -> InSteps[None]:
+        """Likewise; a caller that drops it in between has taken the change back, too."""
         try:
-            self.save()
+            yield from self.save_in_steps()
+        except GeneratorExit:
+            undo()
+            raise
         except OSError as error:
             undo()
             raise StoreReadOnlyError(f"{self.file_name} could not be saved: {error}") from error
@@ -118,12 +145,68 @@ class ConfigTable(ABC):
         """The text of the file; may run on a worker thread."""
         return java_json.dumps_pretty(stored)
 
+    def _encoded_in_steps(self, stored: msgspec.Struct) -> Generator[None, None, bytes]:
+        yield
+        return self._encoded(stored)
+
     @abstractmethod
     def _read(self) -> None: ...
 
     @abstractmethod
     def _stored(self) -> msgspec.Struct:
         """What is to be saved; later changes of the table do not show in it."""
+
+
+class KeyedTable(ConfigTable, Generic[C]):
+    """A table of configurations, each under its name."""
+
+    def __init__(self, file: WholeFile) -> None:
+        super().__init__(file)
+        self._entries: dict[str, C] = {}
+
+    def get(self, name: str) -> C | None:
+        return self._entries.get(name)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def items(self) -> ItemsView[str, C]:
+        return self._entries.items()
+
+    def put(self, config: C, now_ms: int) -> None:
+        self._entries[self.name_of(config)] = config
+        self.bump(now_ms)
+
+    def remove(self, name: str, now_ms: int) -> C | None:
+        """What was removed; the version moves only if something was."""
+        removed = self._entries.pop(name, None)
+        if removed is not None:
+            self.bump(now_ms)
+        return removed
+
+    def missing(self, configs: Iterable[C]) -> dict[str, C]:
+        """Those that are not in the table as they are; of several with one name the last."""
+        wanted = {self.name_of(config): config for config in configs}
+        return {name: config for name, config in wanted.items() if self._entries.get(name) != config}
+
+    def put_all(self, configs: Mapping[str, C], now_ms: int) -> InSteps[None]:
+        """Put them in at once and save them in steps, or take them all back and raise StoreReadOnlyError."""
+        before = {name: self._entries.get(name) for name in configs}
+        for config in configs.values():
+            self.put(config, now_ms)
+        yield from self.save_in_steps_or_undo(partial(self._put_back, configs, before, now_ms))
+
+    def _put_back(self, configs: Mapping[str, C], before: Mapping[str, C | None], now_ms: int) -> None:
+        for name, config in configs.items():
+            if self._entries.get(name) is config:  # else it was changed again meanwhile
+                if (known := before[name]) is None:
+                    self.remove(name, now_ms)
+                else:
+                    self.put(known, now_ms)
+
+    @staticmethod
+    @abstractmethod
+    def name_of(config: C) -> str: ...
 
 
 def _decode(text: bytes, type_: type[T]) -> T:

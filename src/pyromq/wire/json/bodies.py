@@ -110,9 +110,9 @@ class QueueTimes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_time_stamp: Long = -1
     consume_time_stamp: Long = -1
     delay_time: Long = 0
-    min_time_stamp_str: str = ""
-    max_time_stamp_str: str = ""
-    consume_time_stamp_str: str = ""
+    min_time_stamp_str: str | None = ""
+    max_time_stamp_str: str | None = ""
+    consume_time_stamp_str: str | None = ""
 
 
 class TimeSpans(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -128,7 +128,7 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
     value = java_json.parse(body)
     if isinstance(value, dict) and isinstance(consumers := value.get("consumerDataSet"), list):
         value["consumerDataSet"] = [_with_enum_names(consumer) for consumer in consumers]
-    return java_json.convert(value, Heartbeat)
+    return java_json.convert(value, Heartbeat, nulls=java_json.has_nulls(body))
 
 
 def decode_consumer_connections(body: bytes) -> ConsumerConnections:

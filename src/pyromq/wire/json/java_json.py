@@ -44,6 +44,7 @@ __all__ = [
     "dumps_in_pieces",
     "dumps_pretty",
     "dumps_strict",
+    "has_nulls",
     "parse",
 ]
 
@@ -118,13 +119,18 @@ def decode(text: bytes | str, type_: type[T], *, bytes_max: int = BYTES_MAX) -> 
 
     Raises MalformedJsonError for the text, UnexpectedJsonError for its content.
     """
-    return convert(parse(text, bytes_max=bytes_max), type_)
+    return convert(parse(text, bytes_max=bytes_max), type_, nulls=has_nulls(text))
 
 
-def convert(value: Any, type_: type[T]) -> T:
+def has_nulls(text: bytes | str) -> bool:
+    """False: no null stands in the text, so none has to be looked for in its value."""
+    return b"null" in text if isinstance(text, bytes) else "null" in text
+
+
+def convert(value: Any, type_: type[T], *, nulls: bool = True) -> T:
     """The second step of ``decode``, for values that ``parse`` gave and that needed a correction first."""
     try:
-        return msgspec.convert(_without_nulls(value), type_, strict=False)
+        return msgspec.convert(_without_nulls(value) if nulls else value, type_, strict=False)
     except (msgspec.MsgspecError, OverflowError) as error:
         raise UnexpectedJsonError(f"unexpected JSON content: {error}") from error
 

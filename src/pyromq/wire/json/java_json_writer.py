@@ -8,18 +8,17 @@ keeps its place as null. Integer keys sort by value, object keys keep the order 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, Flag
 from functools import cache
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from pyromq.errors import LocalProtocolError
 
 DEPTH_MAX: Final = 64
-_CONTAINERS: Final = (Mapping, msgspec.Struct, list, tuple, set, frozenset)
 
 
 class UnwritableJsonError(LocalProtocolError):
@@ -42,31 +41,36 @@ def dumps_pretty(value: Any) -> bytes:
 
 
 def dumps_in_pieces(value: msgspec.Struct, field: str, count: int, *, pretty: bool = False) -> Iterator[bytes]:
-    """``dumps`` or ``dumps_pretty`` of a struct with one large map in ``field``, ``count`` items of it at a time.
+    """``dumps`` or ``dumps_pretty`` of a struct with one large map or list in ``field``, ``count`` items at a time.
 
     For callers that have other things to do in between; the pieces together are the text.
     """
     write = dumps_pretty if pretty else dumps
     name = next(wire_name for wire_name, attribute in _names_of(type(value)) if attribute == field)
-    table: Mapping[Any, Any] = getattr(value, field)
-    items = sorted(table.items(), key=lambda item: _key_order(item[0]))
-    hollow = msgspec.structs.replace(value, **{field: {}})
-    mark = f'"{name}":{{'.encode()
-    before, _, behind = write(hollow).partition(mark)
+    large: Mapping[Any, Any] | list[Any] = getattr(value, field)
+    is_list = isinstance(large, list)
+    items = large if is_list else sorted(cast(Mapping[Any, Any], large).items(), key=_item_order)
+    make: Callable[[Any], Any] = list if is_list else dict
+    opening, closing = "[]" if is_list else "{}"
+    mark = f'"{name}":{opening}'.encode()
+    before, _, behind = write(msgspec.structs.replace(value, **{field: make(())})).partition(mark)
     yield before + mark
     for start in range(0, len(items), count):
-        text = write({name: dict(items[start : start + count])})
-        begin, end = text.index(mark) + len(mark), len(text) - (len("\n\t}\n}") if pretty else len("}}"))
+        text = write({name: make(items[start : start + count])})
+        begin, end = text.index(mark) + len(mark), len(text) - len(f"\n\t{closing}\n}}" if pretty else f"{closing}}}")
         yield (b"," if start else b"") + text[begin:end]
     yield (b"\n\t" if pretty and items else b"") + behind
 
 
 class _Writer:
+    """Text of one value; types are compared before ``isinstance`` is asked, for most values are text and numbers."""
+
     def __init__(self, *, sort: bool = True, strict: bool = False, pretty: bool = False) -> None:
         self._sort = sort
         self._strict = strict
         self._pretty = pretty
         self._parts: list[str] = []
+        self._names: dict[type, list[tuple[str, str]]] = {}  # of structs seen so far: ``"name":`` and the attribute
 
     def dumps(self, value: Any) -> bytes:
         return self._text(value, 1).encode()
@@ -76,11 +80,15 @@ class _Writer:
         return "".join(self._parts)
 
     def _write(self, value: Any, depth: int) -> None:
-        if depth > DEPTH_MAX and isinstance(value, _CONTAINERS):
-            raise UnwritableJsonError(f"the value nests deeper than {DEPTH_MAX} levels, or contains itself")
-        if isinstance(value, Mapping | msgspec.Struct):
-            fields = _struct_fields(value) if isinstance(value, msgspec.Struct) else value
-            self._container("{}", self._fields(fields, depth), depth)
+        type_ = type(value)
+        if type_ is str:
+            self._parts.append(self._quoted(value))
+        elif type_ is int:
+            self._parts.append(str(value))
+        elif isinstance(value, msgspec.Struct):
+            self._container("{}", self._struct_fields(value), depth)
+        elif isinstance(value, Mapping):
+            self._container("{}", self._fields(value, depth), depth)
         elif isinstance(value, set | frozenset):
             self._container("[]", [("", item) for item in sorted(value, key=_key_order)], depth)
         elif isinstance(value, list | tuple):
@@ -89,28 +97,55 @@ class _Writer:
             self._parts.append(self._scalar(value))
 
     def _container(self, brackets: str, items: list[tuple[str, Any]], depth: int) -> None:
+        if depth > DEPTH_MAX:
+            raise UnwritableJsonError(f"the value nests deeper than {DEPTH_MAX} levels, or contains itself")
         line = "\n" + "\t" * depth if self._pretty and items else ""
-        self._parts.append(brackets[0])
-        for number, (name, inner) in enumerate(items):
-            self._parts += ("," if number else "", line, name)
-            self._write(inner, depth + 1)
-        self._parts += (line[:-1], brackets[1])
+        parts, between, write = self._parts, brackets[0] + line, self._write
+        following = "," + line
+        for name, inner in items:
+            parts.append(between)
+            parts.append(name)
+            write(inner, depth + 1)
+            between = following
+        parts.append(line[:-1] + brackets[1] if items else brackets)
+
+    def _struct_fields(self, struct: msgspec.Struct) -> list[tuple[str, Any]]:
+        names = self._names.get(type(struct))
+        if names is None:
+            wanted = _names_of(type(struct))
+            names = [(f"{self._quoted(name)}:", field) for name, field in (sorted(wanted) if self._sort else wanted)]
+            self._names[type(struct)] = names
+        return [
+            (name, value)
+            for name, field in names
+            if (value := getattr(struct, field)) is not None and value is not msgspec.UNSET
+        ]
 
     def _fields(self, fields: Mapping[Any, Any], depth: int) -> list[tuple[str, Any]]:
         present = [(key, value) for key, value in fields.items() if value is not None and value is not msgspec.UNSET]
         if self._sort:
-            present.sort(key=lambda item: _key_order(item[0]))
+            present.sort(key=_item_order)
         return [(self._key(key, depth) + ":", value) for key, value in present]
 
     def _key(self, key: Any, depth: int) -> str:
-        if isinstance(key, Mapping | msgspec.Struct):
-            text = _Writer(sort=self._sort)._text(key, depth + 1)
-            return self._quoted(text) if self._strict else text
-        if type(key) is int:
-            return f'"{key}"' if self._strict else str(key)
         if isinstance(key, str | Enum):
             return self._scalar(key)
+        if type(key) is int:
+            return f'"{key}"' if self._strict else str(key)
+        if isinstance(key, Mapping | msgspec.Struct):
+            text = self._bare_text(key, depth + 1)
+            return self._quoted(text) if self._strict else text
         raise UnwritableJsonError(f"{type(key).__name__} cannot be the key of a map")
+
+    def _bare_text(self, value: Any, depth: int) -> str:
+        """On one line and not escaped, whatever the text around it is."""
+        if self._strict or self._pretty:
+            return _Writer(sort=self._sort)._text(value, depth)
+        begin = len(self._parts)
+        self._write(value, depth)
+        text = "".join(self._parts[begin:])
+        del self._parts[begin:]
+        return text
 
     def _scalar(self, value: Any) -> str:
         if value is None or isinstance(value, bool):
@@ -127,12 +162,13 @@ class _Writer:
 
     def _quoted(self, text: str) -> str:
         try:
-            quoted = msgspec.json.encode(text).decode()
+            quoted = _encode_text(text).decode()
         except UnicodeError as error:
             raise UnwritableJsonError("text with half of a surrogate pair") from error
         return _beyond_ascii.sub(_escape, quoted) if self._strict else quoted
 
 
+_encode_text: Final = msgspec.json.Encoder().encode
 _beyond_ascii = re.compile(r"[^\x00-\x7e]|/")
 
 
@@ -152,8 +188,8 @@ def _key_order(key: Any) -> tuple[int, int, str]:
     return (1, key, "") if isinstance(key, int) else (2, 0, "")
 
 
-def _struct_fields(struct: msgspec.Struct) -> dict[str, Any]:
-    return {wire_name: getattr(struct, name) for wire_name, name in _names_of(type(struct))}
+def _item_order(item: tuple[Any, Any]) -> tuple[int, int, str]:
+    return (0, 0, item[0]) if type(item[0]) is str else _key_order(item[0])
 
 
 @cache

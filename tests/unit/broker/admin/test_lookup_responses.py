@@ -28,6 +28,7 @@ from pyromq.testing import CrashMode, FaultyDisk, ManualClock
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader, GroupHeader, QueryConsumeQueueHeader
 from pyromq.wire.headers.consumer import QueryConsumerOffsetHeader, QueryMessageHeader
+from pyromq.wire.headers.shared import TopicHeader
 from pyromq.wire.json import bodies
 from pyromq.wire.json.heartbeat import ConsumerData, Heartbeat, Subscription
 from pyromq.wire.json.route import TopicList, decode_topics
@@ -157,6 +158,19 @@ def test_a_key_is_not_looked_up_while_much_of_the_log_is_not_in_the_index(monkey
 # --- topics --------------------------------------------------------------------------------------------------------
 
 
+def test_a_topic_that_is_deleted_takes_its_offsets_along(store: MessageStore) -> None:
+    (known, _), read = topics(), progress()
+    known.create("orders", queues=1)
+    read.commit("readers", "orders", 0, 5)
+    read.commit("readers", "others", 0, 7)
+    write_path = cast(WritePath, SimpleNamespace(store=store, group_commit=SimpleNamespace(commit_now=lambda: None)))
+    handler = TopicHandler(write_path, tables(topics=known, progress=read), cast(Stats, None), BrokerSettings())
+    handler.delete(Wire().as_connection, request(header=TopicHeader(topic="orders")))
+    assert known.get("orders") is None
+    assert read.committed("readers", "orders", 0) is None and read.committed("readers", "others", 0) == 7
+    assert read.table.is_durable, "a crash would bring them back"
+
+
 def created(store: MessageStore, attributes: str) -> dict[str, str]:
     settings, (known, _) = BrokerSettings(), topics()
     write_path = cast(WritePath, SimpleNamespace(store=store, group_commit=None))
@@ -171,7 +185,7 @@ def created(store: MessageStore, attributes: str) -> dict[str, str]:
         order=False,
         attributes=attributes,
     )
-    handler.create(Wire().as_connection, request(header=header))
+    finished(handler.create(Wire().as_connection, request(header=header)))
     config = known.get("orders")
     assert config is not None
     return config.attributes

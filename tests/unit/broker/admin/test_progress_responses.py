@@ -15,6 +15,7 @@ from pyromq.model.queue import QueueId
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
+from pyromq.wire.frame import FRAME_BYTES_MAX
 from pyromq.wire.headers.admin import GetBrokerConsumeStatsHeader, GetConsumeStatsHeader
 from pyromq.wire.headers.shared import TopicGroupHeader
 from pyromq.wire.json import bodies, java_json
@@ -34,6 +35,7 @@ class Rig:
         self.store = MessageStore.open(ROOT, SMALL, disk=FaultyDisk(), clock=self.clock)
         known, _ = topics()
         known.create("orders", queues=2)
+        known.create("wide", queues=65_536)
         for _ in range(3):
             self.store.append([Draft(topic="orders", queue_id=0, body=b"x", properties=b"", born_ms=0)])
             self.clock.advance_ms(1_000)
@@ -67,7 +69,7 @@ def test_times_of_a_queue_without_messages_are_minus_one(rig: Rig) -> None:
     empty = rig.times()[1]
     assert empty.message_queue == QueueId("orders", BrokerSettings().name, 1)
     assert (empty.min_time_stamp, empty.max_time_stamp, empty.consume_time_stamp, empty.delay_time) == (-1, -1, -1, 0)
-    assert empty.min_time_stamp_str.endswith(":59:999"), "a millisecond before the epoch"
+    assert str(empty.min_time_stamp_str).endswith(":59:999"), "a millisecond before the epoch"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +88,17 @@ def test_times_of_a_queue_tell_how_long_the_next_message_waits(
 
 def test_times_are_told_as_text_too(rig: Rig) -> None:
     told = rig.times()[0]
-    assert told.min_time_stamp_str[10] == "#" and told.min_time_stamp_str.endswith(":20:000")
-    assert told.max_time_stamp_str.endswith(":22:000") and told.consume_time_stamp_str == told.min_time_stamp_str
+    oldest, newest = str(told.min_time_stamp_str), str(told.max_time_stamp_str)
+    assert oldest[10] == "#" and oldest.endswith(":20:000")
+    assert newest.endswith(":22:000") and told.consume_time_stamp_str == told.min_time_stamp_str
+
+
+def test_times_of_as_many_queues_as_there_may_be_fit_into_a_frame(rig: Rig) -> None:
+    asked = request(header=TopicGroupHeader(topic="wide", group="readers"))
+    body = finished(rig.handler.time_span(Wire().as_connection, asked))
+    assert len(body) < FRAME_BYTES_MAX - 1_000
+    told = java_json.decode(body, bodies.TimeSpans).consume_time_span_set
+    assert len(told) == 65_536 and not told[-1].min_time_stamp_str and told[-1].min_time_stamp == -1
 
 
 def test_a_group_has_pulled_what_it_committed_or_more(rig: Rig) -> None:

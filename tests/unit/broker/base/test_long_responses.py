@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from pyromq.broker.base.long_responses import PIECE, PIECES_AT_ONCE, WAITING_MAX, LongResponses, Steps, pieces
+from pyromq.broker.base.long_responses import (
+    PIECE,
+    PIECES_AT_ONCE,
+    WAITING_MAX,
+    LongResponses,
+    Steps,
+    elsewhere,
+    nothing,
+    pieces,
+)
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.frame import FRAME_BYTES_MAX
 from tests.unit.broker.builders import Wire, request
 
 
@@ -100,6 +111,63 @@ async def test_a_one_way_request_for_a_long_response_is_not_answered(responses: 
     responses.begin(wire.as_connection, request(1, oneway=True), steps(20))
     responses.begin(wire.as_connection, request(2), steps(20))
     assert [response.correlation_id for response in await answered(wire)] == [2]
+
+
+def saving(pieces: int, save: Callable[[], object], seen: list[object]) -> Steps:
+    """As a table is saved: encoded in pieces, written by a worker."""
+    try:
+        for _ in range(pieces):
+            yield None
+        seen.append((yield save))
+    except (OSError, GeneratorExit) as error:
+        seen.append(type(error))
+        if isinstance(error, OSError):
+            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "not saved") from error
+        raise
+    return nothing
+
+
+@pytest.mark.parametrize("pieces", [0, PIECES_AT_ONCE - 1, PIECES_AT_ONCE, 20])
+async def test_a_disk_is_waited_for_on_a_worker_and_the_steps_hear_of_it(pieces: int, responses: LongResponses) -> None:
+    wire, seen = OpenWire(), list[object]()
+    responses.begin(wire.as_connection, request(1), saving(pieces, threading.get_ident, seen))
+    assert [response.code for response in await answered(wire)] == [0]
+    is_here = seen == [threading.get_ident()]
+    assert len(seen) == 1 and is_here == (pieces < PIECES_AT_ONCE - 1)
+
+
+async def test_steps_decide_what_a_failed_job_means(responses: LongResponses) -> None:
+    wire, seen = OpenWire(), list[object]()
+
+    def broken() -> None:
+        raise OSError("broken")
+
+    responses.begin(wire.as_connection, request(1), saving(20, broken, seen))
+    assert [response.code for response in await answered(wire)] == [ResponseCode.SERVICE_NOT_AVAILABLE]
+    assert seen == [OSError]
+
+
+async def test_steps_hear_when_they_are_given_up(responses: LongResponses) -> None:
+    waiting, refused = list[object](), list[object]()
+    wire = OpenWire()
+    for number in range(WAITING_MAX):
+        responses.begin(wire.as_connection, request(number), saving(1_000, nothing, waiting))
+    with pytest.raises(RefusedError):
+        responses.begin(wire.as_connection, request(), saving(1_000, nothing, refused))
+    assert refused == [GeneratorExit] and not waiting
+    await responses.close()
+    assert waiting == [GeneratorExit] * WAITING_MAX
+
+
+async def test_a_response_that_no_frame_holds_is_refused_with_the_reason(responses: LongResponses) -> None:
+    def large() -> Steps:
+        yield from elsewhere(20 * PIECE)
+        return lambda: bytes(FRAME_BYTES_MAX)
+
+    wire = OpenWire()
+    responses.begin(wire.as_connection, request(1), large())
+    (response,) = await answered(wire)
+    assert response.code == ResponseCode.SYSTEM_ERROR and "does not fit" in (response.remark or "")
 
 
 async def test_the_end_of_the_broker_ends_them(responses: LongResponses) -> None:

@@ -126,13 +126,15 @@ def test_everything_is_told_with_the_topics_of_groups_and_what_they_pulled() -> 
     assert told.pull_offset_table == {"orders@readers": {0: 7}, "orders@new": {2: 0}}
 
 
-def test_new_offsets_have_a_bound_and_those_that_are_there_may_move() -> None:
+def test_new_offsets_have_a_bound_and_those_that_are_there_may_move(caplog: pytest.LogCaptureFixture) -> None:
     found = progress()
     found.offsets_max = 2
     for queue in (0, 1):
         assert found.has_room("readers", "orders", queue)
         found.commit("readers", "orders", queue, 1)
     assert not found.has_room("readers", "orders", 2)
+    assert not found.has_room("readers", "orders", 3)
+    assert caplog.text.count("offset not committed") == 1, "once, not for every pull"
     assert found.has_room("readers", "orders", 1)
     found.forget_group("readers")
     assert found.has_room("others", "orders", 2), "groups that are deleted make room"

@@ -49,3 +49,15 @@ def test_a_list_of_topics_or_groups_is_saved_once() -> None:
     before = disk.operations
     known.update_all([TopicConfig(topic_name=f"topic-{number}") for number in range(50)])
     assert disk.operations - before == once and changes == ["changed", "changed"]
+
+
+def test_a_topic_that_a_send_made_is_durable_when_an_operator_who_creates_it_is_answered() -> None:
+    disk = FaultyDisk()
+    known, _ = topics(disk=disk)
+    made = known.for_send("orders", "TBW102", 4, unit=False)
+    assert not known.table.is_durable
+    known.update(made)
+    assert known.table.is_durable
+    before = disk.operations
+    known.update(made)
+    assert disk.operations == before, "nothing is written twice"

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import mmap
 import os
 import resource
 import subprocess
@@ -116,6 +118,26 @@ def test_a_file_opened_for_reading_cannot_be_written(disk: RealDisk, tmp_path: P
     assert bytes(file.map_once()) == b"text"
     with pytest.raises(OSError, match="descriptor"):
         file.write_at(0, b"x")
+    file.close()
+
+
+def test_a_file_open_for_writing_is_read_where_only_files_open_for_reading_can_be_mapped(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on ext4 that turned read-only after an error."""
+    plain = mmap.mmap
+
+    def read_only(fd: int, size: int, **options: int) -> mmap.mmap:
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return plain(fd, size, **options)
+
+    file = disk.create(tmp_path / "file", 4_096)
+    file.write_at(7, b"here")
+    monkeypatch.setattr(mmap, "mmap", read_only)
+    opened = len(os.listdir("/proc/self/fd"))
+    assert file.map_once()[7:11] == b"here"
+    assert len(os.listdir("/proc/self/fd")) == opened + 1, "the mapping has one of its own, nothing else stays open"
     file.close()
 
 

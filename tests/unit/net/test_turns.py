@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
-from pyromq.nameserver.turns import TURN_S, Turns
 from pyromq.net import Connection, Handler
+from pyromq.net.stalls import StallWatch
+from pyromq.net.turns import TURN_S, Turns
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import decode_command, encode_request, encode_response
 from pyromq.wire.frame import FrameDecoder
@@ -15,18 +17,23 @@ from tests.unit.net.fakes import Rig, turn
 
 
 class Server(Handler):
-    """Every request takes half of a turn."""
+    """Two requests fill a turn."""
 
     def __init__(self, response_bytes: int = 0) -> None:
         self.now_s = 0.0
         self.answered: list[int] = []
-        self.turns = Turns(self._answer, lambda: self.now_s)
+        self.turns = Turns(self._serve)
         self._body = bytes(response_bytes)
 
-    def _answer(self, request: Received[Any], _: Connection) -> bytes | None:
-        self.now_s += TURN_S / 2
-        self.answered.append(request.correlation_id)
-        return encode_response(0, request.correlation_id, body=self._body)
+    def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
+        until_s = self.now_s + TURN_S
+        for request in coming:
+            self.now_s += TURN_S * 0.6
+            self.answered.append(request.correlation_id)
+            connection.send(encode_response(0, request.correlation_id, body=self._body))
+            if self.now_s >= until_s:
+                return True
+        return False
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self.turns.take(connection, requests)
@@ -56,6 +63,7 @@ def test_a_long_row_of_requests_is_answered_turn_by_turn() -> None:
         assert ids(honest) == [100], "it does not wait for the others"
         greedy.arrive(asks(6))  # was on its way
         await turn()
+        await turn()
         assert ids(greedy) == [1, 2, 3, 4, 5, 6]
         assert not greedy.transport.is_reading_paused
 
@@ -71,11 +79,44 @@ def test_nothing_is_answered_while_the_peer_does_not_read() -> None:
         answered = list(server.answered)
         assert answered == [1, 2] and rig.connection.is_congested
         rig.transport.peer_reads_all()
+        await turn()
         assert server.answered == [1, 2, 3, 4] and rig.transport.is_reading_paused
         rig.transport.peer_reads_all()
+        await turn()
         rig.transport.peer_reads_all()
         await turn()
         assert server.answered == [1, 2, 3, 4, 5, 6] and not rig.transport.is_reading_paused
+
+    asyncio.run(main())
+
+
+def test_connections_that_wait_take_turns_and_a_new_one_is_not_behind_them() -> None:
+    async def main() -> None:
+        server = Server()
+        one, other, honest = (Rig(handler=server) for _ in range(3))
+        one.arrive(asks(*range(10, 16)))
+        other.arrive(asks(*range(20, 26)))
+        honest.arrive(asks(100))
+        assert server.answered == [10, 11, 20, 21, 100] and len(server.turns) == 8
+        await asyncio.sleep(0)
+        assert server.answered[5:] == [12, 13], "one connection at a time"
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert server.answered[5:] == [12, 13, 22, 23, 14, 15, 24, 25]
+        assert len(server.turns) == 0 and not one.transport.is_reading_paused
+
+    asyncio.run(main())
+
+
+def test_a_slow_turn_is_counted_as_a_stall() -> None:
+    async def main() -> None:
+        server = Server()
+        watch = server.turns.stalls = StallWatch(lambda: server.now_s * 10, lambda: server.now_s * 10)
+        rig = Rig(handler=server)
+        rig.arrive(asks(1, 2, 3, 4))
+        assert watch.count == 0, "the first turn is measured by the connection"
+        await turn()
+        assert (watch.count, watch.worst_cause) == (1, str(int(RequestCode.GET_NAMESRV_CONFIG)))
 
     asyncio.run(main())
 
@@ -84,9 +125,9 @@ def test_a_connection_that_ends_leaves_nothing() -> None:
     async def main() -> None:
         server = Server()
         rig = Rig(handler=server)
-        rig.arrive(asks(1, 2, 3))
+        rig.arrive(asks(1, 2, 3, 4, 5, 6))
         rig.connection.abort("gone")
         await turn()
-        assert not server.turns._waiting
+        assert len(server.turns) == 0 and server.answered == [1, 2, 3, 4], "its turn came before its end"
 
     asyncio.run(main())

@@ -1,0 +1,84 @@
+"""Turns: the requests of one connection share the loop with those of all others.
+
+A peer may send thousands of requests without waiting; hundreds of them arrive in one read. They are served in their
+order, for some milliseconds at a time; the rest waits while nothing more is read from that connection. Connections that
+wait take turns, and other events of the loop come between two of these. While a peer does not read its responses
+nothing is served to it either, so what waits is at most one read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from pyromq.net.connection import Connection
+from pyromq.net.stalls import StallWatch
+from pyromq.wire.received import Received
+
+TURN_S: Final = 0.02
+Serve = Callable[[Connection, Iterator[Received[Any]]], bool]
+"""Serves from the iterator until it is empty, or its turn is over (see ``TURN_S``): True when something may be left."""
+
+
+class Turns:
+    """Owner of the requests that wait for the next turn of their connection."""
+
+    def __init__(self, serve: Serve) -> None:
+        self._serve = serve
+        self.stalls: StallWatch | None = None  # the server's, which is made later
+        self._waiting: dict[Connection, list[Received[Any]]] = {}
+        self._ready: dict[Connection, None] = {}  # of those, whose peers read; the next to have its turn first
+
+    def __len__(self) -> int:
+        """How many requests wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def take(self, connection: Connection, requests: list[Received[Any]]) -> None:
+        """What one read brought."""
+        if connection in self._waiting:
+            self._waiting[connection] += requests  # a transport may deliver one more read after it was told to stop
+            return
+        coming = iter(requests)
+        if self._serve(connection, coming) and (rest := list(coming)):
+            self._waiting[connection] = rest
+            connection.hold_reading()
+            self.go_on(connection)
+
+    def go_on(self, connection: Connection) -> None:
+        """The connection is not congested: it gets a turn if it has something left."""
+        if connection in self._waiting and connection not in self._ready:
+            if not self._ready:
+                asyncio.get_running_loop().call_soon(self._next)
+            self._ready[connection] = None
+
+    def drop(self, connection: Connection) -> None:
+        """The connection has ended."""
+        self._waiting.pop(connection, None)
+        self._ready.pop(connection, None)
+
+    def _next(self) -> None:
+        """The turn of the connection that waits longest."""
+        if not self._ready:
+            return
+        connection = next(iter(self._ready))
+        del self._ready[connection]
+        if self._ready:
+            asyncio.get_running_loop().call_soon(self._next)
+        if not connection.is_congested:  # else ``go_on`` comes when its peer has read
+            self._turn(connection)
+
+    def _turn(self, connection: Connection) -> None:
+        requests = self._waiting[connection]
+        began_s = self.stalls.begin() if self.stalls else 0.0
+        coming = iter(requests)
+        rest = list(coming) if self._serve(connection, coming) else []
+        connection.flush()
+        if self.stalls:
+            self.stalls.ended(began_s, str(requests[0].code))
+        if rest:
+            self._waiting[connection] = rest
+            self.go_on(connection)
+        else:
+            del self._waiting[connection]
+            connection.go_on_reading()

@@ -1,0 +1,124 @@
+"""What a broker does by itself: every duty of a tick, each by itself, and what it saves at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.broker import Broker
+from pyromq.broker.wiring import Parts
+from pyromq.errors import StoreError
+from pyromq.net import Connection
+from pyromq.net.stalls import StallWatch
+from pyromq.testing import ManualClock
+
+EVERY_TICK = {
+    "handlers.pulls.respond_due",
+    "handlers.clients.notices.tick",
+    "write_path.group_commit.respond_overdue",
+    "services.sealer.advance",
+    "services.table_keeper.tick",
+    "services.maintenance.tick",
+    "services.transaction_checks.tick",
+    "services.delay_runner.tick",
+}
+EVERY_SECOND = {"stats.snapshot", "tables.members.drop_silent", "tables.filters.tick", "handlers.clients.notices.tell"}
+OFFSETS = {"services.offset_keeper.tick"}
+
+
+class Notes:
+    """Stands for the parts: whatever is called on it is noted under its path."""
+
+    def __init__(self, returns: dict[str, Any] | None = None, failing: dict[str, Exception] | None = None) -> None:
+        self.called: list[str] = []
+        self._returns, self._failing = returns or {}, failing or {}
+
+    def __getattr__(self, name: str) -> Any:
+        return self._part(name)
+
+    def _part(self, path: str) -> Any:
+        def call(*_: Any) -> Any:
+            self.called.append(path)
+            if path in self._failing:
+                raise self._failing[path]
+            return self._returns.get(path)
+
+        return _Part(self, path, call)
+
+    @property
+    def as_parts(self) -> Parts:
+        return cast(Parts, self)
+
+
+class _Part:
+    def __init__(self, notes: Notes, path: str, call: Callable[..., Any]) -> None:
+        self._notes, self._path, self._call = notes, path, call
+        self.__qualname__ = path
+
+    def __getattr__(self, name: str) -> Any:
+        return self._notes._part(f"{self._path}.{name}")
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*arguments)
+
+
+class Silent:
+    """A connection whose client has not been heard from."""
+
+    reason = ""
+
+    def close(self, reason: str) -> None:
+        self.reason = reason
+
+
+class Rig:
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.clock = ManualClock()
+        self.silent = Silent()
+        self.notes = Notes({"tables.members.drop_silent": ([self.silent], {"readers"})}, **options)
+        self.broker = Broker(BrokerSettings(port=0, offsets_save_ms=5_000), folder, clock=self.clock)
+        self.broker._parts = self.notes.as_parts
+        self.broker._server = cast(Any, SimpleNamespace(stalls=StallWatch()))
+
+    def tick(self, after_ms: int) -> set[str]:
+        self.clock.advance_ms(after_ms)
+        self.notes.called.clear()
+        self.broker._tick(self.notes.as_parts)
+        return set(self.notes.called)
+
+
+async def test_every_duty_is_done_when_its_time_has_come(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    assert rig.tick(10_000) == EVERY_TICK | EVERY_SECOND | OFFSETS
+    assert rig.silent.reason == "no heartbeat for too long"
+    assert rig.tick(100) == EVERY_TICK
+    assert rig.tick(900) == EVERY_TICK | EVERY_SECOND
+    assert rig.tick(4_000) == EVERY_TICK | EVERY_SECOND | OFFSETS
+
+
+@pytest.mark.parametrize("error", [StoreError("full"), OSError("broken"), ZeroDivisionError("a defect")])
+async def test_a_duty_that_fails_keeps_no_other_from_being_done(
+    error: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig(tmp_path, failing={"handlers.pulls.respond_due": error, "services.sealer.advance": error})
+    assert rig.tick(100) >= EVERY_TICK
+    assert caplog.text.count("periodic work failed") == 2
+
+
+async def test_a_connection_that_is_lost_leaves_nothing_behind(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.broker.on_disconnected(cast(Connection, rig.silent), "gone")
+    assert rig.notes.called == ["waiters.drop_connection", "handlers.clients.disconnected"]
+
+
+async def test_offsets_and_tables_are_saved_before_the_store_is_closed(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.broker._close_store(rig.notes.as_parts)
+    *saves, last = rig.notes.called
+    assert set(saves) == {"services.offset_keeper.save_now", "services.table_keeper.save_now"}
+    assert last == "write_path.store.close"

@@ -1,0 +1,141 @@
+"""Where a broker listens, and a turn of one connection: sends all at once, of other requests what fits."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pyromq.broker.base.long_responses import Steps, nothing
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.broker import Broker, _addresses
+from pyromq.net import Address, Connection
+from pyromq.net.turns import TURN_S
+from pyromq.testing import ManualClock
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.command import decode_command
+from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.received import Received
+from tests.unit.net.fakes import turn
+
+
+class Peer:
+    """A connection that keeps what it is sent."""
+
+    remote_text = "peer"
+    is_congested = False
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.send = self.sent.append
+        self.held = 0
+
+    def hold_reading(self) -> None:
+        self.held += 1
+
+    def codes(self) -> list[tuple[int, int]]:
+        commands = map(decode_command, FrameDecoder().feed(b"".join(self.sent)))
+        return [(command.correlation_id, command.code) for command in commands]
+
+
+class Rig:
+    """A broker that was not started, with two requests: a send and one that takes half of a turn."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = ManualClock()
+        self.broker = Broker(BrokerSettings(port=0), folder, clock=self.clock)
+        self.handled: list[int] = []
+        self.commits = 0
+        self.broker._quick = self.broker._deferred = {RequestCode.SEND_MESSAGE_V2: self._send}
+        self.broker._immediate = {RequestCode.GET_BROKER_CONFIG: self._slow}
+        self.broker._commit_early = self._commit
+
+    def _send(self, connection: Connection, request: Received[Any]) -> None:
+        self.clock.advance_ms(int(TURN_S * 500))
+        self.handled.append(request.correlation_id)
+        if request.header == "defect":
+            raise ZeroDivisionError("a defect")
+
+    def _slow(self, connection: Connection, request: Received[Any]) -> None:
+        self._send(connection, request)
+
+    def _commit(self) -> None:
+        self.commits += 1
+
+    def take(self, peer: Peer, requests: list[Received[Any]]) -> None:
+        self.broker.on_requests(cast(Connection, peer), requests)
+
+
+def requests(count: int, code: int = RequestCode.SEND_MESSAGE_V2) -> list[Received[Any]]:
+    return [Received(code=code, header=None, correlation_id=number) for number in range(count)]
+
+
+async def test_sends_share_their_commit_however_many_come_in_one_read(tmp_path: Path) -> None:
+    rig, peer = Rig(tmp_path), Peer()
+    rig.take(peer, requests(50))
+    assert len(rig.handled) == 50 and (rig.commits, peer.held) == (1, 0)
+
+
+async def test_of_slow_requests_only_as_many_as_fit_are_done(tmp_path: Path) -> None:
+    rig, peer = Rig(tmp_path), Peer()
+    rig.take(peer, requests(10, RequestCode.GET_BROKER_CONFIG))
+    assert rig.handled == [0, 1] and (rig.commits, peer.held) == (1, 1)
+    rig.take(peer, requests(2))
+    assert rig.handled == [0, 1], "what comes later waits behind what came first"
+
+
+async def test_a_request_that_fails_is_answered_and_the_next_one_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, peer = Rig(tmp_path), Peer()
+    failing = Received(code=RequestCode.SEND_MESSAGE_V2, header="defect", correlation_id=1)
+    unknown = Received(code=4711, header=None, correlation_id=2)
+    rig.take(peer, [failing, unknown, *requests(1)])
+    assert peer.codes() == [(1, ResponseCode.SYSTEM_ERROR), (2, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)]
+    assert rig.handled == [1, 0] and "request failed: code=310" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("port", "vip_port", "ports"),
+    [(10911, True, [10911, 10909]), (10911, False, [10911]), (3, True, [3, 1]), (2, True, [2]), (0, True, [0])],
+)
+def test_a_broker_listens_on_its_vip_port_where_there_is_one(port: int, vip_port: bool, ports: list[int]) -> None:
+    settings = BrokerSettings(host="127.0.0.1", port=port, vip_port=vip_port)
+    assert _addresses(settings) == [Address("127.0.0.1", each) for each in ports]
+
+
+class Registrar:
+    """Name servers that know of a change when the test says so."""
+
+    def __init__(self) -> None:
+        self.knows = asyncio.Event()
+
+    async def told(self) -> None:
+        await self.knows.wait()
+
+
+@pytest.mark.parametrize("code", [RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST])
+@pytest.mark.parametrize("in_steps", [False, True])
+async def test_who_creates_a_topic_is_answered_when_name_servers_know_it(
+    code: RequestCode, in_steps: bool, tmp_path: Path
+) -> None:
+    def create(connection: Connection, request: Received[Any]) -> Any:
+        return all_done() if in_steps else None
+
+    def all_done() -> Steps:
+        yield None
+        return nothing
+
+    peer, registrar = Peer(), Registrar()
+    broker = Broker(BrokerSettings(port=0, nameservers=("127.0.0.1:9876",)), tmp_path, clock=ManualClock())
+    broker._immediate = {code: create}
+    broker._parts = cast(Any, SimpleNamespace(services=SimpleNamespace(registrar=registrar)))
+    broker.on_requests(cast(Connection, peer), requests(1, code))
+    await turn()
+    assert peer.sent == []
+    registrar.knows.set()
+    await turn()
+    assert peer.codes() == [(0, ResponseCode.SUCCESS)]
