@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from pyromq import Message
-from pyromq.client.admin.dead_letters import REDRIVEN_FROM, redriven_id
+from pyromq.client.admin.dead_letters import REDRIVEN_FROM
+from pyromq.client.admin.original_messages import redriven_id
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic
 from pyromq.pipeline.core.options import SourceOptions

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from pyromq.client.admin.dead_letters import REDRIVEN_FROM, application_properties, redriven_id
+from pyromq.client.admin.dead_letters import REDRIVEN_FROM, application_properties
+from pyromq.client.admin.original_messages import redriven_id
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.pipeline.core.keywords import settings_from

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from pyromq.client.admin.dead_letters import REDRIVEN_FROM, redriven_id
+from pyromq.client.admin.dead_letters import REDRIVEN_FROM
+from pyromq.client.admin.original_messages import redriven_id
 from pyromq.model import property_names as names
 from pyromq.pipeline.jobs.common.patching import PatchInput
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome, source_of
