@@ -105,9 +105,11 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self._properties
 
     def get(self, name: str) -> str | None:
-        """One value, without decoding the others."""
+        """One value, without decoding the others; None if it has none, as in ``properties``."""
         if name in _OF_THE_PULL and self.pull is not None:
             return self._of_pull(name)
+        if name == names.CHECKSUM:  # of the stored bytes: no part of the message
+            return None
         value = find_property(self._raw_properties(), name.encode())
         return None if value is None else value.decode("utf-8", "replace")
 
