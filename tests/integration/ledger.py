@@ -30,6 +30,7 @@ from pyromq.settings import ClientSettings
 
 PLACES = ("consumed", "dead", "retrying", "queued", "delayed", "half")
 _DOUBT_S = 5.0
+_LOOKS_MIN = 10  # before something counts as lost, however long a look takes
 _EVERYTHING = 1_000_000
 
 
@@ -80,16 +81,17 @@ class Ledger:
         """Where everything is that is acknowledged by now; what seems lost was looked for more than once."""
         deadline = asyncio.get_running_loop().time() + _DOUBT_S
         acknowledged = frozenset(self.acknowledged)
-        lost = acknowledged
+        lost, looks = acknowledged, 0
         async with self._admin() as admin:
             while True:
                 found = balance(acknowledged, self.consumed, await self._places(admin))
-                lost &= found.lost
-                if not lost or asyncio.get_running_loop().time() > deadline:
+                lost, looks = lost & found.lost, looks + 1
+                is_patience_over = looks >= _LOOKS_MIN and asyncio.get_running_loop().time() > deadline
+                if not lost or is_patience_over:
                     return replace(found, lost=lost)
                 await asyncio.sleep(0.05)
 
-    async def settled(self, timeout_s: float = 30) -> Account:
+    async def settled(self, timeout_s: float = 120) -> Account:
         """The account when all is consumed or dead; the last one when that does not happen in time."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:

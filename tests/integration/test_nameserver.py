@@ -26,7 +26,7 @@ from tests.unit.nameserver.builders import A, B, member, register_body, register
 
 pytestmark = pytest.mark.integration
 
-LIMIT_S = 20
+LIMIT_S = 90
 ANY_PORT = NameServerSettings(port=0)
 
 

@@ -30,7 +30,7 @@ from tests.integration.waiting import until_on_thread
 
 pytestmark = pytest.mark.integration
 
-LIMIT_S = 30
+LIMIT_S = 90
 FIRST = PushConsumerSettings(start="earliest", attempts_max=0, persist_ms=50, rebalance_ms=200)
 
 

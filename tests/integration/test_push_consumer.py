@@ -31,7 +31,7 @@ from pyromq.testing import LoopbackBroker
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader, ResetOffsetHeader
 from tests.integration.quick_delays import QUICK_DELAYS
 from tests.integration.up_process import UpProcess
-from tests.integration.waiting import until
+from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 
@@ -295,7 +295,7 @@ async def test_a_clean_stop_repeats_nothing_and_skips_nothing() -> None:
                 stop.set()
 
         async with consumer(broker, "stopping", handle):
-            await asyncio.wait_for(stop.wait(), 10)
+            await asyncio.wait_for(stop.wait(), PATIENCE_S)
         halfway = len(seen.bodies)
         assert 100 <= halfway < 500
         async with consumer(broker, "stopping", handle):
@@ -483,7 +483,7 @@ async def test_a_busy_orderly_listener_keeps_its_queue_until_it_is_done() -> Non
         one = QueueId(TOPIC, "broker-a", 1)
         async with a:
             await producer.send(Message(TOPIC, b"held"), queue=one)
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), PATIENCE_S)
             async with b:
                 owned = a._share.owned[one]
                 await until(lambda: owned.ownership is Ownership.REVOKED, "the second queue shall go to b")

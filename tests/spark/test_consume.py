@@ -44,7 +44,7 @@ def run(spark: Any, topics: Topics, topic: str, handler: Any, checkpoint: str, *
 
 
 def wait_for(topics: Topics, topic: str, count: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         try:
             if sum(each.max_offset for each in topics.admin.topic_stats(topic).values()) >= count:
