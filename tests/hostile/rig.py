@@ -51,7 +51,7 @@ class Victim:
                 env=self._environment,
             )
         assert self.process.stdout is not None
-        line = (await asyncio.wait_for(self.process.stdout.readline(), 30)).decode()
+        line = (await asyncio.wait_for(self.process.stdout.readline(), 90)).decode()
         found = _READY.match(line)
         assert found, f"not ready: {line!r} {self.log[-2000:]}"
         self.nameserver, self.broker = found[1], found[2]
@@ -61,7 +61,7 @@ class Victim:
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(self.process.wait(), 30)
+                await asyncio.wait_for(self.process.wait(), 90)
             except TimeoutError:
                 self.process.kill()
                 await self.process.wait()
@@ -162,7 +162,7 @@ async def beside_honest_client(server: Victim, name: str, tries: int, record: An
         stdout=asyncio.subprocess.PIPE,
     )
     assert honest.stdin is not None and honest.stdout is not None
-    assert (await asyncio.wait_for(honest.stdout.readline(), 30)) == b"ready\n"
+    assert (await asyncio.wait_for(honest.stdout.readline(), 90)) == b"ready\n"
     attack = Attack(name, tries, before_mb=server.rss_mb)
     try:
         yield attack

@@ -83,7 +83,7 @@ def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) 
         found = len(originals)
         letters = (
             originals.decided(row)
-            or _as_any_letter(letter_to_send(row, group, settings.patch, settings.only_group), originals)
+            or as_any_letter(letter_to_send(row, group, settings.patch, settings.only_group), originals)
             for row in in_order(frame, found)
         )
         sender = PacedSender(
@@ -116,7 +116,7 @@ def _letters(frame: DataFrame) -> list[Any]:
     return found
 
 
-def _as_any_letter(message: Outgoing | Resent, originals: Originals) -> Outgoing | Resent:
+def as_any_letter(message: Outgoing | Resent, originals: Originals) -> Outgoing | Resent:
     """Looked for under the ids of all letters of the message."""
     if isinstance(message, Resent):
         return message
