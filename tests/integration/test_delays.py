@@ -48,7 +48,7 @@ async def connected(address: str) -> AsyncIterator[Connection]:
 
 async def ask(address: str, code: int, header: Any = None) -> Received[Any]:
     async with connected(address) as connection:
-        return await connection.request(code, header, timeout_ms=5_000)
+        return await connection.request(code, header, timeout_ms=30_000)
 
 
 async def runtime(address: str) -> dict[str, str]:

@@ -443,7 +443,7 @@ async def test_a_lost_lock_stops_the_queue_until_it_is_granted_again(caplog: pyt
         seen, queue = Seen(), QueueId(TOPIC, "broker-a", 0)
         async with consumer(broker, "locked", seen, orderly=True, lock_ms=50) as locked, Client(_of(broker)) as other:
             await until(lambda: seen.has(sent))
-            await other.routes.get(TOPIC, timeout_ms=3_000)
+            await other.routes.get(TOPIC, timeout_ms=30_000)
             thief, stolen = BrokerCalls(other, "locked"), set[QueueId]()
             while await thief.stored_offset(queue) != 10:  # noqa: ASYNC110 - who loses a lock commits nothing more
                 await asyncio.sleep(0.01)
