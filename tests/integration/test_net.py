@@ -443,6 +443,28 @@ def test_a_port_that_is_taken_is_a_clear_error(run: Run) -> None:
     run(scenario())
 
 
+async def test_a_socket_that_the_system_connects_to_itself_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no server listens at a port that the system hands out, it may hand out that one, and TCP agrees."""
+    loop = asyncio.get_running_loop()
+    create_connection = loop.create_connection
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        port = once.getsockname()[1]
+
+    async def from_the_same_port(*arguments: Any, **named: Any) -> Any:
+        return await create_connection(*arguments, **named, local_addr=("127.0.0.1", port))
+
+    monkeypatch.setattr(loop, "create_connection", from_the_same_port)
+    with pytest.raises(ConnectFailedError, match="no server listens there"):
+        await connect(Address("127.0.0.1", port))
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                socket.create_server(("127.0.0.1", port)).close()
+                break
+            except OSError:  # the connection is aborted in the next turn of the loop
+                await asyncio.sleep(0)
+
+
 def test_a_server_that_stops_sends_what_it_has_first(run: Run) -> None:
     async def scenario() -> None:
         handler = Answering()
