@@ -29,8 +29,7 @@ from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.settings import ClientSettings
 
 PLACES = ("consumed", "dead", "retrying", "queued", "delayed", "half")
-_DOUBT_S = 5.0
-_LOOKS_MIN = 10  # before something counts as lost, however long a look takes
+_DOUBT_S = 60.0  # a message that is due and not delivered yet is in no list; what is lost stays lost
 _EVERYTHING = 1_000_000
 
 
@@ -81,13 +80,12 @@ class Ledger:
         """Where everything is that is acknowledged by now; what seems lost was looked for more than once."""
         deadline = asyncio.get_running_loop().time() + _DOUBT_S
         acknowledged = frozenset(self.acknowledged)
-        lost, looks = acknowledged, 0
+        lost = acknowledged
         async with self._admin() as admin:
             while True:
                 found = balance(acknowledged, self.consumed, await self._places(admin))
-                lost, looks = lost & found.lost, looks + 1
-                is_patience_over = looks >= _LOOKS_MIN and asyncio.get_running_loop().time() > deadline
-                if not lost or is_patience_over:
+                lost &= found.lost
+                if not lost or asyncio.get_running_loop().time() > deadline:
                     return replace(found, lost=lost)
                 await asyncio.sleep(0.05)
 
