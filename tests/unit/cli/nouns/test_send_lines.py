@@ -51,7 +51,7 @@ async def sent(
 ) -> tuple[LineReport, list[tuple[int, Any]]]:
     report, shown = LineReport(first=first, resume_at=first), list[tuple[int, Any]]()
     sender = LineSender(producer, lambda line: line, lambda number, receipt: shown.append((number, receipt)))  # type: ignore[arg-type, return-value]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await sender.send(lines, report, skip_blank=skip_blank)
     return report, shown
 

@@ -148,7 +148,7 @@ async def test_the_file_is_never_written_by_two_at_once() -> None:
         def save(self, text: bytes) -> None:
             self.writing += 1
             self.writing_max = max(self.writing_max, self.writing)
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(60)
             self.texts.append(text)
             self.writing -= 1
 
