@@ -41,12 +41,12 @@ class Member:
     def call(self, op: str, **arguments: Any) -> Any:
         return self.client.call(f"{self.kind}.{op}", name=self.name, **arguments)
 
-    def wait(self, count: int, timeout_s: float = 30) -> Seen:
+    def wait(self, count: int, timeout_s: float = 60) -> Seen:
         """Everything a push consumer saw, once it is so many messages or the time is over."""
         seen: Seen = self.call("wait", count=count, timeoutMs=int(timeout_s * 1000))
         return seen
 
-    def poll(self, count: int, timeout_s: float = 20) -> Seen:
+    def poll(self, count: int, timeout_s: float = 60) -> Seen:
         """The next messages of a pull consumer."""
         seen: Seen = self.call("poll", count=count, timeoutMs=int(timeout_s * 1000))
         return seen
@@ -122,7 +122,7 @@ class World:
         raise AssertionError(f"after 45 s one of the members has no queue: {[len(each.wait(0)) for each in consumers]}")
 
 
-def until(holds: Callable[[], object], timeout_s: float = 20, what: str = "it") -> None:
+def until(holds: Callable[[], object], timeout_s: float = 60, what: str = "it") -> None:
     """Asks until the answer is yes."""
     deadline = time.monotonic() + timeout_s
     while not holds():

@@ -14,7 +14,7 @@ from interop.drivers import Drivers
 from interop.jars import Jars
 from interop.mqadmin import run_mqadmin
 from interop.tests import conftest
-from interop.world import Cluster, Member, World
+from interop.world import Cluster, Member, World, until
 from pyromq import Admin
 
 SECTION = "Java admin tools × servers"
@@ -39,6 +39,20 @@ class AdminWorld(World):
     def ask(self, call: str, **arguments: Any) -> Any:
         arguments = {"broker": self.cluster.broker, "topic": self.topic, "group": self.group} | arguments
         return self.admin.call(call, **arguments)
+
+    def find(self, call: str, key: str, count: int) -> list[dict[str, Any]]:
+        """What the broker finds when its index has caught up with its log."""
+        found: list[dict[str, Any]] = []
+
+        def is_there() -> bool:
+            try:
+                found[:] = self.ask(call, key=key)
+            except DriverError:  # that is how the client says that there is nothing
+                return False
+            return len(found) >= count
+
+        until(is_there, what=f"{key} is found")
+        return found
 
     def consume(self) -> Member:
         consumer = self.push()
@@ -92,16 +106,14 @@ def test_view_message(world: AdminWorld) -> None:
 
 @case("message: by unique id")
 def test_view_by_unique_id(world: AdminWorld) -> None:
-    time.sleep(1)
-    found = world.ask("queryByUniqueKey", key=world.sent[4]["msgId"])
+    found = world.find("queryByUniqueKey", world.sent[4]["msgId"], 1)
     assert [message["body"] for message in found] == ["m4"]
 
 
 @case("message: by key")
 def test_query_by_key(world: AdminWorld) -> None:
-    time.sleep(1)
-    assert [message["body"] for message in world.ask("queryByKey", key="key-5")] == ["m5"]
-    assert len(world.ask("queryByKey", key="all")) == 10
+    assert [message["body"] for message in world.find("queryByKey", "key-5", 1)] == ["m5"]
+    assert len(world.find("queryByKey", "all", 10)) == 10
 
 
 @case("group: create, read")
@@ -113,14 +125,14 @@ def test_group(world: AdminWorld) -> None:
 @case("group: progress, connections, running info")
 def test_progress(world: AdminWorld) -> None:
     world.consume()
-    deadline = time.monotonic() + 25  # a client commits for the first time after ten seconds
-    while True:
+
+    def is_all_committed() -> bool:
         progress = {name: queue for name, queue in world.ask("progress").items() if name.startswith(world.topic)}
         ends = [(queue["broker"], queue["consumer"]) for queue in progress.values()]
-        if sum(end for end, _ in ends) == 10 and all(end == committed for end, committed in ends):
-            break  # Apache tells of queues with a committed offset only
-        assert time.monotonic() < deadline, progress
-        time.sleep(0.5)
+        # Apache tells of queues with a committed offset only
+        return sum(end for end, _ in ends) == 10 and all(end == committed for end, committed in ends)
+
+    until(is_all_committed, what="a commit")  # a client commits for the first time after ten seconds
     connections = world.ask("consumers")
     (client,) = connections["connectionSet"]
     assert client["language"] == "JAVA" and world.topic in connections["subscriptionTable"]
@@ -131,8 +143,17 @@ def test_progress(world: AdminWorld) -> None:
 
 @case("group: producers")
 def test_producers(world: AdminWorld) -> None:
-    time.sleep(1)
-    (client,) = world.ask("producers")["connectionSet"]
+    told: list[dict[str, Any]] = []
+
+    def is_known() -> bool:
+        try:
+            told[:] = world.ask("producers")["connectionSet"]
+        except DriverError:  # no heartbeat of the group was heard yet
+            return False
+        return bool(told)
+
+    until(is_known, what="a heartbeat of the producer")
+    (client,) = told
     assert client["language"] == "JAVA"
 
 

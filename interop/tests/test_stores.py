@@ -29,6 +29,7 @@ from interop.traffic import (
     read_all,
     send_all,
 )
+from interop.world import until
 from pyromq.store.check import check_store
 from pyromq.store.check.report import CheckReport, StoreVerdict
 from pyromq.store.files.disk import RealDisk
@@ -119,10 +120,7 @@ async def commit_offset(address: str) -> None:
 
 def wait_saved(path: Path, text: str) -> None:
     """Apache saves offsets for the first time ten seconds after its start, then as often as it was told."""
-    deadline = time.monotonic() + 25
-    while not (path.exists() and text in path.read_text()):
-        assert time.monotonic() < deadline, f"{path.name} was never saved"
-        time.sleep(0.2)
+    until(lambda: path.exists() and text in path.read_text(), what=f"a save of {path.name}")
 
 
 @pytest.mark.case(SECTION, "Apache writes ({crc}), ends by {how}; PyroMQ checks, opens, reads, finds", pairing="result")

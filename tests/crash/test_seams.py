@@ -173,7 +173,7 @@ def test_a_seal_during_a_flush_does_not_leave_senders_and_readers_waiting(disk: 
         sender.executor.run_next()
         await sender.settle()
         assert sender.responses == [b"ok a", b"ok b"]
-        await asyncio.wait_for(sender.group_commit.drain(), 1)
+        await asyncio.wait_for(sender.group_commit.drain(), 60)
 
     asyncio.run(scenario())
 
@@ -190,7 +190,7 @@ def test_a_send_staged_when_a_flush_fails_is_refused_and_does_not_keep_the_broke
         await sender.settle()
         assert len(sender.responses) == 3
         assert not any(response.startswith(b"ok") for response in sender.responses)
-        await asyncio.wait_for(sender.group_commit.drain(), 1)
+        await asyncio.wait_for(sender.group_commit.drain(), 60)
 
     asyncio.run(scenario())
 

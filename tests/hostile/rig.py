@@ -66,7 +66,7 @@ class Victim:
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(self.process.wait(), 30)
+                await asyncio.wait_for(self.process.wait(), 90)
             except TimeoutError:
                 self.process.kill()
                 await self.process.wait()
@@ -167,7 +167,7 @@ async def beside_honest_client(server: Victim, name: str, tries: int, record: An
         stdout=asyncio.subprocess.PIPE,
     )
     assert honest.stdin is not None and honest.stdout is not None
-    assert (await asyncio.wait_for(honest.stdout.readline(), 30)) == b"ready\n"
+    assert (await asyncio.wait_for(honest.stdout.readline(), 90)) == b"ready\n"
     attack = Attack(name, tries, before_mb=server.rss_mb)
     try:
         yield attack

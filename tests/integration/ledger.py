@@ -29,7 +29,7 @@ from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.settings import ClientSettings
 
 PLACES = ("consumed", "dead", "retrying", "queued", "delayed", "half")
-_DOUBT_S = 5.0
+_DOUBT_S = 60.0  # a message that is due and not delivered yet is in no list; what is lost stays lost
 _EVERYTHING = 1_000_000
 
 
@@ -89,7 +89,7 @@ class Ledger:
                     return replace(found, lost=lost)
                 await asyncio.sleep(0.05)
 
-    async def settled(self, timeout_s: float = 30) -> Account:
+    async def settled(self, timeout_s: float = 120) -> Account:
         """The account when all is consumed or dead; the last one when that does not happen in time."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:

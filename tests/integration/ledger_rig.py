@@ -69,7 +69,7 @@ class Clerk:
         return made
 
 
-async def settled(ledger: Ledger, files: list[Path], timeout_s: float = 30) -> Account:
+async def settled(ledger: Ledger, files: list[Path], timeout_s: float = 120) -> Account:
     """The ledger's account when all is over, of consumers that write to files."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while True:

@@ -140,7 +140,7 @@ def test_a_consumer_that_joins_is_a_member_until_it_leaves(run: Run) -> None:
             async with aio.Client(settings) as one, aio.Client(settings) as two:
                 first, second = Member("billing"), Member("billing")
                 for client, role in ((one, first), (two, second)):
-                    await client.routes.get("orders", timeout_ms=1_000)
+                    await client.routes.get("orders", timeout_ms=30_000)
                     client.join(role)
                     await client.heartbeat_now()
                 connections = await admin.group_connections("billing")

@@ -52,7 +52,7 @@ from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.properties import decode_properties
 from pyromq.wire.received import Received
 from pyromq.wire.record import Record, split_records
-from tests.integration.waiting import until
+from tests.integration.waiting import LOOK_AGAIN_S, PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 TIMEOUT_MS = 5_000
@@ -189,7 +189,7 @@ async def test_a_held_pull_gets_the_next_message_at_once(tmp_path: Path) -> None
         waiting = asyncio.create_task(pull(client, pull_header(1, wait_ms=15_000)))
         await until(lambda: len(broker.parts.waiters) == 1)
         await send(client, b"second")
-        code, (record,), _ = await asyncio.wait_for(waiting, 5)
+        code, (record,), _ = await asyncio.wait_for(waiting, PATIENCE_S)
         assert (code, record.body) == (0, b"second")
         assert len(broker.parts.waiters) == 0
 
@@ -203,7 +203,7 @@ async def test_a_held_pull_with_a_filter_sleeps_through_other_tags(tmp_path: Pat
             await send(client, b"%d" % n, properties="TAGS\x01TagA\x02")
         assert not waiting.done()
         await send(client, b"4", properties="TAGS\x01TagC\x02")
-        _, (record,), header = await asyncio.wait_for(waiting, 5)
+        _, (record,), header = await asyncio.wait_for(waiting, PATIENCE_S)
         assert (record.body, header.next_begin_offset) == (b"4", 5)
 
 
@@ -283,13 +283,13 @@ async def test_topics_are_created_by_the_first_send_and_known_to_the_name_server
         async with running(tmp_path, nameservers=(name,)) as (broker, client):
             await send(client, b"x", topic="fresh")
             ns = await open_connection(nameserver.address, clock=SystemClock())
-            for _ in range(500):
-                answer = await ns.request(
-                    RequestCode.GET_ROUTEINFO_BY_TOPIC, TopicHeader(topic="fresh"), timeout_ms=1000
-                )
-                if answer.code == ResponseCode.SUCCESS:
-                    break
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    header = TopicHeader(topic="fresh")
+                    answer = await ns.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_ms=30_000)
+                    if answer.code == ResponseCode.SUCCESS:
+                        break
+                    await asyncio.sleep(LOOK_AGAIN_S)
             route = decode_route(answer.body)
             assert route.publishable_queues("fresh") == [QueueId("fresh", "broker-a", n) for n in range(4)]
             served_by = route.broker("broker-a")
@@ -329,7 +329,7 @@ async def test_members_learn_of_each_other_and_of_a_lost_connection(tmp_path: Pa
         await first.event.wait()
         first.event.clear()
         await second.ask(RequestCode.HEART_BEAT, body=heartbeat("c2", "orders"))
-        await asyncio.wait_for(first.event.wait(), 5)
+        await asyncio.wait_for(first.event.wait(), PATIENCE_S)
         assert first.asked[-1].code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
         asked = ConsumerGroupHeader(consumer_group="readers")
         listed = await first.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, asked)
@@ -337,7 +337,7 @@ async def test_members_learn_of_each_other_and_of_a_lost_connection(tmp_path: Pa
         assert broker.parts.tables.topics.get("%RETRY%readers") is not None
         first.event.clear()
         second.connection.abort("crash")
-        await asyncio.wait_for(first.event.wait(), 5)
+        await asyncio.wait_for(first.event.wait(), PATIENCE_S)
         listed = await first.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, asked)
         assert bodies.decode(listed.body, bodies.GroupMemberIds).consumer_id_list == ["c1"]
 

@@ -28,7 +28,7 @@ async def ask(broker: ScriptedQueues, member: PushConsumer) -> bytes:
     """As a tool does, through the broker (307)."""
     header = ConsumerRunningInfoHeader(consumer_group=GROUP, client_id=member.client.id, jstack_enable=False)
     connection = broker.members[member.client.id]
-    answer = await connection.request(Code.GET_CONSUMER_RUNNING_INFO, header, timeout_ms=5_000)
+    answer = await connection.request(Code.GET_CONSUMER_RUNNING_INFO, header, timeout_ms=30_000)
     assert answer.code == 0
     return bytes(answer.body)
 

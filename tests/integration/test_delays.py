@@ -28,7 +28,7 @@ from pyromq.wire.json.java_json import decode as decode_java
 from pyromq.wire.received import Received
 from pyromq.wire.record import split_records
 from tests.integration.up_process import UpProcess
-from tests.integration.waiting import until
+from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +48,7 @@ async def connected(address: str) -> AsyncIterator[Connection]:
 
 async def ask(address: str, code: int, header: Any = None) -> Received[Any]:
     async with connected(address) as connection:
-        return await connection.request(code, header, timeout_ms=5_000)
+        return await connection.request(code, header, timeout_ms=30_000)
 
 
 async def runtime(address: str) -> dict[str, str]:
@@ -191,7 +191,7 @@ async def test_a_broker_killed_while_it_delivers_loses_no_delayed_message(tmp_pa
             await asyncio.sleep(rng.uniform(0.2, 0.6))  # the fault itself: nothing waits for a result
             await server.kill()
             await server.start()
-        deadline = asyncio.get_running_loop().time() + 20
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
         while True:
             told = await runtime(f"127.0.0.1:{server.broker_port}")
             if told["delayLevelsPending"] == told["timersPending"] == "0":

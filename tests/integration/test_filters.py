@@ -25,7 +25,7 @@ from pyromq.wire.headers.consumer import PullHeader
 from pyromq.wire.json import java_json
 from pyromq.wire.json.heartbeat import CheckClient, ConsumerData, Heartbeat, Subscription, encode_heartbeat
 from tests.integration.test_broker import Client, pull, pull_header, running, send, send_header
-from tests.integration.waiting import until
+from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 
@@ -96,7 +96,7 @@ async def test_a_held_pull_sleeps_until_a_message_matches(tmp_path: Path) -> Non
             await send(client, b"%d" % number, properties=f"a\x01{number}\x02")
         assert not waiting.done() and len(broker.parts.waiters) == 1
         await send(client, b"9", properties="a\x019\x02")
-        code, (record,), header = await asyncio.wait_for(waiting, 5)
+        code, (record,), header = await asyncio.wait_for(waiting, PATIENCE_S)
         assert (code, record.body, header.next_begin_offset) == (0, b"9", 5)
 
 
@@ -106,7 +106,7 @@ async def test_a_held_pull_whose_time_is_over_goes_on_behind_what_it_slept_throu
         waiting = asyncio.create_task(pull(client, by_sql("a = 9", 2, wait_ms=400)))
         await until(lambda: len(broker.parts.waiters) == 1)
         await fill(client, 3, a="1")
-        code, _, header = await asyncio.wait_for(waiting, 5)
+        code, _, header = await asyncio.wait_for(waiting, PATIENCE_S)
         assert (code, header.next_begin_offset) == (ResponseCode.PULL_NOT_FOUND, 5)
 
 
@@ -117,7 +117,7 @@ async def test_a_held_pull_is_sent_on_when_more_arrives_than_one_read_looks_at(t
         waiting = asyncio.create_task(pull(client, by_sql("a = 2", 1, wait_ms=15_000)))
         await until(lambda: len(broker.parts.waiters) == 1)
         await fill(client, 25, a="1")
-        code, _, header = await asyncio.wait_for(waiting, 5)
+        code, _, header = await asyncio.wait_for(waiting, PATIENCE_S)
         assert (code, header.next_begin_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 11)
 
 
@@ -255,7 +255,7 @@ async def test_a_bad_expression_is_an_error_at_once() -> None:
         async with PullConsumer(broker.nameserver, group="readers", settings=PULLING) as reader:
             reader.subscribe("orders", "price >", sql=True)
             with pytest.raises(ExpressionRefusedError, match="ends too early"):
-                await asyncio.wait_for(reader.poll(15_000), 10)
+                await asyncio.wait_for(reader.poll(15_000), PATIENCE_S)
             reader.subscribe("orders", "price = 0", sql=True)
             assert [message.body for message in await reader.poll(15_000)] == [b"0"]
         async with PullConsumer(broker.nameserver, group="readers", settings=PULLING) as reader:

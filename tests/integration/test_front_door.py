@@ -50,7 +50,7 @@ def test_a_signal_ends_run_and_what_was_consumed_is_committed(program: str, numb
             try:
                 assert process.stdout is not None and process.stdout.readline() == "42\n"
                 process.send_signal(number)
-                output, errors = process.communicate(timeout=30)
+                output, errors = process.communicate(timeout=90)
             finally:
                 process.kill()
         assert (output, errors, process.returncode) == ("over\n", "", 0)

@@ -79,6 +79,6 @@ def test_a_killed_process_loses_nothing_acknowledged(
 def test_a_second_process_is_refused_while_the_first_lives(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", SETTINGS):
         command = [sys.executable, "-m", "tests.integration.writer", str(tmp_path / "store"), "1"]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=Path(__file__).parents[2])
+        second = subprocess.run(command, capture_output=True, text=True, timeout=90, cwd=Path(__file__).parents[2])
     assert second.returncode == 1
     assert "is in use by another process; stop it, or choose another data folder" in second.stderr

@@ -202,12 +202,12 @@ def test_a_server_asks_its_client(run: Run) -> None:
         async with serving() as (_, address, handler):
             client_handler = Answering()
             connection = await connect(address, handler=client_handler)
-            await connection.request(CODE, timeout_ms=5_000)
+            await connection.request(CODE, timeout_ms=30_000)
             peer = await handler.connected.get()
             header = CheckTransactionHeader(tran_state_table_offset=1, commit_log_offset=2)
             responses = await asyncio.gather(
-                *(peer.request(CODE, body=b"%d" % n, timeout_ms=5_000) for n in range(100)),
-                *(connection.request(CODE, body=b"%d" % n, timeout_ms=5_000) for n in range(100)),
+                *(peer.request(CODE, body=b"%d" % n, timeout_ms=30_000) for n in range(100)),
+                *(connection.request(CODE, body=b"%d" % n, timeout_ms=30_000) for n in range(100)),
             )
             assert [response.body for response in responses] == [b"%d" % n for n in range(100)] * 2
             peer.request_oneway(RequestCode.CHECK_TRANSACTION_STATE, header)
@@ -224,8 +224,8 @@ def test_a_client_without_a_handler_says_what_it_does_not_support(run: Run) -> N
     async def scenario() -> None:
         async with serving() as (_, address, handler):
             connection = await connect(address)
-            await connection.request(CODE, timeout_ms=5_000)
-            response = await (await handler.connected.get()).request(CODE, timeout_ms=5_000)
+            await connection.request(CODE, timeout_ms=30_000)
+            response = await (await handler.connected.get()).request(CODE, timeout_ms=30_000)
             assert response.code == 3
             connection.close()
 
@@ -238,7 +238,7 @@ def test_a_oneway_request_arrives_and_is_not_answered(run: Run) -> None:
             connection = await connect(address)
             connection.request_oneway(CODE, body=b"news")
             assert (await handler.heard.get()).body == b"news"
-            await connection.request(CODE, timeout_ms=5_000)
+            await connection.request(CODE, timeout_ms=30_000)
             assert connection.frames_in == 1
             connection.close()
 
@@ -252,7 +252,7 @@ def test_a_request_that_is_not_answered_times_out_and_the_connection_lives(run: 
             late = [connection.request_nowait(SILENT, timeout_ms=ms) for ms in (60, 20, 40)]
             results = await asyncio.gather(*late, return_exceptions=True)
             assert [type(result) for result in results] == [RequestTimeoutError] * 3
-            assert (await connection.request(CODE, body=b"still here", timeout_ms=5_000)).body == b"still here"
+            assert (await connection.request(CODE, body=b"still here", timeout_ms=30_000)).body == b"still here"
             connection.close()
 
     run(scenario())
@@ -262,7 +262,7 @@ def test_a_peer_that_hangs_up_fails_what_was_asked(run: Run) -> None:
     async def scenario() -> None:
         async with serving() as (_, address, handler):
             connection = await connect(address)
-            response = connection.request_nowait(SILENT, timeout_ms=5_000)
+            response = connection.request_nowait(SILENT, timeout_ms=30_000)
             (await handler.connected.get()).abort("test")
             with pytest.raises(ConnectionLostError) as caught:
                 await response
@@ -284,13 +284,13 @@ def test_a_malformed_frame_closes_its_own_connection_only(
     async def scenario() -> None:
         async with serving() as (_, address, handler), raw(address) as (reader, writer):
             connection = await connect(address)
-            await connection.request(CODE, timeout_ms=5_000)
+            await connection.request(CODE, timeout_ms=30_000)
             writer.write(encode_request(CODE, 1) + bad)
             (response,) = await responses_from(reader, 1)
             assert response.correlation_id == 1
             assert await ends(reader)
             assert (await handler.reasons.get()).startswith("protocol error")
-            await connection.request(CODE, timeout_ms=5_000)
+            await connection.request(CODE, timeout_ms=30_000)
             connection.close()
 
     with caplog.at_level(logging.WARNING, "pyromq.net"):
@@ -308,7 +308,7 @@ def test_a_client_that_stops_reading_is_cut_off_while_others_go_on(run: Run) -> 
                 deaf.sendall(b"".join(encode_request(LARGE, n) for n in range(1, 31)))
                 connection = await connect(address)
                 assert "does not read" in await handler.reasons.get()
-                await asyncio.gather(*(connection.request(CODE, timeout_ms=5_000) for _ in range(100)))
+                await asyncio.gather(*(connection.request(CODE, timeout_ms=30_000) for _ in range(100)))
                 assert len(server.connections) == 1
                 connection.close()
 
@@ -353,14 +353,14 @@ def test_above_the_connection_limit_newcomers_are_closed(run: Run, caplog: pytes
         async with serving(connections_max=2) as (_, address, handler):
             first, second = await connect(address), await connect(address)
             for connection in (first, second):
-                await connection.request(CODE, timeout_ms=5_000)
+                await connection.request(CODE, timeout_ms=30_000)
             for _ in range(3):
                 async with raw(address) as (reader, _):
                     assert await ends(reader)
             first.close()
             await handler.reasons.get()
             third = await connect(address)
-            await third.request(CODE, timeout_ms=5_000)
+            await third.request(CODE, timeout_ms=30_000)
             second.close()
             third.close()
 
@@ -376,7 +376,7 @@ def test_a_silent_connection_is_closed_by_the_servers_timer(run: Run) -> None:
     async def scenario() -> None:
         async with serving(settings=ConnectionSettings(idle_ms=100)) as (_, address, handler):
             connection = await connect(address)
-            await connection.request(CODE, timeout_ms=5_000)
+            await connection.request(CODE, timeout_ms=30_000)
             assert await handler.reasons.get() == "silent for 100 ms"
             await connection.wait_closed()
             async with raw(address) as (reader, _):  # never says a word
@@ -401,11 +401,11 @@ def test_silence_is_measured_with_the_clock_that_was_handed_in(run: Run) -> None
         async with serving(clock=clock) as (server, address, _):
             quiet, busy = await connect(address), await connect(address)
             for connection in (quiet, busy):
-                await connection.request(CODE, timeout_ms=5_000)
+                await connection.request(CODE, timeout_ms=30_000)
             server.close_idle()
             for _ in range(2):
                 clock.advance_ms(60_000)
-                await busy.request(CODE, timeout_ms=5_000)
+                await busy.request(CODE, timeout_ms=30_000)
                 server.close_idle()
             await quiet.wait_closed()
             assert busy.is_open
@@ -424,7 +424,7 @@ def test_one_server_listens_on_several_ports(run: Run) -> None:
             main, vip = server.addresses
             for address in (main, vip):
                 connection = await connect(address)
-                await connection.request(CODE, timeout_ms=5_000)
+                await connection.request(CODE, timeout_ms=30_000)
                 peer = await handler.connected.get()
                 assert peer.local == address
                 assert peer.remote == connection.local
@@ -441,6 +441,28 @@ def test_a_port_that_is_taken_is_a_clear_error(run: Run) -> None:
                 await Server(handler, [ANY_PORT, address], clock=CLOCK).start()
 
     run(scenario())
+
+
+async def test_a_socket_that_the_system_connects_to_itself_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no server listens at a port that the system hands out, it may hand out that one, and TCP agrees."""
+    loop = asyncio.get_running_loop()
+    create_connection = loop.create_connection
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        port = once.getsockname()[1]
+
+    async def from_the_same_port(*arguments: Any, **named: Any) -> Any:
+        return await create_connection(*arguments, **named, local_addr=("127.0.0.1", port))
+
+    monkeypatch.setattr(loop, "create_connection", from_the_same_port)
+    with pytest.raises(ConnectFailedError, match="no server listens there"):
+        await connect(Address("127.0.0.1", port))
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                socket.create_server(("127.0.0.1", port)).close()
+                break
+            except OSError:  # the connection is aborted in the next turn of the loop
+                await asyncio.sleep(0)
 
 
 def test_a_server_that_stops_sends_what_it_has_first(run: Run) -> None:
@@ -516,7 +538,7 @@ def test_a_peer_needs_no_proxy_header_where_one_is_allowed(run: Run) -> None:
     async def scenario() -> None:
         async with serving(proxies=ANY_PROXY) as (_, address, handler):
             connection = await connect(address)
-            await connection.request(CODE, timeout_ms=5_000)
+            await connection.request(CODE, timeout_ms=30_000)
             assert (await handler.connected.get()).remote == connection.local
             connection.close()
 
@@ -562,7 +584,7 @@ async def speaks(address: Address, tls_context: ssl.SSLContext | None) -> bool:
         sizes = [
             len(response.body)
             for response in await asyncio.gather(
-                connection.request(CODE, body=b"abc", timeout_ms=5_000), connection.request(LARGE, timeout_ms=5_000)
+                connection.request(CODE, body=b"abc", timeout_ms=30_000), connection.request(LARGE, timeout_ms=30_000)
             )
         ]
     except (ConnectFailedError, ConnectionLostError):
@@ -657,9 +679,9 @@ def test_a_link_survives_restarts_of_its_server(run: Run) -> None:
             async with Server(Answering(), [address], clock=CLOCK) as server:
                 address = server.addresses[0]
                 link = link or link_to(address)
-                await link.connection(timeout_ms=5_000, wait=True)
+                await link.connection(timeout_ms=30_000, wait=True)
                 responses = await asyncio.gather(
-                    *(link.request(CODE, body=b"%d" % life, timeout_ms=5_000) for _ in "abc")
+                    *(link.request(CODE, body=b"%d" % life, timeout_ms=30_000) for _ in "abc")
                 )
                 assert [response.body for response in responses] == [b"%d" % life] * 3
                 assert len(server.connections) == 1
@@ -667,7 +689,7 @@ def test_a_link_survives_restarts_of_its_server(run: Run) -> None:
             if connection is not None:
                 await connection.wait_closed()
             with pytest.raises(ConnectFailedError, match=str(address)):
-                await link.request(CODE, timeout_ms=5_000)
+                await link.request(CODE, timeout_ms=30_000)
             assert link.phase is Phase.BACKING_OFF
         assert link is not None
         await link.close()
@@ -682,7 +704,7 @@ def test_a_patient_caller_outlasts_a_server_that_is_not_up_yet(run: Run) -> None
         async with link_to(address) as link:
             patient = asyncio.ensure_future(link.connection(timeout_ms=10_000, wait=True))
             with pytest.raises(ConnectFailedError):
-                await link.connection(timeout_ms=5_000)
+                await link.connection(timeout_ms=30_000)
             async with Server(Answering(), [address], clock=CLOCK):
                 assert (await patient).is_open
 
@@ -692,12 +714,12 @@ def test_a_patient_caller_outlasts_a_server_that_is_not_up_yet(run: Run) -> None
 def test_a_reset_connection_is_replaced_at_the_next_request(run: Run) -> None:
     async def scenario() -> None:
         async with serving() as (_, address, handler), link_to(address) as link:
-            await link.request(CODE, timeout_ms=5_000)
+            await link.request(CODE, timeout_ms=30_000)
             first = link.ready
             assert first is not None
             (await handler.connected.get()).abort("test")
             await first.wait_closed()
-            await link.request(CODE, timeout_ms=5_000)
+            await link.request(CODE, timeout_ms=30_000)
             assert link.ready is not first
 
     run(scenario())
@@ -715,7 +737,7 @@ def test_a_black_hole_ends_in_a_connect_timeout(run: Run) -> None:
                 with contextlib.suppress(BlockingIOError):
                     filler.connect(address)
             async with link_to(address, connect_timeout_ms=50) as link:
-                wanting = [link.connection(timeout_ms=5_000) for _ in range(3)]
+                wanting = [link.connection(timeout_ms=30_000) for _ in range(3)]
                 for result in await asyncio.gather(*wanting, return_exceptions=True):
                     assert isinstance(result, ConnectFailedError)
                     assert "within 50 ms" in str(result)
@@ -758,7 +780,7 @@ def test_a_half_open_connection_is_dropped_and_replaced(run: Run) -> None:
                 if connection is not None:
                     await connection.wait_closed()
                 assert link.ready is None
-                assert (await link.connection(timeout_ms=5_000, wait=True)).is_open
+                assert (await link.connection(timeout_ms=30_000, wait=True)).is_open
 
     run(scenario())
 

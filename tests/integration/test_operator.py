@@ -30,7 +30,7 @@ from tests.integration.waiting import until_on_thread
 
 pytestmark = pytest.mark.integration
 
-LIMIT_S = 30
+LIMIT_S = 90
 FIRST = PushConsumerSettings(start="earliest", attempts_max=0, persist_ms=50, rebalance_ms=200)
 
 
@@ -214,6 +214,29 @@ def test_letters_can_go_to_their_group_alone_and_failures_are_told(nameserver: s
     admin.delete_topic("alone")
     rows = typed.rows("dlq", "redrive", "loners", expect=5)
     assert [row["status"] for row in rows] == ["failed"] and "alone" in rows[0]["error"]
+
+
+def test_a_message_that_left_several_letters_is_redriven_once(nameserver: str, admin: Admin, typed: Typed) -> None:
+    send(nameserver, Message("twice", b"1"), Message("twice", b"2"))
+    bury(nameserver, admin, "sextons", "twice", 2)
+    admin.reset_offset("sextons", "twice", to_ms=0)
+    bury(nameserver, admin, "sextons", "twice", 4)
+    letters = admin.dead_letters("sextons")
+    assert len(letters) == 4 and len({letter.message_id for letter in letters}) == 2
+    statuses = ["would send", "would send", "same message", "same message"]
+    assert [row["status"] for row in typed.rows("dlq", "redrive", "sextons", "--dry-run")] == statuses
+
+    (first,) = admin.redrive("sextons", count_max=1)
+    rows = typed.rows("dlq", "redrive", "sextons")
+    assert [row["status"] for row in rows] == ["sent", "same message", "same message"]
+    assert letters[0].offset_message_id in rows[1]["error"] and rows[1]["new_message_id"] == first.message_id
+    assert sorted(found.body for found in admin.newest("twice", 10) if found.get("REDRIVEN_FROM")) == [b"1", b"2"]
+    assert all(letter.is_redriven for letter in admin.dead_letters("sextons"))
+
+    admin.reset_offset("sextons", "twice", to_ms=0)
+    bury(nameserver, admin, "sextons", "twice", 8)  # both again, and for the first time the copies
+    statuses = [each.status for each in admin.redrive("sextons")]
+    assert sorted(statuses) == [*[RedriveStatus.SENT] * 2, *[RedriveStatus.SENT_BEFORE] * 2]
 
 
 # --- delays and transactions ---------------------------------------------------------------------------------------

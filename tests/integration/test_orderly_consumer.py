@@ -18,7 +18,7 @@ from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.properties import decode_properties
 from tests.integration.quick_consumer import QUEUE, quick_consumer
 from tests.integration.scripted_queues import NAME, ScriptedQueues, scripted_queues
-from tests.integration.waiting import until
+from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
@@ -131,7 +131,7 @@ async def test_a_member_that_lost_its_lock_commits_nothing_more() -> None:
         for number in range(3):
             broker.put(b"%d" % number)
         async with consumer(broker, handle) as member:
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), PATIENCE_S)
             await until(lambda: broker.committed[QUEUE] == 1)
             broker.locks[QUEUE] = "somebody else"
             owned = member._share.owned[QUEUE]
@@ -237,7 +237,7 @@ async def test_messages_of_a_queue_that_stays_after_all_are_consumed_though_none
         for number in range(8):
             broker.put(b"%d" % number)
         async with consumer(broker, handle, limits=FlowLimits(messages_max=2)) as member:
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), PATIENCE_S)
             owned = member._share.owned[QUEUE]
             for other in ("0", "1", "2"):  # whoever comes first gets the first queue
                 broker.members[other] = broker.members[member.client.id]

@@ -52,11 +52,11 @@ from pyromq.wire.signature import verify
 from tests.integration.both_loops import Run
 from tests.integration.certificates import make_certificate
 from tests.integration.scripted_broker import ScriptedBroker, scripted
-from tests.integration.waiting import until
+from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 
-QUICK = ProducerSettings(timeout_ms=1_000)
+QUICK = ProducerSettings(timeout_ms=10_000)
 
 
 # --- against a real broker ---
@@ -205,7 +205,7 @@ def test_sends_resume_when_a_broker_comes_back_on_the_same_port(run: Run, tmp_pa
                 before = len(stored)
                 broker = Broker(again, tmp_path)
                 await broker.start()
-                await until(lambda: len(stored) > before + 200, timeout_s=10)
+                await until(lambda: len(stored) > before + 200)
                 stop.set()
                 await asyncio.gather(*senders)
             assert len({(receipt.queue, receipt.offset) for receipt in stored}) == len(stored)
@@ -283,7 +283,7 @@ def test_a_killed_broker_costs_no_receipt_and_sends_go_on_after_it_is_back(run: 
             await process.wait()
             before = len(receipts)
             process, _ = await start_broker(nameserver, port, tmp_path)
-            await until(lambda: len(receipts) > before + 300, timeout_s=15)
+            await until(lambda: len(receipts) > before + 300)
             stop.set()
             await asyncio.gather(*senders)
             for receipt in receipts:
@@ -736,7 +736,7 @@ def test_a_client_that_is_closed_ends_the_sends_of_all_its_producers(run: Run) -
             begun.append(producer.send_nowait(Message("T", b"x"), timeout_ms=60_000))
             begun.append(producer.send_nowait(Message("T2", b"x"), timeout_ms=60_000))  # its task has not begun
             await client.close()
-            for outcome in await asyncio.wait_for(asyncio.gather(*begun, return_exceptions=True), 10):
+            for outcome in await asyncio.wait_for(asyncio.gather(*begun, return_exceptions=True), PATIENCE_S):
                 assert isinstance(outcome, ClientClosedError | SendFailedError)
 
     run(main())

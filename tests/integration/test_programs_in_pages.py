@@ -24,8 +24,8 @@ PAGES = (
     "docs/tutorial.md",
     *(f"docs/coming-from/{name}.md" for name in ("rocketmq-java", "aiokafka", "celery")),
 )
-QUIET_S = 10  # a program that says nothing for so long waits for messages
-END_S = 30
+QUIET_S = 20  # a program that says nothing for so long waits for messages
+END_S = 120
 
 
 def programs() -> Iterator[tuple[str, Block]]:

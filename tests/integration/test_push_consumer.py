@@ -31,7 +31,7 @@ from pyromq.testing import LoopbackBroker
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader, ResetOffsetHeader
 from tests.integration.quick_delays import QUICK_DELAYS
 from tests.integration.up_process import UpProcess
-from tests.integration.waiting import until
+from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 
@@ -295,7 +295,7 @@ async def test_a_clean_stop_repeats_nothing_and_skips_nothing() -> None:
                 stop.set()
 
         async with consumer(broker, "stopping", handle):
-            await asyncio.wait_for(stop.wait(), 10)
+            await asyncio.wait_for(stop.wait(), PATIENCE_S)
         halfway = len(seen.bodies)
         assert 100 <= halfway < 500
         async with consumer(broker, "stopping", handle):
@@ -443,7 +443,7 @@ async def test_a_lost_lock_stops_the_queue_until_it_is_granted_again(caplog: pyt
         seen, queue = Seen(), QueueId(TOPIC, "broker-a", 0)
         async with consumer(broker, "locked", seen, orderly=True, lock_ms=50) as locked, Client(_of(broker)) as other:
             await until(lambda: seen.has(sent))
-            await other.routes.get(TOPIC, timeout_ms=3_000)
+            await other.routes.get(TOPIC, timeout_ms=30_000)
             thief, stolen = BrokerCalls(other, "locked"), set[QueueId]()
             while await thief.stored_offset(queue) != 10:  # noqa: ASYNC110 - who loses a lock commits nothing more
                 await asyncio.sleep(0.01)
@@ -483,7 +483,7 @@ async def test_a_busy_orderly_listener_keeps_its_queue_until_it_is_done() -> Non
         one = QueueId(TOPIC, "broker-a", 1)
         async with a:
             await producer.send(Message(TOPIC, b"held"), queue=one)
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), PATIENCE_S)
             async with b:
                 owned = a._share.owned[one]
                 await until(lambda: owned.ownership is Ownership.REVOKED, "the second queue shall go to b")

@@ -12,7 +12,7 @@ from pyromq.aio import ReceivedMessage
 from pyromq.wire.codes import RequestCode as Code
 from tests.integration.quick_consumer import QUEUE, quick_consumer
 from tests.integration.scripted_queues import ScriptedQueues, scripted_queues
-from tests.integration.waiting import until
+from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
@@ -175,7 +175,7 @@ async def test_an_orderly_failure_from_before_is_no_dead_letter() -> None:
     async with scripted_queues(GROUP) as broker:
         filled(broker, 3)
         async with quick_consumer(broker, handle, orderly=True, attempts_max=0):
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), PATIENCE_S)
             push(broker, 2)
             await until(lambda: broker.commits[QUEUE][-1:] == [2])
             release.set()

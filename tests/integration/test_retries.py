@@ -54,7 +54,7 @@ def consumer(broker: LoopbackBroker, group: str, listener: Any, **changes: Any) 
 async def dead_letters(broker: LoopbackBroker, group: str, count: int) -> list[ReceivedMessage]:
     found: list[ReceivedMessage] = []
     settings = PullConsumerSettings(start="earliest", rebalance_ms=200)
-    async with PullConsumer(broker.nameserver, group="undertaker", settings=settings) as reader, asyncio.timeout(15):
+    async with PullConsumer(broker.nameserver, group="undertaker", settings=settings) as reader, asyncio.timeout(60):
         reader.subscribe(f"%DLQ%{group}")
         while len(found) < count:
             found += await reader.poll(timeout_ms=500)
@@ -161,7 +161,7 @@ async def test_nothing_is_lost_whatever_listeners_and_members_do(record_property
         )
         reader.subscribe("%DLQ%unlucky")
         dead: set[bytes] = set()
-        async with reader, asyncio.timeout(30):
+        async with reader, asyncio.timeout(90):
             while len(done | dead) < 400:
                 dead |= {message.body for message in await reader.poll(timeout_ms=200)}
         for member in members:

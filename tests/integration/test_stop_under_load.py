@@ -22,7 +22,7 @@ from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 SENDERS = 4
-STOP_S = 10
+STOP_S = 60
 
 
 class SlowLog(RealDisk):

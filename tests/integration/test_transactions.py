@@ -28,7 +28,7 @@ from pyromq.wire.received import Received
 from pyromq.wire.record import Record, decode_record
 from tests.integration.test_broker import Client, pull, pull_header, running, send, send_header
 from tests.integration.up_process import UpProcess
-from tests.integration.waiting import until
+from tests.integration.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 
@@ -123,7 +123,7 @@ async def test_a_message_is_seen_after_its_commit(tmp_path: Path) -> None:
         assert await end(client, dropped, ROLLBACK) == ResponseCode.SUCCESS
         assert not waiting.done()
         assert await end(client, kept, COMMIT) == ResponseCode.SUCCESS
-        _, (final,), _ = await asyncio.wait_for(waiting, 10)
+        _, (final,), _ = await asyncio.wait_for(waiting, PATIENCE_S)
         properties = decode_properties(final.properties)
         assert (final.body, properties["UNIQ_KEY"], properties["CLUSTER"]) == (b"body of U1", "U1", "DefaultCluster")
         assert final.prepared_position == decode_offset_id(kept.msg_id)[1]

@@ -36,7 +36,7 @@ class UpProcess:
             stderr=asyncio.subprocess.DEVNULL,
         )
         assert self._process.stdout is not None
-        line = (await asyncio.wait_for(self._process.stdout.readline(), 20)).decode()
+        line = (await asyncio.wait_for(self._process.stdout.readline(), 60)).decode()
         found = READY.match(line)
         assert found, f"not ready: {line!r}"
         self.nameserver, self._ports = f"{found[1]}:{found[2]}", (found[2], found[3])

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 15
+PATIENCE_S = 60  # what does not happen at all takes so long to fail; a busy machine is waited for
 LOOK_AGAIN_S = 0.005
 
 

@@ -30,7 +30,7 @@ def copy(spark: Any, mode: str, nameserver: str, folder: Path, trigger: dict[str
     reading = {"nameserver": nameserver, "topic": "in", "group": mode, "startingOffsets": "latest"}
     rows = spark.readStream.format("pyromq").options(**reading).schema("body binary, keys string").load()
     writing = {
-        "nameserver": nameserver, "topic": mode, "mode": mode, "checkAfter": "2s", "requestTimeout": "1s",
+        "nameserver": nameserver, "topic": mode, "mode": mode, "checkAfter": "2s", "requestTimeout": "10s",
         "batchBytes": "1k", "inFlight": "1", "settleTime": "300ms",
         "checkpointLocation": str(checkpoint_of(folder, mode)),
     }  # fmt: skip
@@ -58,7 +58,7 @@ def handler(notes: str) -> Callable[[Record], Any]:
 def consuming(spark: Any, nameserver: str, folder: Path, trigger: dict[str, Any]) -> Any:
     return consume(
         spark, "in", "consume", handler(str(folder / "done")), nameserver=nameserver, start="latest",
-        checkpoint=str(checkpoint_of(folder, "consume")), trigger=trigger, options={"requestTimeout": "1s"},
+        checkpoint=str(checkpoint_of(folder, "consume")), trigger=trigger, options={"requestTimeout": "10s"},
     ).query  # fmt: skip
 
 

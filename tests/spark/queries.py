@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-WAIT_S_MAX = 60
+WAIT_S_MAX = 300  # the first query of a JVM takes a minute on a machine that has other work
 LIFE_S_MAX = 300  # of a command with a JVM of its own, from its start
 
 

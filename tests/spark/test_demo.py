@@ -46,4 +46,4 @@ def leave_orders(folder: Path) -> None:
         billing.subscribe("orders")
         with billing:
             for _ in range(ORDERS):
-                assert enough.acquire(timeout=30)
+                assert enough.acquire(timeout=120)

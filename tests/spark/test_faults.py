@@ -31,7 +31,7 @@ def test_a_broker_killed_under_a_query_is_waited_for(spark: Any, tmp_path: Path,
     with Servers(tmp_path / "data") as servers:
         with Topics(servers.nameserver, "restart") as topics:
             topic = topics.make(queues=2)
-            options = topics.options(topic, group=topics.group, startingOffsets="earliest", requestTimeout="1s")
+            options = topics.options(topic, group=topics.group, startingOffsets="earliest", requestTimeout="10s")
             sink = Collected()
             query = start(spark, options, checkpoint, sink, schema=NARROW, processingTime="0 seconds")
             topics.send(topic, range(10))
@@ -53,7 +53,7 @@ def test_a_range_is_read_on_after_the_broker_came_back(tmp_path: Path) -> None:
             (queue,) = topics.queues(topic)
             sent = topics.send(topic, ["x" * 4000 + str(number) for number in range(200)])
         options = SourceOptions(
-            nameserver=servers.nameserver, topics=(topic,), gather_bytes=100_000, request_ms=1_000, retry_ms=30_000
+            nameserver=servers.nameserver, topics=(topic,), gather_bytes=100_000, request_ms=10_000, retry_ms=120_000
         )
         schema = pa.schema([("queue_offset", pa.int64()), ("body", pa.binary())])
         batches = read_ranges(connect(options), options, [OffsetRange(queue, 0, 200)], schema)
@@ -71,7 +71,7 @@ def test_brokers_that_stay_away_end_a_read_in_words(tmp_path: Path) -> None:
     with Servers(tmp_path / "data") as servers, Topics(servers.nameserver, "away") as topics:
         topic = topics.make(queues=1)
         (queue,) = topics.queues(topic)
-        options = SourceOptions(nameserver=servers.nameserver, topics=(topic,), request_ms=300, retry_ms=600)
+        options = SourceOptions(nameserver=servers.nameserver, topics=(topic,), request_ms=30_000, retry_ms=600)
         cluster, connected = Cluster(options), connect(options)
         assert queue in cluster.held()
         servers.kill()

@@ -30,7 +30,7 @@ from tests.spark.test_sink import bodies_of, stored
 from tests.spark.topics import Topics
 
 pytestmark = pytest.mark.spark
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 ROWS = 300
 BROKEN = b"this was never compressed"
 GARBLED = b"UNIQ_KEY\x01GARBLED%d\x02shop\x01\xff\xfe\xc3\x02"

@@ -17,7 +17,7 @@ from tests.spark.topics import Topics
 from tests.unit.test_docs import ROOT, table_rows
 
 pytestmark = pytest.mark.spark
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 
 
 def stored(topics: Topics, topic: str) -> list[Any]:

@@ -40,7 +40,7 @@ async def test_a_broker_that_is_killed_while_rows_are_sent(
         with Topics(server.nameserver, mode) as topics:
             target = await asyncio.to_thread(topics.make, "", 3)
             await asyncio.to_thread(topics.queues, target)
-            given = topics.options(target, mode=mode, sinkId="x", batchBytes="8k", requestTimeout="1s", inFlight=16)
+            given = topics.options(target, mode=mode, sinkId="x", batchBytes="8k", requestTimeout="10s", inFlight=16)
             options = parse_sink_options(given, Use.BATCH)
             plan = await asyncio.to_thread(plan_of, options)
             half_way, go_on = threading.Event(), threading.Event()
@@ -49,16 +49,16 @@ async def test_a_broker_that_is_killed_while_rows_are_sent(
                 for first in range(0, ROWS, BATCH):
                     if first == ROWS // 2:
                         half_way.set()
-                        go_on.wait(20)
+                        go_on.wait(60)
                     yield pa.record_batch({"body": [f"row-{number}" for number in range(first, first + BATCH)]})
 
             writing = asyncio.create_task(asyncio.to_thread(write_rows, options, plan, Task("q", 0, 0, 0), batches()))
-            await asyncio.to_thread(half_way.wait, 20)
+            await asyncio.to_thread(half_way.wait, 60)
             go_on.set()
             await asyncio.sleep(0)
             await server.kill()
             await server.start()
-            written: Written = await asyncio.wait_for(writing, 50)
+            written: Written = await asyncio.wait_for(writing, 120)
             found: Counter[str] = await asyncio.to_thread(bodies_of, topics, target)
     expected = Counter(f"row-{number}" for number in range(ROWS))
     assert written.rows == ROWS and not expected - found, "nothing confirmed is lost"

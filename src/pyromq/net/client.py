@@ -39,7 +39,7 @@ async def open_connection(
     server_hostname = (tls_hostname or address.host) if tls_context else None
     try:
         async with asyncio.timeout(connect_timeout_ms / 1000):
-            _, connection = await loop.create_connection(
+            transport, connection = await loop.create_connection(
                 lambda: Connection(handler, clock, settings, watch, address, is_server=False),
                 *address,
                 ssl=tls_context,
@@ -50,4 +50,8 @@ async def open_connection(
         raise ConnectFailedError(text, peer=str(address)) from error
     except (OSError, ssl.SSLError) as error:
         raise ConnectFailedError(f"no connection to {address}: {error}", peer=str(address)) from error
+    if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
+        # TCP allows it where the port is one that the system hands out; it would keep the server from its own port
+        connection.abort("the socket is connected to itself")
+        raise ConnectFailedError(f"no connection to {address}: no server listens there", peer=str(address))
     return connection

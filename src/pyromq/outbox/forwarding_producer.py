@@ -73,6 +73,7 @@ class AsyncForwardingProducer:
         if poll_ms < 1:
             raise ConfigError(f"poll_ms must be positive: {poll_ms}")
         self.outbox = outbox
+        settings = settings or ProducerSettings(restart_wait_ms=0)  # what a broker cannot take now is kept instead
         self.producer = Producer(nameservers, group=group, settings=settings, client=client, **options)
         self._poll_ms = poll_ms
         self._forwarder: Forwarder | None = None
@@ -96,7 +97,7 @@ class AsyncForwardingProducer:
         self._lanes.update(await asyncio.to_thread(self.outbox.kept.lanes, _LANES_MAX))
         await self.producer.open()
         loop = asyncio.get_running_loop()
-        lease_ms = max(LEASE_MS, 4 * self.producer.settings.timeout_ms)
+        lease_ms = max(LEASE_MS, 4 * self.producer.settings.longest_ms)
         clock = self.producer.client.clock
         forwarder = Forwarder(self.outbox.kept, self.producer.send, clock, poll_ms=self._poll_ms, lease_ms=lease_ms)
 

@@ -127,8 +127,10 @@ class LoopbackBroker:
             self._time.servers = []
         await self.broker.stop()
 
-    async def _restart(self) -> None:
+    async def _restart(self, down_ms: int) -> None:
         await self._stop_broker()
+        if down_ms:
+            await asyncio.sleep(down_ms / 1000)
         self._settings = replace(self._settings, port=Address.parse(self.address).port)
         await self._start_broker()
 
@@ -199,9 +201,12 @@ class LoopbackBroker:
         """Until nothing is left to do at this moment; no time passes. Awaited and raises as ``advance``."""
         return self._run(self._virtual_time().settle())
 
-    def restart(self) -> Awaitable[None]:
-        """The broker stops and starts again, at the same address; clients stay. Awaited as ``advance``."""
-        return self._run(self._restart())
+    def restart(self, *, down_ms: int = 0) -> Awaitable[None]:
+        """The broker stops, is away for ``down_ms``, and starts again at the same address; clients stay.
+
+        Awaited as ``advance``.
+        """
+        return self._run(self._restart(down_ms))
 
     def _virtual_time(self) -> VirtualTime:
         if self._time is None:

@@ -95,3 +95,18 @@ def test_a_path_is_no_url(tmp_path: Path) -> None:
     assert type(database_of(tmp_path / "a.db")).__name__ == "SqliteFile"
     assert type(database_of(str(tmp_path / "a.db"))).__name__ == "SqliteFile"
     assert type(database_of(f"sqlite:///{tmp_path}/a.db")).__name__ == "EngineDatabase"
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "postgres"])
+def test_a_url_without_a_driver_takes_the_first_that_is_installed(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    tried: list[str] = []
+
+    def engine_with(url: Any) -> str:
+        tried.append(url.drivername)
+        if url.drivername != "postgresql+pg8000":
+            raise ModuleNotFoundError("No module named …", name=url.drivername.partition("+")[2])
+        return "engine"
+
+    monkeypatch.setattr("pyromq.databases.urls._engine_with", engine_with)
+    assert engine_of(URL.replace("postgresql", kind)) == "engine"
+    assert tried == ["postgresql+psycopg", "postgresql+psycopg2", "postgresql+pg8000"]

@@ -252,16 +252,16 @@ def test_a_thread_prolongs_claims_while_there_are_any() -> None:
     leases = Leases(renew, lease_ms=30)
     claim = Claim("hash", "token", "key")
     leases.hold(claim)
-    assert enough.wait(10)
+    assert enough.wait(60)
     leases.let_go(claim)
     before = leases._thread
     assert before is not None
-    before.join(10)  # it ends when there is nothing left to do
+    before.join(60)  # it ends when there is nothing left to do
     assert not before.is_alive()
     enough.clear()
     renewed.clear()
     leases.hold(claim)  # and another begins
-    assert enough.wait(10)
+    assert enough.wait(60)
     leases.let_go(claim)
     assert all(claims == [claim] for claims in renewed)
 

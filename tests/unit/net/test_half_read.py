@@ -83,7 +83,7 @@ def test_the_same_with_sockets(data: bytes, new_loop: Callable[[], asyncio.Abstr
             writer.write(data)
             await writer.drain()
             writer.close()
-            await asyncio.wait_for(keeper.lost.wait(), 10)
+            await asyncio.wait_for(keeper.lost.wait(), 60)
             await turn()
             assert [known() for known in keeper.connections] == [None]
             assert server.half_read.bytes == 0

@@ -73,7 +73,7 @@ def redrive(
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """Send dead letters to the topic they came from. Letters that were sent before are skipped."""
+    """Send dead letters to the topic they came from, each message once, however many letters it left."""
 
     async def work(admin: Admin) -> list[Redriven]:
         found = []
@@ -111,5 +111,5 @@ def _redriven_row(each: Redriven) -> dict[str, Any]:
         "status": each.status.value,
         "to_topic": each.to_topic,
         "new_message_id": each.message_id,
-        "error": each.error,
+        "error": each.error or (f"the message has an older letter, {each.same_as}" if each.same_as else ""),
     }

@@ -59,7 +59,7 @@ class LineSender:
         """All lines from ``report.first`` on; ends at the first that fails, which the report tells."""
         under_way: asyncio.Queue[tuple[int, asyncio.Future[SendReceipt]] | None] = asyncio.Queue(WINDOW)
         settling = asyncio.create_task(self._settle(under_way, report))
-        number = 0
+        number, is_first = 0, True
         try:
             async for line in lines:
                 number += 1
@@ -72,8 +72,9 @@ class LineSender:
                     continue
                 outcome = self._begin(line)
                 await under_way.put((number, outcome))
-                if number == report.first:  # it learns the route; the others need not
+                if is_first:  # it learns the route; the others need not, and so go out in their order
                     await asyncio.wait([outcome])
+                    is_first = False
                 if outcome.done() and outcome.exception() is not None:
                     break
             await under_way.put(None)

@@ -238,6 +238,8 @@ def _offsets_of(text: str, flag: str) -> dict[str, Any]:
         found = json.loads(text)
     except ValueError as error:
         raise typer.BadParameter(f"{flag}: not JSON: {error}") from error
+    except RecursionError as error:
+        raise typer.BadParameter(f"{flag}: its JSON is nested too deeply") from error
     if not isinstance(found, dict):
         raise typer.BadParameter(f'{flag}: {text!r} is not {{"topic": {{"broker": {{"0": 123}}}}}}')
     return found

@@ -1,21 +1,23 @@
 """Dead letters: what a group gave up on, and sending it on its way again.
 
 A redriven letter is a new message with an id that follows from the letter alone. So a redrive that is repeated, or goes
-on after a failure, finds what was sent before and does not send it again. How far the letters of a queue are redriven
-without a gap is kept as the offset of a group of its own, so that a later run begins there.
+on after a failure, finds what was sent before and does not send it again. Of a message that left several letters one is
+sent (``original_messages``). How far the letters of a queue are redriven without a gap is kept as the offset of a group
+of its own, so that a later run begins there.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin
+from pyromq.client.admin.original_messages import LetterRole, OriginalMessages, redriven_id
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.selectors import hashed_index
@@ -56,17 +58,34 @@ class RedriveStatus(StrEnum):
     SENT = "sent"
     WOULD_SEND = "would send"
     SENT_BEFORE = "sent before"
+    SAME_MESSAGE = "same message"
     FAILED = "failed"
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one letter."""
+    """What became of one letter; ``same_as`` is the ``offset_message_id`` of an older letter of the same message."""
 
     letter: DeadLetter
     status: RedriveStatus
     to_topic: str = ""
     message_id: str = ""
     error: str = ""
+    same_as: str = ""
+
+
+class _Letters(NamedTuple):
+    """A queue of dead letters: those up to ``done`` are redriven without a gap."""
+
+    queue: QueueId
+    begin: int
+    done: int
+    end: int
+
+
+class _KnownLetter(NamedTuple):
+    letter: DeadLetter
+    queue: QueueId
+    redriven_from: str
 
 
 class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
@@ -74,14 +93,16 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
 
     async def dead_letters(self, group: str, *, count_max: int = 1_000) -> list[DeadLetter]:
         """The newest, oldest first; none if the group never gave up on a message."""
+        parts = [await self._letters_in(group, queue) for queue in await self._dead_queues(group)]
+        newest = [part._replace(begin=max(part.begin, part.end - count_max)) for part in parts]
+        known = await self._known_letters(group, newest)
+        originals, done = _originals_of(known), {part.queue: part.done for part in parts}
         found: list[DeadLetter] = []
-        for queue in await self._dead_queues(group):
-            held, done = await self.queue_range(queue), await self._redriven_to(group, queue)
-            async for message in self.walk(queue, max(held.min_offset, held.max_offset - count_max), held.max_offset):
-                letter = self._letter_of(group, message)
-                is_redriven = message.offset < done or await self._was_sent(letter)
-                found.append(msgspec.structs.replace(letter, is_redriven=is_redriven))
-        return sorted(found, key=lambda letter: letter.dead_ms)[-count_max:]
+        for letter, queue, _ in known[-count_max:]:
+            sent_as = originals.ids(letter.offset_message_id)
+            is_redriven = letter.offset < done[queue] or await self._was_sent(letter, sent_as)
+            found.append(msgspec.structs.replace(letter, is_redriven=is_redriven))
+        return found
 
     async def redrive(
         self,
@@ -110,21 +131,25 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
     ) -> AsyncIterator[Redriven]:
         """Sends dead letters to their first topic again, and tells of each; ``count_max`` 0 means all.
 
-        Every group of the topic gets them; with ``only_group`` this one alone. ``keys`` and ``tags`` choose some.
+        Every group of the topic gets them; with ``only_group`` this one alone. ``keys`` and ``tags`` choose some. A
+        message that left several letters is sent once, for its oldest.
         """
         sent = 0
         keys, tags = _several(keys), _several(tags)
-        for queue in await self._dead_queues(group):
-            begin, end = await self._redriven_to(group, queue), (await self.queue_range(queue)).max_offset
+        parts = [await self._letters_in(group, queue) for queue in await self._dead_queues(group)]
+        if all(part.done >= part.end for part in parts):
+            return
+        originals = _originals_of(await self._known_letters(group, parts))
+        for queue, _, done, end in parts:
             has_gap = dry_run
-            async for message in self.walk(queue, begin, end):
+            async for message in self.walk(queue, done, end):
                 letter = self._letter_of(group, message)
                 if (keys and not set(keys) & set(message.keys)) or (tags and message.tags not in tags):
                     has_gap = True
                     continue
                 if count_max and sent >= count_max:
                     return
-                outcome = await self._redrive_one(letter, message, dry_run, only_group)
+                outcome = await self._redrive_one(letter, message, originals, dry_run, only_group)
                 sent += outcome.status in (RedriveStatus.SENT, RedriveStatus.WOULD_SEND)
                 has_gap = has_gap or outcome.status is RedriveStatus.FAILED
                 if not has_gap:
@@ -132,16 +157,28 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
                 yield outcome
 
     async def _redrive_one(
-        self, letter: DeadLetter, message: ReceivedMessage, dry_run: bool, only_group: bool
+        self,
+        letter: DeadLetter,
+        message: ReceivedMessage,
+        originals: OriginalMessages,
+        dry_run: bool,
+        only_group: bool,
     ) -> Redriven:
-        message_id = redriven_id(letter.offset_message_id)
+        place = letter.offset_message_id
+        message_id = redriven_id(place)
         target = retry_topic(letter.group) if only_group else letter.topic
         outcome = Redriven(letter=letter, status=RedriveStatus.SENT, to_topic=target, message_id=message_id)
         try:
             if not letter.topic:
                 error = "it does not say which topic it was sent to"
                 return msgspec.structs.replace(outcome, status=RedriveStatus.FAILED, error=error)
-            if await self._was_sent(letter):
+            role = originals.role(place)
+            if role is LetterRole.SAME_MESSAGE:
+                same_as = originals.oldest(place)
+                return msgspec.structs.replace(
+                    outcome, status=RedriveStatus.SAME_MESSAGE, message_id=redriven_id(same_as), same_as=same_as
+                )
+            if role is LetterRole.SENT_BEFORE or await self._was_sent(letter, originals.ids(place)):
                 return msgspec.structs.replace(outcome, status=RedriveStatus.SENT_BEFORE)
             if dry_run:
                 return msgspec.structs.replace(outcome, status=RedriveStatus.WOULD_SEND)
@@ -174,14 +211,14 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
 
     # --- what was done before ---
 
-    async def _was_sent(self, letter: DeadLetter) -> bool:
-        """To its topic, or to this group alone."""
+    async def _was_sent(self, letter: DeadLetter, sent_as: Collection[str]) -> bool:
+        """To its topic, or to this group alone, under one of these ids."""
         if not letter.topic:
             return False
-        message_id = redriven_id(letter.offset_message_id)
         for topic in (letter.topic, retry_topic(letter.group)):
-            if await self._copies(self.client.wire_name(topic), message_id):
-                return True
+            for message_id in sent_as:
+                if await self._copies(self.client.wire_name(topic), message_id):
+                    return True
         return False
 
     async def _redriven_to(self, group: str, queue: QueueId) -> int:
@@ -207,6 +244,19 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
             await self.require_group(group)  # a group that does not exist is another thing than one without letters
             return []
 
+    async def _letters_in(self, group: str, queue: QueueId) -> _Letters:
+        held, done = await self.queue_range(queue), await self._redriven_to(group, queue)
+        return _Letters(queue, held.min_offset, max(held.min_offset, done), held.max_offset)
+
+    async def _known_letters(self, group: str, parts: Iterable[_Letters]) -> list[_KnownLetter]:
+        """Oldest first."""
+        found = [
+            _KnownLetter(self._letter_of(group, message), part.queue, message.get(REDRIVEN_FROM) or "")
+            for part in parts
+            async for message in self.walk(part.queue, part.begin, part.end)
+        ]
+        return sorted(found, key=lambda known: known.letter.dead_ms)
+
     def _letter_of(self, group: str, message: ReceivedMessage) -> DeadLetter:
         topic = message.get(names.RETRY_TOPIC) or message.get(names.DLQ_ORIGIN_TOPIC) or ""
         return DeadLetter(
@@ -226,6 +276,14 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
         )
 
 
+def _originals_of(letters: Iterable[_KnownLetter]) -> OriginalMessages:
+    originals = OriginalMessages()
+    for letter, _, redriven_from in letters:
+        place, topic = letter.offset_message_id, letter.topic
+        originals.add(place, topic=topic, message_id=letter.message_id, redriven_from=redriven_from)
+    return originals
+
+
 def application_properties(given: Mapping[str, str]) -> list[tuple[str, str]]:
     """Those that a message keeps when it is sent again: what the system did to it is gone."""
     return [(name, value) for name, value in given.items() if name in _KEPT or name not in names.RESERVED]
@@ -234,11 +292,6 @@ def application_properties(given: Mapping[str, str]) -> list[tuple[str, str]]:
 def _several(given: Collection[str]) -> Collection[str]:
     """One text is one of them, not its letters."""
     return (given,) if isinstance(given, str) and given else given
-
-
-def redriven_id(offset_message_id: str) -> str:
-    """The id of the message that a dead letter becomes: always the same, and no other message has it."""
-    return hashlib.blake2b(offset_message_id.encode(), digest_size=16, person=b"redriven").hexdigest().upper()
 
 
 def _offset_group(group: str) -> str:

@@ -108,10 +108,10 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self._properties
 
     def get(self, name: str) -> str | None:
-        """One value, without decoding the others."""
+        """One value, without decoding the others; None if it has none, as in ``properties``."""
         if name in _OF_THE_PULL and self.pull is not None:
             return self._of_pull(name)
-        return self._stored(name.encode())
+        return None if name == names.CHECKSUM else self._stored(name.encode())  # that is of the stored bytes
 
     def _stored(self, name: bytes) -> str | None:
         """A value that the record has, as nothing of the pull is called."""

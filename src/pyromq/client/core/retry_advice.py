@@ -55,9 +55,14 @@ def retry_advice(error: MQError) -> RetryAdvice:
 
 def is_surely_not_stored(error: MQError) -> bool:
     """Whether it never left this process, or met a broker that stores nothing at the moment (14)."""
+    return is_broker_away(error) or isinstance(error, TooManyRequestsError)
+
+
+def is_broker_away(error: MQError) -> bool:
+    """Whether it could not be connected, or said that it stores nothing now: so brokers are while they restart."""
     if isinstance(error, BrokerError):
         return error.code == ResponseCode.SERVICE_NOT_AVAILABLE
-    return isinstance(error, ConnectFailedError | TooManyRequestsError)
+    return isinstance(error, ConnectFailedError)
 
 
 def may_retry(error: MQError) -> bool:

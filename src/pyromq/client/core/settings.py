@@ -18,6 +18,7 @@ from pyromq.wire.flags import SysFlag
 
 NAMESERVER_VARIABLES: Final = ("PYROMQ_NAMESERVER", "NAMESRV_ADDR")
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
+SEND_TIMEOUT_MS: Final = 3_000  # of a send that is given no time
 
 
 class Compression(Enum):
@@ -87,7 +88,8 @@ class ClientSettings:
 class ProducerSettings:
     """How one producer sends. Raises ConfigError or InvalidNameError for what cannot work."""
 
-    timeout_ms: int = 3_000  # of a send with all its attempts
+    timeout_ms: int | None = None  # of a send with all its attempts; None: 3 s, and ``restart_wait_ms`` for restarts
+    restart_wait_ms: int = 10_000  # without timeout_ms: how long a send waits for a broker that is away or stops
     attempt_timeout_ms: int = 0  # of one attempt; 0: whatever is left of the time
     retries: int = 2  # attempts after the first that reached a broker
     nowait_retries: int | None = None  # the same of ``send_nowait``; None: as many
@@ -104,10 +106,12 @@ class ProducerSettings:
 
     def __post_init__(self) -> None:
         validate_topic(self.template_topic)
-        for name in ("timeout_ms", "new_topic_queues", "body_bytes_max", "in_flight_max"):
+        for name in ("new_topic_queues", "body_bytes_max", "in_flight_max"):
             require_number(name, getattr(self, name), 1)
-        for name in ("attempt_timeout_ms", "retries", "compress_from_bytes"):
+        for name in ("restart_wait_ms", "attempt_timeout_ms", "retries", "compress_from_bytes"):
             require_number(name, getattr(self, name), 0)
+        if self.timeout_ms is not None:
+            require_number("timeout_ms", self.timeout_ms, 1)
         if self.nowait_retries is not None:
             require_number("nowait_retries", self.nowait_retries, 0)
         _require(
@@ -116,6 +120,16 @@ class ProducerSettings:
         if not isinstance(self.compression, Compression):
             choices = ", ".join(f"Compression.{kind.name}" for kind in Compression)
             raise ConfigError(f"compression must be one of {choices}, not {self.compression!r}")
+
+    @property
+    def answer_ms(self) -> int:
+        """How long a send waits for brokers to answer: ``timeout_ms``, or what stands for it."""
+        return SEND_TIMEOUT_MS if self.timeout_ms is None else self.timeout_ms
+
+    @property
+    def longest_ms(self) -> int:
+        """What a send takes at most. A time that was given is kept to, whatever brokers do."""
+        return max(SEND_TIMEOUT_MS, self.restart_wait_ms) if self.timeout_ms is None else self.timeout_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

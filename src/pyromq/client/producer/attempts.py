@@ -9,6 +9,9 @@
     code 1, 2, 16, 17, 204, 205, 1500              another attempt, if one is left   1500: as above; else give up
     any other response                             give up                           give up
 
+Time is one for all attempts. A send that was not given one has two: a short one for brokers to answer in, and a longer
+one from the moment that a broker is away (no connection, code 14), so that a restart passes unnoticed.
+
 What was not stored does not count as an attempt: it cannot make a second copy (RocketMQ counts code 14; why not here is
 decision 27). Which error is which is written in ``core.retry_advice``.
 """
@@ -18,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum
 
-from pyromq.client.core.retry_advice import is_surely_not_stored, may_retry, may_retry_in_order
+from pyromq.client.core.retry_advice import is_broker_away, is_surely_not_stored, may_retry, may_retry_in_order
 from pyromq.errors import Attempt, MQError
 
 
@@ -29,12 +32,21 @@ class SendStep(Enum):
 
 
 class Attempts:
-    """``retries`` are attempts after the first that reached a broker; ``is_pinned``: the queue is fixed."""
+    """``retries`` are attempts after the first that reached a broker; ``is_pinned``: the queue is fixed.
 
-    __slots__ = ("_unreachable", "deadline_ms", "failed", "is_pinned", "last_broker", "pauses", "reached", "retries")
+    ``restart_deadline_ms`` takes the place of ``deadline_ms``, if it is later, once a broker is away.
+    """
 
-    def __init__(self, *, deadline_ms: int, retries: int, is_pinned: bool = False) -> None:
+    __slots__ = (
+        *("_restart_deadline_ms", "_unreachable", "deadline_ms", "failed", "is_pinned", "last_broker", "pauses"),
+        *("reached", "retries"),
+    )
+
+    def __init__(
+        self, *, deadline_ms: int, retries: int, is_pinned: bool = False, restart_deadline_ms: int = 0
+    ) -> None:
         self.deadline_ms = deadline_ms
+        self._restart_deadline_ms = restart_deadline_ms
         self.retries = retries
         self.is_pinned = is_pinned
         self.failed: list[Attempt] = []  # one of several in a row that read the same
@@ -52,6 +64,8 @@ class Attempts:
         attempt = Attempt(broker, error)
         if not self.failed or str(self.failed[-1]) != str(attempt):
             self.failed.append(attempt)
+        if is_broker_away(error):
+            self.deadline_ms = max(self.deadline_ms, self._restart_deadline_ms)
         if self.left_ms(now_ms) <= 0:
             return SendStep.GIVE_UP
         if is_surely_not_stored(error):

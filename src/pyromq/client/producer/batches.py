@@ -32,24 +32,28 @@ class BatchSender:
         self, messages: Sequence[Message], queue: QueueId | None, timeout_ms: int | None
     ) -> list[SendReceipt]:
         """``check_batch`` has passed them. Raises SendFailedError, whose ``sent`` are receipts of requests before."""
-        first, timeout_ms = messages[0], timeout_ms or self._settings.timeout_ms
-        now_ms, deadline_ms = self._clock.now_ms(), self._clock.monotonic_ms() + timeout_ms
+        first, now_ms, monotonic_ms = messages[0], self._clock.now_ms(), self._clock.monotonic_ms()
+        deadline_ms = monotonic_ms + (timeout_ms or self._settings.answer_ms)
+        restart_deadline_ms = monotonic_ms + (timeout_ms or self._settings.longest_ms)
         ids = [self._client.message_ids.next(now_ms) for _ in messages]
         wait = "" if first.wait_stored else join_items([(names.WAIT, "false")])
         topic = self._client.wire_name(first.topic)
         with self._hooks.around(messages) as receipts:
             for part in split_batch(messages, ids, self._system, self._settings.body_bytes_max):
                 outgoing = OutgoingMessage(
-                    SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms
-                )
+                    SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms,
+                    restart_deadline_ms=restart_deadline_ms,
+                )  # fmt: skip
                 topic_queues = await self._topic_queues_table.find(
                     first.topic, deadline_ms - self._clock.monotonic_ms()
                 )
                 pinned = pinned_queue(first, topic_queues, queue)
+                attempts = self._retrying_sender.attempts_of(outgoing, is_pinned=pinned is not None)
                 try:
-                    receipt = await self._retrying_sender.deliver(outgoing, first.topic, pinned)
+                    receipt = await self._retrying_sender.deliver(outgoing, first.topic, pinned, attempts)
                 except SendFailedError as error:
                     raise SendFailedError(topic, error.attempts, sent=receipts) from error
+                deadline_ms = attempts.deadline_ms  # later than before if it waited for a broker
                 receipts += receipts_of_batch(receipt, part.unique_ids)
         return receipts
 

@@ -34,7 +34,8 @@ class FastPath:
         self._known = context.topic_queues_table.known
         self._ext_of = context.retrying_sender.ext
         self._next_id = client.message_ids.next
-        self._timeout_ms = settings.timeout_ms
+        self._answer_ms = settings.answer_ms
+        self._longest_ms = settings.longest_ms
         self._attempt_timeout_ms = settings.attempt_timeout_ms
         self._bytes_max = _bytes_max_uncompressed(settings)
 
@@ -55,12 +56,15 @@ class FastPath:
         connection = link.ready if link is not None else None
         if connection is None or connection.is_congested:
             return None
-        timeout_ms = timeout_ms or self._timeout_ms
-        now_ms = self._clock.now_ms()
+        longest_ms = timeout_ms or self._longest_ms
+        timeout_ms = timeout_ms or self._answer_ms
+        now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         unique_id = self._next_id(now_ms)
         text = properties_text(message, unique_id, self._system)
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        outgoing = OutgoingMessage(SEND, topic_queues.topic, body, text, unique_id, now_ms, deadline_ms, message.flag)
+        outgoing = OutgoingMessage(
+            SEND, topic_queues.topic, body, text, unique_id, now_ms, monotonic_ms + timeout_ms, message.flag, 0, None,
+            monotonic_ms + longest_ms,
+        )  # fmt: skip
         ext = self._ext_of(outgoing, queue)
         try:
             response = connection.request_nowait(SEND, ext, body, timeout_ms=self._attempt_timeout_ms or timeout_ms)

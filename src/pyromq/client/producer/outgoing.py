@@ -36,6 +36,7 @@ class OutgoingMessage(msgspec.Struct, gc=False):
     flag: int = 0
     sys_flag: int = 0
     retries: int | None = None  # None: as often as the producer's settings say
+    restart_deadline_ms: int = 0  # until when it waits for a broker that is away; ``deadline_ms`` if that is later
 
 
 def pack_body(body: bytes, settings: ProducerSettings) -> tuple[bytes, int]:

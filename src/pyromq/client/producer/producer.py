@@ -52,10 +52,11 @@ class Producer(ProducerRole):
     """Sends messages in the name of a group.
 
     ``nameservers`` is ``"host:port"``, several of them with ``;`` between, or a sequence; without it the environment
-    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts,
-    ``retries`` counts the attempts after the first; for the rest there is ``settings``. A keyword wins over
-    ``settings``, and None means what ``settings`` or the default says. ``client`` is shared with other producers and
-    consumers; without one the producer has its own. Other options: ``SendOptions``.
+    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts
+    (without it 3 s, and 10 s where a broker restarts), ``retries`` counts the attempts after the first; for the rest
+    there is ``settings``. A keyword wins over ``settings``, and None means what ``settings`` or the default says.
+    ``client`` is shared with other producers and consumers; without one the producer has its own. Other options:
+    ``SendOptions``.
 
     The constructor raises ConfigError, InvalidNameError, and TypeError for an unknown option. Every way of sending
     raises InvalidNameError or MessageRefusedError for what no broker takes, NoRouteError when it is not known where to
@@ -247,7 +248,7 @@ class Producer(ProducerRole):
         """
         self._require_open()
         _require_message(message)
-        return await self._requests.ask(message, timeout_ms or self.settings.timeout_ms)
+        return await self._requests.ask(message, timeout_ms or self.settings.answer_ms)
 
     async def reply(
         self, request: ReceivedMessage, body: bytes, *, tags: str = "", timeout_ms: int | None = None

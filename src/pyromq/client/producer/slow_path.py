@@ -53,7 +53,7 @@ class SlowPath:
 
     async def send_oneway(self, message: Message, queue: QueueId | None, selector: QueueSelector | None) -> None:
         """One attempt, no response, no hooks: there is nothing to tell them."""
-        timeout_ms = self._settings.timeout_ms
+        timeout_ms = self._settings.answer_ms
         outgoing = await self._outgoing(message, timeout_ms)
         topic_queues = await self._topic_queues_table.find(message.topic, timeout_ms)
         chosen = pinned_queue(message, topic_queues, queue, selector) or topic_queues.next()
@@ -63,8 +63,9 @@ class SlowPath:
     async def _outgoing(
         self, message: Message, timeout_ms: int | None, system: str = "", code: int = SEND, sys_flag: int = 0
     ) -> OutgoingMessage:
-        now_ms = self._clock.now_ms()
-        deadline_ms = self._clock.monotonic_ms() + (timeout_ms or self._settings.timeout_ms)
+        now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        deadline_ms = monotonic_ms + (timeout_ms or self._settings.answer_ms)
+        restart_deadline_ms = monotonic_ms + (timeout_ms or self._settings.longest_ms)
         unique_id = self._client.message_ids.next(now_ms)
         text = properties_text(message, unique_id, self._system + system)
         body, packing = message.body, 0
@@ -76,8 +77,9 @@ class SlowPath:
         check_body(body, self._settings.body_bytes_max)
         topic = message.topic if code == SEND_REPLY else self._client.wire_name(message.topic)
         return OutgoingMessage(
-            code, topic, body, text, unique_id, now_ms, deadline_ms, message.flag, sys_flag | packing, self._retries
-        )
+            code, topic, body, text, unique_id, now_ms, deadline_ms, message.flag, sys_flag | packing, self._retries,
+            restart_deadline_ms,
+        )  # fmt: skip
 
 
 def pinned_queue(

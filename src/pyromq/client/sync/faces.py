@@ -146,10 +146,11 @@ class Producer(Face[aio_producer.Producer]):
     """Sends messages in the name of a group: ``pyromq.aio.Producer`` for code without asyncio. Threads may share it.
 
     ``nameservers`` is ``"host:port"``, several of them with ``;`` between, or a sequence; without it the environment
-    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts,
-    ``retries`` counts the attempts after the first; for the rest there is ``settings``. A keyword wins over
-    ``settings``, and None means what ``settings`` or the default says. ``client`` is shared with other producers and
-    consumers; without one the producer has its own. Other options: ``SendOptions``.
+    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts
+    (without it 3 s, and 10 s where a broker restarts), ``retries`` counts the attempts after the first; for the rest
+    there is ``settings``. A keyword wins over ``settings``, and None means what ``settings`` or the default says.
+    ``client`` is shared with other producers and consumers; without one the producer has its own. Other options:
+    ``SendOptions``.
 
     The constructor raises ConfigError, InvalidNameError, and TypeError for an unknown option. Every way of sending
     raises InvalidNameError or MessageRefusedError for what no broker takes, NoRouteError when it is not known where to

@@ -252,7 +252,7 @@ class TransactionProducer:
 
     async def _tell(self, transaction: Transaction, outcome: TransactionOutcome) -> None:
         link = self.client.master_link(transaction.prepared.queue.broker)
-        timeout_ms = self.settings.timeout_ms
+        timeout_ms = self.settings.answer_ms
         header = self.client.signer.signed(end_header(self.group, transaction.place, outcome))
         if not self._confirm or outcome is _UNKNOWN:  # brokers do not answer to UNKNOWN
             connection = link.ready or await link.connection(timeout_ms=timeout_ms)

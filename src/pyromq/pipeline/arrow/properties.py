@@ -19,6 +19,7 @@ from pyromq.pipeline.arrow.columns import PROPERTIES_MAP
 from pyromq.pipeline.arrow.layout import Ints
 from pyromq.wire.properties import find_property
 from pyromq.wire.property_text import split_items
+from pyromq.wire.record_layout import CHECKSUM_BYTES
 
 _NAME_END, _ITEM_END = ord(NAME_END), ord(ITEM_END)
 _CHECKSUM: Final = CHECKSUM.encode()
@@ -52,8 +53,9 @@ class Properties:
         self._items = _items(np.frombuffer(self._bytes, np.uint8), self._starts, self._ends)  # None: irregular
 
     def text(self) -> pa.Array:
-        """As they are stored."""
-        return _as_text(self.raw)
+        """As they are stored, without the checksum of the record."""
+        ends = self._ends_without_checksum()
+        return _as_text(self.raw) if ends is None else spans(self._bytes, self._starts, ends, pa.string())
 
     def values(self, name: bytes) -> pa.Array:
         """The value of one property of each message, null where it has none."""
@@ -77,6 +79,22 @@ class Properties:
         view = np.ndarray((max(0, len(self._bytes) - len(name) + 1),), f">{kind}", self._bytes, strides=(1,))
         named: Ints = found[view[starts[found]] == int.from_bytes(name, "big")]
         return named
+
+    def _ends_without_checksum(self) -> Ints | None:
+        """None where no record has one; it is the last property, and always as long."""
+        begins = self._ends - CHECKSUM_BYTES
+        rows: Ints = np.flatnonzero(begins >= self._starts)
+        words = np.ndarray((max(0, len(self._bytes) - 7),), ">u8", self._bytes, strides=(1,))
+        rows = rows[words[begins[rows]] == int.from_bytes(_CHECKSUM, "big")]
+        octets = np.frombuffer(self._bytes, np.uint8)
+        is_whole_name = octets[begins[rows] + len(_CHECKSUM)] == _NAME_END
+        is_first = (begins[rows] == self._starts[rows]) | (octets[begins[rows] - 1] == _ITEM_END)
+        rows = rows[is_whole_name & is_first]
+        if not len(rows):
+            return None
+        ends: Ints = self._ends.copy()
+        ends[rows] = begins[rows]
+        return ends
 
     def maps(self) -> pa.Array:
         if self._items is None:

@@ -130,6 +130,8 @@ def place(text: str) -> Where:
         raise ValueError(str(error)) from error
     except ValueError as error:
         raise ValueError(f"{text!r} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"its JSON is nested too deeply: {text[:40]!r}…") from error
     if low := [offset for offset in offsets.values() if offset < EARLIEST]:
         raise ValueError(f"offset {low[0]} is below -2 (earliest)")
     return AtOffsets(tuple(offsets.items()))

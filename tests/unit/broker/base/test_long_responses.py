@@ -56,7 +56,7 @@ def steps(count: int, done: list[int] | None = None, error: Exception | None = N
 
 
 async def answered(wire: OpenWire, count: int = 1) -> list[Any]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(wire.responses) < count:
             wire.arrived.clear()
             await wire.arrived.wait()

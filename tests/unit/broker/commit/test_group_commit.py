@@ -399,7 +399,7 @@ async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush:
     if flush is Flush.SYNC:
         await rig.worker.run()
     assert told == [None]
-    await asyncio.wait_for(rig.group_commit.drain(), 10)
+    await asyncio.wait_for(rig.group_commit.drain(), 60)
 
 
 async def test_after_a_defect_of_the_store_all_sends_hear_of_it_and_the_next_group_goes_on(

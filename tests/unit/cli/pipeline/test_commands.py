@@ -22,6 +22,8 @@ UNREACHABLE = "127.0.0.1:1"
         (("archive", "orders", "--to", "x", "--writer", "pen"), "'pen' is not one of task, spark"),
         (("replay", "orders", "--to", "x", "--begin", "soon"), "'soon' is not a time"),
         (("replay", "orders", "--to", "x", "--begin-offsets", "7"), "is not"),
+        (("replay", "orders", "--to", "x", "--begin-offsets", "[" * 10_000), "nested too deeply"),
+        (("archive", "orders", "--to", "x", "--option", 'startingOffsets={"a":' + "[" * 10_000), "nested too deeply"),
         (("replay", "orders", "--to", "x", "--begin", "now", "--begin-offsets", "{}"), "--begin or --begin-offsets"),
         (("replay", "orders", "--to", "x", "--end", "now", "--end-offsets", "{}"), "--end or --end-offsets"),
         (("archive", "orders", "--to", "x", "--option", "nonsense"), "not NAME=VALUE"),

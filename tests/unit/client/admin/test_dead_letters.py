@@ -1,10 +1,134 @@
-"""Dead letters that are sent again."""
+"""Redriving without servers: which letters are sent, which are passed over, and what is remembered of it."""
 
 from __future__ import annotations
 
-from pyromq.client.admin.dead_letters import redriven_id
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from pyromq.client.admin.dead_letters import REDRIVEN_FROM, DeadLetter, DeadLetterAdmin, Redriven, RedriveStatus
+from pyromq.client.admin.original_messages import redriven_id
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.errors import BrokerError
+from pyromq.model.queue import QueueId
+from tests.unit.received import received
+
+SENT, BEFORE, SAME, FAILED = (
+    RedriveStatus.SENT,
+    RedriveStatus.SENT_BEFORE,
+    RedriveStatus.SAME_MESSAGE,
+    RedriveStatus.FAILED,
+)
 
 
-def test_a_letter_becomes_the_same_message_every_time() -> None:
-    assert redriven_id("0A00") == redriven_id("0A00") != redriven_id("0A01")
-    assert len(redriven_id("0A00")) == 32 and redriven_id("0A00").isupper()
+class Letters(DeadLetterAdmin):
+    """A group with these letters, by broker; ``sent`` are ids that topics have."""
+
+    def __init__(self, *queues: list[ReceivedMessage]) -> None:
+        self.client: Any = SimpleNamespace(wire_name=lambda name: name, plain_name=lambda name: name)
+        self._queues = {QueueId("%DLQ%g", f"broker-{n}", 0): messages for n, messages in enumerate(queues)}
+        self.done: dict[QueueId, int] = {}
+        self.sent: list[str] = []
+        self.refusing: set[str] = set()  # bodies that no broker takes
+
+    async def _dead_queues(self, group: str) -> list[QueueId]:
+        return list(self._queues)
+
+    async def queue_range(self, queue: QueueId) -> Any:
+        return SimpleNamespace(min_offset=0, max_offset=len(self._queues[queue]))
+
+    async def _redriven_to(self, group: str, queue: QueueId) -> int:
+        return self.done.get(queue, 0)
+
+    async def _remember_redriven(self, group: str, queue: QueueId, offset: int) -> None:
+        self.done[queue] = offset
+
+    async def walk(self, queue: QueueId, begin: int, end: int) -> AsyncIterator[ReceivedMessage]:
+        for message in self._queues[queue][begin:end]:
+            yield message
+
+    async def _copies(self, topic: str, message_id: str) -> Any:
+        return self.sent.count(message_id)
+
+    async def _send_again(self, message: ReceivedMessage, letter: DeadLetter, target: str, message_id: str) -> None:
+        if message.body.decode() in self.refusing:
+            raise BrokerError(code=2, remark="busy")
+        self.sent.append(message_id)
+
+    async def run(self, **options: Any) -> list[Redriven]:
+        return await self.redrive("g", **options)
+
+
+def letter(offset: int, message_id: str, body: bytes = b"x", **more: Any) -> ReceivedMessage:
+    made = received(body, topic="%DLQ%g", unique_id=message_id, born_ms=1_700_000_000_000 + offset, **more)
+    return msgspec.structs.replace(made, offset=offset, position=offset)
+
+
+def with_topic(offset: int, message_id: str, **more: Any) -> ReceivedMessage:
+    return letter(offset, message_id, RETRY_TOPIC="orders", **more)
+
+
+async def test_of_several_letters_the_oldest_is_sent_wherever_it_lies() -> None:
+    later = [msgspec.structs.replace(with_topic(5 + n, name), offset=n) for n, name in enumerate("MN")]
+    admin = Letters(later, [with_topic(0, "M"), with_topic(1, "M")])
+    found = await admin.run()
+    assert [(each.letter.message_id, each.status) for each in found] == [
+        ("M", SAME), ("N", SENT), ("M", SENT), ("M", SAME),
+    ]  # fmt: skip
+    assert len(admin.sent) == 2 and set(admin.done.values()) == {2}
+    assert await admin.run() == []
+
+
+async def test_a_younger_letter_that_was_sent_before_counts_for_its_message() -> None:
+    """Versions that sent every letter may have been interrupted, or told to send some."""
+    letters = [with_topic(0, "M"), with_topic(1, "M")]
+    admin = Letters(letters)
+    admin.sent = [redriven_id(letters[1].offset_message_id)]
+    assert [each.status for each in await admin.run()] == [BEFORE, SAME] and len(admin.sent) == 1
+    assert [each.is_redriven for each in await admin.dead_letters("g")] == [True, True]
+
+
+async def test_a_letter_behind_the_progress_still_stands_for_its_message() -> None:
+    letters = [with_topic(0, "M")]
+    admin = Letters(letters)
+    assert [each.status for each in await admin.run()] == [SENT]
+    letters.append(with_topic(1, "M"))
+    (found,) = await admin.run()
+    assert (found.status, found.same_as) == (SAME, letters[0].offset_message_id) and len(admin.sent) == 1
+
+
+async def test_a_copy_that_died_is_sent_and_what_it_was_made_from_is_not() -> None:
+    first = with_topic(0, "M")
+    place = first.offset_message_id
+    admin = Letters([first, with_topic(1, redriven_id(place), **{REDRIVEN_FROM: place})])
+    assert [each.status for each in await admin.run()] == [BEFORE, SENT]
+
+
+async def test_progress_stops_at_a_letter_that_failed() -> None:
+    admin = Letters([with_topic(0, "A"), with_topic(1, "B", body=b"bad"), with_topic(2, "C")])
+    admin.refusing = {"bad"}
+    assert [each.status for each in await admin.run()] == [SENT, FAILED, SENT]
+    assert list(admin.done.values()) == [1]
+    admin.refusing = set()
+    assert [each.status for each in await admin.run()] == [SENT, BEFORE]
+    assert list(admin.done.values()) == [3]
+
+
+@pytest.mark.parametrize("options", [{"dry_run": True}, {"keys": ["other"]}])
+async def test_what_is_only_looked_at_or_not_chosen_is_not_passed(options: dict[str, Any]) -> None:
+    admin = Letters([with_topic(0, "A", keys="k")])
+    await admin.run(**options)
+    assert admin.sent == [] and admin.done == {}
+
+
+async def test_letters_of_one_message_do_not_count_against_the_number_to_send() -> None:
+    admin = Letters([with_topic(0, "A"), with_topic(1, "A"), with_topic(2, "B"), with_topic(3, "C")])
+    assert [each.status for each in await admin.run(count_max=2)] == [SENT, SAME, SENT]
+
+
+async def test_a_letter_that_says_no_topic_fails() -> None:
+    (found,) = await Letters([letter(0, "A")]).run()
+    assert found.status is FAILED and "which topic" in found.error

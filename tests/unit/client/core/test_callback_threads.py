@@ -7,9 +7,10 @@ import time
 
 import pytest
 
+from pyromq.client.core import callback_threads
 from pyromq.client.core.callback_threads import CallbackThreads
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 def pool(threads_max: int = 2) -> CallbackThreads:
@@ -66,3 +67,28 @@ def test_exit_waits_no_longer_than_it_may_and_says_for_what(caplog: pytest.LogCa
     caplog.clear()
     threads.at_exit(time.monotonic() + PATIENCE_S)
     assert not caplog.text
+
+
+def test_what_has_not_begun_at_exit_never_begins() -> None:
+    threads, begun, release = pool(1), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        release.wait(PATIENCE_S)
+
+    first, second = threads.submit(hold), threads.submit(hold)
+    assert begun.wait(PATIENCE_S)
+    threads.at_exit(time.monotonic())
+    assert second.cancelled()
+    release.set()
+    first.result(PATIENCE_S)
+
+
+def test_pools_wait_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools, told = [pool() for _ in range(3)], dict[CallbackThreads, float]()
+    now = iter(range(1_000))
+    monkeypatch.setattr(callback_threads.time, "monotonic", lambda: float(next(now)))  # each look takes a second
+    monkeypatch.setattr(CallbackThreads, "at_exit", lambda self, deadline: told.setdefault(self, deadline))
+    monkeypatch.setattr(callback_threads, "_pools", set(pools))
+    callback_threads._wait_at_exit()
+    assert [told[each] for each in pools] == [callback_threads.EXIT_WAIT_S] * 3

@@ -130,6 +130,7 @@ def test_the_checksum_of_the_record_is_no_property_of_the_message() -> None:
     assert b"__CRC32#" in stored
     message = only(stored)
     assert (message.properties, message.tags) == ({"TAGS": "new"}, "new")
+    assert message.get("__CRC32#") is None
 
 
 def test_a_pulled_message_tells_the_range_of_its_queue_and_when_its_listener_began() -> None:

@@ -67,6 +67,27 @@ def test_when_the_time_is_up_nothing_is_tried() -> None:
     assert attempts().after("a", NOT_CONNECTED, 1_000, {"a"}) is SendStep.GIVE_UP
 
 
+@pytest.mark.parametrize("error", [NOT_CONNECTED, STOPPING])
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_a_broker_that_is_away_is_waited_for_longer_than_for_an_answer(error: MQError, is_pinned: bool) -> None:
+    tries = attempts(is_pinned=is_pinned, restart_deadline_ms=5_000)
+    assert [tries.after("a", error, at_ms, {"a"}) for at_ms in (1_000, 4_999)] == [SendStep.PAUSE] * 2
+    assert (tries.deadline_ms, tries.left_ms(4_999)) == (5_000, 1)
+    assert tries.after("a", error, 5_000, {"a"}) is SendStep.GIVE_UP
+
+
+@pytest.mark.parametrize("error", [LOST, RequestTimeoutError("late"), TooManyRequestsError(peer="a", in_flight_max=1)])
+def test_a_broker_that_does_not_answer_is_not_away(error: MQError) -> None:
+    tries = attempts(restart_deadline_ms=5_000)
+    assert tries.after("a", error, 1_000, {"a"}) is SendStep.GIVE_UP and tries.deadline_ms == 1_000
+
+
+def test_a_later_deadline_stays() -> None:
+    tries = attempts(deadline_ms=9_000, restart_deadline_ms=5_000)
+    tries.after("a", NOT_CONNECTED, 0, {"a"})
+    assert tries.deadline_ms == 9_000
+
+
 def test_a_fixed_queue_is_tried_again_only_when_the_broker_goes_away() -> None:
     assert attempts(is_pinned=True).after("a", BrokerError(code=2, remark=""), 0, {"a"}) is SendStep.GIVE_UP
     assert attempts(is_pinned=True).after("a", BrokerError(code=1500, remark=""), 0, {"a"}) is SendStep.AGAIN

@@ -74,9 +74,9 @@ def test_whoever_waits_when_the_loop_ends_is_told_so() -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    begun.wait(5)
+    begun.wait(60)
     loop.end()
-    waiting.join(5)
+    waiting.join(60)
     assert len(outcome) == 1
 
 
@@ -100,7 +100,7 @@ class Leaving:
         self._line._loop = cast(Any, SimpleNamespace(call_soon_threadsafe=slow))
 
     def __exit__(self, *exc_info: object) -> None:
-        self.left.join(5)
+        self.left.join(60)
 
 
 def test_a_call_that_comes_as_the_last_user_leaves_is_answered() -> None:
@@ -117,7 +117,7 @@ def test_a_call_that_comes_as_the_last_user_leaves_is_answered() -> None:
     with Leaving(loop):
         calling = threading.Thread(target=call, daemon=True)
         calling.start()
-        calling.join(5)
+        calling.join(60)
     assert not calling.is_alive(), "it hangs"
     assert isinstance(outcome[0], ClientClosedError | str), repr(outcome[0])
 
@@ -140,7 +140,7 @@ def test_calls_that_race_with_leaving_are_all_answered() -> None:
             caller.start()
         loop.release()
         for caller in callers:
-            caller.join(5)
+            caller.join(60)
         assert len(answers) == 3
 
 

@@ -62,14 +62,15 @@ class UserOffsets:
     async def _save(self, offsets: Mapping[QueueId, int]) -> None:
         if not offsets:
             return
+        given_up = dict(self._given_up)
         try:
             async with self._one:
                 await _call(self._store.save, dict(offsets))
         except Exception as error:  # the store is the application's
             logger.error("offsets not saved, trying again later: queues=%d", len(offsets), exc_info=error)
             return
-        for queue, offset in offsets.items():
-            if self._given_up.get(queue) == offset:
+        for queue in offsets.keys() & given_up.keys():  # saved now, or older than what was: it must not come later
+            if self._given_up.get(queue) == given_up[queue]:
                 del self._given_up[queue]
 
 

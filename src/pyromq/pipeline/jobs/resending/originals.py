@@ -1,8 +1,6 @@
 """Dead letters of one message: which of them is sent, so that the message goes out once.
 
-A message leaves several letters when its group reads it again (an offset was reset, a member died before it committed)
-and gives up on it again. They have the id of the message. A redriven copy that dies has an id of its own, and says
-which letter it was made from: that letter was sent, whether or not brokers still have its copy.
+The rule is that of ``pyromq dlq redrive`` (``client.admin.original_messages``); here letters are rows.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pyromq.client.admin.dead_letters import redriven_id
+from pyromq.client.admin.original_messages import LetterRole, OriginalMessages
 from pyromq.pipeline.jobs.resending.outgoing import MessageRow, Resent, SendOutcome, source_of
 
 
@@ -18,31 +16,29 @@ class Originals:
     """``letters`` have ``offset_message_id``, ``message_id``, ``origin_topic`` and ``redriven_from``, oldest first."""
 
     def __init__(self, letters: Iterable[Any]) -> None:
-        self._places: dict[tuple[str, str], list[str]] = {}  # of the letters of each message
-        self._message_of: dict[str, tuple[str, str]] = {}
-        self._copied: set[str] = set()  # letters whose copies died as well
+        self._messages = OriginalMessages()
         for letter in letters:
-            place, message = letter["offset_message_id"], (letter["origin_topic"] or "", letter["message_id"] or "")
-            self._places.setdefault(message, []).append(place)
-            self._message_of[place] = message
-            if letter["redriven_from"]:
-                self._copied.add(letter["redriven_from"])
+            self._messages.add(
+                letter["offset_message_id"],
+                topic=letter["origin_topic"] or "",
+                message_id=letter["message_id"] or "",
+                redriven_from=letter["redriven_from"] or "",
+            )
 
     def __len__(self) -> int:
-        return len(self._message_of)
+        return len(self._messages)
 
     def decided(self, row: MessageRow) -> Resent | None:
         """Why this letter is not to be sent; None where it is the one of its message."""
-        places = self._letters_of(row["offset_message_id"])
-        if not self._copied.isdisjoint(places):
-            return source_of(row, SendOutcome.SENT_BEFORE, error="the copy that was sent is a dead letter, too")
-        if row["offset_message_id"] != places[0]:
-            return source_of(row, SendOutcome.SAME_MESSAGE, error=f"the message has an older letter, {places[0]}")
+        place = row["offset_message_id"]
+        match self._messages.role(place):
+            case LetterRole.SENT_BEFORE as role:
+                return source_of(row, SendOutcome.SENT_BEFORE, error=role.value)
+            case LetterRole.SAME_MESSAGE:
+                reason = f"the message has an older letter, {self._messages.oldest(place)}"
+                return source_of(row, SendOutcome.SAME_MESSAGE, error=reason)
         return None
 
     def ids(self, place: str) -> tuple[str, ...]:
         """Under which the message may have been sent before, for whichever of its letters."""
-        return tuple(map(redriven_id, self._letters_of(place)))
-
-    def _letters_of(self, place: str) -> list[str]:
-        return self._places[self._message_of[place]]
+        return self._messages.ids(place)

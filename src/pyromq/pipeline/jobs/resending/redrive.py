@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from pyromq.client.admin.dead_letters import REDRIVEN_FROM, application_properties, redriven_id
+from pyromq.client.admin.dead_letters import REDRIVEN_FROM, application_properties
+from pyromq.client.admin.original_messages import redriven_id
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.pipeline.core.keywords import settings_from
@@ -82,7 +83,7 @@ def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) 
         found = len(originals)
         letters = (
             originals.decided(row)
-            or _as_any_letter(letter_to_send(row, group, settings.patch, settings.only_group), originals)
+            or as_any_letter(letter_to_send(row, group, settings.patch, settings.only_group), originals)
             for row in in_order(frame, found)
         )
         sender = PacedSender(
@@ -115,7 +116,7 @@ def _letters(frame: DataFrame) -> list[Any]:
     return found
 
 
-def _as_any_letter(message: Outgoing | Resent, originals: Originals) -> Outgoing | Resent:
+def as_any_letter(message: Outgoing | Resent, originals: Originals) -> Outgoing | Resent:
     """Looked for under the ids of all letters of the message."""
     if isinstance(message, Resent):
         return message

@@ -100,8 +100,12 @@ def repeated_keys(text: str) -> list[tuple[str, str]]:
     import yaml  # type: ignore[import-untyped]
 
     found: list[tuple[str, str]] = []
+    looked_at: set[Any] = set()  # a table that aliases repeat is told of where it stands
 
     def look(node: Any, place: str) -> None:
+        if node in looked_at:
+            return
+        looked_at.add(node)
         if isinstance(node, yaml.SequenceNode):
             for number, each in enumerate(node.value):
                 look(each, f"{place}[{number}]")

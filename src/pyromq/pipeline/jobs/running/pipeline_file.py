@@ -45,6 +45,7 @@ INPUT: Final = "input"
 _is_name = re.compile(r"[A-Za-z_]\w*").fullmatch
 _span = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)").fullmatch
 _REACHING: Final = ("nameserver", "namespace", "accesskey", "secretkey", "securitytoken")
+_TOO_DEEP: Final = "its values are nested too deeply: a pipeline file has tables and lists of plain values"
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -157,6 +158,8 @@ def _from_toml(text: str, where: str) -> Any:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PipelineFileError(where, f"it is not TOML: {error}") from error
+    except RecursionError as error:
+        raise PipelineFileError(where, _TOO_DEEP) from error
 
 
 def _from_yaml(text: str, where: str, mistakes: FileMistakes) -> Any:
@@ -168,6 +171,8 @@ def _from_yaml(text: str, where: str, mistakes: FileMistakes) -> Any:
         raise PipelineFileError(where, "YAML needs a package: pip install pyyaml. TOML needs none") from error
     except msgspec.DecodeError as error:
         raise PipelineFileError(where, f"it is not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise PipelineFileError(where, _TOO_DEEP) from error
     return found
 
 

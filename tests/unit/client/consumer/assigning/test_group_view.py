@@ -1,9 +1,15 @@
+"""What brokers hear of a changed subscription, and what must not be under way then."""
+
 from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from pyromq.client.consumer.assigning.group_view import Subscriptions
-from pyromq.errors import InvalidExpressionError
+from pyromq.client.consumer.assigning.group_view import GroupView, Subscriptions
+from pyromq.errors import InvalidExpressionError, RequestTimeoutError
+from pyromq.model.queue import QueueId
 
 
 def test_a_change_takes_effect_when_it_is_told() -> None:
@@ -28,3 +34,61 @@ def test_a_bad_expression_changes_nothing() -> None:
     with pytest.raises(InvalidExpressionError):
         subscriptions.add("orders", "||", sql=False, now_ms=1)
     assert not subscriptions.changed
+
+
+class Rig:
+    """A member that owns a queue of ``orders`` and one of ``clicks``; ``events`` has what happened, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.is_heartbeat_lost = False
+        self.subscriptions = Subscriptions()
+        for topic in ("orders", "clicks"):
+            self.subscriptions.add(topic, "*", sql=False, now_ms=1)
+        self.subscriptions.take_effect()
+        owned = {QueueId(topic, "a", 0): self._owned(topic) for topic in ("orders", "clicks")}
+        client = SimpleNamespace(
+            settings=SimpleNamespace(request_timeout_ms=1),
+            routes=SimpleNamespace(get=self._route),
+            brokers=SimpleNamespace(addresses=lambda masters_only: ["a:1"]),
+            heartbeat_now=self._heartbeat,
+        )
+        queues = SimpleNamespace(owned=owned, pull_again=lambda each: self.events.append(f"pull {each.queue.topic}"))
+        self.view = GroupView(
+            cast(Any, client), cast(Any, None), self.subscriptions, cast(Any, queues), cast(Any, None)
+        )
+
+    def _owned(self, topic: str) -> Any:
+        return SimpleNamespace(queue=QueueId(topic, "a", 0), stop_pulling=lambda: self.events.append(f"stop {topic}"))
+
+    async def _route(self, topic: str, *, timeout_ms: int) -> None: ...
+
+    async def _heartbeat(self) -> None:
+        tags = self.subscriptions.effective["orders"].sub_string
+        self.events.append(f"tell {tags}")
+        if self.is_heartbeat_lost:
+            raise RequestTimeoutError("silent", timeout_ms=1)
+
+
+async def test_no_pull_of_a_topic_is_under_way_when_brokers_hear_of_its_new_expression() -> None:
+    """A pull that a broker holds goes on by the old one, and would pass over messages of the new."""
+    rig = Rig()
+    await rig.view.prepare()
+    rig.events.clear()
+    rig.subscriptions.add("orders", "red", sql=False, now_ms=2)
+    await rig.view.prepare()
+    assert rig.events == ["stop orders", "tell red", "pull orders"]
+    rig.events.clear()
+    await rig.view.prepare()
+    assert rig.events == [], "they know it now"
+
+
+async def test_pulls_go_on_although_brokers_could_not_be_told() -> None:
+    rig = Rig()
+    await rig.view.prepare()
+    rig.events.clear()
+    rig.is_heartbeat_lost = True
+    rig.subscriptions.add("orders", "red", sql=False, now_ms=2)
+    with pytest.raises(RequestTimeoutError):
+        await rig.view.prepare()
+    assert rig.events == ["stop orders", "tell red", "pull orders"]

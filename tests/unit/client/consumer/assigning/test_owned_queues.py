@@ -12,6 +12,7 @@ from pyromq.client.consumer.rules.offset_store import MemberOffsets
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.start_offset import StartAt
 from pyromq.client.core.tasks import TaskOwner
+from pyromq.errors import RequestTimeoutError
 from pyromq.model.queue import Offset, QueueId
 from pyromq.testing import ManualClock
 
@@ -24,6 +25,8 @@ class Broker:
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[None]] = []
         self.unlocked: list[QueueId] = []
+        self.given_up: list[QueueId] = []  # their offsets are committed a last time
+        self.is_start_known = True
         self.table = MemberOffsets()
 
     async def lock(self, queues: Iterable[QueueId]) -> tuple[set[QueueId], set[QueueId]]:
@@ -36,12 +39,15 @@ class Broker:
         self.unlocked += queues
 
     async def carry_out(self, plan: StartAt, queue: QueueId) -> Offset:
+        if not self.is_start_known:
+            raise RequestTimeoutError("silent", timeout_ms=1)
         return plan.offset
 
     async def stored(self, queue: QueueId) -> int:
         return 7
 
     def give_up(self, queue: QueueId) -> None:
+        self.given_up.append(queue)
         self.table.forget(queue)
 
 
@@ -99,6 +105,71 @@ async def test_a_renewal_of_what_was_released_for_good_is_undone() -> None:
     broker.asked[0].set_result(None)
     await renewing
     assert broker.unlocked == [QUEUE]
+
+
+async def test_a_lock_whose_queue_cannot_be_used_is_given_back() -> None:
+    """Another member may know where to start, and would wait for the lock to run out."""
+    broker = Broker()
+    broker.is_start_known = False
+    share = share_of(broker)
+    taking = asyncio.ensure_future(share.take([QUEUE]))
+    await begun(broker, 1)
+    broker.asked[0].set_result(None)
+    assert await taking == [] and broker.unlocked == [QUEUE] and not share.owned
+
+
+async def test_a_lock_that_comes_after_the_consumer_was_closed_is_given_back() -> None:
+    broker = Broker()
+    share = share_of(broker)
+    taking = asyncio.ensure_future(share.take([QUEUE]))
+    await begun(broker, 1)
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+    assert broker.unlocked == [QUEUE]
+
+
+async def test_a_queue_that_is_released_is_committed_and_unlocked_unless_its_lock_has_run_out() -> None:
+    for runs_out in (False, True):
+        broker = Broker()
+        share = share_of(broker)
+        owned = share.begin(QUEUE, Offset(3))
+        if runs_out:
+            owned.lock.lost()
+        assert await share.release([QUEUE]) == [QUEUE]
+        assert broker.unlocked == [QUEUE]
+        assert broker.given_up == ([] if runs_out else [QUEUE]), "the next owner may be further"
+        assert broker.table.read(QUEUE) is None
+
+
+async def test_a_queue_with_a_busy_listener_is_not_released() -> None:
+    broker = Broker()
+    share = share_of(broker)
+    owned = share.begin(QUEUE, Offset(3))
+    done = asyncio.Event()
+    run = asyncio.ensure_future(done.wait())
+    owned.begin_run(cast(Any, run))
+    assert await share.release([QUEUE]) == [] and broker.unlocked == [] and broker.given_up == []
+    done.set()
+    await run
+    owned.end_run()
+    assert await share.release([QUEUE]) == [QUEUE] and broker.unlocked == [QUEUE]
+
+
+async def test_where_a_queue_starts_is_where_the_group_stands() -> None:
+    broker = Broker()
+    share = share_of(broker)
+    share.begin(QUEUE, Offset(3))
+    assert broker.table.read(QUEUE) == 3, "a member that dies before its first message must not skip any"
+
+
+async def test_a_reset_that_arrives_while_a_queue_is_taken_is_heeded() -> None:
+    broker = Broker()
+    share = share_of(broker)
+    taking = asyncio.ensure_future(share.take([QUEUE]))
+    await begun(broker, 1)
+    share.move(QUEUE, Offset(2))
+    broker.asked[0].set_result(None)
+    assert await taking == [QUEUE] and share.owned[QUEUE].pull.offset == 2
 
 
 async def test_at_the_end_what_a_listener_still_works_on_is_not_unlocked() -> None:

@@ -31,6 +31,7 @@ class Rig:
         self.says, self.seen = says, list[int]()
         self.lost: list[OwnedQueue] = []
         self.dead: list[int] = []
+        self.is_letter_taken = True
         self.after = self.after_dead_letter = lambda: None
         settings = PushConsumerSettings(rest_ms=30_000, **changes)
         self.service = OrderlyService(
@@ -52,7 +53,7 @@ class Rig:
         """What ``SendBacks`` does with a message that has failed too often."""
         self.dead.append(message.offset)
         self.after_dead_letter()
-        return True
+        return self.is_letter_taken
 
     def _lose(self, owned: OwnedQueue) -> None:
         self.lost.append(owned)
@@ -85,6 +86,14 @@ async def test_what_failed_too_often_is_a_dead_letter_and_the_next_message_follo
     await rig.arrive(0, 1)
     assert rig.dead == [0, 1]
     assert rig.owned.buffer.commit_offset() == 2
+
+
+async def test_a_dead_letter_that_no_broker_takes_holds_its_queue() -> None:
+    rig = Rig(OrderlyStatus.SUSPEND, attempts_max=0)
+    rig.is_letter_taken = False
+    await rig.arrive(0, 1)
+    assert (rig.seen, rig.dead) == ([0], [0]) and rig.owned.run_state is RunState.RESTING
+    assert rig.owned.buffer.commit_offset() == 0 and rig.owned.buffer.waiting_count == 2
 
 
 async def test_without_the_lock_no_dead_letter_is_sent() -> None:

@@ -105,7 +105,7 @@ async def test_when_the_system_has_no_thread_it_is_said_and_tried_again(
         lambda *_: None,
     )
     runner.wake()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(seen) < 2:  # noqa: ASYNC110 - timers of the loop are what is waited for
             await asyncio.sleep(0)
     assert sorted(seen) == ["first", "second"] and caplog.text.count("no thread for a listener") == 2

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from pyromq.client.consumer.offsets.offsets_file import (
     encode_offsets,
     offsets_path,
 )
+from pyromq.client.consumer.rules.start_offset import Stored
 from pyromq.errors import ConfigError, InvalidNameError, RemoteProtocolError
 from pyromq.model.queue import QueueId
 
@@ -148,7 +149,7 @@ async def test_the_file_is_never_written_by_two_at_once() -> None:
         def save(self, text: bytes) -> None:
             self.writing += 1
             self.writing_max = max(self.writing_max, self.writing)
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(60)
             self.texts.append(text)
             self.writing -= 1
 
@@ -166,3 +167,22 @@ async def test_the_file_is_never_written_by_two_at_once() -> None:
     file.go_on.set()
     await asyncio.gather(periodic, closing)
     assert file.writing_max == 1 and file.texts == [OLD, NEW]
+
+
+async def test_a_file_that_was_never_read_is_not_written() -> None:
+    """An empty table in place of one that could not be read would skip everything, or repeat it."""
+
+    class Unreadable:
+        texts: ClassVar[list[bytes]] = []
+
+        def load(self) -> None:
+            raise OSError("not now")
+
+        def save(self, text: bytes) -> None:
+            self.texts.append(text)
+
+    file = Unreadable()
+    keeper = FileOffsets(cast(Any, file))
+    assert await keeper.stored(ORDERS_0) is Stored.UNREADABLE
+    await keeper.persist([ORDERS_0])
+    assert file.texts == []

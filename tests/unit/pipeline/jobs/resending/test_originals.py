@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyromq.client.admin.dead_letters import redriven_id
+from pyromq.client.admin.original_messages import redriven_id
 from pyromq.pipeline.jobs.resending.originals import Originals
 from pyromq.pipeline.jobs.resending.outgoing import SendOutcome
 from tests.unit.pipeline.jobs.resending.rows import row

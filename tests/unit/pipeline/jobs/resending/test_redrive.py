@@ -6,11 +6,13 @@ from typing import Any, cast
 
 import msgspec
 
-from pyromq.client.admin.dead_letters import REDRIVEN_FROM, redriven_id
+from pyromq.client.admin.dead_letters import REDRIVEN_FROM
+from pyromq.client.admin.original_messages import redriven_id
 from pyromq.model import property_names as names
 from pyromq.pipeline.jobs.common.patching import PatchInput
+from pyromq.pipeline.jobs.resending.originals import Originals
 from pyromq.pipeline.jobs.resending.outgoing import Outgoing, Resent, SendOutcome, source_of
-from pyromq.pipeline.jobs.resending.redrive import CanaryVerdict, letter_to_send, summary
+from pyromq.pipeline.jobs.resending.redrive import CanaryVerdict, as_any_letter, letter_to_send, summary
 from tests.unit.pipeline.jobs.resending.rows import row
 
 
@@ -45,6 +47,15 @@ def test_a_patch_may_change_everything_but_the_id() -> None:
 def test_a_patch_that_returns_something_else_fails_its_dead_letter() -> None:
     made = letter_to_send(row(), "g", lambda letter: cast(Any, "text"), only_group=False)
     assert isinstance(made, Resent) and made.outcome is SendOutcome.FAILED and "returned str" in made.error
+
+
+def test_a_dead_letter_is_looked_for_under_the_ids_of_all_letters_of_its_message() -> None:
+    facts = {"message_id": "M", "origin_topic": "orders", "redriven_from": None}
+    originals = Originals([{"offset_message_id": place, **facts} for place in ("O", "P")])
+    made = as_any_letter(letter_to_send(row(), "g", None, only_group=False), originals)
+    assert isinstance(made, Outgoing) and made.sent_as == (redriven_id("O"), redriven_id("P"))
+    failed = letter_to_send(row(properties={}), "g", None, only_group=False)
+    assert as_any_letter(failed, originals) is failed
 
 
 def test_a_dead_letter_is_looked_for_wherever_an_earlier_run_may_have_sent_it() -> None:

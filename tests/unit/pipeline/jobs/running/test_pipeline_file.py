@@ -92,6 +92,8 @@ def test_every_sink_of_every_pipeline_has_its_checkpoint() -> None:
         (HEAD.replace('"p"', '"a b"') + SINK, "name: 'a b' is not a name"),
         ('every = "soon"\n' + HEAD + SINK, "every: 'soon' is not a time span"),
         ('mode = "twice"\n' + HEAD + SINK, "mode: 'twice' is not one of once, follow, batch"),
+        ("name = " + "[" * 10_000 + "]" * 10_000, "its values are nested too deeply"),
+        ("name = " + "{a=" * 10_000 + "1" + "}" * 10_000, "its values are nested too deeply"),
     ],
 )
 def test_mistakes_are_told_with_their_place(text: str, told: str) -> None:
@@ -205,12 +207,26 @@ def test_yaml_says_the_same(tmp_path: Path) -> None:
         ),
         (YAML.replace("parquet", "paper"), "sink[0].kind: 'paper' is not one of"),
         (YAML.replace("every: 1.5s", "every: 15"), "every: Expected `str`, got `int`"),
+        ("name: " + "[" * 10_000 + "]" * 10_000, "its values are nested too deeply"),
     ],
 )
 def test_mistakes_in_yaml_are_told_with_their_place(text: str, told: str) -> None:
     with pytest.raises(PipelineFileError) as raised:
         parse_pipeline(text, where="f.yaml", is_yaml=True)
     assert str(raised.value).startswith("f.yaml: ") and told in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: &a [*a]", "name: Expected `str`, got `array`"),
+        ("a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]\n" for n in range(1, 30)), "a29: unknown key"),
+    ],
+)
+def test_aliases_of_yaml_neither_go_round_nor_multiply(text: str, told: str) -> None:
+    with pytest.raises(PipelineFileError) as raised:
+        parse_pipeline(text, where="f.yaml", is_yaml=True)
+    assert told in str(raised.value)
 
 
 def test_without_its_package_yaml_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
