@@ -33,6 +33,7 @@ from pyromq.typed.content_types import CONTENT_TYPE, SCHEMA, Format
 from pyromq.typed.decoding import Decoder, decoder_for
 from pyromq.typed.describing import TypeDescription, describe
 from pyromq.typed.encoding import Encoded, encode
+from pyromq.typed.messages import MessageOptions, message
 
 __all__ = [
     "CONTENT_TYPE",
@@ -41,11 +42,13 @@ __all__ = [
     "Decoder",
     "Encoded",
     "Format",
+    "MessageOptions",
     "TypeDescription",
     "avro",
     "decoder_for",
     "describe",
     "encode",
+    "message",
     "register",
     "unregister",
 ]
