@@ -121,7 +121,7 @@ def test_a_message_of_another_client_is_decoded_by_the_annotation_alone(
         ({1, 2}, set[int]),
         (None, Order | None),
     ],
-    ids=repr,
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 @pytest.mark.parametrize("content_type", [None, "application/json", "application/msgpack"])
 def test_what_is_encoded_comes_back(value: Any, annotation: Any, content_type: str | None) -> None:

@@ -37,7 +37,7 @@ class Renamed(msgspec.Struct):
         (Renamed(1), Encoded(b'{"id":1}', "application/json", "shop.order.v2")),
         ([Order(1)], Encoded(b'[{"id":1}]', "application/json")),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_the_type_of_a_value_chooses_its_format(value: Any, encoded: Encoded) -> None:
     assert encode(value) == encoded
