@@ -145,7 +145,9 @@ def _codec_decoder(annotation: Any, codec: Codec, formats: dict[Format, Decode])
     def decode_by_codec(body: bytes, properties: PropertySource, /) -> Any:
         content_type = properties.get(CONTENT_TYPE)
         try:
-            if content_type is None or same_format(codec, content_type):
+            if content_type is None:  # another client's: what it calls schema, if anything, is not ours to judge
+                return codec.decode(body, "")
+            if same_format(codec, content_type):
                 return codec.decode(body, properties.get(SCHEMA) or "")
             known = format_of(content_type)
             decode = None if known is None else formats.get(known)

@@ -13,7 +13,7 @@ from pyromq.typed.body_errors import one_line
 from pyromq.typed.codecs import Codec, codec_of, on_change, same_format
 from pyromq.typed.content_types import Format, format_of
 from pyromq.typed.hooks import enc_hook
-from pyromq.typed.kinds import RAW, is_protobuf, is_pydantic, name_of, schema_name
+from pyromq.typed.kinds import RAW, is_message, is_protobuf, is_pydantic, name_of, schema_name
 from pyromq.typed.protobuf import protobuf_codec, to_json
 
 _json: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
@@ -50,8 +50,10 @@ def encode(value: Any, *, content_type: str | None = None) -> Encoded:
 
 def _made_way(kind: Any) -> Way:
     """How values of a type are written, as what, and the name of the schema."""
-    if kind in RAW:
+    if issubclass(kind, RAW):
         return bytes, Format.BYTES.value, ""
+    if is_message(kind):
+        raise TypeError("it is a message that arrived: send its body, or what it decodes to")
     if issubclass(kind, str):
         return str.encode, Format.TEXT.value, ""
     if (codec := _codec(kind)) is not None:
@@ -73,7 +75,7 @@ def _pydantic_json(value: Any) -> bytes:
 def _encode_as(value: Any, kind: type[Any], content_type: str) -> Encoded:
     if not isinstance(content_type, str) or "/" not in content_type or not content_type.isprintable():
         raise MessageRefusedError(f"content_type={content_type!r}: write kind/name, as application/msgpack")
-    if kind in RAW:
+    if issubclass(kind, RAW):
         return Encoded(bytes(value), content_type)
     codec = _codec(kind)
     if codec is not None and same_format(codec, content_type):

@@ -24,6 +24,11 @@ def is_protobuf(kind: object) -> bool:
     )
 
 
+def is_message(kind: object) -> bool:
+    """A class that is a message by its looks: ReceivedMessage, and what imitates it."""
+    return isinstance(kind, type) and all(hasattr(kind, name) for name in ("body", "get", "message_id"))
+
+
 def without_annotated(annotation: Any) -> Any:
     """``Annotated[X, …]`` is X; msgspec and pydantic get to see the whole."""
     while get_origin(annotation) is Annotated:

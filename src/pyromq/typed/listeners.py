@@ -18,14 +18,13 @@ from typing import Any, Final, Protocol, TypeVar, get_args, get_origin, get_type
 
 from pyromq.errors import BodyError, ConfigError, DeadLetterError
 from pyromq.typed.decoding import Decoder, decoder_for
-from pyromq.typed.kinds import members, name_of, without_annotated
+from pyromq.typed.kinds import is_message, members, name_of, without_annotated
 
 Function = Callable[..., Any]
 FunctionT = TypeVar("FunctionT", bound=Function)
 
 _MARK: Final = "__pyromq_takes_messages__"
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_MESSAGE_PARTS: Final = ("body", "get", "message_id")
 _SEVERAL: Final = (list, tuple, Sequence)
 
 
@@ -134,11 +133,7 @@ def takes_message_too(function: Function) -> bool:
 def takes_the_message(annotation: Any) -> bool:
     """Nothing said, anything, or a class that is a message by its looks."""
     kinds = members(annotation)
-    return any(kind in (Any, object) or isinstance(kind, TypeVar) or _is_message(kind) for kind in kinds)
-
-
-def _is_message(kind: Any) -> bool:
-    return isinstance(kind, type) and all(hasattr(kind, name) for name in _MESSAGE_PARTS)
+    return any(kind in (Any, object) or isinstance(kind, TypeVar) or is_message(kind) for kind in kinds)
 
 
 # --- what a function says of itself --------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def message(topic: str, value: object, /, **options: Unpack[MessageOptions]) -> 
     if not given.keys() <= _NAMES:
         raise unknown_option(given)
     body, written_as, name = encode(value, content_type=content_type)
-    marks = {} if content_type is None and type(value) in RAW else {CONTENT_TYPE: written_as}
+    marks = {} if content_type is None and isinstance(value, RAW) else {CONTENT_TYPE: written_as}
     if schema or name:
         marks[SCHEMA] = name if schema is None else schema
     if marks:

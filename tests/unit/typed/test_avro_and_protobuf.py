@@ -62,6 +62,7 @@ def test_avro_comes_back(avro_codec: Codec) -> None:
     assert len(body) < 20
     assert decoder_for(avro_codec.type)(body, properties) == value
     assert decoder_for(avro_codec.type)(body, {}) == value
+    assert decoder_for(avro_codec.type)(body, {SCHEMA: "a word of another application"}) == value
     assert "shop.Order" in str(describe(avro_codec.type).json_schema)
 
 

@@ -12,6 +12,7 @@ from pyromq.errors import MessageRefusedError
 from pyromq.model.message import Message
 from pyromq.typed import message
 from pyromq.typed.messages import NO_VALUE, as_message, as_messages
+from tests.unit.client.stored import received
 
 
 @dataclass
@@ -70,6 +71,19 @@ def test_several_values_become_several_messages() -> None:
             as_messages("orders", wrong, {})
     with pytest.raises(TypeError, match="values beside messages"):
         as_messages([Message("orders", b"1")], [1], {})
+
+
+class Packed(bytes):
+    pass
+
+
+def test_bytes_of_any_class_are_sent_as_they_are() -> None:
+    assert message("orders", Packed(b"1")) == Message("orders", b"1")
+
+
+def test_a_message_that_arrived_is_no_value() -> None:
+    with pytest.raises(MessageRefusedError, match="it is a message that arrived: send its body"):
+        message("orders", received())
 
 
 def test_none_is_a_value() -> None:
