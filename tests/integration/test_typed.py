@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import pyromq
 from pyromq.aio import Admin, Message, Producer, PullConsumer, PushConsumer, ReceivedMessage, TransactionProducer
 from pyromq.errors import BodyError, ConfigError, DeadLetterError, MessageRefusedError
 from pyromq.idempotent import Marks, once, once_for_batch, once_in_transaction
+from pyromq.outbox import Outbox, OutboxProducer
 from pyromq.results import OrderlyStatus, TransactionOutcome
 from pyromq.settings import PullConsumerSettings, PushConsumerSettings
 from pyromq.testing import LoopbackBroker
@@ -390,3 +392,30 @@ def loopback_address() -> Any:
     yield ready[0]
     stop.set()
     thread.join(20)
+
+
+def test_outbox_producers_take_values(loopback_address: str, tmp_path: Path) -> None:
+    got: list[int] = []
+
+    def handle(order: Order) -> None:
+        got.append(order.id)
+
+    outbox = Outbox(tmp_path / "shop.db")
+    outbox.create()
+    mine = sqlite3.connect(tmp_path / "shop.db", isolation_level="IMMEDIATE")
+    with OutboxProducer(loopback_address, group="boxes", topics=TOPIC, outbox=outbox, timeout=5) as producer:
+        with producer.transaction(TOPIC, Order(1), keys="1"):
+            pass
+        with producer.transaction(TOPIC, Order(2), mine, keys="2"):
+            pass
+        with producer.transaction(Message(TOPIC, b'{"id": 3}'), connection=mine):
+            pass
+        with pytest.raises(TypeError, match="transaction\\(topic, value, connection\\)"):
+            producer.transaction(TOPIC, Order(4), mine, mine)  # type: ignore[call-overload]
+        with pytest.raises(MessageRefusedError, match="not str"):
+            producer.transaction(TOPIC)  # type: ignore[call-overload]
+    mine.close()
+    member = pyromq.PushConsumer(loopback_address, group="boxed", listener=handle, topics=TOPIC, start="earliest")
+    assert member.run(messages=3, timeout=30) == 3
+    assert sorted(got) == [1, 2, 3]
+    outbox.database.close()
