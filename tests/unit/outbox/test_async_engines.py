@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import sqlalchemy
 
 from pyromq import Message
+from pyromq.errors import MessageRefusedError
 from pyromq.outbox import Outbox
 from pyromq.testing import ManualClock
 from tests.unit.outbox.test_outbox import COMMIT, ROLLBACK, UNKNOWN, transaction
@@ -107,3 +109,20 @@ async def test_the_engine_of_the_application_stays_its_own(path: Path) -> None:
     async with engine.connect() as connection:
         assert (await connection.execute(sqlalchemy.text("SELECT COUNT(*) FROM orders"))).scalar() == 0
     await engine.dispose()
+
+
+async def test_an_async_session_keeps_values_and_their_delays(outbox: Outbox, path: Path) -> None:
+    engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+    async with AsyncSession(engine) as session, outbox.begin(session) as box:
+        await session.execute(INSERT, {"id": 1})
+        box.add("orders", {"id": 1}, keys="1", delay=timedelta(minutes=30))
+        with pytest.raises(MessageRefusedError, match="not bytes"):
+            box.add(b"42")  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match=r"keys is for add\(topic, value\)"):
+            box.add(Message("orders", b"1"), keys="1")  # type: ignore[call-overload]
+    await engine.dispose()
+    (row,) = outbox.kept.oldest("orders")
+    assert row.message is not None
+    assert (row.message.body, row.message.properties["content_type"]) == (b'{"id":1}', "application/json")
+    assert row.message.deliver_at_ms - row.kept_ms == 1_800_000
+    assert orders(path) == [1]

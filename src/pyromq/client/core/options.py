@@ -18,6 +18,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.settings import ClientSettings, Compression, Credentials, client_settings_of
 from pyromq.errors import ConfigError, InvalidNameError
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, validate_group
+from pyromq.model.times import Span
 from pyromq.net import TlsSettings
 
 if TYPE_CHECKING:
@@ -47,12 +48,14 @@ class ClientOptions(TypedDict, total=False):
 class SendOptions(ClientOptions, total=False):
     """What producers take besides: ``hooks`` look on at every send; ``trace`` writes what was sent to RocketMQ's trace
     topic, or to the topic that it names; ``latency_fault=True`` avoids brokers that were slow or failed a while ago;
-    ``nowait_retries`` is what ``retries`` is, for ``send_nowait`` alone."""
+    ``nowait_retries`` is what ``retries`` is, for ``send_nowait`` alone; ``timeout`` is ``timeout_ms`` as timedelta or
+    seconds."""
 
     hooks: Sequence[SendHook]
     trace: bool | str
     latency_fault: bool | None
     nowait_retries: int | None
+    timeout: Span | None
 
 
 class TransactionOptions(SendOptions, total=False):
@@ -115,8 +118,8 @@ def client_for(nameservers: str | Sequence[str], client: Client | None, options:
     return client
 
 
-def check_callable(what: str, function: object, argument: str) -> None:
-    """Raises ConfigError unless it can be called with one argument."""
+def check_callable(what: str, function: object, argument: str, *, also_with: str = "") -> None:
+    """Raises ConfigError unless it can be called with one argument, or with two where ``also_with`` names them."""
     if not callable(function):
         raise ConfigError(f"{what} must be a function or a coroutine function, not {function!r}")
     try:
@@ -126,8 +129,18 @@ def check_callable(what: str, function: object, argument: str) -> None:
     try:
         signature.bind(None)
     except TypeError as error:
+        if also_with and _can_bind(signature, 2):
+            return
         name = getattr(function, "__qualname__", type(function).__qualname__)
         raise ConfigError(f"{what} is called with {argument} alone; {name}{signature} does not fit") from error
+
+
+def _can_bind(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def checked_group(group: object) -> str:

@@ -19,6 +19,7 @@ from pyromq.client.consumer.rules.queue_lock import RENEW_MS
 from pyromq.client.core.options import ClientOptions
 from pyromq.client.core.settings import require_number
 from pyromq.errors import ConfigError
+from pyromq.model.times import Span, moment_ms
 from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ class _PushConsumerOptions(ConsumerOptions, total=False):
     attempts_max: int | None
     skip_when_behind: int | None
     consume_timeout_ms: int | None
+    consume_timeout: Span | None
     hooks: Sequence[ConsumeHook]
     trace: bool | str
 
@@ -154,8 +156,9 @@ class PushConsumerOptions(_PushConsumerOptions, total=False):
 
     ``batch_listener`` takes the place of ``listener`` and gets up to ``batch_max`` messages at once. ``hooks`` look on
     while listeners are called; ``trace`` writes what they do to RocketMQ's trace topic, or to the topic that it names.
-    ``skip_when_behind=100_000`` skips what stands further back in a queue than that, as if it had been consumed. The
-    others are fields of ``PushConsumerSettings``.
+    ``skip_when_behind=100_000`` skips what stands further back in a queue than that, as if it had been consumed.
+    ``consume_timeout`` is ``consume_timeout_ms`` as timedelta or seconds. The others are fields of
+    ``PushConsumerSettings``.
     """
 
     batch_listener: BatchListener | None
@@ -168,20 +171,19 @@ class SyncPushConsumerOptions(_PushConsumerOptions, total=False):
 
 
 class PullConsumerOptions(ConsumerOptions, total=False):
-    """Those of a pull consumer, all of them fields of ``PullConsumerSettings``."""
+    """Those of a pull consumer, fields of ``PullConsumerSettings``; ``poll_timeout`` is ``poll_timeout_ms`` as
+    timedelta or seconds."""
 
     auto_commit: bool | None
     poll_batch: int | None
     poll_timeout_ms: int | None
+    poll_timeout: Span | None
 
 
 def _start_of(start: object) -> tuple[ConsumeFromWhere, int]:
     """RocketMQ's words for a start, and the time in milliseconds. Raises ConfigError."""
     if isinstance(start, datetime):
-        if start.tzinfo is None or start.utcoffset() is None:
-            text = "has no time zone: use datetime.now(UTC), or add .astimezone() for local time"
-            raise ConfigError(f"start={start.isoformat(sep=' ')} {text}")
-        return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, int(start.timestamp() * 1000)
+        return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, moment_ms("start", start)
     if not isinstance(start, str) or start not in _STARTS:
         raise ConfigError(f"start={start!r}: write 'earliest', 'latest' or a datetime with a time zone")
     return _STARTS[start], 0

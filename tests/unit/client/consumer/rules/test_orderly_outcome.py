@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from pyromq.client.consumer.rules.orderly_outcome import (
+    SUSPEND_MS,
     OrderlyResult,
     OrderlyStatus,
     OrderlyStep,
     decide_orderly,
+    give_up_orderly,
     rest_ms,
 )
+from pyromq.client.consumer.rules.outcome import Letters
 from pyromq.client.consumer.rules.queue_buffer import QueueBuffer
 from pyromq.testing.manual_clock import ManualClock
 from tests.unit.client.messages import FakeMessage, messages, offsets_of
@@ -98,3 +101,24 @@ def test_failures_in_a_row_use_up_the_attempts_that_only_the_buffer_counts() -> 
     assert steps == [OrderlyStep.PUT_BACK, OrderlyStep.PUT_BACK, OrderlyStep.COMMIT]
     assert offsets_of(outcome.dead) == [5]
     assert buffer.commit_taken() == 6
+
+
+# --- dead letters at once ---
+
+
+def test_letters_leave_and_the_others_are_taken_again_in_order() -> None:
+    outcome = give_up_orderly(messages(4, 5, 6), Letters({1: "bad"}, "decode"), auto_commit=True)
+    assert (outcome.step, offsets_of(outcome.dead), offsets_of(outcome.put_back)) == (OrderlyStep.PUT_BACK, [5], [4, 6])
+    assert (outcome.reasons, outcome.stage) == ({5: "bad"}, "decode")
+
+
+@pytest.mark.parametrize(("auto_commit", "step"), [(True, OrderlyStep.COMMIT), (False, OrderlyStep.KEEP)])
+def test_a_queue_goes_on_behind_its_letters(auto_commit: bool, step: OrderlyStep) -> None:
+    outcome = give_up_orderly(messages(4), Letters({0: "bad"}, "decode"), auto_commit=auto_commit)
+    assert (outcome.step, outcome.goes_on) == (step, True)
+
+
+def test_a_letter_that_no_broker_takes_holds_its_queue_for_the_usual_rest() -> None:
+    outcome = give_up_orderly(messages(4, 5), Letters({0: "bad"}, "decode"), auto_commit=True).settled({4})
+    assert (outcome.step, offsets_of(outcome.dead), offsets_of(outcome.put_back)) == (OrderlyStep.PUT_BACK, [], [4, 5])
+    assert outcome.rest_ms == SUSPEND_MS

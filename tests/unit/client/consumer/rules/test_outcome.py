@@ -9,12 +9,17 @@ from hypothesis import strategies as st
 from pyromq.client.consumer.rules.outcome import (
     BatchResult,
     ConsumeStatus,
+    Letters,
     ListenerResult,
     Outcome,
     attempts_max,
     decide,
+    give_up,
+    letters_of,
     rung,
 )
+from pyromq.errors import DeadLetterError
+from pyromq.typed import UndecodableError
 from pyromq.wire.json.heartbeat import MessageModel
 from tests.unit.client.messages import FakeMessage, messages, offsets_of
 
@@ -89,3 +94,29 @@ def test_the_ladder_counts_for_messages_whose_level_the_listener_left_open() -> 
     batch = [FakeMessage(offset, delivery_attempt=offset) for offset in range(4)]
     outcome = decide(batch, BatchResult(RETRY, delay_levels={1: 9, 2: -1}), ladder={1: 2, 4: 6})
     assert [item.delay_level for item in outcome.send_back] == [2, 9, -1, 6]
+
+
+# --- dead letters at once ---
+
+
+def test_a_listener_speaks_of_all_its_messages_or_of_those_that_do_not_decode() -> None:
+    assert letters_of(DeadLetterError("why"), 2) == Letters({0: "why", 1: "why"}, "listener")
+    assert letters_of(DeadLetterError(""), 1).reasons == {0: "no reason given"}
+    assert letters_of(UndecodableError({1: "bad"}), 3) == Letters({1: "bad"}, "decode")
+
+
+def test_places_that_are_not_in_the_batch_make_no_message_disappear() -> None:
+    assert letters_of(UndecodableError({7: "bad"}), 2).reasons == {0: "bad", 1: "bad"}
+
+
+def test_letters_are_sent_back_with_their_reasons_and_dropped_in_broadcasting() -> None:
+    batch = messages(4, 5, 6)
+    letters = Letters({0: "a", 2: "b"}, "decode")
+    outcome = give_up(batch, letters)
+    assert [(item.message.offset, item.delay_level, item.reason, item.stage) for item in outcome.send_back] == [
+        (4, -1, "a", "decode"),
+        (6, -1, "b", "decode"),
+    ]
+    assert not outcome.finished
+    dropped = give_up(batch, letters, model=MessageModel.BROADCASTING)
+    assert [message.offset for message in dropped.dropped] == [4, 6]
