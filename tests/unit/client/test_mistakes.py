@@ -174,7 +174,7 @@ def test_an_unknown_option_is_refused_with_the_likely_one() -> None:
     ("options", "settings", "others"),
     [
         (PushConsumerOptions, PushConsumerSettings, {"batch_listener", "hooks", "trace"}),
-        (PullConsumerOptions, PullConsumerSettings, set()),
+        (PullConsumerOptions, PullConsumerSettings, {"hooks"}),
         (TransactionOptions, TransactionProducerSettings, {"hooks", "trace"}),
         (SendOptions, ProducerSettings, {"hooks", "trace"}),
     ],

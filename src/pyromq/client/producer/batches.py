@@ -37,8 +37,9 @@ class BatchSender:
         ids = [self._client.message_ids.next(now_ms) for _ in messages]
         wait = "" if first.wait_stored else join_items([(names.WAIT, "false")])
         topic = self._client.wire_name(first.topic)
-        with self._hooks.around(messages) as receipts:
-            for part in split_batch(messages, ids, self._system, self._settings.body_bytes_max):
+        with self._hooks.around(messages) as send:
+            receipts = send.receipts
+            for part in split_batch(send.messages, ids, self._system, self._settings.body_bytes_max):
                 outgoing = OutgoingMessage(
                     SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms
                 )
@@ -46,10 +47,13 @@ class BatchSender:
                     first.topic, deadline_ms - self._clock.monotonic_ms()
                 )
                 pinned = pinned_queue(first, topic_queues, queue)
+                attempts = self._retrying_sender.attempts(outgoing, is_pinned=pinned is not None)
                 try:
-                    receipt = await self._retrying_sender.deliver(outgoing, first.topic, pinned)
+                    receipt = await self._retrying_sender.deliver(outgoing, first.topic, pinned, attempts)
                 except SendFailedError as error:
                     raise SendFailedError(topic, error.attempts, sent=receipts) from error
+                finally:
+                    send.failed += attempts.failed
                 receipts += receipts_of_batch(receipt, part.unique_ids)
         return receipts
 

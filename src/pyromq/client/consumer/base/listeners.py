@@ -62,7 +62,7 @@ class Listener:
             check_callable("listener", function, "a message")
         else:
             check_callable("batch_listener", function, "a list of messages")
-        self.function = function
+        self.function = self._given = function
         self.takes_one = one is not None
         self.is_coroutine = is_coroutine_function(function)
         self.runs: dict[int | asyncio.Task[Any], list[ReceivedMessage]] = {}
@@ -75,6 +75,11 @@ class Listener:
         self.watch = LoopWatch(self.function_name) if self.is_coroutine else None
         self._pool: CallbackThreads | None = None
 
+    def wrap(self, function: Callable[[list[ReceivedMessage]], Any]) -> None:
+        """Another function, of the same kind, is called with every batch: it calls the listener."""
+        self.function = self.call = function
+        self.takes_one = False
+
     @property
     def pool(self) -> CallbackThreads:
         if self._pool is None:
@@ -85,7 +90,7 @@ class Listener:
     @property
     def function_name(self) -> str:
         """As its author knows it."""
-        function = self.function
+        function = self._given
         while isinstance(function, functools.partial):
             function = function.func
         name = getattr(function, "__qualname__", type(function).__qualname__)

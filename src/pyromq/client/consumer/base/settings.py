@@ -168,11 +168,13 @@ class SyncPushConsumerOptions(_PushConsumerOptions, total=False):
 
 
 class PullConsumerOptions(ConsumerOptions, total=False):
-    """Those of a pull consumer, all of them fields of ``PullConsumerSettings``."""
+    """Those of a pull consumer: ``hooks`` look on while messages are polled, the others are fields of
+    ``PullConsumerSettings``."""
 
     auto_commit: bool | None
     poll_batch: int | None
     poll_timeout_ms: int | None
+    hooks: Sequence[ConsumeHook]
 
 
 def _start_of(start: object) -> tuple[ConsumeFromWhere, int]:
