@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, with_admin
+from pyromq.cli.declared import Commands, Option
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
@@ -15,7 +16,7 @@ from pyromq.cli.output.times import show_time
 if TYPE_CHECKING:
     from pyromq.aio import Admin
 
-app = typer.Typer(help="Topics: list, create, describe, delete.", no_args_is_help=True)
+app = Commands(help="Topics: list, create, describe, delete.")
 
 
 @app.command("ls")
@@ -29,12 +30,12 @@ def list_topics(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormO
 @app.command()
 def create(
     topic: TopicArgument,
-    queues: Annotated[int, typer.Option(min=1, max=65_536, help="Queues on each broker.")] = 8,
+    queues: Annotated[int, Option(min=1, max=65_536, help="Queues on each broker.")] = 8,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Create a topic on every master, or change its number of queues."""
     with_admin(nameserver, lambda admin: admin.create_topic(topic, queues=queues))
-    typer.echo(f"topic {topic} has {queues} queues", err=True)
+    click.echo(f"topic {topic} has {queues} queues", err=True)
 
 
 @app.command()
@@ -77,4 +78,4 @@ def delete(
     """Delete a topic with its messages and the progress of groups in it."""
     confirm(f"Delete topic {topic} and everything in it?", yes)
     with_admin(nameserver, lambda admin: admin.delete_topic(topic))
-    typer.echo(f"topic {topic} was deleted", err=True)
+    click.echo(f"topic {topic} was deleted", err=True)
