@@ -27,7 +27,7 @@ import click
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-_SIMPLE: Final[dict[Any, Any]] = {str: click.STRING, Path: click.Path(path_type=Path)}
+_SIMPLE: Final[dict[Any, Any]] = {str: click.STRING, bool: click.BOOL}
 _RANGES: Final[dict[Any, tuple[Any, type[Any]]]] = {
     int: (click.INT, click.IntRange),
     float: (click.FLOAT, click.FloatRange),
@@ -35,7 +35,8 @@ _RANGES: Final[dict[Any, tuple[Any, type[Any]]]] = {
 
 
 class _Given(TypedDict, total=False):
-    """``show_default`` is a text in place of the default, or False for none; ``callback`` gets the value."""
+    """``show_default`` is a text in place of the default, or False for none; ``callback`` gets the value; ``exists``
+    is for a Path that must be there."""
 
     help: str
     metavar: str
@@ -45,6 +46,7 @@ class _Given(TypedDict, total=False):
     envvar: str
     callback: Callable[[Any], object]
     is_eager: bool
+    exists: bool
 
 
 class Argument:
@@ -161,33 +163,30 @@ def _param_of(parameter: Parameter) -> tuple[click.Parameter, bool]:
     wanted, *marks = get_args(parameter.annotation)
     (mark,) = (each for each in marks if isinstance(each, Argument | Option))
     kind, is_list = _kind_of(wanted)
-    given: dict[str, Any] = dict(mark.given)
-    least, most = given.pop("min", None), given.pop("max", None)
-    if (callback := given.pop("callback", None)) is not None:
-        given["callback"] = lambda _context, _param, value: callback(value)
-    given["required"] = parameter.default is Parameter.empty
+    given: dict[str, Any] = {**mark.given, "required": parameter.default is Parameter.empty}
+    given["type"] = _type_of(kind, given, where)
     if parameter.default is not Parameter.empty:
         given["default"] = parameter.default  # also None: a flag without it would be False
-    if isinstance(mark, Argument):
-        given.pop("show_default", None)
-        argument = _Argument(
-            [parameter.name],
-            type=_type_of(kind, least, most, where),
-            nargs=-1 if is_list else 1,
-            help=given.pop("help", ""),
-            **given,
-        )
-        return argument, is_list
-    word = parameter.name.replace("_", "-")
-    words = mark.names or (f"--{word}/--no-{word}" if kind is bool else f"--{word}",)
-    given.setdefault("show_default", parameter.default != "")
-    given["show_envvar"] = True
+    if (callback := given.pop("callback", None)) is not None:
+        given["callback"] = lambda _context, _param, value: callback(value)
+    make = _argument if isinstance(mark, Argument) else _option
+    return make(parameter.name, mark.names, kind, is_list, given), is_list
+
+
+def _argument(name: str, _: Sequence[str], kind: Any, is_list: bool, given: dict[str, Any]) -> click.Parameter:
+    given.pop("show_default", None)
+    return _Argument([name], nargs=-1 if is_list else 1, help=given.pop("help", ""), **given)
+
+
+def _option(name: str, words: Sequence[str], kind: Any, is_list: bool, given: dict[str, Any]) -> click.Parameter:
+    word = name.replace("_", "-")
+    words = words or (f"--{word}/--no-{word}" if kind is bool else f"--{word}",)
+    given.setdefault("show_default", given.get("default") != "")
     if kind in _RANGES:
         given.setdefault("metavar", _RANGES[kind][0].name.upper())
     if kind is bool:
-        return click.Option([parameter.name, *words], is_flag=True, **given), False
-    type_ = _type_of(kind, least, most, where)
-    return click.Option([parameter.name, *words], type=type_, multiple=is_list, **given), is_list
+        given["is_flag"] = True
+    return click.Option([name, *words], multiple=is_list, show_envvar=True, **given)
 
 
 def _kind_of(wanted: Any) -> tuple[Any, bool]:
@@ -199,10 +198,14 @@ def _kind_of(wanted: Any) -> tuple[Any, bool]:
     return wanted, False
 
 
-def _type_of(kind: Any, least: float | None, most: float | None, where: str) -> Any:
+def _type_of(kind: Any, given: dict[str, Any], where: str) -> Any:
+    """Takes what is about the type out of what was given."""
+    least, most, exists = (given.pop(name, None) for name in ("min", "max", "exists"))
     if kind in _RANGES:
         plain, ranged = _RANGES[kind]
         return plain if least is None and most is None else ranged(least, most)
+    if kind is Path:
+        return click.Path(exists=bool(exists), path_type=Path)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _OneOf(kind)
     if kind not in _SIMPLE:

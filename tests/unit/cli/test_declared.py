@@ -38,6 +38,7 @@ def every_kind(
     force: Annotated[bool, Option("--force")] = False,
     checked: Annotated[bool | None, Option()] = None,
     tag: Annotated[list[str] | None, Option()] = None,
+    there: Annotated[list[Path] | None, Option(exists=True)] = None,
     name: Annotated[str, Option()] = "",
 ) -> int:
     """Takes everything."""
@@ -59,16 +60,16 @@ def test_what_is_not_given_is_as_the_signature_says() -> None:
     assert run("every-kind orders").exit_code == 0
     assert seen[1] == {
         **{"topic": "orders", "bodies": None, "count": 3, "rate": None, "folder": Path("here"), "form": None},
-        **{"force": False, "checked": None, "tag": None, "name": ""},
+        **{"force": False, "checked": None, "tag": None, "there": None, "name": ""},
     }
 
 
 def test_what_is_given_has_its_type() -> None:
-    line = "every-kind orders a b -n 9 --rate 0.5 -o json --force --no-checked --tag x --tag y --name n"
+    line = "every-kind orders a b -n 9 --rate 0.5 -o json --force --no-checked --tag x --tag y --there / --name n"
     assert run(line, TEST_FOLDER="there").exit_code == 0
     assert seen[1] == {
         **{"topic": "orders", "bodies": ["a", "b"], "count": 9, "rate": 0.5, "folder": Path("there")},
-        **{"form": Form.JSON, "force": True, "checked": False, "tag": ["x", "y"], "name": "n"},
+        **{"form": Form.JSON, "force": True, "checked": False, "tag": ["x", "y"], "there": [Path("/")], "name": "n"},
     }
     assert type(seen[1]["form"]) is Form
 
@@ -86,6 +87,7 @@ def test_options_before_the_command_are_heard_first() -> None:
         ("every-kind orders -n many", "'many' is not a valid integer"),
         ("every-kind orders --rate -1", "is not in the range x>=0"),
         ("every-kind orders -o xml", "'xml' is not one of 'table', 'json'"),
+        ("every-kind orders --there /no/such/folder", "Path '/no/such/folder' does not exist"),
         ("every-kind orders --nonsense", "No such option"),
         ("every-kin orders", "No such command 'every-kin'"),
         ("ls orders", "unexpected extra argument"),
