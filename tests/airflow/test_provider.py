@@ -6,7 +6,9 @@ import asyncio
 import itertools
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,3 +201,17 @@ def test_the_address_may_be_in_a_connection(monkeypatch: pytest.MonkeyPatch) -> 
         await events.aclose()  # type: ignore[attr-defined]
 
     on_a_broker(test)
+
+
+# --- the page ---
+
+
+def test_the_dag_of_the_page_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/airflow.md").read_text(encoding="utf-8")
+    code = next(
+        block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "MessageQueueTrigger" in block
+    )
+    found: dict[str, Any] = {}
+    exec(compile(code, "airflow.md", "exec", dont_inherit=True), found)
+    assert [task.task_id for task in found["dag"].tasks] == ["bill"]
+    assert isinstance(found["trigger"].trigger, PyroMQTrigger)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import zip_longest
 from typing import TypeVar
@@ -199,25 +199,32 @@ class SendHooks:
     def __bool__(self) -> bool:
         return bool(self._hooks)
 
-    @contextmanager
-    def around(self, messages: Sequence[Message], *, is_prepared: bool = False) -> Iterator[Sending]:
+    def around(self, messages: Sequence[Message], *, is_prepared: bool = False) -> AbstractContextManager[Sending]:
         """A block that sends what is in ``messages`` of the result, and adds receipts to it, in order."""
+        send = Sending(messages, self._group, is_prepared=is_prepared)
+        return self._around(send) if self._hooks else nullcontext(send)
+
+    @contextmanager
+    def _around(self, send: Sending) -> Iterator[Sending]:
         for hook in self._hooks:
-            for message in messages:
+            for message in send.messages:
                 hook.before_send(message)
-        send, started_ms = Sending(messages, self._group, is_prepared=is_prepared), self._clock.monotonic_ms()
+        started_ms = self._clock.monotonic_ms()
         try:
-            with within(partial(scope, send) for scope in self._scopes):
+            with self._within(send) if self._scopes else nullcontext():
                 yield send
         except BaseException as error:  # hooks hear the end of all that they heard the beginning of; raised again
             self._ended(send, _told(error), started_ms)
             raise
         self._ended(send, None, started_ms)
 
-    @contextmanager
-    def around_oneway(self, message: Message) -> Iterator[Sending]:
+    def around_oneway(self, message: Message) -> AbstractContextManager[Sending]:
         """A block that sends without a response: it has a beginning, but no outcome that could be told."""
         send = Sending([message], self._group, is_oneway=True)
+        return self._within(send) if self._scopes else nullcontext(send)
+
+    @contextmanager
+    def _within(self, send: Sending) -> Iterator[Sending]:
         with within(partial(scope, send) for scope in self._scopes):
             yield send
 
