@@ -15,7 +15,7 @@ from opentelemetry import baggage, context, trace
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
@@ -23,6 +23,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import pyromq
 from pyromq import Message, Producer, PullConsumer, PushConsumer, TransactionProducer, aio
 from pyromq.errors import SendFailedError
+from pyromq.hooks import install, uninstall
 from pyromq.integrations.opentelemetry import OpenTelemetryHook, PyroMQInstrumentor, context_of, with_context
 from pyromq.results import ConsumeStatus
 from pyromq.testing import LoopbackBroker
@@ -457,3 +458,60 @@ def test_metrics_count_and_time_by_few_attributes(telemetry: Telemetry, broker: 
     for points in found.values():
         for point in points:
             assert not {"messaging.message.id", "messaging.rocketmq.message.keys"} & set(point.attributes)
+
+
+# --- nothing of this costs a message ---
+
+
+class Broken(SpanProcessor):
+    """Of the kind that people write: it fails at the beginning, or at the end."""
+
+    def __init__(self, when: str) -> None:
+        self.when = when
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        if self.when == "start":
+            raise RuntimeError("a processor failed")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if self.when == "end":
+            raise RuntimeError("a processor failed")
+
+
+@pytest.mark.parametrize("when", ["start", "end"])
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_failing_telemetry_costs_no_message(
+    broker: LoopbackBroker, when: str, orderly: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(Broken(when))
+    hooks = [OpenTelemetryHook(tracer_provider=provider)]
+    with Producer(broker.nameserver, group="shop", hooks=hooks) as producer:
+        receipt = producer.send(Message("orders", b"1"))
+        receipts = producer.send_batch([Message("orders", b"2"), Message("orders", b"3")])
+    assert receipt.message_id and len(receipts) == 2
+    seen: list[bytes] = []
+    consumer = PushConsumer(
+        broker.nameserver,
+        group="billing",
+        topics="orders",
+        listener=lambda message: seen.append(message.body),
+        start="earliest",
+        hooks=hooks,
+        orderly=orderly,
+    )
+    assert consumer.run(messages=3, timeout_ms=600_000) == 3
+    assert sorted(seen) == [b"1", b"2", b"3"]
+    assert consumer.counts.failed == 0
+    assert "a processor failed" in caplog.text
+
+
+def test_a_hook_of_both_kinds_given_and_installed_makes_one_span(telemetry: Telemetry, broker: LoopbackBroker) -> None:
+    hook = telemetry.hook()
+    install(hook)
+    try:
+        with Producer(broker.nameserver, group="shop", hooks=[hook]) as producer:
+            producer.send(Message("orders", b"1"))
+    finally:
+        uninstall(hook)
+    assert len(telemetry.spans()) == 1
