@@ -47,7 +47,7 @@ class BatchSender:
                     first.topic, deadline_ms - self._clock.monotonic_ms()
                 )
                 pinned = pinned_queue(first, topic_queues, queue)
-                attempts = self._retrying_sender.attempts(outgoing, is_pinned=pinned is not None)
+                attempts = self._retrying_sender.attempts_of(outgoing, is_pinned=pinned is not None)
                 try:
                     receipt = await self._retrying_sender.deliver(outgoing, first.topic, pinned, attempts)
                 except SendFailedError as error:

@@ -83,7 +83,7 @@ class RetryingSender:
 
     async def after_failure(self, outgoing: OutgoingMessage, queue: QueueId, error: MQError) -> SendReceipt:
         """On from there. Raises SendFailedError."""
-        attempts, name = self.attempts(outgoing, is_pinned=False), self._client.plain_name(outgoing.topic)
+        attempts, name = self.attempts_of(outgoing, is_pinned=False), self._client.plain_name(outgoing.topic)
         await self._note(outgoing, name, queue, error, attempts)
         return await self.deliver(outgoing, name, None, attempts)
 
@@ -101,7 +101,7 @@ class RetryingSender:
         self, outgoing: OutgoingMessage, name: str, pinned: QueueId | None, attempts: Attempts | None = None
     ) -> SendReceipt:
         """``name`` is the topic as the application calls it. Raises SendFailedError, NoRouteError."""
-        attempts = attempts or self.attempts(outgoing, is_pinned=pinned is not None)
+        attempts = attempts or self.attempts_of(outgoing, is_pinned=pinned is not None)
         while True:
             topic_queues = await self._topic_queues_table.find(name, attempts.left_ms(self._clock.monotonic_ms()))
             queue = pinned or self._next_queue(topic_queues, attempts.last_broker)
@@ -118,8 +118,8 @@ class RetryingSender:
             if error is not None:
                 await self._note(outgoing, name, queue, error, attempts)
 
-    def attempts(self, outgoing: OutgoingMessage, *, is_pinned: bool) -> Attempts:
-        """None made so far."""
+    def attempts_of(self, outgoing: OutgoingMessage, *, is_pinned: bool) -> Attempts:
+        """None is made yet."""
         retries = self._settings.retries if outgoing.retries is None else outgoing.retries
         return Attempts(deadline_ms=outgoing.deadline_ms, retries=retries, is_pinned=is_pinned)
 

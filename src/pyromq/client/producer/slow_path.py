@@ -51,7 +51,7 @@ class SlowPath:
                 message.topic, outgoing.deadline_ms - self._clock.monotonic_ms()
             )
             pinned = pinned_queue(message, topic_queues, queue, selector)
-            attempts = self._retrying_sender.attempts(outgoing, is_pinned=pinned is not None)
+            attempts = self._retrying_sender.attempts_of(outgoing, is_pinned=pinned is not None)
             send.failed = attempts.failed
             send.receipts.append(await self._retrying_sender.deliver(outgoing, message.topic, pinned, attempts))
         return send.receipts[0]
