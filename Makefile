@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := .cache/demo
 SITE := .cache/site
+AIRFLOW := $(CURDIR)/.cache/airflow
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test check format docs bench bench-broker bench-spark compare crash hostile interop clean
+.PHONY: help setup demo test airflow check format docs bench bench-broker bench-spark compare crash hostile interop clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +31,14 @@ demo: $(READY)  ## orders, a crash, retries, dead letters sent again; the store 
 test: $(READY)  ## every test that needs PyPI and Debian packages only
 	$(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/spark
 	$(BIN)/python -m pytest tests/spark
+
+airflow: $(AIRFLOW)/.ready  ## our Airflow provider with the real Apache Airflow, in an environment of its own: a hundred packages
+	AIRFLOW_HOME=$(AIRFLOW)/home $(AIRFLOW)/bin/python -m pytest -p no:cacheprovider tests/airflow
+
+$(AIRFLOW)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(AIRFLOW)
+	$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check 'apache-airflow>=3' pytest hypothesis --editable '.[airflow]'
+	@touch $@
 
 check: $(READY)  ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .

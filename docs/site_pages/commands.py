@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import typer
-
 from pyromq.cli.main import ExitCode, app
 
 MEANINGS = {
@@ -28,12 +26,11 @@ def reference() -> str:
 
 
 def _lines() -> Iterator[str]:
-    root = typer.main.get_command(app)
     yield from ("Options before the noun:", "")
-    yield from _parameters(root, "pyromq")
+    yield from _parameters(app, "pyromq")
     yield from ("", "## Exit codes", "", "| code | meaning |", "|---|---|")
     yield from (f"| {code.value} | {MEANINGS[code]} |" for code in ExitCode)
-    for name, command in root.commands.items():  # type: ignore[attr-defined]
+    for name, command in app.commands.items():
         yield from _described(command, f"pyromq {name}", level=2)
 
 

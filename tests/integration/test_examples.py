@@ -27,6 +27,8 @@ LAST_LINES = {
     "delayed": "in 0.3 s after .* s\nat level 1 after .* s",
     "filter_sql": "(35 us paid\n15 eu new|15 eu new\n35 us paid)",
     "hooks": "{'sent': 3, 'SUCCESS': 3}",
+    "logging_fields": '{.*"event":"charged","topic":"orders",.*"keys":"order-42","attempt":1.*"euros":42}',
+    "opentelemetry_spans": "charge the card <- process orders\ntraces: 1",
     "orderly": "7 created paid shipped\n8 created paid shipped\n9 created paid shipped",
     "pull_loop": "polled 0 1 2 3\ncommitted 10 of queue .\nagain from 0",
     "request_reply": "apple 7 EUR\npear unknown\nno reply to a request of topic unread within 300 ms",

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer
 
 from pyromq import Admin, Message, Producer
 from pyromq.cli.main import app, main
@@ -97,8 +96,8 @@ WRONG_USAGE = [
 
 def commands() -> dict[str, Any]:
     """Of the command line, by their words: all that take a name server and run where users are."""
-    root, found = typer.main.get_command(app), dict[str, Any]()
-    for name, command in root.commands.items():  # type: ignore[attr-defined]
+    found = dict[str, Any]()
+    for name, command in app.commands.items():
         verbs = {f"{name} {verb}": each for verb, each in getattr(command, "commands", {}).items()}
         found |= verbs or {name: command}
     return {

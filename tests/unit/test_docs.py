@@ -96,6 +96,13 @@ def test_every_python_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest
         exec(compile(source, str(page), "exec", dont_inherit=True), namespace)
 
 
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=_name)
+def test_what_cannot_run_here_is_python_all_the_same(page: Path) -> None:
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        if _is_python(block.info):
+            compile("\n" * (block.line - 1) + block.code, str(page), "exec", dont_inherit=True)
+
+
 # --- the tables are complete ---------------------------------------------------------------------------------------
 
 

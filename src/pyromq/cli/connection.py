@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
+from pyromq.cli.declared import Argument, Option
 from pyromq.errors import ConnectFailedError, TopicNotFoundError
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 NameServerOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--nameserver",
         "-n",
         envvar=["PYROMQ_NAMESERVER", "NAMESRV_ADDR"],
@@ -27,8 +26,8 @@ NameServerOption = Annotated[
     ),
 ]
 DEFAULT_NAMESERVER = "127.0.0.1:9876"
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP")]
+TopicArgument = Annotated[str, Argument(metavar="TOPIC")]
+GroupArgument = Annotated[str, Argument(metavar="GROUP")]
 
 
 def with_admin(nameserver: str, work: Callable[[Admin], Awaitable[T]]) -> T:

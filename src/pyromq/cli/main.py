@@ -10,8 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
+import click
 
+from pyromq.cli.declared import Commands, Option
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
 from pyromq.cli.nouns import cluster, delay, dlq, doctor, group, message, send_consume, store, tail, topic, tx
 from pyromq.cli.pipeline import commands as pipeline
@@ -19,17 +20,7 @@ from pyromq.cli.servers import commands as servers
 from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
 from pyromq.errors import MQError, printable
 
-# Typer has its own copy of click in some versions and imports it in others; this is the class in both.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-app = typer.Typer(
-    name="pyromq",
-    help="Apache RocketMQ's message system in Python.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = Commands("pyromq", help="Apache RocketMQ's message system in Python.")
 servers.add_to(app)
 send_consume.add_to(app)
 tail.add_to(app)
@@ -45,7 +36,7 @@ for noun, commands in (
     ("store", store.app),
     ("pipeline", pipeline.app),
 ):
-    app.add_typer(commands, name=noun)
+    app.add_command(commands, noun)
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -54,13 +45,13 @@ def main(args: Sequence[str] | None = None) -> int:
         result = app(args=args, prog_name="pyromq", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else ExitCode.OK
-    except _UsageError as error:
-        error.show()  # type: ignore[attr-defined]
+    except click.UsageError as error:
+        error.show()
         return ExitCode.USAGE
     except MQError as error:
         sys.stderr.write(f"pyromq: {printable(str(error))}\n")
         return exit_code_of(error)
-    except typer.Abort:
+    except click.Abort:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit complains again
@@ -72,18 +63,18 @@ def _show_version(wanted: bool) -> None:
         from importlib.metadata import version
 
         sys.stdout.write(f"pyromq {version('pyromq')}\n")
-        raise typer.Exit
+        raise click.exceptions.Exit
 
 
-@app.callback()
+@app.options
 def _options(
-    context: typer.Context,
+    context: click.Context,
     tls: TlsOption = None,
     tls_ca: TlsCaOption = None,
     tls_certificate: TlsCertificateOption = None,
     tls_key: TlsKeyOption = None,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Apache RocketMQ's message system in Python."""

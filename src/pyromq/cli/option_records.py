@@ -2,7 +2,7 @@
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions:
-    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]"
+    master: Annotated[str, Option(help="Spark's master.")] = "local[*]"
 
 @app.command()
 @unfolded
@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 
 
 def unfolded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer sees it: the fields of a record stand in its place; all of them have defaults.
+    """The command as ``declared`` sees it: the fields of a record stand in its place; all of them have defaults.
 
     No field may share its name with another parameter, or with a field of another record.
     """

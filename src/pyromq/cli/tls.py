@@ -7,25 +7,25 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from pyromq.cli.declared import Option
 
 TlsOption = Annotated[
     bool | None,
-    typer.Option("--tls/--no-tls", help="Use TLS to name servers and brokers.", show_default="PYROMQ_TLS"),
+    Option("--tls/--no-tls", help="Use TLS to name servers and brokers.", show_default="PYROMQ_TLS"),
 ]
 TlsCaOption = Annotated[
     Path | None,
-    typer.Option("--tls-ca", metavar="FILE", help="Trust the certificates in this file.", show_default="PYROMQ_TLS_CA"),
+    Option("--tls-ca", metavar="FILE", help="Trust the certificates in this file.", show_default="PYROMQ_TLS_CA"),
 ]
 TlsCertificateOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--tls-certificate", metavar="FILE", help="Certificate of this client.", show_default="PYROMQ_TLS_CERTIFICATE"
     ),
 ]
 TlsKeyOption = Annotated[
     Path | None,
-    typer.Option("--tls-key", metavar="FILE", help="Private key of that certificate.", show_default="PYROMQ_TLS_KEY"),
+    Option("--tls-key", metavar="FILE", help="Private key of that certificate.", show_default="PYROMQ_TLS_KEY"),
 ]
 
 

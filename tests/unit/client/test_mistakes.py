@@ -174,7 +174,7 @@ def test_an_unknown_option_is_refused_with_the_likely_one() -> None:
     ("options", "settings", "others"),
     [
         (PushConsumerOptions, PushConsumerSettings, {"batch_listener", "hooks", "trace", "consume_timeout"}),
-        (PullConsumerOptions, PullConsumerSettings, {"poll_timeout"}),
+        (PullConsumerOptions, PullConsumerSettings, {"hooks", "poll_timeout"}),
         (TransactionOptions, TransactionProducerSettings, {"hooks", "trace", "timeout"}),
         (SendOptions, ProducerSettings, {"hooks", "trace", "timeout"}),
     ],

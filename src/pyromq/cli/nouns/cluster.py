@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.declared import Commands
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
 
-app = typer.Typer(help="Clusters: list brokers.", no_args_is_help=True)
+app = Commands(help="Clusters: list brokers.")
 
 _COLUMNS = (
     Column("cluster", "cluster"),
@@ -36,7 +37,7 @@ def list_brokers(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: Form
     rows = with_admin(nameserver, _brokers)
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if any(row["problem"] for row in rows):
-        raise typer.Exit(ExitCode.PARTIAL)
+        raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
 async def _brokers(admin: Admin) -> list[dict[str, Any]]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
+import click
 
 from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
 from pyromq.wording import shown_span
 
-app = typer.Typer(help="Delayed messages: list, cancel.", no_args_is_help=True)
-TopicOption = Annotated[str, typer.Option(help="Only this topic.")]
+app = Commands(help="Delayed messages: list, cancel.")
+TopicOption = Annotated[str, Option(help="Only this topic.")]
 
 _COLUMNS = (
     Column("due_ms", "due", show=show_time, whole=True),
@@ -31,9 +32,7 @@ _COLUMNS = (
 @app.command("ls")
 def list_delayed(
     topic: TopicOption = "",
-    count: Annotated[
-        int, typer.Option("--max", min=1, help="List at most this many per broker and kind of delay.")
-    ] = 1_000,
+    count: Annotated[int, Option("--max", min=1, help="List at most this many per broker and kind of delay.")] = 1_000,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -49,21 +48,21 @@ def list_delayed(
     ]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if not found:
-        typer.echo("no message is delayed", err=True)
+        click.echo("no message is delayed", err=True)
 
 
 @app.command()
 def cancel(
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the message.")] = "",
-    handle: Annotated[str, typer.Option(help="The recall handle from its receipt, instead of an id.")] = "",
+    message_id: Annotated[str, Argument(metavar="ID", help="The id of the message.")] = "",
+    handle: Annotated[str, Option(help="The recall handle from its receipt, instead of an id.")] = "",
     topic: TopicOption = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Cancel a delayed message, so that it is never delivered."""
     if bool(message_id) == bool(handle):
-        raise typer.BadParameter("give either the id of a message or --handle")
+        raise click.BadParameter("give either the id of a message or --handle")
     if handle:
         cancelled = with_admin(nameserver, lambda admin: admin.recall(handle))
     else:
         cancelled = with_admin(nameserver, lambda admin: admin.cancel_delayed(message_id, topic)).message_id
-    typer.echo(f"message {cancelled} is cancelled", err=True)
+    click.echo(f"message {cancelled} is cancelled", err=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
+from pyromq.cli.declared import Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import DryRunOption, progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pyromq.aio import Admin
     from pyromq.client.admin.dead_letters import DeadLetter, Redriven
 
-app = typer.Typer(help="Dead letters: list, redrive.", no_args_is_help=True)
+app = Commands(help="Dead letters: list, redrive.")
 
 _COLUMNS = (
     Column("dead_ms", "dead since", show=show_time, whole=True),
@@ -48,7 +49,7 @@ _REDRIVEN = (
 @app.command("ls")
 def list_letters(
     group: GroupArgument,
-    count: Annotated[int, typer.Option("--max", min=1, help="List at most this many, the newest ones.")] = 100,
+    count: Annotated[int, Option("--max", min=1, help="List at most this many, the newest ones.")] = 100,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -58,18 +59,18 @@ def list_letters(
         found = with_admin(nameserver, lambda admin: admin.dead_letters(group, count_max=count))
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, map(_letter_row, found))
     if not found:
-        typer.echo(f"group {group} has no dead letters", err=True)
+        click.echo(f"group {group} has no dead letters", err=True)
 
 
 @app.command()
 def redrive(
     group: GroupArgument,
-    key: Annotated[list[str] | None, typer.Option(help="Only letters with this key; may be repeated.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only letters with this tag; may be repeated.")] = None,
+    key: Annotated[list[str] | None, Option(help="Only letters with this key; may be repeated.")] = None,
+    tag: Annotated[list[str] | None, Option(help="Only letters with this tag; may be repeated.")] = None,
     dry_run: DryRunOption = False,
-    count: Annotated[int, typer.Option("--max", min=0, help="Send at most this many; 0: no limit.")] = 0,
+    count: Annotated[int, Option("--max", min=0, help="Send at most this many; 0: no limit.")] = 0,
     only_group: Annotated[
-        bool, typer.Option("--only-group", help="Send to this group alone, not to every group of the topic.")
+        bool, Option("--only-group", help="Send to this group alone, not to every group of the topic.")
     ] = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
@@ -89,9 +90,9 @@ def redrive(
     found = with_admin(nameserver, work)
     write_rows(sys.stdout, form_for(output, sys.stdout), _REDRIVEN, map(_redriven_row, found))
     if not found:
-        typer.echo(f"group {group} has no dead letters left to redrive", err=True)
+        click.echo(f"group {group} has no dead letters left to redrive", err=True)
     if any(each.error for each in found):
-        raise typer.Exit(ExitCode.PARTIAL)
+        raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
 def _letter_row(letter: DeadLetter) -> dict[str, Any]:

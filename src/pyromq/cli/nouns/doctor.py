@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-import typer
+import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.declared import Commands
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
@@ -18,7 +19,7 @@ _COLUMNS = (
 )
 
 
-def add_to(app: typer.Typer) -> None:
+def add_to(app: Commands) -> None:
     app.command("doctor")(doctor)
 
 
@@ -29,4 +30,4 @@ def doctor(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption
     rows = [{"severity": each.severity.value, "about": each.about, "text": each.text} for each in found]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if any(row["severity"] != "ok" for row in rows):
-        raise typer.Exit(ExitCode.PARTIAL)
+        raise click.exceptions.Exit(ExitCode.PARTIAL)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
+from pyromq.cli.declared import Commands, Option
 from pyromq.cli.nouns.group_moves import park, reset
 from pyromq.cli.nouns.group_view import HEAD_COLUMNS, LAG_COLUMNS, describe_group, lag_row, show_group
 from pyromq.cli.output.prompts import YesOption, confirm
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
     from pyromq.wire.json.bodies import QueueProgress
 
-app = typer.Typer(help="Consumer groups: list, create, lag, describe, reset, park, delete.", no_args_is_help=True)
+app = Commands(help="Consumer groups: list, create, lag, describe, reset, park, delete.")
 
 
 @app.command("ls")
@@ -33,14 +34,12 @@ def list_groups(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormO
 def create(
     group: GroupArgument,
     retries: Annotated[
-        int | None, typer.Option(min=0, help="Retries before a dead letter; a consumer's own attempts_max wins.")
+        int | None, Option(min=0, help="Retries before a dead letter; a consumer's own attempts_max wins.")
     ] = None,
-    delays: Annotated[
-        str | None, typer.Option(help="Delay before each retry; the last one repeats: '1s 10s 1m'.")
-    ] = None,
-    retry_queues: Annotated[int | None, typer.Option(min=0, help="Queues of the retry topic; 0: no retries.")] = None,
-    broadcast: Annotated[bool | None, typer.Option(help="Whether members may each consume all messages.")] = None,
-    enabled: Annotated[bool | None, typer.Option(help="Whether the group may consume at all.")] = None,
+    delays: Annotated[str | None, Option(help="Delay before each retry; the last one repeats: '1s 10s 1m'.")] = None,
+    retry_queues: Annotated[int | None, Option(min=0, help="Queues of the retry topic; 0: no retries.")] = None,
+    broadcast: Annotated[bool | None, Option(help="Whether members may each consume all messages.")] = None,
+    enabled: Annotated[bool | None, Option(help="Whether the group may consume at all.")] = None,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -62,7 +61,7 @@ def create(
         try:
             ladder = {"customizedRetryPolicy": {"next": list(parse_ladder(delays))}} if delays else {}
         except ConfigError as error:
-            raise typer.BadParameter(str(error)) from error
+            raise click.BadParameter(str(error)) from error
         changes["group_retry_policy"] = {"type": "CUSTOMIZED", **ladder}
 
     async def put(admin: Admin) -> GroupConfig:
@@ -92,7 +91,7 @@ def _shown_ladder(policy: dict[str, Any]) -> str:
 @app.command()
 def lag(
     group: GroupArgument,
-    topic: Annotated[str, typer.Option(help="Only this topic.")] = "",
+    topic: Annotated[str, Option(help="Only this topic.")] = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -114,10 +113,8 @@ def lag(
 @app.command()
 def describe(
     group: GroupArgument,
-    topic: Annotated[str, typer.Option(help="Only queues of this topic.")] = "",
-    stacks: Annotated[
-        bool, typer.Option("--stacks", help="Show the stacks of listeners that hold a queue up.")
-    ] = False,
+    topic: Annotated[str, Option(help="Only queues of this topic.")] = "",
+    stacks: Annotated[bool, Option("--stacks", help="Show the stacks of listeners that hold a queue up.")] = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -145,4 +142,4 @@ def delete(
     """Delete a group and its progress."""
     confirm(f"Delete group {group} and its progress?", yes)
     with_admin(nameserver, lambda admin: admin.delete_group(group))
-    typer.echo(f"group {group} was deleted", err=True)
+    click.echo(f"group {group} was deleted", err=True)

@@ -6,10 +6,11 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
+from pyromq.cli.declared import Option
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
@@ -28,7 +29,7 @@ def parse_queue(text: str, topic: str) -> QueueId:
 
     broker, colon, number = text.rpartition(":")
     if not (broker and colon and number.isdecimal()):
-        raise typer.BadParameter(f"{text!r} is not a queue: write BROKER:ID, such as broker-a:3")
+        raise click.BadParameter(f"{text!r} is not a queue: write BROKER:ID, such as broker-a:3")
     return QueueId(topic, broker, int(number))
 
 
@@ -37,18 +38,18 @@ class ResetTarget:
     """Where a group is moved to; exactly one field is given."""
 
     to_time: Annotated[
-        str, typer.Option(help="To the first message stored at this time or later: 2026-11-15T07:30, 2h ago.")
+        str, Option(help="To the first message stored at this time or later: 2026-11-15T07:30, 2h ago.")
     ] = ""
-    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None
-    to_begin: Annotated[bool, typer.Option("--to-begin", help="To the first message that is still stored.")] = False
-    to_end: Annotated[bool, typer.Option("--to-end", help="To the end: messages stored so far are skipped.")] = False
+    to_offset: Annotated[int | None, Option(min=0, help="To this offset.")] = None
+    to_begin: Annotated[bool, Option("--to-begin", help="To the first message that is still stored.")] = False
+    to_end: Annotated[bool, Option("--to-end", help="To the end: messages stored so far are skipped.")] = False
 
     def time_ms(self) -> int:
-        """As ``Admin.plan_reset`` takes it. Raises typer.BadParameter unless one field is given."""
+        """As ``Admin.plan_reset`` takes it. Raises click.BadParameter unless one field is given."""
         from pyromq.client.admin.offsets import EARLIEST, LATEST
 
         if sum((bool(self.to_time), self.to_offset is not None, self.to_begin, self.to_end)) != 1:
-            raise typer.BadParameter("give one of --to-time, --to-offset, --to-begin, --to-end")
+            raise click.BadParameter("give one of --to-time, --to-offset, --to-begin, --to-end")
         if self.to_time:
             return parse_time(self.to_time, clock.now_ms())
         return EARLIEST if self.to_begin else LATEST
@@ -57,11 +58,11 @@ class ResetTarget:
 @unfolded
 def reset(
     group: GroupArgument,
-    topic: Annotated[str, typer.Option(help="Topic to move in.")],
+    topic: Annotated[str, Option(help="Topic to move in.")],
     *,
     to: ResetTarget,
-    queue: Annotated[str, typer.Option(metavar="BROKER:ID", help="Only this queue.")] = "",
-    preview: Annotated[bool, typer.Option("--preview", help="Only show what would happen.")] = False,
+    queue: Annotated[str, Option(metavar="BROKER:ID", help="Only this queue.")] = "",
+    preview: Annotated[bool, Option("--preview", help="Only show what would happen.")] = False,
     yes: YesOption = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
@@ -84,7 +85,7 @@ def reset(
     effect = f"{counted(again, 'message')} will be delivered again, {passed} will be skipped"
     confirm(f"Move group {group}? {effect}.", yes)
     with_admin(nameserver, lambda admin: admin.carry_out(group, moves))
-    typer.echo(f"group {group} was moved: {effect}", err=True)
+    click.echo(f"group {group} was moved: {effect}", err=True)
 
 
 _MOVE_COLUMNS = (
@@ -109,9 +110,9 @@ def _move_row(move: OffsetMove) -> dict[str, Any]:
 
 def park(
     group: GroupArgument,
-    topic: Annotated[str, typer.Option(help="Topic of the queue.")],
-    queue: Annotated[str, typer.Option(metavar="BROKER:ID", help="Queue that is held up.")],
-    offset: Annotated[int | None, typer.Option(min=0, help="Only if this offset is at the head of the queue.")] = None,
+    topic: Annotated[str, Option(help="Topic of the queue.")],
+    queue: Annotated[str, Option(metavar="BROKER:ID", help="Queue that is held up.")],
+    offset: Annotated[int | None, Option(min=0, help="Only if this offset is at the head of the queue.")] = None,
     yes: YesOption = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
@@ -123,7 +124,7 @@ def park(
     chosen = parse_queue(queue, topic)
     message, move = with_admin(nameserver, lambda admin: admin.plan_park(group, chosen, offset))
     age = shown_span(clock.now_ms() - message.stored_ms)
-    typer.echo(
+    click.echo(
         f"head of queue {queue} of {topic}: offset {move.new - 1}, message {message.message_id}, {age} old", err=True
     )
     confirm(f"Move this message to the dead letters of {group}?", yes)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.nouns.message_rows import message_row, place_of
 from pyromq.cli.nouns.trace_rows import TRACE_COLUMNS, trace_row
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from pyromq.client.admin.direct_consumption import DirectConsumption
     from pyromq.client.admin.explain import Explanation
 
-app = typer.Typer(help="Messages: get, find, trace, explain, consume-directly.", no_args_is_help=True)
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id from its receipt, or its offset id.")]
-TraceTopicOption = Annotated[str, typer.Option("--trace-topic", help="Topic that traces are written to.")]
+app = Commands(help="Messages: get, find, trace, explain, consume-directly.")
+IdArgument = Annotated[str, Argument(metavar="ID", help="The id from its receipt, or its offset id.")]
+TraceTopicOption = Annotated[str, Option("--trace-topic", help="Topic that traces are written to.")]
 
 _TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 _FIELDS = (
@@ -75,7 +76,7 @@ def _found_row(message: ReceivedMessage, form: Form) -> dict[str, Any]:
 @app.command()
 def get(
     message_id: IdArgument,
-    topic: Annotated[str, typer.Option(help="Topic of the message; not needed with an offset id.")] = "",
+    topic: Annotated[str, Option(help="Topic of the message; not needed with an offset id.")] = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -90,18 +91,18 @@ def get(
         try:
             return await admin.message_by_offset_id(message_id)
         except (MalformedMessageIdError, NotFoundError) as error:
-            raise typer.BadParameter(f"{message_id} is not an offset id of this cluster: give --topic too") from error
+            raise click.BadParameter(f"{message_id} is not an offset id of this cluster: give --topic too") from error
 
     write_fields(sys.stdout, form_for(output, sys.stdout), _FIELDS, message_row(with_admin(nameserver, look)))
 
 
 @app.command()
 def find(
-    topic: Annotated[str, typer.Option(help="Topic to search.")],
-    key: Annotated[str, typer.Option(help="Key to look for.")],
-    begin: Annotated[str, typer.Option(help="Stored at this time or later: 2026-11-15T07:30, 2h ago.")] = "",
-    end: Annotated[str, typer.Option(help="Stored at this time or earlier.")] = "now",
-    count: Annotated[int, typer.Option("--max", min=1, max=64, help="Show at most this many.")] = 32,
+    topic: Annotated[str, Option(help="Topic to search.")],
+    key: Annotated[str, Option(help="Key to look for.")],
+    begin: Annotated[str, Option(help="Stored at this time or later: 2026-11-15T07:30, 2h ago.")] = "",
+    end: Annotated[str, Option(help="Stored at this time or earlier.")] = "now",
+    count: Annotated[int, Option("--max", min=1, max=64, help="Show at most this many.")] = 32,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -113,14 +114,14 @@ def find(
     )
     write_rows(sys.stdout, form := form_for(output, sys.stdout), _COLUMNS, [_found_row(each, form) for each in found])
     if not found:
-        typer.echo(f"no message of topic {topic} has the key {key} in that time", err=True)
-        raise typer.Exit(ExitCode.NOT_FOUND)
+        click.echo(f"no message of topic {topic} has the key {key} in that time", err=True)
+        raise click.exceptions.Exit(ExitCode.NOT_FOUND)
 
 
 @app.command()
 def trace(
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The id from its receipt, or one of its keys.")],
-    topic: Annotated[str, typer.Option("--topic", help="Topic that traces are written to.")] = _TRACE_TOPIC,
+    message_id: Annotated[str, Argument(metavar="ID", help="The id from its receipt, or one of its keys.")],
+    topic: Annotated[str, Option("--topic", help="Topic that traces are written to.")] = _TRACE_TOPIC,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -132,7 +133,7 @@ def trace(
 @app.command()
 def explain(
     message_id: IdArgument,
-    topic: Annotated[str, typer.Option(help="Topic it was sent to.")],
+    topic: Annotated[str, Option(help="Topic it was sent to.")],
     trace_topic: TraceTopicOption = _TRACE_TOPIC,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
@@ -161,9 +162,9 @@ _DIRECT_FIELDS = (
 @app.command("consume-directly")
 def consume_directly(
     message_id: IdArgument,
-    group: Annotated[str, typer.Option(help="Consumer group whose listener gets it.")],
-    client: Annotated[str, typer.Option(help="Member of the group; by default the first. See group describe.")] = "",
-    topic: Annotated[str, typer.Option(help="Topic of the message; not needed with an offset id.")] = "",
+    group: Annotated[str, Option(help="Consumer group whose listener gets it.")],
+    client: Annotated[str, Option(help="Member of the group; by default the first. See group describe.")] = "",
+    topic: Annotated[str, Option(help="Topic of the message; not needed with an offset id.")] = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -180,7 +181,7 @@ def consume_directly(
         done = with_admin(nameserver, work)
     write_fields(sys.stdout, form_for(output, sys.stdout), _DIRECT_FIELDS, msgspec.structs.asdict(done))
     if not done.is_consumed:
-        raise typer.Exit(ExitCode.PARTIAL)
+        raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
 _STYLES = {"consumed": "green", "dead letter": "bold red", "retrying": "yellow", "filtered out": "dim"}
@@ -211,8 +212,8 @@ def _show_explanation(told: Explanation) -> None:
     write_text(sys.stdout, ", ".join(marks))
     write_text(sys.stdout, told.text)
     if told.groups:
-        typer.echo()
+        click.echo()
         write_rows(sys.stdout, Form.TABLE, _GROUP_COLUMNS, _group_rows(told))
     if told.trace:
-        typer.echo()
+        click.echo()
         write_rows(sys.stdout, Form.TABLE, TRACE_COLUMNS, map(trace_row, told.trace))

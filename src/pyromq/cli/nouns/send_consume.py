@@ -8,9 +8,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
+import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, explained
+from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
 from pyromq.cli.nouns.message_rows import body_text
 from pyromq.cli.nouns.send_lines import LineReport, LineSender, lines_from
@@ -25,7 +26,7 @@ _GROUP: Final = "pyromq-cli"
 _TELL_EVERY: Final = 1_000
 
 
-def add_to(app: typer.Typer) -> None:
+def add_to(app: Commands) -> None:
     app.command("send")(send)
     app.command("consume")(consume)
 
@@ -33,12 +34,12 @@ def add_to(app: typer.Typer) -> None:
 def send(
     topic: TopicArgument,
     body: Annotated[
-        str | None, typer.Argument(metavar="BODY", help="Body; by default each line of standard input is a message.")
+        str | None, Argument(metavar="BODY", help="Body; by default each line of standard input is a message.")
     ] = None,
-    tags: Annotated[str, typer.Option(help="Tag of the messages.")] = "",
-    keys: Annotated[str, typer.Option(help="Keys, separated by spaces.")] = "",
-    from_line: Annotated[int, typer.Option(min=1, help="Begin at this line of standard input.")] = 1,
-    skip_blank: Annotated[bool, typer.Option("--skip-blank", help="Pass over blank lines; else they fail.")] = False,
+    tags: Annotated[str, Option(help="Tag of the messages.")] = "",
+    keys: Annotated[str, Option(help="Keys, separated by spaces.")] = "",
+    from_line: Annotated[int, Option(min=1, help="Begin at this line of standard input.")] = 1,
+    skip_blank: Annotated[bool, Option("--skip-blank", help="Pass over blank lines; else they fail.")] = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -89,11 +90,11 @@ def _send_lines(
         sys.stdout.flush()
         hint = "; --skip-blank passes over blank lines" if type(error) is MessageRefusedError else ""
         where = f"line {report.failed_line}: " if report.failed_line else ""
-        typer.echo(f"pyromq: {where}{shown(error)}{hint}\npyromq: {report.text()}", err=True)
-        raise typer.Exit(exit_code_of(error)) from None
+        click.echo(f"pyromq: {where}{shown(error)}{hint}\npyromq: {report.text()}", err=True)
+        raise click.exceptions.Exit(exit_code_of(error)) from None
     except (KeyboardInterrupt, asyncio.CancelledError):
-        typer.echo(f"pyromq: interrupted: {report.text()}", err=True)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
+        click.echo(f"pyromq: interrupted: {report.text()}", err=True)
+        raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
 
 
 def _say_nothing(text: str) -> None:
@@ -103,7 +104,7 @@ def _say_nothing(text: str) -> None:
 def _write_receipt(topic: str, receipt: SendReceipt, form: Form) -> None:
     queue = receipt.queue
     if form is Form.TABLE:
-        typer.echo(f"{receipt.message_id}  {queue.broker} queue {queue.number} offset {receipt.offset}")
+        click.echo(f"{receipt.message_id}  {queue.broker} queue {queue.number} offset {receipt.offset}")
     else:
         where = {"broker": queue.broker, "queue": queue.number, "offset": receipt.offset}
         write_json(sys.stdout, {"message_id": receipt.message_id, "topic": topic, **where})
@@ -111,10 +112,10 @@ def _write_receipt(topic: str, receipt: SendReceipt, form: Form) -> None:
 
 def consume(
     topic: TopicArgument,
-    group: Annotated[str, typer.Option(help="Consumer group; its progress is kept.")] = "pyromq-cli",
-    tags: Annotated[str, typer.Option(help="Only messages with these tags, such as 'TagA || TagB'.")] = "*",
-    sql: Annotated[str, typer.Option(help="SQL92 expression instead of tags, such as 'price > 10'.")] = "",
-    count: Annotated[int, typer.Option(min=0, help="Stop after this many messages; 0: never.")] = 0,
+    group: Annotated[str, Option(help="Consumer group; its progress is kept.")] = "pyromq-cli",
+    tags: Annotated[str, Option(help="Only messages with these tags, such as 'TagA || TagB'.")] = "*",
+    sql: Annotated[str, Option(help="SQL92 expression instead of tags, such as 'price > 10'.")] = "",
+    count: Annotated[int, Option(min=0, help="Stop after this many messages; 0: never.")] = 0,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -144,7 +145,7 @@ def consume(
     try:
         asyncio.run(run())
     except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+        raise click.exceptions.Exit(0) from None
 
 
 async def _look_at(admin: Admin, topic: str) -> None:
@@ -156,13 +157,13 @@ async def _look_at(admin: Admin, topic: str) -> None:
         async with explained(admin.client):
             await admin.route(topic)
     except TopicNotFoundError:
-        typer.echo(f"topic {topic} does not exist yet: waiting for its first message", err=True)
+        click.echo(f"topic {topic} does not exist yet: waiting for its first message", err=True)
 
 
 def _write(message: ReceivedMessage, form: Form) -> None:
     queue, text = message.queue, body_text(message)
     if form is Form.TABLE:
-        typer.echo(f"{queue.broker} queue {queue.number} offset {message.offset}  {shown(message.tags)}  {shown(text)}")
+        click.echo(f"{queue.broker} queue {queue.number} offset {message.offset}  {shown(message.tags)}  {shown(text)}")
         return
     row = {
         "topic": message.topic,

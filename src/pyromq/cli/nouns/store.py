@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-import typer
-
+from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.tables import Column, Form, FormOption, Row, form_for, shown, write_json, write_rows
 
 if TYPE_CHECKING:
     from pyromq.store.check.report import CheckReport
 
-app = typer.Typer(help="Look at a store folder without a broker.", no_args_is_help=True)
+app = Commands(help="Look at a store folder without a broker.")
 
 _SEGMENTS_SHOWN_MAX = 12
 
@@ -36,16 +35,11 @@ _SEGMENT_COLUMNS = (
 )
 
 
-@app.callback()
-def _noun() -> None:
-    """Look at a store folder without a broker."""
-
-
 @app.command()
 def check(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Store folder: the one with commitlog in it.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="Store folder: the one with commitlog in it.")],
     index_slots: Annotated[
-        int, typer.Option(min=1, help="Hash slots of an index file (RocketMQ: maxHashSlotNum).")
+        int, Option(min=1, help="Hash slots of an index file (RocketMQ: maxHashSlotNum).")
     ] = 5_000_000,
     output: FormOption = None,
 ) -> int:

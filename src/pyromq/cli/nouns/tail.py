@@ -6,9 +6,10 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, TopicArgument, with_admin
+from pyromq.cli.declared import Commands, Option
 from pyromq.cli.nouns.message_rows import message_row, place_of
 from pyromq.cli.output.tables import Form, FormOption, form_for, shown, write_json
 from pyromq.cli.output.times import show_time
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.5
 _NameServerOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--nameserver",
         envvar=["PYROMQ_NAMESERVER", "NAMESRV_ADDR"],
         metavar="HOST:PORT[;…]",
@@ -30,22 +31,22 @@ _NameServerOption = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
+def add_to(app: Commands) -> None:
     app.command("tail")(tail)
 
 
 def tail(
     topic: TopicArgument,
-    count: Annotated[int, typer.Option("-n", "--count", min=0, max=10_000, help="Start with this many messages.")] = 10,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with new messages, until Ctrl-C.")] = False,
-    tags: Annotated[str, typer.Option(help="Only messages with these tags, such as 'TagA || TagB'.")] = "",
+    count: Annotated[int, Option("-n", "--count", min=0, max=10_000, help="Start with this many messages.")] = 10,
+    follow: Annotated[bool, Option("-f", "--follow", help="Go on with new messages, until Ctrl-C.")] = False,
+    tags: Annotated[str, Option(help="Only messages with these tags, such as 'TagA || TagB'.")] = "",
     nameserver: _NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
     """Show the newest messages of a topic, over all its queues."""
     form = form_for(output, sys.stdout)
     if form is Form.CSV:
-        raise typer.BadParameter("tail does not write CSV: use table, json or jsonl")
+        raise click.BadParameter("tail does not write CSV: use table, json or jsonl")
     wanted = {tag.strip() for tag in tags.split("||") if tag.strip() not in ("", "*")}
 
     def show(message: ReceivedMessage) -> None:
@@ -55,7 +56,7 @@ def tail(
     try:
         with_admin(nameserver, lambda admin: _tail(admin, topic, count, follow, show))
     except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+        raise click.exceptions.Exit(0) from None
 
 
 async def _tail(admin: Admin, topic: str, count: int, follow: bool, show: Callable[[ReceivedMessage], None]) -> None:
@@ -78,7 +79,7 @@ def _write(message: ReceivedMessage, form: Form) -> None:
     if form is Form.TABLE:
         marks = " ".join(part for part in (row["tags"], row["keys"]) if part)
         parts = (show_time(row["stored_ms"]), place_of(row), shown(marks), shown(row["body"]))
-        typer.echo("  ".join(part for part in parts if part))
+        click.echo("  ".join(part for part in parts if part))
         return
     write_json(sys.stdout, row, indent=2 if form is Form.JSON else 0)
     sys.stdout.flush()

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, with_admin
+from pyromq.cli.declared import Commands, Option
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _NAMES_MAX = 5  # of one queue
 
-app = typer.Typer(help="Topics: list, create, describe, delete.", no_args_is_help=True)
+app = Commands(help="Topics: list, create, describe, delete.")
 
 
 @app.command("ls")
@@ -32,12 +33,12 @@ def list_topics(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormO
 @app.command()
 def create(
     topic: TopicArgument,
-    queues: Annotated[int, typer.Option(min=1, max=65_536, help="Queues on each broker.")] = 8,
+    queues: Annotated[int, Option(min=1, max=65_536, help="Queues on each broker.")] = 8,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Create a topic on every master, or change its number of queues."""
     with_admin(nameserver, lambda admin: admin.create_topic(topic, queues=queues))
-    typer.echo(f"topic {topic} has {queues} queues", err=True)
+    click.echo(f"topic {topic} has {queues} queues", err=True)
 
 
 @app.command()
@@ -91,4 +92,4 @@ def delete(
     """Delete a topic with its messages and the progress of groups in it."""
     confirm(f"Delete topic {topic} and everything in it?", yes)
     with_admin(nameserver, lambda admin: admin.delete_topic(topic))
-    typer.echo(f"topic {topic} was deleted", err=True)
+    click.echo(f"topic {topic} was deleted", err=True)

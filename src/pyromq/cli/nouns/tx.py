@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
+import click
 
 from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.declared import Commands, Option
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
 from pyromq.wording import shown_span
 
-app = typer.Typer(help="Transactions: list open ones.", no_args_is_help=True)
+app = Commands(help="Transactions: list open ones.")
 
 _COLUMNS = (
     Column("born_ms", "sent", show=show_time, whole=True),
@@ -29,7 +30,7 @@ _COLUMNS = (
 
 @app.command("ls")
 def list_open(
-    topic: Annotated[str, typer.Option(help="Only this topic.")] = "",
+    topic: Annotated[str, Option(help="Only this topic.")] = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -45,4 +46,4 @@ def list_open(
     ]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if not found:
-        typer.echo("no transaction is open", err=True)
+        click.echo("no transaction is open", err=True)

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
+
+from pyromq.cli.declared import Option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be sent.")]
+YesOption = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRunOption = Annotated[bool, Option("--dry-run", help="Only show what would be sent.")]
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -21,8 +23,8 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("standard input is not a terminal: add --yes to go ahead without a question")
-    typer.confirm(question, abort=True, err=True)
+        raise click.BadParameter("standard input is not a terminal: add --yes to go ahead without a question")
+    click.confirm(question, abort=True, err=True)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, TextIO
 
-import typer
+from pyromq.cli.declared import Option
 
 Row = Mapping[str, object]
 
@@ -39,7 +39,7 @@ class Column(NamedTuple):
 
 
 FormOption = Annotated[
-    Form | None, typer.Option("--output", "-o", help="Output format; by default table on a terminal, else jsonl.")
+    Form | None, Option("--output", "-o", help="Output format; by default table on a terminal, else jsonl.")
 ]
 
 

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-import typer
+import click
 
 from pyromq.wording import shown_time
 
@@ -29,7 +29,7 @@ def parse_time(text: str, now_ms: int) -> int:
     try:
         when = datetime.fromisoformat(text)
     except ValueError as error:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{text!r} is not a time: write 2026-11-15T07:30, 2h ago, now, or milliseconds"
         ) from error
     return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import click
 
 from pyromq.cli.connection import GroupArgument
+from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import confirm
@@ -52,7 +53,7 @@ from pyromq.cli.pipeline.tables import (
 from pyromq.errors import StoreNotFoundError
 
 _LETTERS_SHOWN = 10
-app = typer.Typer(help="Jobs on Spark: archive, replay, redrive, report, dedupe, store, run.", no_args_is_help=True)
+app = Commands(help="Jobs on Spark: archive, replay, redrive, report, dedupe, store, run.")
 
 
 @app.command()
@@ -60,7 +61,7 @@ app = typer.Typer(help="Jobs on Spark: archive, replay, redrive, report, dedupe,
 def archive(
     topics: TopicsArgument,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Folder of the archive (Iceberg: name of the table).")],
+    to: Annotated[str, Option("--to", metavar="DIR", help="Folder of the archive (Iceberg: name of the table).")],
     writing: ArchiveOptions,
     begin: BeginOption = "",
     filters: FilterOptions,
@@ -79,9 +80,9 @@ def archive(
     one_of(ParquetCompression, writing.compression, "--compression")
     by_tasks = kind is ArchiveWriterKind.TASK and table is ArchiveFormat.PARQUET
     if filters.where and by_tasks:
-        raise typer.BadParameter("--where needs --writer spark: tasks write what brokers send")
+        raise click.BadParameter("--where needs --writer spark: tasks write what brokers send")
     if writing.compact and not by_tasks:
-        raise typer.BadParameter("--compact is for --writer task: Spark and table formats manage their own files")
+        raise click.BadParameter("--compact is for --writer task: Spark and table formats manage their own files")
     chosen = selection(topics, filters, cluster, time_of(begin))
     check_topics(cluster, *topics, group=writing.group)
     with started(run_in) as spark, bar("archiving") as tell:
@@ -92,7 +93,7 @@ def archive(
     if writing.compact:
         with bar("merging small files") as tell:
             merged = compact_archive(to, compression=writing.compression, tell=tell)
-        typer.echo(f"{merged.files_before} files before, {merged.files_after} after", err=True)
+        click.echo(f"{merged.files_before} files before, {merged.files_after} after", err=True)
     write_summary(sys.stdout, run_in.output, "archive", done)
 
 
@@ -101,7 +102,7 @@ def archive(
 def replay(
     topics: TopicsArgument,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="TOPIC", help="Topic to send to.")],
+    to: Annotated[str, Option("--to", metavar="TOPIC", help="Topic to send to.")],
     stretch: StretchOptions,
     filters: FilterOptions,
     sending: ReplayOptions,
@@ -138,7 +139,7 @@ def replay(
             )  # fmt: skip
     write_summary(sys.stdout, run_in.output, "replay", done)
     if done.failed:
-        raise typer.Exit(ExitCode.PARTIAL)
+        raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
 @app.command()
@@ -170,7 +171,7 @@ def redrive(
         "only_group": sending.only_group, "options": cluster.source_options,
     }  # fmt: skip
     if not has_dead_letters(cluster, group):
-        typer.echo(f"group {group} has no dead letters", err=True)
+        click.echo(f"group {group} has no dead letters", err=True)
         return
     with started(run_in) as spark:
         with bar("reading dead letters"):
@@ -188,12 +189,12 @@ def redrive(
                     rate=sending.rate or None, tell=tell, **chosen,
                 )  # fmt: skip
     if not sending.dry_run and not to_send:
-        typer.echo("no dead letter is left to send", err=True)
+        click.echo("no dead letter is left to send", err=True)
         done = replace(done, is_dry=False)
     write_rows(sys.stdout, form, fitting(sys.stdout, form, LETTERS), rows_of(done.letters))
     write_summary(sys.stderr, Form.TABLE if form is Form.TABLE else Form.JSONL, "redrive", done)
     if done.failed or done.held_back or done.canary.is_bad:
-        raise typer.Exit(ExitCode.PARTIAL)
+        raise click.exceptions.Exit(ExitCode.PARTIAL)
 
 
 @app.command()
@@ -203,13 +204,13 @@ def report(
     *,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", "-g", metavar="GROUP", help="A group that writes no trace; may be repeated."),
+        Option("--group", "-g", metavar="GROUP", help="A group that writes no trace; may be repeated."),
     ] = None,
     begin: BeginOption = "",
     end: EndOption = "",
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with charts to this file.")] = None,
+    html: Annotated[Path | None, Option(metavar="FILE", help="Write a page with charts to this file.")] = None,
     trace_topic: Annotated[
-        str, typer.Option(metavar="TOPIC", help="Topic that consumers write their trace to.")
+        str, Option(metavar="TOPIC", help="Topic that consumers write their trace to.")
     ] = "RMQ_SYS_TRACE_TOPIC",
     cluster: ClusterOptions,
     run_in: SparkOptions,
@@ -231,10 +232,10 @@ def report(
         )  # fmt: skip
     if html is not None:
         html.write_text(page(found), encoding="utf-8")
-        typer.echo(f"page: {html}", err=True)
+        click.echo(f"page: {html}", err=True)
     form = form_for(run_in.output, sys.stdout)
     if not found.throughput:
-        typer.echo(f"no messages in {', '.join(topics)} in that time", err=True)
+        click.echo(f"no messages in {', '.join(topics)} in that time", err=True)
     if form in (Form.JSON, Form.JSONL):
         write_json(sys.stdout, found, indent=2 if form is Form.JSON else 0)
     else:
@@ -271,17 +272,17 @@ def dedupe(
 @app.command()
 @unfolded
 def store(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Store folder: the one with commitlog in it.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="Store folder: the one with commitlog in it.")],
     *,
     query: Annotated[
         str,
-        typer.Option("--query", "-q", metavar="SQL", help="Query over the view messages; by default, counts by topic."),
+        Option("--query", "-q", metavar="SQL", help="Query over the view messages; by default, counts by topic."),
     ] = "",
-    topic: Annotated[list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; may be repeated.")] = None,
+    topic: Annotated[list[str] | None, Option(metavar="TOPIC", help="Only this topic; may be repeated.")] = None,
     to: Annotated[
-        str, typer.Option("--to", metavar="DIR", help="Write Parquet to this folder instead of showing rows.")
+        str, Option("--to", metavar="DIR", help="Write Parquet to this folder instead of showing rows.")
     ] = "",
-    count: Annotated[int, typer.Option("--max", min=1, metavar="NUMBER", help="Show at most this many rows.")] = 100,
+    count: Annotated[int, Option("--max", min=1, metavar="NUMBER", help="Show at most this many rows.")] = 100,
     run_in: SparkOptions,
 ) -> None:
     """Query a store folder of PyroMQ or Apache RocketMQ without a broker."""
@@ -308,9 +309,9 @@ def store(
 @app.command()
 @unfolded
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Pipeline in TOML or YAML.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="Pipeline in TOML or YAML.")],
     *,
-    check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
+    check: Annotated[bool, Option("--check", help="Only check the file.")] = False,
     run_in: SparkOptions,
 ) -> None:
     """Run a pipeline that a file describes: a source, steps in SQL or Python, sinks.
@@ -323,7 +324,7 @@ def run(
 
     pipeline = read_pipeline_file(file)
     if check:
-        typer.echo(f"{file} is valid", err=True)
+        click.echo(f"{file} is valid", err=True)
         return
     if not run_in.is_elsewhere:
         check_source(pipeline.source_options(pipeline.group_of(0)), is_stream=pipeline.mode != "batch")

@@ -7,10 +7,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption
+from pyromq.cli.declared import Argument, Option
 from pyromq.cli.output.prompts import DryRunOption, YesOption
 from pyromq.cli.output.tables import FormOption
 from pyromq.cli.output.times import parse_time
@@ -18,28 +19,28 @@ from pyromq.cli.output.times import parse_time
 if TYPE_CHECKING:
     from pyromq.pipeline.jobs.common.selection import Selection
 
-TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Topics to read.")]
+TopicsArgument = Annotated[list[str], Argument(metavar="TOPIC…", help="Topics to read.")]
 BeginOption = Annotated[
     str,
-    typer.Option("--begin", metavar="TIME", help="Messages stored at this time or later: 2h ago, 2026-11-15T07:30."),
+    Option("--begin", metavar="TIME", help="Messages stored at this time or later: 2h ago, 2026-11-15T07:30."),
 ]
-EndOption = Annotated[str, typer.Option("--end", metavar="TIME", help="Messages stored before this time.")]
+EndOption = Annotated[str, Option("--end", metavar="TIME", help="Messages stored before this time.")]
 WhereOption = Annotated[
-    str, typer.Option("--where", metavar="CONDITION", help="Filter applied by Spark: SQL over the columns.")
+    str, Option("--where", metavar="CONDITION", help="Filter applied by Spark: SQL over the columns.")
 ]
 GroupOption = Annotated[
-    str, typer.Option("--group", "-g", metavar="GROUP", help="Consumer group that shows the progress on brokers.")
+    str, Option("--group", "-g", metavar="GROUP", help="Consumer group that shows the progress on brokers.")
 ]
 CheckpointOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--checkpoint", metavar="DIR", help="Folder that keeps the progress of the job; by default beside the output."
     ),
 ]
-RateOption = Annotated[float, typer.Option("--rate", min=0, metavar="NUMBER", help="Messages per second; 0: no limit.")]
+RateOption = Annotated[float, Option("--rate", min=0, metavar="NUMBER", help="Messages per second; 0: no limit.")]
 FollowOption = Annotated[
     float,
-    typer.Option("--follow", min=0, metavar="SECONDS", help="Keep running and look for new messages at this interval."),
+    Option("--follow", min=0, metavar="SECONDS", help="Keep running and look for new messages at this interval."),
 ]
 
 
@@ -55,8 +56,8 @@ class ParquetCompression(StrEnum):
 class FilterOptions:
     """Which messages of its topics a job reads."""
 
-    tags: Annotated[str, typer.Option("--tags", metavar="TAGS", help="Filter applied by brokers: a || b.")] = ""
-    sql: Annotated[str, typer.Option("--sql", metavar="SQL92", help="Filter applied by brokers, over properties.")] = ""
+    tags: Annotated[str, Option("--tags", metavar="TAGS", help="Filter applied by brokers: a || b.")] = ""
+    sql: Annotated[str, Option("--sql", metavar="SQL92", help="Filter applied by brokers, over properties.")] = ""
     where: WhereOption = ""
 
 
@@ -66,13 +67,13 @@ class ClusterOptions:
 
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="Another option of the source; may be repeated."),
+        Option("--option", metavar="NAME=VALUE", help="Another option of the source; may be repeated."),
     ] = None
     nameserver: NameServerOption = DEFAULT_NAMESERVER
 
     @property
     def source_options(self) -> dict[str, str]:
-        """Raises typer.BadParameter."""
+        """Raises click.BadParameter."""
         return pairs(self.option)
 
 
@@ -82,14 +83,12 @@ class SparkOptions:
 
     master: Annotated[
         str,
-        typer.Option(
-            "--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host:15002, …"
-        ),
+        Option("--master", metavar="URL", help="Where Spark runs: local[2], spark://host:7077, sc://host:15002, …"),
     ] = "local[*]"
     conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Setting of Spark; may be repeated.")
+        list[str] | None, Option("--conf", metavar="NAME=VALUE", help="Setting of Spark; may be repeated.")
     ] = None
-    spark_log: Annotated[Path | None, typer.Option(metavar="FILE", help="Append Spark's own log to this file.")] = None
+    spark_log: Annotated[Path | None, Option(metavar="FILE", help="Append Spark's own log to this file.")] = None
     output: FormOption = None
 
     @property
@@ -106,11 +105,11 @@ class ArchiveOptions:
     checkpoint: CheckpointOption = ""
     writer: Annotated[
         str,
-        typer.Option(metavar="KIND", help="task: tasks write the files themselves, fast; spark: Spark's own writer."),
+        Option(metavar="KIND", help="task: tasks write the files themselves, fast; spark: Spark's own writer."),
     ] = "task"
-    form: Annotated[str, typer.Option("--format", metavar="KIND", help="parquet, delta or iceberg.")] = "parquet"
-    compression: Annotated[str, typer.Option(metavar="KIND", help="snappy, zstd, gzip, lz4 or none.")] = "snappy"
-    compact: Annotated[bool, typer.Option("--compact", help="Merge small files at the end.")] = False
+    form: Annotated[str, Option("--format", metavar="KIND", help="parquet, delta or iceberg.")] = "parquet"
+    compression: Annotated[str, Option(metavar="KIND", help="snappy, zstd, gzip, lz4 or none.")] = "snappy"
+    compact: Annotated[bool, Option("--compact", help="Merge small files at the end.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +119,10 @@ class StretchOptions:
     begin: BeginOption = ""
     end: EndOption = ""
     begin_offsets: Annotated[
-        str, typer.Option("--begin-offsets", metavar="JSON", help='Or by offset: {"orders":{"broker-a":{"0":123}}}.')
+        str, Option("--begin-offsets", metavar="JSON", help='Or by offset: {"orders":{"broker-a":{"0":123}}}.')
     ] = ""
     end_offsets: Annotated[
-        str, typer.Option("--end-offsets", metavar="JSON", help="The offsets to stop before, in the same form.")
+        str, Option("--end-offsets", metavar="JSON", help="The offsets to stop before, in the same form.")
     ] = ""
 
 
@@ -133,10 +132,10 @@ class ReplayOptions:
 
     rate: RateOption = 0
     count: Annotated[
-        int, typer.Option("--max", min=0, metavar="NUMBER", help="Send no more than this many; 0: no limit.")
+        int, Option("--max", min=0, metavar="NUMBER", help="Send no more than this many; 0: no limit.")
     ] = 0
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the replay: run again under it, it skips what it sent before.")
+        str, Option(metavar="NAME", help="Name of the replay: run again under it, it skips what it sent before.")
     ] = ""
     dry_run: DryRunOption = False
     yes: YesOption = False
@@ -147,10 +146,10 @@ class LetterOptions:
     """Which dead letters ``redrive`` sends."""
 
     where: WhereOption = ""
-    begin: Annotated[
-        str, typer.Option("--begin", metavar="TIME", help="Letters that became dead at this time or later.")
-    ] = ""
-    end: Annotated[str, typer.Option("--end", metavar="TIME", help="Letters that became dead before this time.")] = ""
+    begin: Annotated[str, Option("--begin", metavar="TIME", help="Letters that became dead at this time or later.")] = (
+        ""
+    )
+    end: Annotated[str, Option("--end", metavar="TIME", help="Letters that became dead before this time.")] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,15 +158,15 @@ class RedriveOptions:
 
     dry_run: DryRunOption = False
     canary: Annotated[
-        int, typer.Option(min=0, metavar="NUMBER", help="Send this many first and see whether they become dead again.")
+        int, Option(min=0, metavar="NUMBER", help="Send this many first and see whether they become dead again.")
     ] = 0
-    canary_wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to watch the canary.")] = 30
+    canary_wait: Annotated[float, Option(min=0, metavar="SECONDS", help="How long to watch the canary.")] = 30
     rate: RateOption = 0
     patch: Annotated[
-        str, typer.Option(metavar="MODULE:FUNCTION", help="Function that changes each letter before it is sent.")
+        str, Option(metavar="MODULE:FUNCTION", help="Function that changes each letter before it is sent.")
     ] = ""
     only_group: Annotated[
-        bool, typer.Option("--only-group", help="Send to this group alone, not to every group of the topic.")
+        bool, Option("--only-group", help="Send to this group alone, not to every group of the topic.")
     ] = False
     yes: YesOption = False
 
@@ -176,16 +175,16 @@ class RedriveOptions:
 class KeyOptions:
     """What ``dedupe`` takes for a repetition."""
 
-    key: Annotated[str, typer.Option(metavar="SQL", help="Expression over the columns that gives the key.")] = "keys"
-    within: Annotated[str, typer.Option(metavar="SPAN", help="How long a key is remembered.")] = "1 hour"
+    key: Annotated[str, Option(metavar="SQL", help="Expression over the columns that gives the key.")] = "keys"
+    within: Annotated[str, Option(metavar="SPAN", help="How long a key is remembered.")] = "1 hour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DedupeTarget:
     """Where ``dedupe`` writes, and where it remembers how far it is."""
 
-    to: Annotated[str, typer.Option("--to", metavar="DIR", help="Folder to write Parquet files to.")] = ""
-    to_topic: Annotated[str, typer.Option("--to-topic", metavar="TOPIC", help="Topic to send to instead.")] = ""
+    to: Annotated[str, Option("--to", metavar="DIR", help="Folder to write Parquet files to.")] = ""
+    to_topic: Annotated[str, Option("--to-topic", metavar="TOPIC", help="Topic to send to instead.")] = ""
     checkpoint: CheckpointOption = ""
     group: GroupOption = "pyromq-dedupe"
 
@@ -197,7 +196,7 @@ def selection(
     begin: dict[str, Any] | int | None,
     end: dict[str, Any] | int | None = None,
 ) -> Selection:
-    """Raises typer.BadParameter."""
+    """Raises click.BadParameter."""
     from pyromq.pipeline.jobs.common.selection import Selection
 
     return Selection(
@@ -217,17 +216,17 @@ def time_of(text: str) -> int | None:
 
 
 def times_of(begin: str, end: str) -> tuple[int | None, int | None]:
-    """Raises typer.BadParameter."""
+    """Raises click.BadParameter."""
     first, behind = time_of(begin), time_of(end)
     if first is not None and behind is not None and first >= behind:
-        raise typer.BadParameter(f"--begin {begin} is not before --end {end}")
+        raise click.BadParameter(f"--begin {begin} is not before --end {end}")
     return first, behind
 
 
 def place_of(time_ms: int | None, offsets: str, flag: str) -> dict[str, Any] | int | None:
-    """Of ``--begin`` and ``--begin-offsets``, or ``--end``. Raises typer.BadParameter."""
+    """Of ``--begin`` and ``--begin-offsets``, or ``--end``. Raises click.BadParameter."""
     if time_ms is not None and offsets:
-        raise typer.BadParameter(f"give either {flag} or {flag}-offsets")
+        raise click.BadParameter(f"give either {flag} or {flag}-offsets")
     return _offsets_of(offsets, f"{flag}-offsets") if offsets else time_ms
 
 
@@ -237,48 +236,48 @@ def _offsets_of(text: str, flag: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{flag}: not JSON: {error}") from error
+        raise click.BadParameter(f"{flag}: not JSON: {error}") from error
     except RecursionError as error:
-        raise typer.BadParameter(f"{flag}: its JSON is nested too deeply") from error
+        raise click.BadParameter(f"{flag}: its JSON is nested too deeply") from error
     if not isinstance(found, dict):
-        raise typer.BadParameter(f'{flag}: {text!r} is not {{"topic": {{"broker": {{"0": 123}}}}}}')
+        raise click.BadParameter(f'{flag}: {text!r} is not {{"topic": {{"broker": {{"0": 123}}}}}}')
     return found
 
 
 def pairs(texts: list[str] | None) -> dict[str, str]:
-    """Of NAME=VALUE; raises typer.BadParameter."""
+    """Of NAME=VALUE; raises click.BadParameter."""
     found = {}
     for text in texts or []:
         name, sign, value = text.partition("=")
         if not (sign and name):
-            raise typer.BadParameter(f"{text!r} is not NAME=VALUE")
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
         found[name] = value
     return found
 
 
 def one_target(target: DedupeTarget, sources: list[str]) -> None:
-    """Raises typer.BadParameter."""
+    """Raises click.BadParameter."""
     if target.to_topic in sources:
         text = f"--to-topic {target.to_topic} is also read: what is written to it would be read again"
-        raise typer.BadParameter(text)
+        raise click.BadParameter(text)
     if bool(target.to) == bool(target.to_topic):
-        raise typer.BadParameter("give either --to DIR or --to-topic TOPIC")
+        raise click.BadParameter("give either --to DIR or --to-topic TOPIC")
     if target.to_topic and not target.checkpoint:
-        raise typer.BadParameter("--to-topic needs --checkpoint DIR: a topic has no folder to keep one in")
+        raise click.BadParameter("--to-topic needs --checkpoint DIR: a topic has no folder to keep one in")
 
 
 def page_file(path: Path | None) -> Path | None:
-    """Checked before the work: whether the page can be written. Raises typer.BadParameter."""
+    """Checked before the work: whether the page can be written. Raises click.BadParameter."""
     if path is not None and not path.absolute().parent.is_dir():
-        raise typer.BadParameter(f"--html: there is no folder {path.parent}")
+        raise click.BadParameter(f"--html: there is no folder {path.parent}")
     if path is not None and path.is_dir():
-        raise typer.BadParameter(f"--html: {path} is a folder, not a file")
+        raise click.BadParameter(f"--html: {path} is a folder, not a file")
     return path
 
 
 def one_of(kinds: Any, text: str, flag: str) -> Any:
-    """Raises typer.BadParameter."""
+    """Raises click.BadParameter."""
     try:
         return kinds(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{flag}: {text!r} is not one of {', '.join(kinds)}") from error
+        raise click.BadParameter(f"{flag}: {text!r} is not one of {', '.join(kinds)}") from error

@@ -6,8 +6,9 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
+from pyromq.cli.declared import Commands
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.options import BrokerFlags, ConfigOption, NameServerFlags, StartOptions, UpFlags
 from pyromq.errors import printable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pyromq.cli.servers.settings import ServerSettings
 
 
-def add_to(app: typer.Typer) -> None:
+def add_to(app: Commands) -> None:
     """Server commands have no noun: they stand beside the nouns."""
     app.command("up")(up)
     app.command("nameserver")(nameserver)
@@ -107,7 +108,7 @@ class _PrintableFormatter(logging.Formatter):
 
 def _log_to_stderr(level: str) -> None:
     if level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise typer.BadParameter("expected debug, info, warning or error", param_hint="--log")
+        raise click.BadParameter("expected debug, info, warning or error", param_hint="--log")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=level.upper())

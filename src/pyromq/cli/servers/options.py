@@ -11,8 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from pyromq.cli.declared import Option
 from pyromq.cli.output.tables import FormOption
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class FlushMode(StrEnum):
 
 ConfigOption = Annotated[
     list[Path] | None,
-    typer.Option(
+    Option(
         "--config",
         "-c",
         metavar="FILE",
@@ -34,23 +33,23 @@ ConfigOption = Annotated[
     ),
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", show_default="pyromq-data", help="Folder that keeps messages.")
+    Path | None, Option("--data", metavar="DIR", show_default="pyromq-data", help="Folder that keeps messages.")
 ]
 HostOption = Annotated[
     str | None,
-    typer.Option(show_default="127.0.0.1", help="Address to listen on; by default only this machine can connect."),
+    Option(show_default="127.0.0.1", help="Address to listen on; by default only this machine can connect."),
 ]
 BrokerPortOption = Annotated[
-    int | None, typer.Option(min=0, max=65535, show_default="10911", help="Port of the broker; 0 picks a free one.")
+    int | None, Option(min=0, max=65535, show_default="10911", help="Port of the broker; 0 picks a free one.")
 ]
 NameServerPortOption = Annotated[
     int | None,
-    typer.Option(min=0, max=65535, show_default="9876", help="Port of the name server; 0 picks a free one."),
+    Option(min=0, max=65535, show_default="9876", help="Port of the name server; 0 picks a free one."),
 ]
-BrokerNameOption = Annotated[str | None, typer.Option(show_default="broker-a", help="Name of the broker.")]
+BrokerNameOption = Annotated[str | None, Option(show_default="broker-a", help="Name of the broker.")]
 FlushModeOption = Annotated[
     FlushMode | None,
-    typer.Option(
+    Option(
         "--flush",
         show_default="sync",
         help="When a send is acknowledged: sync: once it is on disk; async: once it is written.",
@@ -58,7 +57,7 @@ FlushModeOption = Annotated[
 ]
 NameServersOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--nameserver",
         "-n",
         metavar="HOST:PORT[;…]",
@@ -98,9 +97,7 @@ class NameServerFlags:
 
     host: HostOption = None
     port: NameServerPortOption = None
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="Folder that keeps key-value settings.")
-    ] = None
+    data: Annotated[Path | None, Option("--data", metavar="DIR", help="Folder that keeps key-value settings.")] = None
 
     def by_setting(self) -> Flags:
         kv_path = self.data / "kvConfig.json" if self.data else None
@@ -117,7 +114,7 @@ class BrokerFlags:
     host: HostOption = None
     port: BrokerPortOption = None
     name: BrokerNameOption = None
-    cluster: Annotated[str | None, typer.Option(show_default="DefaultCluster", help="Name of the cluster.")] = None
+    cluster: Annotated[str | None, Option(show_default="DefaultCluster", help="Name of the cluster.")] = None
     nameservers: NameServersOption = None
     flush: FlushModeOption = None
 
@@ -144,17 +141,15 @@ class StartOptions:
 
     assignments: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Any setting, under its name in --print-config; may be repeated."
-        ),
+        Option("--set", metavar="NAME=VALUE", help="Any setting, under its name in --print-config; may be repeated."),
     ] = None
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Show all settings and where they come from, and exit.")
+        bool, Option("--print-config", help="Show all settings and where they come from, and exit.")
     ] = False
     output: FormOption = None
     log: Annotated[
         str,
-        typer.Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
+        Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
     ] = "warning"
 
 

@@ -28,6 +28,7 @@ from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.consumer.rules.start_offset import SeekTo, Stored
 from pyromq.client.consumer.rules.subscription import subscribe_sql, subscribe_tags
 from pyromq.client.core.client import Client
+from pyromq.client.core.hooks import ConsumeHook, with_installed
 from pyromq.client.core.options import check_options, checked_group, client_for, with_given
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError, ConfigError, OffsetOutOfRangeError
@@ -74,6 +75,8 @@ class PullConsumer(GroupMember):
             consume_type=ConsumeType.CONSUME_ACTIVELY,
             pull=PullSettings(error_wait_ms=settings.error_wait_ms, drop_when_illegal=False),
         )
+        self._hooks = with_installed(ConsumeHook, options.get("hooks", ()))
+        self._group_name = group
         self._assigned: frozenset[QueueId] | None = None
         self._hand_out = PollQueue(settings.limits.messages_max)
         self._yielded = 0.0  # when other tasks last ran on the loop
@@ -173,9 +176,16 @@ class PullConsumer(GroupMember):
         if self._clock.monotonic_s() - self._yielded > _YIELD_S:
             await asyncio.sleep(0)
             self._yielded = self._clock.monotonic_s()
+        began_ms = self._clock.monotonic_ms() if self._hooks else 0
         batch = self._hand_out.next(count_max or self.settings.poll_batch)
-        if batch:
-            return batch
+        if not batch:
+            batch = await self._next_in_time(timeout_ms, count_max or self.settings.poll_batch)
+        if batch and self._hooks:
+            self._tell_hooks(batch, began_ms)
+        return batch
+
+    async def _next_in_time(self, timeout_ms: int | None, count_max: int) -> list[ReceivedMessage]:
+        batch: list[ReceivedMessage] = []
         self._require_queues()
         timeout_ms = self.settings.poll_timeout_ms if timeout_ms is None else timeout_ms
         if timeout_ms <= 0:
@@ -186,8 +196,16 @@ class PullConsumer(GroupMember):
                     self._hand_out.news.clear()
                     await self._hand_out.news.wait()
                     self._require_usable()
-                    batch = self._hand_out.next(count_max or self.settings.poll_batch)
+                    batch = self._hand_out.next(count_max)
         return batch
+
+    def _tell_hooks(self, batch: list[ReceivedMessage], began_ms: int) -> None:
+        elapsed_ms = self._clock.monotonic_ms() - began_ms
+        for hook in self._hooks:
+            try:
+                hook.after_poll(batch, self._group_name, elapsed_ms)
+            except Exception:  # a hook's mistake must not cost a message
+                logger.exception("hook failed after a poll, going on without it")
 
     def __aiter__(self) -> Self:
         return self

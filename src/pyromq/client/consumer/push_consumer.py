@@ -41,6 +41,7 @@ from pyromq.client.consumer.rules.flow_control import Hold
 from pyromq.client.consumer.rules.outcome import attempts_max
 from pyromq.client.consumer.rules.pull_state import PullSettings
 from pyromq.client.core.client import Client
+from pyromq.client.core.hooks import ConsumeHook, with_installed
 from pyromq.client.core.options import check_options, checked_group, client_for, with_given
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stack_dump import dump_stacks
@@ -93,7 +94,8 @@ class PushConsumer(GroupMember):
         )
         given = {**options, "start": start, "consume_timeout_ms": limit_ms}
         self.settings = settings = with_given(PushConsumerSettings, settings, given)
-        batch_listener, hooks = options.get("batch_listener"), tuple(options.get("hooks", ()))
+        batch_listener = options.get("batch_listener")
+        hooks = with_installed(ConsumeHook, options.get("hooks", ()))
         require(batch_listener is not None or settings.batch_max == 1, "batch_max is for a batch_listener")
         name = checked_group(group)
         self._listener = Listener(
@@ -119,6 +121,7 @@ class PushConsumer(GroupMember):
             self._tracing = trace_dispatcher(self.client, name, topic)
             hooks = (*hooks, ConsumerTrace(self._tracing, self.client, name))
         self._hook_runner = HookRunner(hooks, lambda: self._consume_timeout_ms)
+        self._hook_runner.wrap(self._listener, name, self._clock)
         self._started_ms = 0
         self._stop = asyncio.Event()  # what ``run`` waits for
         self._subscribe_all(topics)

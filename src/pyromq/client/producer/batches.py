@@ -38,8 +38,9 @@ class BatchSender:
         ids = [self._client.message_ids.next(now_ms) for _ in messages]
         wait = "" if first.wait_stored else join_items([(names.WAIT, "false")])
         topic = self._client.wire_name(first.topic)
-        with self._hooks.around(messages) as receipts:
-            for part in split_batch(messages, ids, self._system, self._settings.body_bytes_max):
+        with self._hooks.around(messages) as send:
+            receipts = send.receipts
+            for part in split_batch(send.messages, ids, self._system, self._settings.body_bytes_max):
                 outgoing = OutgoingMessage(
                     SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms,
                     restart_deadline_ms=restart_deadline_ms,
@@ -53,6 +54,8 @@ class BatchSender:
                     receipt = await self._retrying_sender.deliver(outgoing, first.topic, pinned, attempts)
                 except SendFailedError as error:
                     raise SendFailedError(topic, error.attempts, sent=receipts) from error
+                finally:
+                    send.failed += attempts.failed
                 deadline_ms = attempts.deadline_ms  # later than before if it waited for a broker
                 receipts += receipts_of_batch(receipt, part.unique_ids)
         return receipts

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Final, Self, Unpack, overload
 
 from pyromq.client.core.client import Client
-from pyromq.client.core.hooks import SendHooks
+from pyromq.client.core.hooks import SendHook, SendHooks, with_installed
 from pyromq.client.core.options import SendOptions, check_options, checked_group, client_for, with_given
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.roles import ProducerRole
@@ -82,6 +82,7 @@ class Producer(ProducerRole):
     """
 
     _sends_prepared: ClassVar = False  # all its messages are prepared ones
+    _is_watched: ClassVar = True  # by hooks
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Producer(ProducerRole):
         self._owns_client = client is None
         self.client = client_for(nameservers, client, options)
         super().__init__(self.client.wire_name(name))
-        hooks = tuple(options.get("hooks", ()))
+        hooks = with_installed(SendHook, options.get("hooks", ())) if self._is_watched else ()
         self.tracer: ProducerTrace | None = None
         self._tracing: TraceDispatcher | None = None
         if topic := trace_topic_of(options.get("trace", False)):
@@ -115,7 +116,7 @@ class Producer(ProducerRole):
         self._is_open = False
         self._was_open = False
         self._is_plain = not (hooks or self.settings.latency_fault or self.settings.retry_unless_ok)
-        self._compose(SendHooks(hooks, self.client.clock))
+        self._compose(SendHooks(hooks, self.client.clock, name))
 
     def _compose(self, hooks: SendHooks) -> None:
         client, settings = self.client, self.settings
@@ -374,6 +375,12 @@ def _require_message(message: object) -> None:
         raise MessageRefusedError(f"a producer sends Message(topic, body), not {type(message).__name__}")
 
 
+class _TraceProducer(Producer):
+    """Traces are not traced."""
+
+    _is_watched = False
+
+
 def trace_dispatcher(client: Client, group: str, topic: str) -> TraceDispatcher:
     """Sends the traces of a group through a producer of its own."""
-    return TraceDispatcher(Producer(client=client, group=tracing_group(group), timeout_ms=5_000), client, topic)
+    return TraceDispatcher(_TraceProducer(client=client, group=tracing_group(group), timeout_ms=5_000), client, topic)

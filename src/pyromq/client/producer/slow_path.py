@@ -13,7 +13,9 @@ from pyromq.errors import MessageRefusedError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 from pyromq.wire.fast.message_properties import properties_text
+from pyromq.wire.flags import SysFlag
 
+_PREPARED: Final = int(SysFlag.PREPARED)
 _LONG_COMPRESSION_BYTES: Final = 64 * 1024  # larger bodies are compressed on a thread: it would hold up the loop
 
 
@@ -42,23 +44,28 @@ class SlowPath:
         sys_flag: int = 0,
     ) -> SendReceipt:
         """Raises SendFailedError, NoRouteError, MessageRefusedError and what hooks and selectors raise."""
-        with self._hooks.around([message]) as receipts:
+        with self._hooks.around([message], is_prepared=bool(sys_flag & _PREPARED)) as send:
+            message = send.messages[0]
             outgoing = await self._outgoing(message, timeout_ms, system, code, sys_flag)
             topic_queues = await self._topic_queues_table.find(
                 message.topic, outgoing.deadline_ms - self._clock.monotonic_ms()
             )
             pinned = pinned_queue(message, topic_queues, queue, selector)
-            receipts.append(await self._retrying_sender.deliver(outgoing, message.topic, pinned))
-        return receipts[0]
+            attempts = self._retrying_sender.attempts_of(outgoing, is_pinned=pinned is not None)
+            send.failed = attempts.failed
+            send.receipts.append(await self._retrying_sender.deliver(outgoing, message.topic, pinned, attempts))
+        return send.receipts[0]
 
     async def send_oneway(self, message: Message, queue: QueueId | None, selector: QueueSelector | None) -> None:
-        """One attempt, no response, no hooks: there is nothing to tell them."""
+        """One attempt, no response: hooks may change the message, but there is no outcome to tell them."""
         timeout_ms = self._settings.answer_ms
-        outgoing = await self._outgoing(message, timeout_ms)
-        topic_queues = await self._topic_queues_table.find(message.topic, timeout_ms)
-        chosen = pinned_queue(message, topic_queues, queue, selector) or topic_queues.next()
-        connection = await self._retrying_sender.connection(topic_queues, chosen, timeout_ms)
-        connection.request_oneway(outgoing.code, self._retrying_sender.ext(outgoing, chosen), outgoing.body)
+        with self._hooks.around_oneway(message) as send:
+            message = send.messages[0]
+            outgoing = await self._outgoing(message, timeout_ms)
+            topic_queues = await self._topic_queues_table.find(message.topic, timeout_ms)
+            chosen = pinned_queue(message, topic_queues, queue, selector) or topic_queues.next()
+            connection = await self._retrying_sender.connection(topic_queues, chosen, timeout_ms)
+            connection.request_oneway(outgoing.code, self._retrying_sender.ext(outgoing, chosen), outgoing.body)
 
     async def _outgoing(
         self, message: Message, timeout_ms: int | None, system: str = "", code: int = SEND, sys_flag: int = 0

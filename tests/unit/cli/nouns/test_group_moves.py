@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import click
 import pytest
-import typer
 
 from pyromq.cli import clock
 from pyromq.cli.main import main
@@ -23,7 +23,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_queue_is_a_broker_and_a_number() -> None:
     assert parse_queue("broker-a:3", "orders") == QueueId("orders", "broker-a", 3)
     for text in ("broker-a", ":3", "broker-a:x", ""):
-        with pytest.raises(typer.BadParameter, match="is not a queue"):
+        with pytest.raises(click.BadParameter, match="is not a queue"):
             parse_queue(text, "orders")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import click
 import pytest
-import typer
 
 from pyromq.cli.output.times import parse_time, show_time
 
@@ -29,7 +29,7 @@ def test_times_are_understood(text: str, time_ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "2h later", "2023-13-01"])
 def test_what_is_not_a_time_is_refused(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is not a time"):
+    with pytest.raises(click.BadParameter, match="is not a time"):
         parse_time(text, NOW_MS)
 
 

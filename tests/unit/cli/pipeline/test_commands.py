@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from pyromq.cli.main import main
 from pyromq.cli.pipeline.commands import app
@@ -84,10 +82,9 @@ def test_every_option_of_every_job_is_documented() -> None:
         for option in re.findall(r"`(--[a-z-]+)`", options)
         for job in jobs.split(", ")
     }
-    commands: Any = get_command(app)
     there = {
         (name, option)
-        for name, command in commands.commands.items()
+        for name, command in app.commands.items()
         for parameter in command.params
         for option in parameter.opts
         if option.startswith("--")

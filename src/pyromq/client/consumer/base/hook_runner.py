@@ -1,15 +1,19 @@
-"""Hooks of a consumer, around its listener calls. They are called on the loop; what they raise is logged."""
+"""Hooks of a consumer, around its listener calls. What they raise is logged."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from pyromq.client.consumer.base.listeners import Listener
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
-from pyromq.client.core.hooks import ConsumeHook
+from pyromq.client.core.hooks import ConsumeHook, Delivery, within
 from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.clock import Clock
 from pyromq.wire.trace import ConsumeCode
 
 logger = logging.getLogger(__name__)
@@ -34,6 +38,42 @@ class HookRunner:
         self._hooks = tuple(hooks)
         self._timeout_ms = timeout_ms
         self._notes: dict[int, list[object]] = {}  # of batches with listeners, by identity: what hooks want back
+
+    def wrap(self, listener: Listener, group: str, clock: Clock) -> None:
+        """Calls of the listener happen inside of ``listening`` of the hooks; one that no hook wraps stays as it is."""
+        scopes = [hook.listening for hook in self._hooks if type(hook).listening is not ConsumeHook.listening]
+        if not scopes:
+            return
+        function, takes_one = listener.function, listener.takes_one
+
+        @contextmanager
+        def around(batch: list[ReceivedMessage]) -> Iterator[Callable[[object], None]]:
+            delivery, began_s = Delivery(batch, group), clock.monotonic_s()
+
+            def over(result: object) -> None:
+                spent_ms = int((clock.monotonic_s() - began_s) * 1000)
+                delivery.code = consume_code(result, raised=False, spent_ms=spent_ms, timeout_ms=self._timeout_ms())
+
+            with within(partial(scope, delivery) for scope in scopes):
+                try:
+                    yield over
+                except BaseException:  # what the listener raised; raised again
+                    delivery.code = ConsumeCode.EXCEPTION
+                    raise
+
+        def call(batch: list[ReceivedMessage]) -> Any:
+            with around(batch) as over:
+                result = function(batch[0] if takes_one else batch)
+                over(result)
+            return result
+
+        async def call_coroutine(batch: list[ReceivedMessage]) -> Any:
+            with around(batch) as over:
+                result = await function(batch[0] if takes_one else batch)
+                over(result)
+            return result
+
+        listener.wrap(call_coroutine if listener.is_coroutine else call)
 
     def __bool__(self) -> bool:
         return bool(self._hooks)

@@ -77,6 +77,11 @@ class Listener:
         self.watch = LoopWatch(self.function_name) if self.is_coroutine else None
         self._pool: CallbackThreads | None = None
 
+    def wrap(self, function: Callable[[list[ReceivedMessage]], Any]) -> None:
+        """Another function, of the same kind, is called with every batch: it calls the listener."""
+        self.function = self.call = function
+        self.takes_one = False
+
     @property
     def pool(self) -> CallbackThreads:
         if self._pool is None:

@@ -171,13 +171,14 @@ class SyncPushConsumerOptions(_PushConsumerOptions, total=False):
 
 
 class PullConsumerOptions(ConsumerOptions, total=False):
-    """Those of a pull consumer, fields of ``PullConsumerSettings``; ``poll_timeout`` is ``poll_timeout_ms`` as
-    timedelta or seconds."""
+    """Those of a pull consumer: ``hooks`` look on while messages are polled, ``poll_timeout`` is ``poll_timeout_ms`` as
+    timedelta or seconds, the others are fields of ``PullConsumerSettings``."""
 
     auto_commit: bool | None
     poll_batch: int | None
     poll_timeout_ms: int | None
     poll_timeout: Span | None
+    hooks: Sequence[ConsumeHook]
 
 
 def _start_of(start: object) -> tuple[ConsumeFromWhere, int]:

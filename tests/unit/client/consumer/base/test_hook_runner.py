@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
 from pyromq.client.consumer.base.hook_runner import HookRunner, consume_code
+from pyromq.client.consumer.base.listeners import Listener
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
-from pyromq.client.core.hooks import ConsumeHook
+from pyromq.client.core.hooks import ConsumeHook, Delivery
+from pyromq.testing import ManualClock
 from pyromq.wire.trace import ConsumeCode
 
 SUCCESS, RETRY = ConsumeStatus.SUCCESS, ConsumeStatus.RETRY
@@ -76,3 +82,102 @@ def test_each_hook_gets_its_own_note_back_whatever_order_batches_end_in_and_what
 def test_without_hooks_there_is_nothing_to_tell() -> None:
     assert not HookRunner([], lambda: 1)
     assert HookRunner([ConsumeHook()], lambda: 1)
+
+
+# --- context managers around a listener ---
+
+here = ContextVar("here", default="")
+
+
+class Scope(ConsumeHook):
+    def __init__(self) -> None:
+        self.log: list[object] = []
+
+    @contextmanager
+    def listening(self, delivery: Delivery) -> Iterator[None]:
+        assert delivery.code is None
+        token = here.set(f"{delivery.group} {len(delivery.messages)}")
+        try:
+            yield
+        except BaseException as error:
+            self.log.append(type(error))
+            raise
+        finally:
+            here.reset(token)
+            self.log.append(delivery.code)
+
+
+def listener_in(hook: ConsumeHook, one: Any = None, many: Any = None, clock: ManualClock | None = None) -> Listener:
+    listener = Listener(one, many, threads=1, name="billing")
+    HookRunner([hook], lambda: 1_000).wrap(listener, "billing", clock or ManualClock())
+    return listener
+
+
+def test_a_function_runs_inside_the_scope_and_the_scope_hears_how_it_ended() -> None:
+    scope, clock, seen = Scope(), ManualClock(), []
+
+    def handle(message: Any) -> Any:
+        seen.append((message, here.get()))
+        if message == "bad":
+            raise KeyError("bad")
+        clock.advance_ms(5_000 if message == "slow" else 1)
+        return RETRY if message == "again" else None
+
+    listener = listener_in(scope, handle, clock=clock)
+    batch: Any
+    for batch in (["ok"], ["again"], ["slow"]):
+        listener.call(batch)
+    batch = ["bad"]
+    with pytest.raises(KeyError):
+        listener.call(batch)
+    assert seen == [(word, "billing 1") for word in ("ok", "again", "slow", "bad")]
+    ends = [ConsumeCode.SUCCESS, ConsumeCode.FAILED, ConsumeCode.TIME_OUT, KeyError, ConsumeCode.EXCEPTION]
+    assert scope.log == ends
+    assert here.get() == ""
+
+
+def test_coroutines_and_batches_run_inside_the_scope() -> None:
+    scope, seen = Scope(), []
+
+    async def handle(messages: Any) -> None:
+        await asyncio.sleep(0)
+        seen.append((list(messages), here.get()))
+
+    listener = listener_in(scope, many=handle)
+    assert listener.is_coroutine
+    batch: Any = ["a", "b"]
+    asyncio.run(listener.call(batch))
+    assert seen == [(["a", "b"], "billing 2")]
+    assert scope.log == [ConsumeCode.SUCCESS]
+
+
+def test_a_cancelled_coroutine_ends_its_scope() -> None:
+    scope = Scope()
+
+    async def handle(message: Any) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(listener_in(scope, handle).call(["a"]))  # type: ignore[list-item]
+    assert scope.log == [asyncio.CancelledError, ConsumeCode.EXCEPTION]
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), StopIteration()])
+def test_a_scope_cannot_swallow_what_a_listener_raises(error: Exception) -> None:
+    class Swallows(ConsumeHook):
+        def listening(self, delivery: Delivery) -> AbstractContextManager[object]:
+            return suppress(Exception)
+
+    def handle(message: Any) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        listener_in(Swallows(), handle).call(["a"])  # type: ignore[list-item]
+
+
+def test_a_listener_in_a_scope_keeps_its_name_and_one_without_is_not_touched() -> None:
+    def handle(message: Any) -> None: ...
+
+    wrapped = listener_in(Scope(), functools.partial(handle))
+    assert wrapped.function_name.endswith("handle")
+    assert listener_in(Watching("no scope"), handle).function is handle

@@ -1,0 +1,213 @@
+"""Commands that are declared by the signature of a function, on click.
+
+    app = Commands("topic", help="Topics: list, create.")
+
+    @app.command()
+    def create(
+        topic: Annotated[str, Argument(help="Its name.")],
+        *,
+        queues: Annotated[int, Option("--queues", min=1, help="How many.")] = 8,
+    ) -> None:
+        "Create a topic."
+
+A parameter without a default is required; ``list[…]`` may be given several times, and is its default when it is not
+given; a ``bool`` is a flag. What a signature says otherwise is a TypeError when the module is imported.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from enum import Enum
+from inspect import Parameter, cleandoc, signature
+from pathlib import Path
+from typing import Annotated, Any, Final, TypedDict, TypeVar, Union, Unpack, get_args, get_origin
+
+import click
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+_SIMPLE: Final[dict[Any, Any]] = {str: click.STRING, bool: click.BOOL}
+_RANGES: Final[dict[Any, tuple[Any, type[Any]]]] = {
+    int: (click.INT, click.IntRange),
+    float: (click.FLOAT, click.FloatRange),
+}
+
+
+class _Given(TypedDict, total=False):
+    """``show_default`` is a text in place of the default, or False for none; ``callback`` gets the value; ``exists``
+    is for a Path that must be there."""
+
+    help: str
+    metavar: str
+    min: float | None
+    max: float | None
+    show_default: bool | str
+    envvar: str
+    callback: Callable[[Any], object]
+    is_eager: bool
+    exists: bool
+
+
+class Argument:
+    """A word of the command line that is known by its place."""
+
+    def __init__(self, **given: Unpack[_Given]) -> None:
+        self.names: tuple[str, ...] = ()
+        self.given = given
+
+
+class Option:
+    """``Option("--queues", "-q", help="How many.")``; without names ``--`` and that of the parameter."""
+
+    def __init__(self, *names: str, **given: Unpack[_Given]) -> None:
+        self.names = names
+        self.given = given
+
+
+class Commands(click.Group):
+    """Commands of one noun, or the nouns themselves, in the order in which they were added."""
+
+    def __init__(self, name: str | None = None, *, help: str | None = None) -> None:  # noqa: A002
+        super().__init__(name, help=help, no_args_is_help=True)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Not sorted."""
+        return list(self.commands)
+
+    def command(self, name: str | None = None) -> Callable[[FunctionT], FunctionT]:  # type: ignore[override]
+        """Adds a function as a command, under its own name unless told otherwise."""
+
+        def added(function: FunctionT) -> FunctionT:
+            self.add_command(_command_of(function, name or function.__name__.replace("_", "-")))
+            return function
+
+        return added
+
+    def options(self, function: FunctionT) -> FunctionT:
+        """Options before the command; the function is called with them first."""
+        built = _command_of(function, "")
+        self.params, self.callback = built.params, built.callback
+        self.help = self.help or built.help
+        return function
+
+
+class _Command(click.Command):
+    """Arguments have help, too."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, kind in (("Arguments", click.Argument), ("Options", click.Option)):
+            params = [param for param in self.get_params(ctx) if isinstance(param, kind)]
+            if records := [record for param in params if (record := param.get_help_record(ctx))]:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+class _OneOf(click.Choice[str]):
+    """The values of an enumeration."""
+
+    def __init__(self, kind: type[Enum]) -> None:
+        super().__init__([str(member.value) for member in kind])
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if isinstance(value, self._kind) else self._kind(super().convert(value, param, ctx))
+
+
+class _Argument(click.Argument):
+    """With a help text."""
+
+    def __init__(self, names: Sequence[str], *, help: str, **more: Any) -> None:  # noqa: A002
+        super().__init__(names, **more)
+        self.help_text = help
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:
+        shown = self.metavar or self.human_readable_name
+        return [shown if self.required else f"[{shown}]"]
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # type: ignore[override]
+        """None without a text: the line above has its name."""
+        return (self.metavar or self.human_readable_name, self.help_text) if self.help_text else None
+
+
+# --- from signatures ---
+
+
+def _command_of(function: Callable[..., Any], name: str) -> click.Command:
+    parameters, params, lists, takes_context = signature(function, eval_str=True).parameters, [], set[str](), ""
+    for each in parameters.values():
+        if each.annotation is click.Context:
+            takes_context = each.name
+            continue
+        param, is_list = _param_of(each)
+        params.append(param)
+        if is_list:
+            lists.add(each.name)
+    defaults = {each.name: None if each.default is Parameter.empty else each.default for each in parameters.values()}
+
+    def called(**values: Any) -> Any:
+        for word in lists:
+            values[word] = list(values[word]) if values[word] else defaults[word]
+        if takes_context:
+            values[takes_context] = click.get_current_context()
+        return function(**values)
+
+    return _Command(name, callback=called, params=params, help=cleandoc(function.__doc__ or ""))
+
+
+def _param_of(parameter: Parameter) -> tuple[click.Parameter, bool]:
+    """What click reads for a parameter of a function, and whether it may be given several times."""
+    where = f"parameter {parameter.name!r}"
+    if get_origin(parameter.annotation) is not Annotated:
+        raise TypeError(f"{where} needs Annotated[type, Option(…)] or Annotated[type, Argument(…)]")
+    wanted, *marks = get_args(parameter.annotation)
+    (mark,) = (each for each in marks if isinstance(each, Argument | Option))
+    kind, is_list = _kind_of(wanted)
+    given: dict[str, Any] = {**mark.given, "required": parameter.default is Parameter.empty}
+    given["type"] = _type_of(kind, given, where)
+    if parameter.default is not Parameter.empty:
+        given["default"] = parameter.default  # also None: a flag without it would be False
+    if (callback := given.pop("callback", None)) is not None:
+        given["callback"] = lambda _context, _param, value: callback(value)
+    make = _argument if isinstance(mark, Argument) else _option
+    return make(parameter.name, mark.names, kind, is_list, given), is_list
+
+
+def _argument(name: str, _: Sequence[str], kind: Any, is_list: bool, given: dict[str, Any]) -> click.Parameter:
+    given.pop("show_default", None)
+    return _Argument([name], nargs=-1 if is_list else 1, help=given.pop("help", ""), **given)
+
+
+def _option(name: str, words: Sequence[str], kind: Any, is_list: bool, given: dict[str, Any]) -> click.Parameter:
+    word = name.replace("_", "-")
+    words = words or (f"--{word}/--no-{word}" if kind is bool else f"--{word}",)
+    given.setdefault("show_default", given.get("default") != "")
+    if kind in _RANGES:
+        given.setdefault("metavar", _RANGES[kind][0].name.upper())
+    if kind is bool:
+        given["is_flag"] = True
+    return click.Option([name, *words], multiple=is_list, show_envvar=True, **given)
+
+
+def _kind_of(wanted: Any) -> tuple[Any, bool]:
+    """``list[str] | None``: str, several times."""
+    if get_origin(wanted) in (Union, types.UnionType):
+        (wanted,) = (each for each in get_args(wanted) if each is not types.NoneType)
+    if get_origin(wanted) is list:
+        return get_args(wanted)[0], True
+    return wanted, False
+
+
+def _type_of(kind: Any, given: dict[str, Any], where: str) -> Any:
+    """Takes what is about the type out of what was given."""
+    least, most, exists = (given.pop(name, None) for name in ("min", "max", "exists"))
+    if kind in _RANGES:
+        plain, ranged = _RANGES[kind]
+        return plain if least is None and most is None else ranged(least, most)
+    if kind is Path:
+        return click.Path(exists=bool(exists), path_type=Path)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _OneOf(kind)
+    if kind not in _SIMPLE:
+        raise TypeError(f"{where}: no command takes {kind}")
+    return _SIMPLE[kind]
