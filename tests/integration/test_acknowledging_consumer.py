@@ -114,9 +114,11 @@ def test_a_delayed_message_waits_at_the_broker(broker: LoopbackBroker) -> None:
         queues.put("mail", b"later", delay_ms=86_400_000)
         queues.put("mail", b"past", due_ms=1)
         assert bodies(take_all(consumer, 1)) == ["past"]
-        assert consumer.take(1, 3_600_000) == []
+        broker.advance(hours=23)
+        assert consumer.take(1, 0) == []
         assert queues.size("mail") == 1  # the one that is out
-        assert bodies(consumer.take(1, 86_400_000)) == ["later"]
+        broker.advance(hours=1)
+        assert bodies(take_all(consumer, 1)) == ["later"]
         consumer.close()
 
 
