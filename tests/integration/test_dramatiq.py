@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from pyromq import Admin, Message, Producer
 from pyromq.errors import ConfigError, MessageTooLargeError
 from pyromq.integrations.dramatiq import PyroMQBroker
 from pyromq.testing import LoopbackBroker
+from tests.integration.task_worker import NOTE, Ledger, TaskWorker
 from tests.integration.waiting import until_on_thread
 
 pytestmark = pytest.mark.integration
@@ -197,7 +197,7 @@ def test_mistakes_are_told(broker: PyroMQBroker) -> None:
         broker.enqueue(dramatiq.Message("unknown", "task", (), {}, {}))
     broker.declare_queue("mail")
     with pytest.raises(MessageTooLargeError):
-        broker.enqueue(dramatiq.Message("mail", "task", (os.urandom(3 << 20).hex(),), {}, {}))
+        broker.enqueue(dramatiq.Message("mail", "task", (os.urandom(6 << 20).hex(),), {}, {}))
     with pytest.raises(TypeError, match="no option 'host'"):
         PyroMQBroker(host="x")  # type: ignore[call-arg]
     with pytest.raises(ConfigError):
@@ -234,68 +234,37 @@ if pid:
     broker.close()
 
 
-WORKER = """
-import os, sys, time
+WORKER = f"""{NOTE}
 import dramatiq
 from pyromq.integrations.dramatiq import PyroMQBroker
-broker = PyroMQBroker(os.environ["NAMESERVER"], topic_queues=4)
-dramatiq.set_broker(broker)
+dramatiq.set_broker(PyroMQBroker(os.environ["NAMESERVER"], topic_queues=4))
 
 @dramatiq.actor(max_retries=0)
 def note(number):
-    with open(os.environ["LEDGER"], "a") as ledger:
-        ledger.write(f"begin {number}\\n")
+    write(f"begin {{number}}")
     time.sleep(0.02)
-    with open(os.environ["LEDGER"], "a") as ledger:
-        ledger.write(f"end {number}\\n")
+    write(f"end {{number}}")
 """
 
 
 def test_tasks_of_a_worker_that_was_killed_run_again(loopback: LoopbackBroker, tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(WORKER)
-    ledger = tmp_path / "ledger"
-    ledger.touch()
-    environment = {**os.environ, "NAMESERVER": loopback.nameserver, "LEDGER": str(ledger)}
-    command = [sys.executable, "-m", "dramatiq", "jobs", "--path", str(tmp_path), "-p", "1", "-t", "4"]
-
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command,
-            env=environment,
-            cwd=tmp_path,
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def ended() -> set[int]:
-        return {int(line[4:]) for line in ledger.read_text().splitlines() if line.startswith("end ")}
-
+    ledger = Ledger(tmp_path / "ledger")
+    environment = {"NAMESERVER": loopback.nameserver, "LEDGER": str(ledger.path)}
+    command = ("dramatiq", "jobs", "--path", str(tmp_path), "-p", "1", "-t", "4")
     broker = PyroMQBroker(loopback.nameserver, middleware=[], topic_queues=4)
     broker.declare_queue("default")
     for number in range(TASKS):
         broker.enqueue(dramatiq.Message("default", "note", (number,), {}, {}))
-    worker = start()
-    try:
-        until_on_thread(lambda: len(ended()) > TASKS // 4, "the first worker works", 30)
-    finally:
-        os.killpg(worker.pid, signal.SIGKILL)
-        worker.wait()
-    assert len(ended()) < TASKS
-    worker = start()
-    try:
-        until_on_thread(lambda: len(ended()) == TASKS, "all tasks ran", 40)
+    with TaskWorker(tmp_path, *command, **environment) as worker:
+        until_on_thread(lambda: len(ledger.count("end")) > TASKS // 4, "the first worker works", 30)
+        worker.kill()
+    assert len(ledger.count("end")) < TASKS
+    with TaskWorker(tmp_path, *command, **environment) as worker:
+        until_on_thread(lambda: len(ledger.count("end")) == TASKS, "all tasks ran", 40)
         broker.join("default", timeout=20_000)
-    finally:
-        worker.terminate()
-        try:
-            assert worker.wait(20) == 0
-        finally:
-            if worker.poll() is None:
-                os.killpg(worker.pid, signal.SIGKILL)
-    lines = ledger.read_text().split("\n")
-    assert len(lines) < 3 * TASKS  # most ran once
-    assert broker._open().size("default") == 0
+        assert worker.stop() == 0
+    assert ledger.count("begin").total() < 2 * TASKS  # most ran once
     broker.close()
 
 

@@ -27,6 +27,7 @@ from pyromq.client.core.options import ClientOptions, check_options
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ClientClosedError, MessageRefusedError, MQError
 from pyromq.integrations.acknowledging import SyncAcknowledgingConsumer
+from pyromq.integrations.queue_names import group_of
 from pyromq.integrations.task_queues import TOPIC_QUEUES, SyncTaskQueues, TaskQueues
 
 try:
@@ -59,6 +60,7 @@ class PyroMQBroker(Broker):
     ) -> None:
         super().__init__(middleware=middleware)
         check_options("PyroMQBroker", options, ClientOptions)
+        self._group = group
         self._make = lambda: TaskQueues(nameservers, group=group, topic_queues=topic_queues, **options)
         self._make()  # mistakes are told here
         self._connection: SyncTaskQueues | None = None
@@ -101,7 +103,7 @@ class PyroMQBroker(Broker):
 
     def group(self, queue_name: str) -> str:
         """The group that consumes a queue, as ``pyromq group`` and ``pyromq dlq`` take it."""
-        return self._open().group(queue_name)
+        return group_of(self._group, queue_name)
 
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
         """Returns when the broker has it on disk.
