@@ -275,3 +275,11 @@ class SyncAcknowledgingConsumer(ConsumerFace[AcknowledgingConsumer]):
         """They wait again, as if they had never been handed out."""
         for message in reversed(messages):
             self._open_thread().soon(self.inner.release, message)
+
+    def pause(self) -> None:
+        """No more messages are taken; what is said about those that are out counts."""
+        self._on_loop(self.inner.pause)
+
+    def resume(self) -> None:
+        """Undoes ``pause``."""
+        self._on_loop(self.inner.resume)

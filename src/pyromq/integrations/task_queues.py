@@ -24,6 +24,7 @@ from pyromq.client.producer.producer import Producer
 from pyromq.client.sync.faces import Face, blocking
 from pyromq.errors import BrokerError, ConfigError, GroupNotFoundError, MQError, TopicNotFoundError
 from pyromq.integrations.acknowledging import AcknowledgingConsumer, SyncAcknowledgingConsumer
+from pyromq.integrations.broadcasts import BroadcastReader
 from pyromq.integrations.queue_names import group_of, keys_of, tag_of, topic_of
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.names import retry_topic
@@ -92,14 +93,20 @@ class TaskQueues:
 
     # --- queues ---
 
+    async def check(self) -> None:
+        """Whether a name server answers. Raises NameServersUnreachableError and the like."""
+        await self._admin.cluster()
+
     async def declare(self, queue: str) -> str:
         """Its topic, which exists from now on. One that a broker refuses to create is left to an operator."""
-        topic = topic_of(queue)
+        return await self._declare_topic(topic_of(queue), self._topic_queues)
+
+    async def _declare_topic(self, topic: str, queues: int) -> str:
         if topic not in self._declared:
             try:
                 await self._admin.route(topic)
             except TopicNotFoundError:
-                await self._create(topic)
+                await self._create(topic, queues)
             self._declared.add(topic)
         return topic
 
@@ -111,13 +118,13 @@ class TaskQueues:
             return False
         return True
 
-    async def _create(self, topic: str) -> None:
+    async def _create(self, topic: str, queues: int) -> None:
         try:
-            await self._admin.create_topic(topic, queues=self._topic_queues)
+            await self._admin.create_topic(topic, queues=queues)
         except BrokerError as error:
             logger.warning("topic not created, an operator has to: topic=%s error=%s", topic, error)
             return
-        logger.info("topic created: topic=%s queues=%d", topic, self._topic_queues)
+        logger.info("topic created: topic=%s queues=%d", topic, queues)
         for _ in range(_CREATED_MS // _LOOK_AGAIN_MS):
             try:
                 await self._admin.route(topic)
@@ -151,6 +158,27 @@ class TaskQueues:
         )
         await consumer.open()
         return consumer
+
+    # --- to all that listen ---
+
+    async def publish(self, exchange: str, body: bytes, *, tag: str = "") -> SendReceipt:
+        """Sends to everything that listens to the exchange at the moment, and to this tag or to all."""
+        topic = await self._declare_topic(topic_of(f"exchange.{exchange}"), 1)
+        return await self._producer.send(Message(topic, body, tags=tag_of(tag)))
+
+    async def listen(
+        self, exchange: str, *, tag: str = "", arrived: Callable[[], object] = lambda: None
+    ) -> BroadcastReader:
+        """An open reader of what is published from now on; the caller closes it."""
+        topic = await self._declare_topic(topic_of(f"exchange.{exchange}"), 1)
+        group = group_of(self._group, "broadcasts")
+        reader = BroadcastReader(self.client, group=group, topic=topic, tags=tag_of(tag) or "*", arrived=arrived)
+        await reader.open()
+        return reader
+
+    async def stop_listening(self, reader: BroadcastReader) -> None:
+        """Closes a reader."""
+        await reader.close()
 
     # --- how many, and away with them ---
 
@@ -205,7 +233,11 @@ class SyncTaskQueues(Face[TaskQueues]):
 
     declare = blocking(TaskQueues.declare)
     exists = blocking(TaskQueues.exists)
+    check = blocking(TaskQueues.check)
     put = blocking(TaskQueues.put)
+    publish = blocking(TaskQueues.publish)
+    listen = blocking(TaskQueues.listen)
+    stop_listening = blocking(TaskQueues.stop_listening)
     size = blocking(TaskQueues.size)
     purge = blocking(TaskQueues.purge)
     join = blocking(TaskQueues.join)
