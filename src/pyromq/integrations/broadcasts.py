@@ -15,7 +15,7 @@ from pyromq.client.consumer.pull_consumer import PullConsumer
 from pyromq.client.consumer.rules.start_offset import SeekTo
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.errors import MQError
+from pyromq.errors import ConnectFailedError, MQError
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,8 @@ class BroadcastReader:
             queues = await self._consumer.queues(self._topic)
             await self._consumer.assign(queues, self._tags)
             for queue in queues:  # a group that is new begins at the beginning where that is still there
+                if queue not in self._consumer.assignment:
+                    raise ConnectFailedError(f"{queue} cannot be read: its broker is not there, or not ready")
                 await self._consumer.seek(queue, SeekTo.END)
         except BaseException:  # raised again
             await self._consumer.close()

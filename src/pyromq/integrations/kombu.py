@@ -24,6 +24,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from queue import Empty
 from time import monotonic
@@ -52,6 +53,8 @@ REQUEUE_MS: Final = 1_000
 EVENT_EXCHANGES: Final = ("celeryev",)
 """Exchanges that are listened to, besides those of type fanout and Kombu's own for replies."""
 _BATCH_MAX: Final = 16  # messages that are taken at once
+_DELIVERED_MAX: Final = 100  # before whatever else waits in the event loop
+_TICK_S: Final = 0.1  # how long an acknowledgement of another thread may wait for the event loop
 _FIRST_GET_MS: Final = 3_000  # until a queue is ours that is asked for a single message
 _is_reply = re.compile(r"reply\..+\.pidbox").fullmatch
 
@@ -178,6 +181,10 @@ class Channel(virtual.Channel):
             self.finish(message.delivery_tag, "ack")
         return message
 
+    def basic_qos(self, *args: Any, **kwargs: Any) -> None:
+        super().basic_qos(*args, **kwargs)
+        self.connection.wake()
+
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         found = self.connection.next_of(queue, self.qos.can_consume_max_estimate())
         if found is None:
@@ -230,7 +237,9 @@ class Transport(virtual.Transport):
     channel_errors = (*virtual.Transport.channel_errors, MQError)
     recoverable_connection_errors = connection_errors
     recoverable_channel_errors = ()
-    implements = virtual.Transport.implements.extend(exchange_type=frozenset(("direct", "topic", "fanout")))
+    implements = virtual.Transport.implements.extend(
+        asynchronous=True, exchange_type=frozenset(("direct", "topic", "fanout"))
+    )
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
@@ -239,6 +248,7 @@ class Transport(virtual.Transport):
         self._sources: dict[str, _Source] = {}  # by queue
         self._readers: dict[str, list[_Listening]] = {}  # by queue
         self._news = threading.Event()  # a message arrived, or there is room for one
+        self._waker: _Waker | None = None  # while Kombu's event loop runs the connection
         self._requeue_ms = int(client.transport_options.get("requeue_ms", REQUEUE_MS))
 
     def driver_version(self) -> str:
@@ -286,6 +296,9 @@ class Transport(virtual.Transport):
 
     def close_connection(self, connection: Any) -> None:
         super().close_connection(connection)
+        if self._waker is not None:
+            self._waker.close()
+            self._waker = None
         queues, self._queues = self._queues, None
         if queues is None or not queues.is_usable:
             return
@@ -305,7 +318,7 @@ class Transport(virtual.Transport):
         source = self._sources.get(queue)
         if source is not None and source.resume():
             return
-        self._sources[queue] = source = _Source(self.queues, queue, self._news.set, self._requeue_ms)
+        self._sources[queue] = source = _Source(self.queues, queue, self.wake, self._requeue_ms)
         if wait_ms:
             source.fill(1, wait_ms)
 
@@ -317,7 +330,7 @@ class Transport(virtual.Transport):
 
     def listen(self, queue: str, exchange: str, tag: str, pattern: str) -> None:
         """The queue gets what is published to the exchange from now on."""
-        reader = self.queues.listen(exchange, tag=tag, arrived=self._news.set)
+        reader = self.queues.listen(exchange, tag=tag, arrived=self.wake)
         self._readers.setdefault(queue, []).append(_Listening(reader, tag, pattern))
 
     def stop_listening(self, queue: str) -> None:
@@ -336,6 +349,27 @@ class Transport(virtual.Transport):
         message = None if source is None else source.next(count_max)
         return None if message is None else (source, message)
 
+    # --- waiting for messages ---
+
+    def wake(self) -> None:
+        """There may be a message to deliver; on any thread."""
+        self._news.set()
+        if (waker := self._waker) is not None:
+            waker.wake()
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """A worker of Celery waits for messages and for its pool at the same time."""
+        self._waker = _Waker(loop, self._deliver_some)
+        self.wake()
+
+    def _deliver_some(self) -> None:
+        for _ in range(_DELIVERED_MAX):
+            try:
+                self.cycle.get(self._deliver)
+            except Empty:
+                return
+        self.wake()  # after whatever else waits
+
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Delivers one message, as soon as there is one. Raises socket.timeout."""
         deadline_s = None if timeout is None else monotonic() + timeout
@@ -349,6 +383,39 @@ class Transport(virtual.Transport):
             rest_s = None if deadline_s is None else deadline_s - monotonic()
             if (rest_s is not None and rest_s <= 0) or not self._news.wait(rest_s):
                 raise socket.timeout from None  # noqa: UP041  # what Kombu expects by this name
+
+
+class _Waker:
+    """Wakes Kombu's event loop from other threads: a byte through a pair of sockets."""
+
+    def __init__(self, loop: Any, callback: Callable[[], None]) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._here, self._there = socket.socketpair()
+        self._here.setblocking(False)
+        self._there.setblocking(False)
+        loop.add_reader(self._here, self._woken)
+        self._tick = loop.call_repeatedly(_TICK_S, _nothing)
+
+    def wake(self) -> None:
+        with suppress(OSError):  # full: it is awake already; or closed a moment ago
+            self._there.send(b"\0")
+
+    def _woken(self) -> None:
+        with suppress(BlockingIOError):
+            while self._here.recv(4096):
+                pass
+        self._callback()
+
+    def close(self) -> None:
+        self._tick.cancel()
+        self._loop.remove(self._here)
+        self._here.close()
+        self._there.close()
+
+
+def _nothing() -> None:
+    """Pools of threads leave acknowledgements to the event loop without waking it."""
 
 
 class _Listening:
