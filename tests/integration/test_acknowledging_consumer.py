@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from itertools import islice
+from random import Random
 
 import pytest
 
@@ -222,3 +223,52 @@ def test_many_messages_of_several_queues_in_a_mixed_order(broker: LoopbackBroker
         broker.advance(seconds=1)
         assert queues.size("mail") == 0
         consumer.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_is_lost_while_members_come_and_go(broker: LoopbackBroker, seed: int) -> None:
+    """Members take, acknowledge, fail, release and vanish as chance has it; in the end every message was done."""
+    print(f"seed {seed}")
+    chance, count = Random(seed), 60
+    done: set[str] = set()
+    with connect(broker, topic_queues=4) as first:
+        for number in range(count):
+            first.put("mail", str(number).encode(), delay_ms=chance.choice([0, 0, 500]))
+        connections = [first, *(connect(broker) for _ in range(2))]
+        for connection in connections[1:]:
+            connection.open()
+        members: dict[int, SyncAcknowledgingConsumer] = {}
+        held: dict[int, list[ReceivedMessage]] = {}
+        for _ in range(150):
+            which = chance.randrange(len(connections))
+            if which not in members:
+                members[which], held[which] = connections[which].consume("mail"), []
+            member, mine = members[which], held[which]
+            match chance.choices(["take", "ack", "retry", "release", "close"], [6, 4, 1, 1, 0.5])[0]:
+                case "take":
+                    mine += member.take(chance.randint(1, 5), 100)
+                case "close":
+                    member.close()
+                    del members[which]
+                case word if mine:
+                    message = mine.pop(chance.randrange(len(mine)))
+                    if word == "ack":
+                        member.ack(message)
+                        done.add(message.body.decode())
+                    elif word == "retry":
+                        member.retry(message, 0)
+                    else:
+                        member.release([message])
+        for member in members.values():
+            member.close()
+        last = first.consume("mail")
+        while batch := last.take(10, 30_000):
+            for message in batch:
+                last.ack(message)
+                done.add(message.body.decode())
+        broker.advance(seconds=1)
+        assert done == {str(number) for number in range(count)}
+        assert first.size("mail") == 0
+        last.close()
+        for connection in connections[1:]:
+            connection.close()

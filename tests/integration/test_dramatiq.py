@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from pyromq.errors import ConfigError, MessageTooLargeError
 from pyromq.integrations.dramatiq import PyroMQBroker
 from pyromq.testing import LoopbackBroker
 from tests.integration.task_worker import NOTE, Ledger, TaskWorker
-from tests.integration.waiting import until_on_thread
+from tests.integration.up_process import UpProcess
+from tests.integration.waiting import until, until_on_thread
 
 pytestmark = pytest.mark.integration
 
@@ -188,6 +190,40 @@ def test_a_broker_may_restart_under_a_worker(broker: PyroMQBroker, loopback: Loo
         for number in range(20, 40):
             note.send(number)
         until_on_thread(lambda: set(done) == set(range(40)), timeout_s=40)
+
+
+def test_a_broker_may_be_killed_under_a_worker(tmp_path: Path) -> None:
+    async def main() -> None:
+        done: list[int] = []
+        async with UpProcess(tmp_path) as server:
+            broker = PyroMQBroker(server.nameserver, middleware=[], topic_queues=2)
+
+            @dramatiq.actor(broker=broker)
+            def note(number: int) -> None:
+                done.append(number)
+
+            def send(numbers: range) -> None:
+                for number in numbers:
+                    note.send(number)
+
+            def run_worker(stop: threading.Event) -> None:
+                with working(broker):
+                    stop.wait(60)
+
+            stop = threading.Event()
+            working_thread = asyncio.create_task(asyncio.to_thread(run_worker, stop))
+            try:
+                await asyncio.to_thread(send, range(50))
+                await server.kill()
+                await server.start()
+                await asyncio.to_thread(send, range(50, 100))
+                await until(lambda: set(done) == set(range(100)), "all tasks ran", 40)
+            finally:
+                stop.set()
+                await working_thread
+                await asyncio.to_thread(broker.close)
+
+    asyncio.run(main())
 
 
 def test_mistakes_are_told(broker: PyroMQBroker) -> None:

@@ -19,6 +19,7 @@ from pyromq import Admin, Message
 from pyromq import Producer as MessageProducer
 from pyromq.errors import MessageTooLargeError, TransportError
 from pyromq.testing import LoopbackBroker
+from tests.integration.waiting import until_on_thread
 
 pytestmark = pytest.mark.integration
 
@@ -120,6 +121,18 @@ def test_a_rejected_message_is_a_dead_letter_and_a_requeued_one_comes_again(
     assert connection.default_channel._size("mail") == 0
 
 
+def test_a_dead_letter_can_be_sent_again(connection: Connection, loopback: LoopbackBroker) -> None:
+    publish(connection, "mail", "bad", headers={"id": "1", "task": "bill"})
+    collector = Collector(connection, Queue("mail"))
+    collector.take(1)[0].reject()
+    with Admin(loopback.nameserver) as admin:
+        until_on_thread(lambda: dead_letters(loopback, "celery-mail") == 1)
+        assert len(admin.redrive("celery-mail")) == 1
+    [again] = collector.take(1)
+    assert again.payload == "bad" and again.headers["id"] == "1"
+    again.ack()
+
+
 def test_a_poison_message_that_is_requeued_for_ever_is_a_dead_letter(
     connection: Connection, loopback: LoopbackBroker
 ) -> None:
@@ -208,6 +221,26 @@ def test_a_fanout_reaches_all_that_listen(loopback: LoopbackBroker) -> None:
             message.ack()
             assert message.payload == "after"
             assert listener.nothing()
+
+
+def test_those_that_listen_to_events_choose_by_routing_key(loopback: LoopbackBroker) -> None:
+    events = Exchange("celeryev", type="topic")
+    with connect(loopback) as one, connect(loopback) as two, connect(loopback) as sender:
+        everything = Collector(one, Queue("", events, "#", exclusive=True), no_ack=True)
+        workers = Collector(two, Queue("", events, "worker.#", auto_delete=True), no_ack=True)
+        producer = Producer(sender.channel())
+        for key in ("task.sent", "worker.online", "task.done", "worker.heartbeat"):
+            producer.publish(key, exchange=events, routing_key=key, declare=[events])
+        assert [message.payload for message in everything.take(4)][1] == "worker.online"
+        assert [message.payload for message in workers.take(2)] == ["worker.online", "worker.heartbeat"]
+        assert workers.nothing()
+
+
+def test_listeners_leave_no_topic_of_their_own(loopback: LoopbackBroker) -> None:
+    news = Exchange("news", type="fanout")
+    with connect(loopback) as connection, Admin(loopback.nameserver) as admin:
+        Collector(connection, Queue("only-for-me", news, exclusive=True))
+        assert not [topic for topic in admin.topics() if "only-for-me" in topic]
 
 
 def test_topic_and_direct_exchanges_lead_to_queues(connection: Connection) -> None:

@@ -45,6 +45,7 @@ from pyromq.client.sync.loop_thread import loop_thread
 from pyromq.errors import ConfigError
 from pyromq.integrations.delays import level_after, level_before
 from pyromq.model.property_names import TIMER_DELIVER_MS
+from pyromq.model.queue import QueueId
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class AcknowledgingConsumer(PushConsumer):
         self._news = asyncio.Event()
         self._out: dict[ReceivedMessage, _HandedOut] = {}
         self._commit_at: asyncio.TimerHandle | None = None  # when what is done will be committed
+        self._committed: dict[QueueId, int] = {}  # what was said then; all of it is said again every few seconds
 
     # --- life ---
 
@@ -201,7 +203,11 @@ class AcknowledgingConsumer(PushConsumer):
         self._commit_at = None
         if self._is_open:
             found = {queue: self._note(owned) for queue, owned in self._share.owned.items()}
-            self._calls.commit({queue: offset for queue, offset in found.items() if offset is not None})
+            offsets = {queue: offset for queue, offset in found.items() if offset is not None}
+            self._calls.commit(
+                {queue: offset for queue, offset in offsets.items() if offset != self._committed.get(queue)}
+            )
+            self._committed = dict(offsets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ClientClosedError, MQError, NoRouteError, SendFailedError, TransportError
 from pyromq.integrations.acknowledging import SyncAcknowledgingConsumer
 from pyromq.integrations.broadcasts import BroadcastReader
+from pyromq.integrations.queue_names import tag_of
 from pyromq.integrations.task_queues import TOPIC_QUEUES, SyncTaskQueues, TaskQueues
 from pyromq.settings import ClientOptions, Credentials, TlsSettings
 
@@ -123,7 +124,8 @@ class Channel(virtual.Channel):
                 text = "queue is bound to an exchange that is listened to, it gets what is sent while it is consumed"
                 logger.warning("%s: queue=%s exchange=%s", text, queue, exchange)
             kind = self.state.exchanges[exchange]["type"]
-            self.connection.listen(queue, exchange, routing_key if kind == "direct" else "", pattern)
+            tag = routing_key if kind == "direct" else ""
+            self.connection.listen(queue, exchange, tag, re.compile(pattern) if kind == "topic" else None)
 
     def _is_listened_to(self, exchange: str) -> bool:
         known = self.state.exchanges.get(exchange, {})
@@ -328,7 +330,7 @@ class Transport(virtual.Transport):
         if source is not None:
             source.cancel()
 
-    def listen(self, queue: str, exchange: str, tag: str, pattern: str) -> None:
+    def listen(self, queue: str, exchange: str, tag: str, pattern: re.Pattern[str] | None) -> None:
         """The queue gets what is published to the exchange from now on."""
         reader = self.queues.listen(exchange, tag=tag, arrived=self.wake)
         self._readers.setdefault(queue, []).append(_Listening(reader, tag, pattern))
@@ -421,16 +423,16 @@ def _nothing() -> None:
 class _Listening:
     """A queue that is bound to an exchange which is listened to; a pattern chooses among routing keys."""
 
-    def __init__(self, reader: BroadcastReader, tag: str, pattern: object) -> None:
+    def __init__(self, reader: BroadcastReader, tag: str, pattern: re.Pattern[str] | None) -> None:
         self.reader = reader
-        self._tag = tag
-        self._matches = pattern.match if isinstance(pattern, re.Pattern) else None
+        self._tag = tag_of(tag)
+        self._pattern = pattern
 
     def next(self) -> ReceivedMessage | None:
         while (message := self.reader.take_nowait()) is not None:
             if self._tag and message.tags != self._tag:
                 continue
-            if self._matches is None or self._matches(message.tags):
+            if self._pattern is None or self._pattern.match(message.tags):
                 return message
         return None
 
