@@ -167,6 +167,27 @@ def test_a_queue_that_moves_while_its_task_runs_says_so(
         first.close()
 
 
+def test_short_tasks_run_once_when_a_member_joins(broker: LoopbackBroker, caplog: pytest.LogCaptureFixture) -> None:
+    with connect(broker, topic_queues=4) as queues, connect(broker) as others:
+        for number in range(40):
+            queues.put("mail", str(number).encode())
+        first = queues.consume("mail")
+        out = take_all(first, 12)
+        second = others.consume("mail")  # half of the queues will be its own
+        for message in out:
+            broker.advance(ms=100)
+            first.ack(message)
+        found = bodies(out)
+        while batch := first.take(1, 10) + second.take(1, 5_000):
+            found += bodies(batch)
+            for message in batch:
+                (first if message in first.inner._out else second).ack(message)
+        assert sorted(map(int, found)) == list(range(40))  # each of them once
+        assert not [record for record in caplog.records if "may run again" in record.getMessage()]
+        first.close()
+        second.close()
+
+
 def test_unknown_queues_are_empty_and_can_be_purged(broker: LoopbackBroker) -> None:
     with connect(broker) as queues:
         assert queues.size("never used") == 0 and queues.purge("never used") == 0 and not queues.exists("never used")

@@ -156,6 +156,19 @@ def test_a_warm_shutdown_finishes_what_runs_and_gives_the_rest_back(rig: Rig) ->
     assert set(rig.ledger.count("begin").values()) == {1}  # none of them twice
 
 
+def test_tasks_run_once_when_workers_join_and_leave(rig: Rig) -> None:
+    with rig.worker("-c", "2", "-n", "one@%h") as one:
+        rig.send("note", 0).get(timeout=WAIT_S)
+        for number in range(1, TASKS):
+            rig.send("note", number)
+        with rig.worker("-c", "2", "-n", "two@%h") as two:
+            until_on_thread(lambda: "two@" in two.log() and " ready." in two.log(), "the second worker joined", WAIT_S)
+            one.stop()
+            until_on_thread(lambda: len(rig.ledger.count("end")) == TASKS, "all tasks ran", WAIT_S)
+            two.stop()
+    assert set(rig.ledger.count("begin").values()) == {1}
+
+
 def test_a_task_whose_process_died_runs_again(rig: Rig) -> None:
     rig.send("die_once", 1)
     rig.send("note", 2)

@@ -10,25 +10,29 @@ order than they began. The offset of a queue is committed up to its smallest unf
 word. So whatever was handed out and not finished when a process dies is delivered again, to another member or to the
 next one; and with it those behind it in the same queue that were finished already.
 
-A queue may move to another member while its messages are out: each of them is delivered there, too, and what is said
-about it here counts for nothing (``ack`` and the others return False, and a warning is logged).
+A queue moves to another member when members come or go. The one that has it hands out nothing more of it and finishes
+what is out; the next one waits as long (``handover_ms``) before it begins. What takes longer is delivered there, too,
+and what is said about it here counts for nothing: ``ack`` and the others return False, and a warning is logged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
+from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
 from pyromq.client.consumer.dispatch.runners import ThreadRunner, Work
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.group_member import Topics
+from pyromq.client.consumer.offsets.offset_keeper import BrokerOffsets, OffsetKeeper
 from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.consumer.rules.outcome import (
     BROKER_CHOOSES,
@@ -37,6 +41,7 @@ from pyromq.client.consumer.rules.outcome import (
     ConsumeStatus,
     attempts_max,
 )
+from pyromq.client.consumer.rules.start_offset import Stored
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.sync.consumers import ConsumerFace
@@ -53,6 +58,9 @@ COMMIT_MS: Final = 50
 """Until the broker hears that messages are done: what a crash repeats of them."""
 EARLY_MS: Final = 1_000
 """How much before its time a delayed message may come: Apache RocketMQ's timers know whole seconds."""
+HANDOVER_MS: Final = 3_000
+"""How long a queue that moves to another member may take: for tasks that are shorter none runs twice."""
+_FINISH_PERCENT: Final = 80  # of that time, to finish; the rest is for the last commit, and for news that travel
 NO_TIMEOUT_MS: Final = 365 * 86_400_000
 """Messages stay out for as long as their tasks take; the framework has time limits of its own."""
 
@@ -75,12 +83,15 @@ class AcknowledgingConsumer(PushConsumer):
         group: str,
         topics: Topics,
         arrived: Callable[[], object] = lambda: None,
+        handover_ms: int = HANDOVER_MS,
         settings: PushConsumerSettings | None = None,
     ) -> None:
+        self._handover_ms = handover_ms
         settings = settings or PushConsumerSettings(start="earliest", consume_timeout_ms=NO_TIMEOUT_MS)
         super().__init__(client=client, group=group, topics=topics, listener=_tasks_only, settings=settings)
         self._arrived = arrived
         self._news = asyncio.Event()
+        self._ended = asyncio.Event()  # a message is not out any more
         self._out: dict[ReceivedMessage, _HandedOut] = {}
         self._commit_at: asyncio.TimerHandle | None = None  # when what is done will be committed
         self._committed: dict[QueueId, int] = {}  # what was said then; all of it is said again every few seconds
@@ -109,15 +120,30 @@ class AcknowledgingConsumer(PushConsumer):
             )
         self._out.clear()
 
+    def _offset_keeper(self) -> OffsetKeeper:
+        return _LateOffsets(self._calls, self._others_finish)
+
+    async def _others_finish(self, queue: QueueId) -> None:
+        """Another member may have had the queue until now, and may be at work on it."""
+        if self._handover_ms and (route := self.client.routes.known(queue.topic)) is not None:
+            members = await self._calls.members(route)
+            if members is None or len(members) > 1:
+                await asyncio.sleep(self._handover_ms / 1000)
+
     async def _quiesce(self, queues: Iterable[OwnedQueue], timeout_ms: int) -> None:
-        leaving = dict.fromkeys(queues, 0)
-        for handed_out in self._out.values():
-            if handed_out.owned in leaving:
-                leaving[handed_out.owned] += 1
-        for owned, count in leaving.items():
-            if count:
-                text = "queue goes to another member while its tasks run, they may run again there: queue=%s tasks=%d"
-                logger.warning(text, owned.queue, count)
+        leaving = set(queues)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._handover_ms * _FINISH_PERCENT / 100_000):
+                while self._counts_of(leaving):
+                    self._ended.clear()
+                    await self._ended.wait()
+        for owned, count in self._counts_of(leaving).items():
+            text = "queue goes to another member while its tasks run, they may run again there: queue=%s tasks=%d"
+            logger.warning(text, owned.queue, count)
+
+    def _counts_of(self, queues: Collection[OwnedQueue]) -> Counter[OwnedQueue]:
+        """How many messages of these are out; those without are left out."""
+        return Counter(handed_out.owned for handed_out in self._out.values() if handed_out.owned in queues)
 
     # --- messages ---
 
@@ -173,15 +199,19 @@ class AcknowledgingConsumer(PushConsumer):
 
     def release(self, message: ReceivedMessage) -> bool:
         """It waits again, before those behind it; no attempt is counted. False as ``ack``."""
-        handed_out = self._out.pop(message, None)
+        handed_out = self._take_back(message)
         if handed_out is None or handed_out.owned.is_released:
             return False
         handed_out.owned.settle().put_back([message], failed=False)
         self._acknowledging.arrived(handed_out.owned)
         return True
 
+    def _take_back(self, message: ReceivedMessage) -> _HandedOut | None:
+        self._ended.set()
+        return self._out.pop(message, None)
+
     def _end(self, message: ReceivedMessage, verdict: BatchResult | None) -> bool:
-        handed_out = self._out.pop(message, None)
+        handed_out = self._take_back(message)
         if handed_out is None:
             return False
         owned = handed_out.owned
@@ -208,6 +238,18 @@ class AcknowledgingConsumer(PushConsumer):
                 {queue: offset for queue, offset in offsets.items() if offset != self._committed.get(queue)}
             )
             self._committed = dict(offsets)
+
+
+class _LateOffsets(BrokerOffsets):
+    """Where a queue goes on is asked when its last member has had time to finish."""
+
+    def __init__(self, calls: BrokerCalls, others_finish: Callable[[QueueId], Awaitable[None]]) -> None:
+        super().__init__(calls)
+        self._others_finish = others_finish
+
+    async def stored(self, queue: QueueId) -> int | Stored:
+        await self._others_finish(queue)
+        return await super().stored(queue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from typing import Any, Final, Unpack, cast
 from pyromq.client.core.options import ClientOptions, check_options
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ClientClosedError, MessageRefusedError, MQError
-from pyromq.integrations.acknowledging import SyncAcknowledgingConsumer
+from pyromq.integrations.acknowledging import HANDOVER_MS, SyncAcknowledgingConsumer
 from pyromq.integrations.queue_names import group_of
 from pyromq.integrations.task_queues import TOPIC_QUEUES, SyncTaskQueues, TaskQueues
 
@@ -46,7 +46,8 @@ class PyroMQBroker(Broker):
     """A Dramatiq broker. It connects when it is first used, in whatever process that is; options: ClientOptions.
 
     ``group`` is what the names of the groups begin with; ``topic_queues`` is how many queues a topic gets that is
-    created: no more workers can work on it at the same time. Raises ConfigError, and TypeError for an unknown option.
+    created: no more workers can work on it at the same time; ``handover_ms`` is how long a worker may finish tasks of a
+    queue that moves to another one. Raises ConfigError, and TypeError for an unknown option.
     """
 
     def __init__(
@@ -55,13 +56,16 @@ class PyroMQBroker(Broker):
         *,
         group: str = GROUP,
         topic_queues: int = TOPIC_QUEUES,
+        handover_ms: int = HANDOVER_MS,
         middleware: list[Middleware] | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__(middleware=middleware)
         check_options("PyroMQBroker", options, ClientOptions)
         self._group = group
-        self._make = lambda: TaskQueues(nameservers, group=group, topic_queues=topic_queues, **options)
+        self._make = lambda: TaskQueues(
+            nameservers, group=group, topic_queues=topic_queues, handover_ms=handover_ms, **options
+        )
         self._make()  # mistakes are told here
         self._connection: SyncTaskQueues | None = None
         self._lock = threading.Lock()  # of the process in which it was made

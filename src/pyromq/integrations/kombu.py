@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ClientClosedError, MQError, NoRouteError, SendFailedError, TransportError
-from pyromq.integrations.acknowledging import SyncAcknowledgingConsumer
+from pyromq.integrations.acknowledging import HANDOVER_MS, SyncAcknowledgingConsumer
 from pyromq.integrations.broadcasts import BroadcastReader
 from pyromq.integrations.queue_names import tag_of
 from pyromq.integrations.task_queues import TOPIC_QUEUES, SyncTaskQueues, TaskQueues
@@ -227,7 +227,7 @@ class Transport(virtual.Transport):
 
     The URL names a name server, the user and the password are access key and secret key, the virtual host is the
     namespace. ``transport_options``: ``nameservers`` ("a:9876;b:9876") where there are several, ``group`` and
-    ``topic_queues`` as for the other frameworks, ``requeue_ms``.
+    ``topic_queues`` and ``handover_ms`` as for the other frameworks, ``requeue_ms``.
     """
 
     Channel = Channel
@@ -280,6 +280,7 @@ class Transport(virtual.Transport):
                 nameservers,
                 group=options.get("group", GROUP),
                 topic_queues=options.get("topic_queues", TOPIC_QUEUES),
+                handover_ms=options.get("handover_ms", HANDOVER_MS),
                 **_client_options(self.client),
             )
         )

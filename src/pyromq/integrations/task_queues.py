@@ -17,13 +17,12 @@ from contextlib import AsyncExitStack
 from typing import Final, NamedTuple, Unpack
 
 from pyromq.client.admin import Admin
-from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.core.client import Client
 from pyromq.client.core.options import ClientOptions, check_options, client_for
 from pyromq.client.producer.producer import Producer
 from pyromq.client.sync.faces import Face, blocking
 from pyromq.errors import BrokerError, ConfigError, GroupNotFoundError, MQError, TopicNotFoundError
-from pyromq.integrations.acknowledging import AcknowledgingConsumer, SyncAcknowledgingConsumer
+from pyromq.integrations.acknowledging import HANDOVER_MS, AcknowledgingConsumer, SyncAcknowledgingConsumer
 from pyromq.integrations.broadcasts import BroadcastReader
 from pyromq.integrations.queue_names import group_of, keys_of, tag_of, topic_of
 from pyromq.model.message import Message, SendReceipt
@@ -58,16 +57,19 @@ class TaskQueues:
         *,
         group: str,
         topic_queues: int = TOPIC_QUEUES,
-        timeout_ms: int | None = None,
+        handover_ms: int = HANDOVER_MS,
         **options: Unpack[ClientOptions],
     ) -> None:
         check_options(type(self).__name__, options, ClientOptions)
         if isinstance(topic_queues, bool) or not isinstance(topic_queues, int) or topic_queues < 1:
             raise ConfigError(f"topic_queues must be a whole number from 1 on, not {topic_queues!r}")
+        if isinstance(handover_ms, bool) or not isinstance(handover_ms, int) or handover_ms < 0:
+            raise ConfigError(f"handover_ms must be a whole number from 0 on, not {handover_ms!r}")
         self._group = group
         self._topic_queues = topic_queues
+        self._handover_ms = handover_ms
         self.client: Client = client_for(nameservers, None, options)
-        self._producer = Producer(client=self.client, group=group_of(group, "tasks"), timeout_ms=timeout_ms)
+        self._producer = Producer(client=self.client, group=group_of(group, "tasks"))
         self._admin = Admin(client=self.client)
         self._stack = AsyncExitStack()
         self._declared: set[str] = set()  # topics that are known to exist
@@ -144,17 +146,11 @@ class TaskQueues:
             Message(topic, body, tags=tag_of(task), keys=keys_of(task_id), deliver_at_ms=max(0, due_ms))
         )
 
-    async def consume(
-        self,
-        queue: str,
-        *,
-        arrived: Callable[[], object] = lambda: None,
-        settings: PushConsumerSettings | None = None,
-    ) -> AcknowledgingConsumer:
+    async def consume(self, queue: str, *, arrived: Callable[[], object] = lambda: None) -> AcknowledgingConsumer:
         """An open consumer of the queue's group; the caller closes it. A connection has one for each queue."""
         topic = await self.declare(queue)
         consumer = AcknowledgingConsumer(
-            self.client, group=self.group(queue), topics=topic, arrived=arrived, settings=settings
+            self.client, group=self.group(queue), topics=topic, arrived=arrived, handover_ms=self._handover_ms
         )
         await consumer.open()
         return consumer

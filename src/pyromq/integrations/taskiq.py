@@ -28,7 +28,7 @@ from typing import Any, Final, Unpack
 from pyromq.client.core.options import ClientOptions, check_options
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ClientClosedError, ConfigError
-from pyromq.integrations.acknowledging import AcknowledgingConsumer
+from pyromq.integrations.acknowledging import HANDOVER_MS, AcknowledgingConsumer
 from pyromq.integrations.queue_names import group_of
 from pyromq.integrations.task_queues import TOPIC_QUEUES, TaskQueues
 
@@ -51,7 +51,8 @@ class PyroMQBroker(AsyncBroker):
     """A Taskiq broker. Its first queue is where tasks go; workers listen to all of them. Options: ClientOptions.
 
     ``group`` is what the names of the groups begin with; ``topic_queues`` is how many queues a topic gets that is
-    created: no more workers can work on it at the same time. Raises ConfigError, and TypeError for an unknown option.
+    created: no more workers can work on it at the same time; ``handover_ms`` is how long a worker may finish tasks of a
+    queue that moves to another one. Raises ConfigError, and TypeError for an unknown option.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class PyroMQBroker(AsyncBroker):
         queues: str | Sequence[str] = "taskiq",
         group: str = GROUP,
         topic_queues: int = TOPIC_QUEUES,
+        handover_ms: int = HANDOVER_MS,
         **options: Unpack[ClientOptions],
     ) -> None:
         super().__init__()
@@ -69,7 +71,9 @@ class PyroMQBroker(AsyncBroker):
         if not self.queues or not all(isinstance(queue, str) and queue for queue in self.queues):
             raise ConfigError(f"queues must be a name, or several, not {queues!r}")
         self._group = group
-        self._make = partial(TaskQueues, nameservers, group=group, topic_queues=topic_queues, **options)
+        self._make = partial(
+            TaskQueues, nameservers, group=group, topic_queues=topic_queues, handover_ms=handover_ms, **options
+        )
         self._make()  # mistakes are told here
         self._connection: TaskQueues | None = None  # between startup and shutdown
         self._stack = AsyncExitStack()
