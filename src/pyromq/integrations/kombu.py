@@ -56,7 +56,7 @@ EVENT_EXCHANGES: Final = ("celeryev",)
 _BATCH_MAX: Final = 16  # messages that are taken at once
 _DELIVERED_MAX: Final = 100  # before whatever else waits in the event loop
 _TICK_S: Final = 0.1  # how long an acknowledgement of another thread may wait for the event loop
-_FIRST_GET_MS: Final = 3_000  # until a queue is ours that is asked for a single message
+_GET_MS: Final = 10_000  # until a queue is ours that is asked for a single message; others may have to hand it over
 _is_reply = re.compile(r"reply\..+\.pidbox").fullmatch
 
 _CONNECTION_ERRORS: Final = (TransportError, NoRouteError, SendFailedError, ClientClosedError)
@@ -177,10 +177,17 @@ class Channel(virtual.Channel):
             self.connection.cancel(queue)
 
     def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
-        self.connection.consume(queue, listens_only=queue in self.connection.transient, wait_ms=_FIRST_GET_MS)
+        """A single message; the queue is ours until it is acknowledged, unless it is consumed anyway."""
+        is_consumed = self.connection.is_consumed(queue)
+        if not is_consumed:
+            if not self._size(queue):
+                return None
+            self.connection.consume(queue, wait_ms=_GET_MS)
         message = super().basic_get(queue, no_ack=no_ack, **kwargs)
         if message is not None and no_ack:
             self.finish(message.delivery_tag, "ack")
+        if not is_consumed:
+            self.connection.cancel(queue)
         return message
 
     def basic_qos(self, *args: Any, **kwargs: Any) -> None:
@@ -325,6 +332,10 @@ class Transport(virtual.Transport):
         if wait_ms:
             source.fill(1, wait_ms)
 
+    def is_consumed(self, queue: str) -> bool:
+        source = self._sources.get(queue)
+        return queue in self._readers or (source is not None and not source.is_cancelled)
+
     def cancel(self, queue: str) -> None:
         """No more messages; what is out may still be acknowledged."""
         source = self._sources.get(queue)
@@ -448,7 +459,7 @@ class _Source:
         self._has_news = True
         self._lock = threading.Lock()
         self._out = 0  # delivered and not finished
-        self._is_cancelled = False
+        self.is_cancelled = False
         self._is_closed = False
         self._consumer: SyncAcknowledgingConsumer = queues.consume(queue, arrived=self._arrived)
         self._opened_ms = queues.inner.client.clock.now_ms()
@@ -462,14 +473,14 @@ class _Source:
         if not self._ready:
             self.fill(_BATCH_MAX if count_max is None else min(max(1, count_max), _BATCH_MAX), 0)
         with self._lock:
-            if self._is_cancelled or not self._ready:
+            if self.is_cancelled or not self._ready:
                 return None
             self._out += 1
             return self._ready.popleft()
 
     def fill(self, count: int, wait_ms: int) -> None:
         """Takes messages from the loop, if there may be some."""
-        if self._is_cancelled or self._is_closed or not self._has_news:
+        if self.is_cancelled or self._is_closed or not self._has_news:
             return
         self._has_news = False  # first: what arrives from now on sets it again
         batch = self._consumer.take(count, wait_ms)
@@ -502,7 +513,7 @@ class _Source:
     def cancel(self) -> None:
         """Whatever is not delivered yet goes back at once; the queue goes to others when the rest is finished."""
         with self._lock:
-            self._is_cancelled = True
+            self.is_cancelled = True
             ready, self._ready = list(self._ready), deque()
         if not self._is_closed:
             self._consumer.pause()
@@ -515,7 +526,7 @@ class _Source:
         with self._lock:
             if self._is_closed:
                 return False
-            was_cancelled, self._is_cancelled = self._is_cancelled, False
+            was_cancelled, self.is_cancelled = self.is_cancelled, False
         if was_cancelled:
             self._consumer.resume()
             self._has_news = True
@@ -523,7 +534,7 @@ class _Source:
 
     def _close_when_done(self) -> None:
         with self._lock:
-            if self._is_closed or not self._is_cancelled or self._out:
+            if self._is_closed or not self.is_cancelled or self._out:
                 return
             self._is_closed = True
         self._consumer.close()
@@ -532,7 +543,7 @@ class _Source:
         with self._lock:
             if self._is_closed:
                 return
-            self._is_closed = self._is_cancelled = True
+            self._is_closed = self.is_cancelled = True
         self._consumer.close()
 
 
