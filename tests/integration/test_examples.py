@@ -23,8 +23,10 @@ LAST_LINES = {
     "asyncio_service": "sent 100\nshipped 100",
     "batch": "sent 500 to 1 queue\nstored 500",
     "broadcast": "one emptied 2\nemptying .*\nemptying .*\ntwo emptied 2",
+    "celery_tasks": r"a second later: 42\nworkers: \[{'ok': 'pong'}\]\ndead letters: 1",
     "consume_once": "delivered 4\nbilled order-1 order-2 order-3",
     "delayed": "in 0.3 s after .* s\nat level 1 after .* s",
+    "dramatiq_tasks": "{'broken': 3, 'order-1': 2}; dead letters: 1",
     "filter_sql": "(35 us paid\n15 eu new|15 eu new\n35 us paid)",
     "hooks": "{'sent': 3, 'SUCCESS': 3}",
     "logging_fields": '{.*"event":"charged","topic":"orders",.*"keys":"order-42","attempt":1.*"euros":42}',
@@ -34,6 +36,7 @@ LAST_LINES = {
     "request_reply": "apple 7 EUR\npear unknown\nno reply to a request of topic unread within 300 ms",
     "retries_and_dead_letters": r"paid fine at attempt 1\npaid flaky at attempt 3\ndead: \['broken'\]\nsent again: 1",
     "send_and_consume": "billed order ., keys .*\nconsumed 3",
+    "taskiq_tasks": "hello Ada\nhello Grace, half a second later",
     "testing_with_loopback": "reminded, without waiting a day",
     "transactions": r"rolled back: the card was refused\nrows: \[\(42,\)\]\nmessage: b'42'",
 }

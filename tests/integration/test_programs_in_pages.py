@@ -24,6 +24,7 @@ PAGES = (
     "docs/start.md",
     "docs/tutorial.md",
     *(f"docs/coming-from/{name}.md" for name in ("rocketmq-java", "aiokafka", "celery", "frameworks")),
+    *(f"docs/how-to/{name}.md" for name in ("dramatiq", "taskiq")),
 )
 QUIET_S = 20  # a program that says nothing for so long waits for messages
 END_S = 120
