@@ -26,6 +26,7 @@ _COLUMNS = (
     Column("keys", "keys", optional=True),
     Column("tags", "tags", optional=True),
     Column("attempts", "deliveries", right=True),
+    Column("reason", "reason", optional=True),
     Column(
         "is_redriven",
         "redriven",
