@@ -1,10 +1,10 @@
 """Calls: what a consumer calls with a message, built once from a signature and what the app has by then.
 
-No signature is looked at while messages come. The usual shapes have closures of their own:
+No signature is looked at while messages come:
 
     (message)                    the function itself
-    (body), (body, constants)    one closure: decode, call
-    anything per message         an exit stack around it
+    (body, app, producer, …)     one function, written out for this signature
+    anything made per message    an exit stack around it
 
 A body that does not decode is rejected: the message becomes a dead letter at once, with the reason.
 """
@@ -95,12 +95,8 @@ def build_call(signature: Signature, values: Values) -> Call:
     sources = [slot.source for slot in slots]
     if sources == [Given.MESSAGE] and not slots[0].is_keyword:
         return function
-    decode = None if signature.body is MISSING else decode_with(signature.body)
-    is_plain = sources[:1] == [Given.BODY] and not any(slot.is_keyword for slot in slots)
-    if decode and is_plain and Given.MESSAGE not in sources and not per_message(signature, values):
-        others = tuple(values.of(source, is_coroutine=signature.is_coroutine) for source in sources[1:])
-        return _body_call(function, decode, others, is_coroutine=signature.is_coroutine)
-    return _general_call(signature, values, _Reads(_itself, decode or _itself))
+    body = _itself if signature.body is MISSING else decode_with(signature.body)
+    return _call(signature, values, _Reads(_itself, body))
 
 
 def build_batch_call(signature: Signature, values: Values, *, orderly: bool) -> Call:
@@ -108,7 +104,7 @@ def build_batch_call(signature: Signature, values: Values, *, orderly: bool) -> 
     if signature.body is MISSING:
         return build_call(signature, values)
     decode = decode_with(item_type(signature.what, signature.body))
-    inner = _general_call(signature, values, _Reads(lambda work: work.fresh, lambda work: work.bodies))
+    inner = _call(signature, values, _Reads(lambda work: work.fresh, lambda work: work.bodies))
     if signature.is_coroutine:
 
         async def call_soon(batch: list[ReceivedMessage]) -> Any:
@@ -132,7 +128,7 @@ def build_batch_call(signature: Signature, values: Values, *, orderly: bool) -> 
 
 def build_hook(signature: Signature, values: Values) -> Callable[[], Any]:
     """For what is called without a message: on_start, on_stop."""
-    call = _general_call(signature, values, _Reads(_itself, _itself))
+    call = _call(signature, values, _Reads(_itself, _itself))
     return lambda: call(None)
 
 
@@ -156,44 +152,27 @@ class _Reads:
     body: Fill
 
 
-def _body_call(function: Callable[..., Any], decode: Fill, others: tuple[Any, ...], *, is_coroutine: bool) -> Call:
-    if is_coroutine and not others:
+def _call(signature: Signature, values: Values, reads: _Reads) -> Call:
+    """Written out as source for each signature, as dataclasses are: nothing is looped over while messages come.
 
-        async def body_alone_soon(message: ReceivedMessage) -> Any:
-            return await function(decode(message))
-
-        return body_alone_soon
-    if is_coroutine:
-
-        async def body_soon(message: ReceivedMessage) -> Any:
-            return await function(decode(message), *others)
-
-        return body_soon
-    if not others:
-        return lambda message: function(decode(message))
-    return lambda message: function(decode(message), *others)
-
-
-def _general_call(signature: Signature, values: Values, reads: _Reads) -> Call:
-    scoped = per_message(signature, values)
-    if scoped:
+    ``async def call(message): return await function(read0(message), message, value2, name=value3)``
+    """
+    if scoped := per_message(signature, values):
         return _scoped_call(signature, values, reads, scoped)
-    function, slots = signature.function, signature.slots
-    fills = [_fill(slot, values, reads, is_coroutine=signature.is_coroutine) for slot in slots]
-    by_place = tuple(fill for slot, fill in zip(slots, fills, strict=True) if not slot.is_keyword)
-    by_name = tuple((slot.name, fill) for slot, fill in zip(slots, fills, strict=True) if slot.is_keyword)
-    if signature.is_coroutine:
-
-        async def call_soon(message: Any) -> Any:
-            named = {name: fill(message) for name, fill in by_name}
-            return await function(*[fill(message) for fill in by_place], **named)
-
-        return call_soon
-
-    def call(message: Any) -> Any:
-        named = {name: fill(message) for name, fill in by_name}
-        return function(*[fill(message) for fill in by_place], **named)
-
+    names: dict[str, Any] = {"function": signature.function}
+    arguments: list[str] = []
+    for at, slot in enumerate(signature.slots):
+        if isinstance(slot.source, Provider) or slot.source in (Given.APP, Given.PRODUCER):
+            text, names[f"value{at}"] = f"value{at}", values.of(slot.source, is_coroutine=signature.is_coroutine)
+        elif (read := reads.message if slot.source is Given.MESSAGE else reads.body) is _itself:
+            text = "message"
+        else:
+            text, names[f"read{at}"] = f"read{at}(message)", read
+        arguments.append(f"{slot.name}={text}" if slot.is_keyword else text)
+    start, wait = ("async ", "await ") if signature.is_coroutine else ("", "")
+    source = f"{start}def call(message):\n    return {wait}function({', '.join(arguments)})\n"
+    exec(compile(source, f"<call of {signature.what}>", "exec"), names)
+    call: Call = names["call"]
     return call
 
 
