@@ -8,7 +8,6 @@
              ├─ TransportError ── ConnectFailedError, ConnectionLostError, RequestTimeoutError, TooManyRequestsError
              ├─ NoRouteError ──── NameServersUnreachableError, TopicNotFoundError, NoWritableQueueError
              ├─ SendFailedError (attempts, maybe_stored, sent), NoReplyError, NotPreparedError
-             ├─ RejectedError (a listener raises it: a dead letter at once, with the reason)
              ├─ BrokerError (code, remark) ── NoPermissionError, SystemBusyError, ServiceNotAvailableError,
              │                    GroupNotFoundError, GroupOfflineError, ExpressionRefusedError, NotFoundError
              └─ StoreError ────── CorruptRecordError, CorruptFileError, OffsetOutOfRangeError, PositionOutOfRangeError,
@@ -261,18 +260,6 @@ class SendFailedError(MQError):
 
 class NoReplyError(MQError):
     """The request was stored, but no reply came in time."""
-
-
-class RejectedError(MQError):
-    """Raised by a listener that will never be able to consume its messages: they become dead letters at once.
-
-    ``reason`` travels with the dead letter, as property DLQ_ERROR. A broadcasting group has no dead letters: its
-    members drop the messages with a warning.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class NotPreparedError(MQError):

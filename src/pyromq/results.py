@@ -2,7 +2,6 @@
 
 a listener returns      nothing or ConsumeStatus.SUCCESS; ConsumeStatus.RETRY; BatchResult for details
 an orderly one          nothing or OrderlyStatus.SUCCESS; SUSPEND, COMMIT, ROLLBACK; OrderlyResult for details
-either raises           RejectedError (``pyromq.errors``): a dead letter at once, with the reason
 a check returns         TransactionOutcome, or nothing while the outcome is not known
 a send gives            SendReceipt, whose ``status`` is a SendStatus; a transaction TransactionReceipt
 """

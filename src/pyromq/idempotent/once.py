@@ -9,7 +9,7 @@ Not for orderly listeners that commit themselves: what they call success may be 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, cast, overload
@@ -171,23 +171,18 @@ class _Work:
     def settle(self, result: Any) -> Any:
         """Marks what succeeded; the result, counted in places of the whole batch."""
         done = done_count(result, len(self.fresh))
-        rejected: Mapping[int, str] = result.rejected if isinstance(result, BatchResult | OrderlyResult) else {}
-        left = [claim for at, claim in enumerate(self._claims) if at >= done or at in rejected]
         try:
-            if finished := [claim for claim in self._claims if claim not in left]:
-                self._marks.finish(*finished)
+            if done:
+                self._marks.finish(*self._claims[:done])
         finally:
-            if left:  # a dead letter that is sent again must not count as consumed
-                self._marks.release(*left)
-        if not isinstance(result, BatchResult | OrderlyResult):
+            if done < len(self._claims):
+                self._marks.release(*self._claims[done:])
+        if not isinstance(result, BatchResult):
             return result
-        rejected = {self._places[at]: reason for at, reason in rejected.items() if at < len(self._places)}
-        if isinstance(result, OrderlyResult):
-            return replace(result, rejected=rejected)
         levels = {self._places[at]: level for at, level in result.delay_levels.items() if at < len(self._places)}
         if result.ack_index is None or done == len(self.fresh):
-            return replace(result, ack_index=None, delay_levels=levels, rejected=rejected)
-        return replace(result, ack_index=self._places[done] - 1, delay_levels=levels, rejected=rejected)
+            return replace(result, ack_index=None, delay_levels=levels)
+        return replace(result, ack_index=self._places[done] - 1, delay_levels=levels)
 
 
 def done_count(result: Any, count: int) -> int:

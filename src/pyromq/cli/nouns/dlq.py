@@ -26,7 +26,6 @@ _COLUMNS = (
     Column("keys", "keys", optional=True),
     Column("tags", "tags", optional=True),
     Column("attempts", "deliveries", right=True),
-    Column("reason", "reason", optional=True),
     Column(
         "is_redriven",
         "redriven",

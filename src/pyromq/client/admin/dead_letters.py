@@ -16,7 +16,6 @@ import msgspec
 
 from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin
-from pyromq.client.consumer.rules.retry_copy import DLQ_ERROR
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.selectors import hashed_index
@@ -51,7 +50,6 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 0
     offset_message_id: str = ""
     is_redriven: bool = False
-    reason: str = ""  # of a consumer that gave it up at once
 
 
 class RedriveStatus(StrEnum):
@@ -225,7 +223,6 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
             tags=message.tags,
             body_bytes=len(message.packed_body),
             offset_message_id=message.offset_message_id,
-            reason=message.get(DLQ_ERROR) or "",
         )
 
 

@@ -19,9 +19,10 @@ from typing import Final
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.send_back import BODY_FLAGS, SendBackCalls
-from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties, letter_facts
+from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties
 from pyromq.client.core.client import Client
 from pyromq.errors import BrokerError, MQError
+from pyromq.model import property_names as names
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.consuming.rows import Judged, Record
 from pyromq.pipeline.consuming.verdicts import STAGE_ATTEMPTS, Dead, Retry
@@ -34,10 +35,14 @@ from pyromq.wire.record import decode_record
 
 logger = logging.getLogger(__name__)
 
+DLQ_ERROR: Final = "DLQ_ERROR"
 DLQ_STAGE: Final = "DLQ_STAGE"
 DLQ_BATCH: Final = "DLQ_BATCH"
-"""Properties of dead letters beside ``letter_facts``: where in the way of a row it happened, and in which batch."""
+DLQ_SOURCE: Final = "DLQ_SOURCE"
+"""Properties of dead letters: why, where in the way of a row, in which batch, and from which offset it was read."""
+_ERROR_CHARACTERS_MAX: Final = 1_000
 _AT_A_TIME: Final = 256
+_WITHOUT_MARKS: Final = str.maketrans({names.NAME_END: " ", names.ITEM_END: " "})
 
 
 def decided(record: Record, verdict: Retry | Dead, attempts_max: int) -> Retry | Dead:
@@ -49,8 +54,9 @@ def decided(record: Record, verdict: Retry | Dead, attempts_max: int) -> Retry |
 
 def letter_properties(record: Record, dead: Dead, batch: str) -> str:
     """Those of the message, and what happened to it."""
+    reason = dead.reason.translate(_WITHOUT_MARKS).strip()[:_ERROR_CHARACTERS_MAX] or "no reason given"
     source = f"{record.stored_topic}/{record.broker}/{record.queue_id}/{record.queue_offset}"
-    facts = {**letter_facts(dead.reason, source), DLQ_STAGE: dead.stage, DLQ_BATCH: batch}
+    facts = {DLQ_ERROR: reason, DLQ_STAGE: dead.stage, DLQ_BATCH: batch, DLQ_SOURCE: source}
     return copy_properties(record.raw_properties, topic=record.stored_topic, message_id=record.message_id, more=facts)
 
 

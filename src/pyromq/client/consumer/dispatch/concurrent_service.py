@@ -22,19 +22,10 @@ from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
-from pyromq.client.consumer.rules.outcome import (
-    TIMED_OUT_LEVEL,
-    BatchResult,
-    ConsumeStatus,
-    Outcome,
-    SendBack,
-    decide,
-    rejected_all,
-)
+from pyromq.client.consumer.rules.outcome import TIMED_OUT_LEVEL, BatchResult, ConsumeStatus, Outcome, SendBack, decide
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock
-from pyromq.errors import RejectedError
 from pyromq.wire.json.heartbeat import MessageModel
 
 logger = logging.getLogger(__name__)
@@ -119,13 +110,9 @@ class ConcurrentService:
             if error is not None:
                 raise error
             verdict = checked(result, _KINDS)
-        except RejectedError as rejected:
-            facts = (owned.queue, batch[0].offset, batch[0].message_id, rejected.reason)
-            logger.warning("listener rejected: queue=%s offset=%d id=%s reason=%s", *facts)
-            verdict = rejected_all(batch, rejected.reason)
         except Exception as cause:  # the listener's own, or its result is none: the messages have failed
-            place = (owned.queue, batch[0].offset, batch[0].message_id)
-            logger.warning("listener failed: queue=%s offset=%d id=%s", *place, exc_info=cause)
+            facts = (owned.queue, batch[0].offset, batch[0].message_id)
+            logger.warning("listener failed: queue=%s offset=%d id=%s", *facts, exc_info=cause)
         settings = self._settings
         outcome = decide(batch, verdict, model=settings.model, ladder=settings.retry_levels)
         ok = len(outcome.finished)

@@ -23,14 +23,12 @@ from pyromq.client.consumer.rules.orderly_outcome import (
     OrderlyStatus,
     OrderlyStep,
     decide_orderly,
-    rejected_all,
 )
 from pyromq.client.consumer.rules.outcome import attempts_max
 from pyromq.client.consumer.rules.queue_state import RunState
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock
-from pyromq.errors import RejectedError
 
 logger = logging.getLogger(__name__)
 
@@ -126,27 +124,21 @@ class OrderlyService:
 
     async def _verdict(self, owned: OwnedQueue, batch: list[ReceivedMessage]) -> OrderlyStatus | OrderlyResult | None:
         """What the listener says; None when it raised."""
-        began, verdict = self._now_s(), None
-        failure: Exception | None = None
+        began, verdict, failure = self._now_s(), None, None
         if self._hook_runner:
             self._hook_runner.began(batch)
         try:
             result: Any = await self._listener.invoke(batch)
             verdict = OrderlyStatus.SUCCESS if result is None else checked(result, _KINDS)
-        except RejectedError as rejected:
-            failure, verdict = rejected, rejected_all(batch, rejected.reason)
-            facts = (owned.queue, batch[0].offset, batch[0].message_id, rejected.reason)
-            logger.warning("listener rejected: queue=%s offset=%d id=%s reason=%s", *facts)
         except Exception as error:  # the listener is the application's: its messages have failed
             failure = error
-            place = (owned.queue, batch[0].offset, batch[0].message_id)
-            logger.warning("listener failed, queue rests: queue=%s offset=%d id=%s", *place, exc_info=error)
+            facts = (owned.queue, batch[0].offset, batch[0].message_id)
+            logger.warning("listener failed, queue rests: queue=%s offset=%d id=%s", *facts, exc_info=error)
         status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
         count, seconds = len(batch), self._now_s() - began
-        ok = count - len(verdict.rejected if isinstance(verdict, OrderlyResult) else ()) if is_ok else 0
         self._listener.took(seconds)
-        owned.counts.consumed(ok, count - ok, seconds)
+        owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
         if self._hook_runner:
             self._hook_runner.ended(batch, verdict, failure, seconds)
         return verdict
@@ -169,9 +161,7 @@ class OrderlyService:
             logger.warning("%s: queue=%s", outcome.warning, owned.queue)
         not_sent = set[int]()
         for message in outcome.dead:
-            reason = outcome.reasons.get(message.offset)
-            sends = self._send_backs
-            if not await (sends.reject(message, reason) if reason else sends.send_dead_letter(message)):
+            if not await self._send_backs.send_dead_letter(message):
                 not_sent.add(message.offset)
         return outcome.settled(not_sent) if outcome.dead else outcome
 
@@ -183,7 +173,7 @@ class OrderlyService:
             case OrderlyStep.ROLL_BACK:
                 buffer.roll_back_taken()
             case OrderlyStep.PUT_BACK:
-                buffer.finish([*outcome.done, *outcome.dead])
+                buffer.finish(outcome.dead)
                 buffer.put_back(outcome.put_back)
             case OrderlyStep.KEEP:
                 pass

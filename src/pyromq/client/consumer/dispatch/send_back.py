@@ -10,8 +10,7 @@ from typing import Final
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.send_back import BODY_FLAGS, Begun, SendBackCalls
-from pyromq.client.consumer.rules.outcome import DEAD_LETTER_LEVEL
-from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties, letter_facts
+from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.outgoing import OutgoingMessage
@@ -55,19 +54,11 @@ class SendBacks:
         """An orderly consumer gives a message up; False when no broker took it."""
         return await self._send_copy(message, self._attempts_max, 0)
 
-    async def reject(self, message: ReceivedMessage, reason: str) -> bool:
-        """A dead letter at once that tells the reason, as a copy can and a send-back cannot; False as above."""
-        if await self._send_copy(message, message.delivery_attempt, 0, reason):
-            return True
-        return await self.send_back(message, DEAD_LETTER_LEVEL)
-
-    async def _send_copy(
-        self, message: ReceivedMessage, attempts_max: int | None, delay_level: int, reason: str = ""
-    ) -> bool:
+    async def _send_copy(self, message: ReceivedMessage, attempts_max: int | None, delay_level: int) -> bool:
         """The copy counts this failure; one that has more than ``attempts_max`` then is a dead letter."""
         topic = self._calls.retry_topic
         try:
-            copy = self._copy_of(message, delay_level, reason)
+            copy = self._copy_of(message, delay_level)
             route = await self._client.routes.get(topic, timeout_ms=self._client.settings.request_timeout_ms)
             queues = route.publishable_queues(topic)
         except MQError as error:
@@ -82,14 +73,12 @@ class SendBacks:
                 logger.warning("copy not taken: id=%s broker=%s error=%s", message.message_id, queue.broker, error)
         return False
 
-    def _copy_of(self, message: ReceivedMessage, delay_level: int, reason: str) -> OutgoingMessage:
+    def _copy_of(self, message: ReceivedMessage, delay_level: int) -> OutgoingMessage:
         """The body travels as it was stored: unpacked it might be larger than a broker takes."""
-        source = f"{message.stored_topic}/{message.broker}/{message.queue_id}/{message.offset}"
         properties = copy_properties(
             join_items(message.properties.items()),
             topic=message.stored_topic,
             message_id=message.offset_message_id,
             delay_level=copy_level(delay_level, message.delivery_attempt),
-            more=letter_facts(reason, source) if reason else {},
         )
         return self._calls.copy_of(message, properties, message.packed_body, message.sys_flag & BODY_FLAGS)

@@ -59,7 +59,7 @@ class SendBackQueue:
             self._under_way += 1
             if owned.is_released:  # its next owner gets the message from there
                 self._ended(owned, item, False)
-            elif not item.reason and (begun := self._send_backs.begin(item.message, item.delay_level)) is not None:
+            elif (begun := self._send_backs.begin(item.message, item.delay_level)) is not None:
                 begun.add_done_callback(partial(self._answered, owned, item))
             else:
                 self._take_slow_path(owned, item, None)
@@ -82,10 +82,7 @@ class SendBackQueue:
     async def _send_back(self, owned: OwnedQueue, item: Item, begun: Begun | None) -> None:
         is_sent = False
         try:
-            if item.reason:
-                is_sent = await self._send_backs.reject(item.message, item.reason)
-            else:
-                is_sent = await self._send_backs.send_back(item.message, item.delay_level, begun)
+            is_sent = await self._send_backs.send_back(item.message, item.delay_level, begun)
         except Exception:  # a mistake of ours must not cost a message
             logger.exception("failed message kept here: id=%s", item.message.message_id)
         finally:

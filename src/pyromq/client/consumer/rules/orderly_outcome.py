@@ -5,7 +5,6 @@
       COMMIT                   as SUCCESS                             commit what was taken
       ROLLBACK                 as SUCCESS                             everything taken again, after a rest
       SUSPEND, None, exception put back and rest; a message with too many attempts becomes a dead letter
-      RejectedError, rejected  dead letters at once; the others as the status says
 
 A dead letter is sent to the group's retry topic, whence the broker moves it to the dead letters. That may fail, so a
 decision has two steps: ``decide_orderly`` says what is dead, ``settled`` says what follows from how sending it went.
@@ -14,8 +13,8 @@ When nothing needs to be put back, the queue goes on (and a consumer that commit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Generic
 
@@ -37,11 +36,10 @@ class OrderlyStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OrderlyResult:
-    """A status with the rest that the listener wishes for its queue; ``rejected`` are dead letters, index to reason."""
+    """A status with the rest that the listener wishes for its queue."""
 
     status: OrderlyStatus = OrderlyStatus.SUCCESS
     suspend_ms: int | None = None
-    rejected: Mapping[int, str] = field(default_factory=dict)
 
 
 class OrderlyStep(Enum):
@@ -61,8 +59,6 @@ class OrderlyOutcome(Generic[PulledT]):
     rest_ms: int
     dead: Sequence[PulledT] = ()  # to be sent as dead letters
     put_back: Sequence[PulledT] = ()
-    done: Sequence[PulledT] = ()  # beside rejected ones: finished even if those hold the queue
-    reasons: Mapping[int, str] = field(default_factory=dict)  # of rejected ones, by offset
     warning: str | None = None
 
     @property
@@ -91,16 +87,6 @@ def decide_orderly(
     """The fate of a batch; an exception counts as None, ``attempts_max`` None means no limit."""
     details = _details(result)
     rest = rest_ms(details.suspend_ms, suspend_ms)
-    if details.rejected:
-        others = [message for index, message in enumerate(messages) if index not in details.rejected]
-        outcome = decide_orderly(
-            others,
-            replace(details, rejected={}),
-            auto_commit=auto_commit,
-            attempts_max=attempts_max,
-            suspend_ms=suspend_ms,
-        )
-        return _with_rejected(messages, details, others, outcome)
     match details.status:
         case OrderlyStatus.SUSPEND:
             return _suspend(messages, auto_commit, attempts_max, rest)
@@ -113,23 +99,6 @@ def decide_orderly(
             return OrderlyOutcome(OrderlyStep.COMMIT, rest, warning=text)
         case _:
             return OrderlyOutcome(OrderlyStep.COMMIT, rest)
-
-
-def rejected_all(messages: Sequence[object], reason: str) -> OrderlyResult:
-    """What RejectedError means for a batch."""
-    return OrderlyResult(rejected=dict.fromkeys(range(len(messages)), reason))
-
-
-def _with_rejected(
-    messages: Sequence[PulledT], details: OrderlyResult, others: Sequence[PulledT], outcome: OrderlyOutcome[PulledT]
-) -> OrderlyOutcome[PulledT]:
-    """Dead letters beside whatever becomes of the others; a rollback takes everything again, rejected ones too."""
-    if outcome.step is OrderlyStep.ROLL_BACK:
-        return outcome
-    rejected = {messages[index].offset: reason for index, reason in details.rejected.items() if index < len(messages)}
-    dead = [message for message in messages if message.offset in rejected]
-    done = others if outcome.goes_on and not outcome.dead else ()
-    return replace(outcome, dead=[*outcome.dead, *dead], done=done, reasons=rejected)
 
 
 def rest_ms(wished: int | None, default: int) -> int:

@@ -2,7 +2,6 @@
 
     SUCCESS                        up to ack_index (default: all) finished; the others fail
     RETRY, None, exception         all fail
-    RejectedError, ``rejected``    dead letters at once, whatever becomes of the others
 
     a failed message               clustering                              broadcasting
       delay level > 0              sent back with it                       dropped: no other member would get it
@@ -43,14 +42,13 @@ class BatchResult:
     """A status with details: ``SUCCESS`` up to an index, and when failed messages shall come again.
 
     Indexes count within the batch. Levels are RocketMQ's delay levels: 0 leaves it to the consumer's ladder and the
-    broker, −1 gives up. ``rejected`` gives up too, and the dead letter tells the reason.
+    broker, −1 gives up.
     """
 
     status: ConsumeStatus = ConsumeStatus.SUCCESS
     ack_index: int | None = None
     delay_level: int = BROKER_CHOOSES
     delay_levels: Mapping[int, int] = field(default_factory=dict)  # by index, where it differs from delay_level
-    rejected: Mapping[int, str] = field(default_factory=dict)  # by index: dead letters at once, and why
 
 
 _ALL_FAILED: Final = BatchResult(status=ConsumeStatus.RETRY)
@@ -65,7 +63,6 @@ class SendBack(msgspec.Struct, Generic[PulledT], frozen=True):
 
     message: PulledT
     delay_level: int
-    reason: str = ""  # of a dead letter, which then carries it
 
 
 class Outcome(msgspec.Struct, Generic[PulledT], frozen=True):
@@ -87,8 +84,6 @@ def decide(
     if result is ConsumeStatus.SUCCESS:
         return Outcome(messages)
     details = result if isinstance(result, BatchResult) else _ALL_FAILED
-    if details.rejected:
-        return _with_rejected(messages, details, model, ladder)
     done = _done_count(details, len(messages))
     finished, failed = messages[:done], messages[done:]
     if model is MessageModel.BROADCASTING:
@@ -101,30 +96,6 @@ def decide(
         for index, message in enumerate(failed, start=done)
     ]
     return Outcome(finished=finished, send_back=send_back)
-
-
-def rejected_all(messages: Sequence[object], reason: str) -> BatchResult:
-    """What RejectedError means for a batch."""
-    return BatchResult(ConsumeStatus.RETRY, rejected=dict.fromkeys(range(len(messages)), reason))
-
-
-def _with_rejected(
-    messages: Sequence[PulledT], details: BatchResult, model: MessageModel, ladder: Ladder
-) -> Outcome[PulledT]:
-    done = _done_count(details, len(messages))
-    finished, dropped, send_back = list[PulledT](), list[PulledT](), list[SendBack[PulledT]]()
-    for index, message in enumerate(messages):
-        reason = details.rejected.get(index)
-        if reason is None and index < done:
-            finished.append(message)
-        elif model is MessageModel.BROADCASTING:
-            dropped.append(message)
-        elif reason is not None:
-            send_back.append(SendBack(message, DEAD_LETTER_LEVEL, reason))
-        else:
-            level = details.delay_levels.get(index, details.delay_level)
-            send_back.append(SendBack(message, level or rung(ladder, message.delivery_attempt + 1)))
-    return Outcome(finished, dropped, send_back)
 
 
 def rung(ladder: Ladder, failures: int) -> int:

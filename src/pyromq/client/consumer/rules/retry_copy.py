@@ -23,17 +23,12 @@ from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.property_text import value_of, with_values, without
 
 FIRST_RETRY_LEVEL: Final = 3
-DLQ_ERROR: Final = "DLQ_ERROR"
-DLQ_SOURCE: Final = "DLQ_SOURCE"
-"""Properties of dead letters that a consumer made at once: why, and from which offset it was read."""
-ERROR_CHARACTERS_MAX: Final = 1_000
 
 _LEFT_OUT: Final = (
     *(names.PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME),  # true of the original alone
     *(names.DELAY, names.WAIT),  # its producer's wishes; a copy counts only when it is stored as safely as can be
 )
 _NOTHING: Final[Mapping[str, str]] = {}
-_WITHOUT_MARKS: Final = str.maketrans({names.NAME_END: " ", names.ITEM_END: " "})
 
 
 class FailedMessage(Protocol):
@@ -90,12 +85,6 @@ def copy_properties(
     if delay_level:
         values[names.DELAY] = str(delay_level)
     return with_values(text, {**values, **more})
-
-
-def letter_facts(reason: str, source: str) -> dict[str, str]:
-    """What a dead letter tells beside the properties of its message."""
-    text = reason.translate(_WITHOUT_MARKS).encode("utf-8", "replace").decode().strip()[:ERROR_CHARACTERS_MAX]
-    return {DLQ_ERROR: text or "no reason given", DLQ_SOURCE: source}
 
 
 def copy_level(delay_level: int, delivery_attempt: int) -> int:

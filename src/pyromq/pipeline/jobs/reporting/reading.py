@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from pyromq.client.consumer.rules.retry_copy import DLQ_ERROR
 from pyromq.errors import NotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
+from pyromq.pipeline.consuming.send_back import DLQ_ERROR
 from pyromq.pipeline.jobs.common.selection import Selection
 from pyromq.pipeline.jobs.reporting.numbers import AttemptCount, DeadCause
 from pyromq.pipeline.jobs.reporting.trace_frame import handled_frame

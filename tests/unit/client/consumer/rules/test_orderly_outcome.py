@@ -98,26 +98,3 @@ def test_failures_in_a_row_use_up_the_attempts_that_only_the_buffer_counts() -> 
     assert steps == [OrderlyStep.PUT_BACK, OrderlyStep.PUT_BACK, OrderlyStep.COMMIT]
     assert offsets_of(outcome.dead) == [5]
     assert buffer.commit_taken() == 6
-
-
-def test_rejected_messages_are_dead_and_the_queue_goes_on() -> None:
-    batch = messages(4, 5, 6)
-    outcome = decide_orderly(batch, OrderlyResult(rejected={1: "no order"}))
-    assert outcome.goes_on and [message.offset for message in outcome.dead] == [5]
-    assert outcome.reasons == {5: "no order"}
-
-
-def test_a_rejected_message_that_no_broker_takes_holds_the_queue_and_the_done_ones_stay_done() -> None:
-    batch = messages(4, 5, 6)
-    outcome = decide_orderly(batch, OrderlyResult(rejected={1: "no order"})).settled({5})
-    assert outcome.step is OrderlyStep.PUT_BACK
-    assert [message.offset for message in outcome.put_back] == [5]
-    assert [message.offset for message in outcome.done] == [4, 6] and outcome.dead == []
-
-
-def test_rejected_beside_suspended_ones() -> None:
-    batch = messages(4, 5)
-    outcome = decide_orderly(batch, OrderlyResult(OrderlyStatus.SUSPEND, rejected={0: "no order"}))
-    assert outcome.step is OrderlyStep.PUT_BACK and not outcome.goes_on
-    assert [message.offset for message in outcome.dead] == [4]
-    assert [message.offset for message in outcome.put_back] == [5]

@@ -13,7 +13,6 @@ from pyromq.client.consumer.rules.outcome import (
     Outcome,
     attempts_max,
     decide,
-    rejected_all,
     rung,
 )
 from pyromq.wire.json.heartbeat import MessageModel
@@ -90,18 +89,3 @@ def test_the_ladder_counts_for_messages_whose_level_the_listener_left_open() -> 
     batch = [FakeMessage(offset, delivery_attempt=offset) for offset in range(4)]
     outcome = decide(batch, BatchResult(RETRY, delay_levels={1: 9, 2: -1}), ladder={1: 2, 4: 6})
     assert [item.delay_level for item in outcome.send_back] == [2, 9, -1, 6]
-
-
-def test_rejected_messages_are_dead_letters_with_their_reasons_and_the_others_as_the_status_says() -> None:
-    batch = messages(0, 1, 2, 3)
-    result = BatchResult(ack_index=2, delay_levels={3: 5}, rejected={1: "no order"})
-    outcome = decide(batch, result)
-    assert [message.offset for message in outcome.finished] == [0, 2]
-    found = [(item.message.offset, item.delay_level, item.reason) for item in outcome.send_back]
-    assert found == [(1, -1, "no order"), (3, 5, "")]
-
-
-def test_a_broadcasting_member_drops_what_it_rejects() -> None:
-    batch = messages(0, 1)
-    outcome = decide(batch, rejected_all(batch, "no order"), model=MessageModel.BROADCASTING)
-    assert (outcome.finished, outcome.send_back) == ([], []) and list(outcome.dropped) == batch
