@@ -48,7 +48,7 @@ def bytes_as_keys() -> None:
 
 
 def unknown_field() -> None:
-    Message("orders", b"42", delay=7)  # refused
+    Message("orders", b"42", wait=7)  # refused
 
 
 def unknown_option() -> None:

@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import msgspec
 
-from pyromq.errors import MessageRefusedError
+from pyromq.errors import ConfigError, MessageRefusedError
 from pyromq.model.names import validate_topic
 from pyromq.model.property_names import ITEM_END, NAME_END, RESERVED
 from pyromq.model.queue import QueueId
+from pyromq.model.times import Span, moment_ms, span_ms
 
 DELAY_LEVEL_MAX = (1 << 31) - 1  # a broker takes a level above its last one as the last one
 _checked_topic = lru_cache(4096)(validate_topic)
 
 
 class _MoreOfAMessage(TypedDict, total=False):
+    delay: Span
+    deliver_at: datetime
     deliver_at_ms: int
     flag: int
     wait_stored: bool
@@ -31,12 +34,15 @@ class _MoreOfAMessage(TypedDict, total=False):
 class Message(msgspec.Struct, frozen=True, gc=False):
     """``Message("orders", b"42", tags="new", keys="order-42", properties={"currency": "EUR"})``
 
-    ``body`` is bytes: ``text.encode()``, ``json.dumps(value).encode()``. ``keys`` are what the message can be found by:
-    one text of words, or several words. At most one of ``delay_level`` (1 to the broker's last, usually 18),
-    ``delay_ms`` and ``deliver_at_ms`` says when consumers see it. Messages with the same ``sharding_key`` go to the
-    same queue, and are not delayed. ``wait_stored=False`` asks the broker to respond before the message is on disk.
+    ``body`` is bytes; ``pyromq.typed.message(topic, value)`` makes it of other values. ``keys`` are what the message
+    can be found by: one text of words, or several words. At most one of ``delay`` (a timedelta, or seconds),
+    ``deliver_at`` (a datetime with time zone), ``delay_ms``, ``deliver_at_ms`` and ``delay_level`` (1 to the broker's
+    last, usually 18) says when consumers see it; ``delay`` and ``deliver_at`` become ``delay_ms`` and
+    ``deliver_at_ms``. Messages with the same ``sharding_key`` go to the same queue, and are not delayed.
+    ``wait_stored=False`` asks the broker to respond before the message is on disk.
 
-    Raises InvalidNameError or MessageRefusedError when no broker would take it, also for values of the wrong type.
+    Raises InvalidNameError or MessageRefusedError when no broker would take it, also for values of the wrong type, and
+    ConfigError for a ``deliver_at`` without time zone or a ``delay`` that is none.
     """
 
     topic: str
@@ -50,6 +56,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     deliver_at_ms: int = 0
     flag: int = 0
     wait_stored: bool = True
+    delay: Span | None = None  # of the constructor alone: a message has delay_ms
+    deliver_at: datetime | None = None  # of the constructor alone: a message has deliver_at_ms
 
     if TYPE_CHECKING:  # fields are as they are read; more may be given
 
@@ -85,10 +93,24 @@ class Message(msgspec.Struct, frozen=True, gc=False):
             _set(self, "properties", _checked_properties(self.properties))
         if self.sharding_key:
             _check_text("sharding key", self.sharding_key)
+        if self.delay is not None or self.deliver_at is not None:
+            self._take_time()
         if self.delay_level or self.delay_ms or self.deliver_at_ms:
             self._check_delay()
         if self.flag and not -(1 << 31) <= self.flag < 1 << 31:
             raise MessageRefusedError(f"flag {self.flag} does not fit in 32 bits")
+
+    def _take_time(self) -> None:
+        names = ("delay", "deliver_at", "delay_ms", "deliver_at_ms", "delay_level")
+        given = [name for name in names if getattr(self, name) not in (None, 0)]
+        if len(given) > 1:
+            raise ConfigError(f"a message is delayed in one way, not by {' and '.join(given)}")
+        if self.delay is not None:
+            _set(self, "delay_ms", span_ms("delay", self.delay))
+        if self.deliver_at is not None:
+            _set(self, "deliver_at_ms", max(1, moment_ms("deliver_at", self.deliver_at)))
+        _set(self, "delay", None)
+        _set(self, "deliver_at", None)
 
     def _check_delay(self) -> None:
         given = [name for name in ("delay_level", "delay_ms", "deliver_at_ms") if getattr(self, name)]
@@ -174,9 +196,9 @@ def _check_whole_number(what: str, value: object) -> None:
         return
     advice = ""
     if isinstance(value, datetime):
-        advice = ": int(moment.timestamp() * 1000)"
+        advice = "; give it as deliver_at="
     elif isinstance(value, timedelta):
-        advice = ": delta // timedelta(milliseconds=1)"
+        advice = "; give it as delay="
     raise MessageRefusedError(f"{what} must be a whole number, not {type(value).__name__}{advice}")
 
 

@@ -87,8 +87,8 @@ def test_a_topic_that_no_broker_would_have_is_refused(topic: Any, reason: str) -
         ({"properties": {"price": 1}}, "property 'price' must be text, not int"),
         ({"sharding_key": 7}, "sharding key must be text, not int"),
         ({"delay_ms": 1.5}, "delay_ms must be a whole number, not float"),
-        ({"delay_ms": timedelta(seconds=1)}, "timedelta: delta // timedelta"),
-        ({"deliver_at_ms": datetime(2030, 1, 1, tzinfo=UTC)}, r"datetime: int\(moment\.timestamp"),
+        ({"delay_ms": timedelta(seconds=1)}, "timedelta; give it as delay="),
+        ({"deliver_at_ms": datetime(2030, 1, 1, tzinfo=UTC)}, "datetime; give it as deliver_at="),
         ({"delay_level": -1}, "levels are numbers from 1 on"),
     ],
 )
@@ -175,8 +175,8 @@ def test_an_unknown_option_is_refused_with_the_likely_one() -> None:
     [
         (PushConsumerOptions, PushConsumerSettings, {"batch_listener", "hooks", "trace"}),
         (PullConsumerOptions, PullConsumerSettings, set()),
-        (TransactionOptions, TransactionProducerSettings, {"hooks", "trace"}),
-        (SendOptions, ProducerSettings, {"hooks", "trace"}),
+        (TransactionOptions, TransactionProducerSettings, {"hooks", "trace", "timeout"}),
+        (SendOptions, ProducerSettings, {"hooks", "trace", "timeout"}),
     ],
 )
 def test_every_option_is_a_setting_or_has_a_meaning_of_its_own(options: Any, settings: Any, others: set[str]) -> None:

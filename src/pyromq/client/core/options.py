@@ -18,6 +18,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.settings import ClientSettings, Compression, Credentials, client_settings_of
 from pyromq.errors import ConfigError, InvalidNameError
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, validate_group
+from pyromq.model.times import Span
 from pyromq.net import TlsSettings
 
 if TYPE_CHECKING:
@@ -47,12 +48,14 @@ class ClientOptions(TypedDict, total=False):
 class SendOptions(ClientOptions, total=False):
     """What producers take besides: ``hooks`` look on at every send; ``trace`` writes what was sent to RocketMQ's trace
     topic, or to the topic that it names; ``latency_fault=True`` avoids brokers that were slow or failed a while ago;
-    ``nowait_retries`` is what ``retries`` is, for ``send_nowait`` alone."""
+    ``nowait_retries`` is what ``retries`` is, for ``send_nowait`` alone; ``timeout`` is ``timeout_ms`` as timedelta or
+    seconds."""
 
     hooks: Sequence[SendHook]
     trace: bool | str
     latency_fault: bool | None
     nowait_retries: int | None
+    timeout: Span | None
 
 
 class TransactionOptions(SendOptions, total=False):

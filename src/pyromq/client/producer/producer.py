@@ -2,6 +2,7 @@
 
     async with Producer("10.0.0.1:9876", group="orders-service") as producer:
         receipt = await producer.send(Message("orders", b"42", tags="new"))
+        receipt = await producer.send("orders", order, tags="new")     # any value that pyromq.typed can write
 
 One ``send`` has one time for all its attempts; ``attempts`` says what is tried again, and where. The usual case takes
 the fast path (``fast_path``): route known, connection open, nothing special about the message. Then a send is one
@@ -13,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from typing import ClassVar, Final, Self, Unpack
+from typing import Any, ClassVar, Final, Self, Unpack, overload
 
 from pyromq.client.core.client import Client
 from pyromq.client.core.hooks import SendHooks
@@ -30,6 +31,18 @@ from pyromq.client.producer.pending_sends import PendingSends, SendCallback
 from pyromq.client.producer.request_reply import RequestReply
 from pyromq.client.producer.retrying_sender import RetryingSender
 from pyromq.client.producer.selectors import QueueSelector
+from pyromq.client.producer.send_arguments import (
+    BatchArguments,
+    ChosenQueue,
+    NowaitArguments,
+    SendArguments,
+    TimeLimit,
+    ValueBatchArguments,
+    ValueNowaitArguments,
+    ValueOnewayArguments,
+    ValueRequestArguments,
+    ValueSendArguments,
+)
 from pyromq.client.producer.send_context import SendContext
 from pyromq.client.producer.send_log import SendLog, results
 from pyromq.client.producer.slow_path import SlowPath
@@ -40,6 +53,8 @@ from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
+from pyromq.model.times import Span, given_timeout_ms
+from pyromq.typed.messages import NO_VALUE, MessageOptions, as_message, as_messages
 from pyromq.wire.property_text import join_items
 
 _ORDERED: Final = (
@@ -52,10 +67,14 @@ class Producer(ProducerRole):
     """Sends messages in the name of a group.
 
     ``nameservers`` is ``"host:port"``, several of them with ``;`` between, or a sequence; without it the environment
-    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts,
-    ``retries`` counts the attempts after the first; for the rest there is ``settings``. A keyword wins over
-    ``settings``, and None means what ``settings`` or the default says. ``client`` is shared with other producers and
-    consumers; without one the producer has its own. Other options: ``SendOptions``.
+    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts
+    (``timeout`` is the same as timedelta or seconds, here and wherever there is a ``timeout_ms``), ``retries`` counts
+    the attempts after the first; for the rest there is ``settings``. A keyword wins over ``settings``, and None means
+    what ``settings`` or the default says. ``client`` is shared with other producers and consumers; without one the
+    producer has its own. Other options: ``SendOptions``.
+
+    Every way of sending takes a Message, or a topic and a value with what ``Message`` takes besides
+    (``MessageOptions``): ``send("orders", order, keys="42", delay=timedelta(minutes=30))``.
 
     The constructor raises ConfigError, InvalidNameError, and TypeError for an unknown option. Every way of sending
     raises InvalidNameError or MessageRefusedError for what no broker takes, NoRouteError when it is not known where to
@@ -77,6 +96,7 @@ class Producer(ProducerRole):
         **options: Unpack[SendOptions],
     ) -> None:
         check_options("Producer", options, SendOptions, ProducerSettings)
+        timeout_ms = given_timeout_ms(timeout_ms, options.get("timeout"))
         given = {"timeout_ms": timeout_ms, "retries": retries, "compression": compression}
         self.settings = with_given(ProducerSettings, settings, {**options, **given})
         name = checked_group(group)
@@ -148,27 +168,33 @@ class Producer(ProducerRole):
 
     # --- sending ---
 
+    @overload
+    async def send(self, message: Message, **how: Unpack[SendArguments]) -> SendReceipt: ...
+
+    @overload
+    async def send(self, topic: str, value: object, /, **how: Unpack[ValueSendArguments]) -> SendReceipt: ...
+
     async def send(
         self,
-        message: Message,
+        message: Any,
+        value: object = NO_VALUE,
         *,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
         timeout_ms: int | None = None,
+        timeout: Span | None = None,
+        **options: Unpack[MessageOptions],
     ) -> SendReceipt:
         """Sends and waits for the broker's receipt. ``queue`` or ``selector`` fix the queue, as a sharding key does.
 
         ``timeout_ms`` is for all attempts together; None means that of the producer. Raises SendFailedError with all
         attempts when no broker confirmed it in time.
         """
-        try:
-            begun = self._begin(message, timeout_ms) if queue is None and selector is None else None
-        except AttributeError:
-            _require_message(message)
-            raise
+        if timeout is not None or options or type(message) is not Message or value is not NO_VALUE:
+            message, timeout_ms = self._given(message, value, options, timeout_ms, timeout)
+        begun = self._begin(message, timeout_ms) if queue is None and selector is None else None
         if begun is None:
             self._require_open()
-            _require_message(message)
             return await self._slow_path.send(message, queue, selector, timeout_ms)
         outgoing, chosen, connection, response = begun
         try:
@@ -179,8 +205,29 @@ class Producer(ProducerRole):
             return self._receipt_of(outgoing, chosen, received)
         return await self._retrying_sender.after_response(outgoing, chosen, connection, received)
 
+    def _given(
+        self, message: Any, value: object, options: MessageOptions, timeout_ms: int | None, timeout: Span | None
+    ) -> tuple[Message, int | None]:
+        """Of a send that is not called with a message alone. Raises MessageRefusedError, ConfigError, TypeError."""
+        return as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
+
+    @overload
+    def send_nowait(self, message: Message, **how: Unpack[NowaitArguments]) -> asyncio.Future[SendReceipt]: ...
+
+    @overload
     def send_nowait(
-        self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int | None = None
+        self, topic: str, value: object, /, **how: Unpack[ValueNowaitArguments]
+    ) -> asyncio.Future[SendReceipt]: ...
+
+    def send_nowait(
+        self,
+        message: Any,
+        value: object = NO_VALUE,
+        *,
+        callback: SendCallback | None = None,
+        timeout_ms: int | None = None,
+        timeout: Span | None = None,
+        **options: Unpack[MessageOptions],
     ) -> asyncio.Future[SendReceipt]:
         """Begins a send; the future has its receipt, or raises what ``send`` raises.
 
@@ -188,14 +235,12 @@ class Producer(ProducerRole):
         under way: await some of them. Raises MessageRefusedError for a message with a sharding key: while one of them
         waits for its broker the next would overtake it.
         """
-        try:
-            if message.sharding_key:
-                raise MessageRefusedError(_ORDERED)
-            self._under_way.require_room(message.topic)
-            begun = self._begin(message, timeout_ms)
-        except AttributeError:
-            _require_message(message)
-            raise
+        if timeout is not None or options or type(message) is not Message or value is not NO_VALUE:
+            message, timeout_ms = self._given(message, value, options, timeout_ms, timeout)
+        if message.sharding_key:
+            raise MessageRefusedError(_ORDERED)
+        self._under_way.require_room(message.topic)
+        begun = self._begin(message, timeout_ms)
         if begun is not None:
             begun[0].retries = self.settings.nowait_retries
             return self._under_way.add_begun(begun, callback)
@@ -212,22 +257,51 @@ class Producer(ProducerRole):
         self._require_open()
         return self._under_way.add(self._slow_path.send(message, None, None, timeout_ms), None)
 
+    @overload
+    async def send_oneway(self, message: Message, **how: Unpack[ChosenQueue]) -> None: ...
+
+    @overload
+    async def send_oneway(self, topic: str, value: object, /, **how: Unpack[ValueOnewayArguments]) -> None: ...
+
     async def send_oneway(
-        self, message: Message, *, queue: QueueId | None = None, selector: QueueSelector | None = None
+        self,
+        message: Any,
+        value: object = NO_VALUE,
+        *,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        **options: Unpack[MessageOptions],
     ) -> None:
         """Sends without a response: whether the message arrived stays unknown, and nothing is tried again."""
         self._require_open()
-        _require_message(message)
-        await self._slow_path.send_oneway(message, queue, selector)
+        await self._slow_path.send_oneway(as_message(message, value, options), queue, selector)
+
+    @overload
+    async def send_batch(self, messages: Sequence[Message], **how: Unpack[BatchArguments]) -> list[SendReceipt]: ...
+
+    @overload
+    async def send_batch(
+        self, topic: str, values: Iterable[object], /, **how: Unpack[ValueBatchArguments]
+    ) -> list[SendReceipt]: ...
 
     async def send_batch(
-        self, messages: Sequence[Message], *, queue: QueueId | None = None, timeout_ms: int | None = None
+        self,
+        messages: Any,
+        values: object = NO_VALUE,
+        *,
+        queue: QueueId | None = None,
+        timeout_ms: int | None = None,
+        timeout: Span | None = None,
+        **options: Unpack[MessageOptions],
     ) -> list[SendReceipt]:
         """Sends messages of one topic in as few requests as fit; one receipt each, in order.
+
+        Or a topic and values: the options are for each of them.
 
         A request is stored whole or not at all. Raises SendFailedError; its ``sent`` are receipts of requests before.
         """
         self._require_open()
+        messages, timeout_ms = as_messages(messages, values, options), given_timeout_ms(timeout_ms, timeout)
         if isinstance(messages, Message) or not isinstance(messages, Sequence):
             raise MessageRefusedError(f"send_batch takes a list of messages, not {type(messages).__name__}")
         try:
@@ -240,20 +314,42 @@ class Producer(ProducerRole):
             return [await self.send(messages[0], queue=queue, timeout_ms=timeout_ms)]
         return await self._batches.send(messages, queue, timeout_ms)
 
-    async def request(self, message: Message, *, timeout_ms: int | None = None) -> ReceivedMessage:
-        """Sends a message and waits for the reply of its consumer.
+    @overload
+    async def request(self, message: Message, **how: Unpack[TimeLimit]) -> ReceivedMessage: ...
+
+    @overload
+    async def request(self, topic: str, value: object, /, **how: Unpack[ValueRequestArguments]) -> ReceivedMessage: ...
+
+    async def request(
+        self,
+        message: Any,
+        value: object = NO_VALUE,
+        *,
+        timeout_ms: int | None = None,
+        timeout: Span | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> ReceivedMessage:
+        """Sends a message and waits for the reply of its consumer; ``reply.decode(Price)`` makes a value of it.
 
         Raises NoReplyError when none comes in time, and what ``send`` raises.
         """
         self._require_open()
-        _require_message(message)
+        message, timeout_ms = self._given(message, value, options, timeout_ms, timeout)
         return await self._requests.ask(message, timeout_ms or self.settings.timeout_ms)
 
     async def reply(
-        self, request: ReceivedMessage, body: bytes, *, tags: str = "", timeout_ms: int | None = None
+        self,
+        request: ReceivedMessage,
+        body: object,
+        *,
+        tags: str = "",
+        timeout_ms: int | None = None,
+        timeout: Span | None = None,
     ) -> SendReceipt:
-        """Replies to a request that a consumer received. Raises MessageRefusedError if it is none."""
+        """Replies to a request that a consumer received, with bytes or any value. Raises MessageRefusedError if it is
+        none, or if the value cannot be written."""
         self._require_open()
+        timeout_ms = given_timeout_ms(timeout_ms, timeout)
         return await self._requests.reply(request, body, tags, timeout_ms or 0)
 
     def _require_open(self) -> None:

@@ -12,6 +12,7 @@ from pyromq.client.producer.slow_path import SlowPath
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.errors import NoReplyError
 from pyromq.model.message import Message, SendReceipt
+from pyromq.typed import message as message_of
 
 
 class RequestReply:
@@ -38,10 +39,10 @@ class RequestReply:
         finally:
             self._replies.forget(correlation_id)
 
-    async def reply(self, request: ReceivedMessage, body: bytes, tags: str, timeout_ms: int) -> SendReceipt:
+    async def reply(self, request: ReceivedMessage, value: object, tags: str, timeout_ms: int) -> SendReceipt:
         """Raises MessageRefusedError if it is no request, and what sending raises."""
         topic, system = reply_of(request)
-        message = Message(topic, body, tags=tags)
+        message = message_of(topic, value, tags=tags)
         return await self._slow_path.send(message, None, None, timeout_ms, system, code=SEND_REPLY)
 
     def arrived(self, message: ReceivedMessage) -> bool:

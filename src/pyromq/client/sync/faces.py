@@ -12,22 +12,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from pyromq.client import admin as aio_admin
 from pyromq.client.core import client as aio_client
 from pyromq.client.core.options import ClientOptions, SendOptions
+from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.settings import ClientSettings, Compression, ProducerSettings
 from pyromq.client.producer import producer as aio_producer
 from pyromq.client.producer.pending_sends import SendCallback
 from pyromq.client.producer.selectors import QueueSelector
+from pyromq.client.producer.send_arguments import (
+    BatchArguments,
+    ChosenQueue,
+    NowaitArguments,
+    SendArguments,
+    TimeLimit,
+    ValueBatchArguments,
+    ValueNowaitArguments,
+    ValueOnewayArguments,
+    ValueRequestArguments,
+    ValueSendArguments,
+)
 from pyromq.client.sync.loop_thread import LoopThread, Waiter, loop_thread
 from pyromq.errors import ClientClosedError, ConfigError
 from pyromq.model.message import Message, SendReceipt
 from pyromq.model.queue import QueueId
+from pyromq.model.times import Span, given_timeout_ms
+from pyromq.typed.messages import NO_VALUE, MessageOptions, as_message, as_messages
 
 logger = logging.getLogger(__name__)
 
@@ -158,10 +173,14 @@ class Producer(Face[aio_producer.Producer]):
     """Sends messages in the name of a group: ``pyromq.aio.Producer`` for code without asyncio. Threads may share it.
 
     ``nameservers`` is ``"host:port"``, several of them with ``;`` between, or a sequence; without it the environment
-    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts,
-    ``retries`` counts the attempts after the first; for the rest there is ``settings``. A keyword wins over
-    ``settings``, and None means what ``settings`` or the default says. ``client`` is shared with other producers and
-    consumers; without one the producer has its own. Other options: ``SendOptions``.
+    decides (PYROMQ_NAMESERVER, NAMESRV_ADDR), then 127.0.0.1:9876. ``timeout_ms`` is for a send with all its attempts
+    (``timeout`` is the same as timedelta or seconds, here and wherever there is a ``timeout_ms``), ``retries`` counts
+    the attempts after the first; for the rest there is ``settings``. A keyword wins over ``settings``, and None means
+    what ``settings`` or the default says. ``client`` is shared with other producers and consumers; without one the
+    producer has its own. Other options: ``SendOptions``.
+
+    Every way of sending takes a Message, or a topic and a value with what ``Message`` takes besides
+    (``MessageOptions``): ``send("orders", order, keys="42", delay=timedelta(minutes=30))``.
 
     The constructor raises ConfigError, InvalidNameError, and TypeError for an unknown option. Every way of sending
     raises InvalidNameError or MessageRefusedError for what no broker takes, NoRouteError when it is not known where to
@@ -192,19 +211,30 @@ class Producer(Face[aio_producer.Producer]):
         )
         super().__init__(inner)
 
+    @overload
+    def send(self, message: Message, **how: Unpack[SendArguments]) -> SendReceipt: ...
+
+    @overload
+    def send(self, topic: str, value: object, /, **how: Unpack[ValueSendArguments]) -> SendReceipt: ...
+
     def send(
         self,
-        message: Message,
+        message: Any,
+        value: object = NO_VALUE,
         *,
         queue: QueueId | None = None,
         selector: QueueSelector | None = None,
         timeout_ms: int | None = None,
+        timeout: Span | None = None,
+        **options: Unpack[MessageOptions],
     ) -> SendReceipt:
         """Sends and waits for the broker's receipt. ``queue`` or ``selector`` fix the queue, as a sharding key does.
 
         ``timeout_ms`` is for all attempts together; None means that of the producer. Raises SendFailedError with all
         attempts when no broker confirmed it in time.
         """
+        if timeout is not None or options or type(message) is not Message or value is not NO_VALUE:
+            message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
         if queue is not None or selector is not None:
             return self._run(self.inner.send(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
         thread, waiter = self._open_thread(), Waiter[SendReceipt]()
@@ -212,14 +242,29 @@ class Producer(Face[aio_producer.Producer]):
         thread.soon(self._begin, self.inner.begin_send, message, timeout_ms, waiter, begun)
         return thread.wait_for(waiter, lambda: [future.cancel() for future in begun])
 
+    @overload
+    def send_nowait(self, message: Message, **how: Unpack[NowaitArguments]) -> Future[SendReceipt]: ...
+
+    @overload
+    def send_nowait(self, topic: str, value: object, /, **how: Unpack[ValueNowaitArguments]) -> Future[SendReceipt]: ...
+
     def send_nowait(
-        self, message: Message, *, callback: SendCallback | None = None, timeout_ms: int | None = None
+        self,
+        message: Any,
+        value: object = NO_VALUE,
+        *,
+        callback: SendCallback | None = None,
+        timeout_ms: int | None = None,
+        timeout: Span | None = None,
+        **options: Unpack[MessageOptions],
     ) -> Future[SendReceipt]:
         """Begins a send and returns at once; the future has the receipt, or raises what ``send`` raises.
 
         ``callback(receipt, error)`` runs on a thread for callbacks. Those of the future itself run on the loop's thread
         and must be quick. Messages with a sharding key are refused, as in ``pyromq.aio``.
         """
+        if timeout is not None or options or type(message) is not Message or value is not NO_VALUE:
+            message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
         thread, outcome = self._open_thread(), Future[SendReceipt]()
         waiter = _Relay(outcome)
         if callback is not None:
@@ -247,9 +292,73 @@ class Producer(Face[aio_producer.Producer]):
             begun.append(future)
             future.add_done_callback(waiter.settle)
 
-    send_oneway = blocking(aio_producer.Producer.send_oneway)
-    send_batch = blocking(aio_producer.Producer.send_batch)
-    request = blocking(aio_producer.Producer.request)
+    @overload
+    def send_oneway(self, message: Message, **how: Unpack[ChosenQueue]) -> None: ...
+
+    @overload
+    def send_oneway(self, topic: str, value: object, /, **how: Unpack[ValueOnewayArguments]) -> None: ...
+
+    def send_oneway(
+        self,
+        message: Any,
+        value: object = NO_VALUE,
+        *,
+        queue: QueueId | None = None,
+        selector: QueueSelector | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> None:
+        """Sends without a response: whether the message arrived stays unknown, and nothing is tried again."""
+        message = as_message(message, value, options)
+        self._run(self.inner.send_oneway(message, queue=queue, selector=selector))
+
+    @overload
+    def send_batch(self, messages: Sequence[Message], **how: Unpack[BatchArguments]) -> list[SendReceipt]: ...
+
+    @overload
+    def send_batch(
+        self, topic: str, values: Iterable[object], /, **how: Unpack[ValueBatchArguments]
+    ) -> list[SendReceipt]: ...
+
+    def send_batch(
+        self,
+        messages: Any,
+        values: object = NO_VALUE,
+        *,
+        queue: QueueId | None = None,
+        timeout_ms: int | None = None,
+        timeout: Span | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> list[SendReceipt]:
+        """Sends messages of one topic in as few requests as fit; one receipt each, in order.
+
+        Or a topic and values: the options are for each of them. A request is stored whole or not at all. Raises
+        SendFailedError; its ``sent`` are receipts of requests before.
+        """
+        messages, timeout_ms = as_messages(messages, values, options), given_timeout_ms(timeout_ms, timeout)
+        return self._run(self.inner.send_batch(messages, queue=queue, timeout_ms=timeout_ms))
+
+    @overload
+    def request(self, message: Message, **how: Unpack[TimeLimit]) -> ReceivedMessage: ...
+
+    @overload
+    def request(self, topic: str, value: object, /, **how: Unpack[ValueRequestArguments]) -> ReceivedMessage: ...
+
+    def request(
+        self,
+        message: Any,
+        value: object = NO_VALUE,
+        *,
+        timeout_ms: int | None = None,
+        timeout: Span | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> ReceivedMessage:
+        """Sends a message and waits for the reply of its consumer; ``reply.decode(Price)`` makes a value of it.
+
+        Raises NoReplyError when none comes in time, and what ``send`` raises.
+        """
+        message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
+        return self._run(self.inner.request(message, timeout_ms=timeout_ms))
+
     reply = blocking(aio_producer.Producer.reply)
 
 

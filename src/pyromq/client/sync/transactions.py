@@ -10,20 +10,23 @@ thread for checks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Unpack
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, TypeAlias, Unpack, overload
 
 from pyromq.client.core.options import TransactionOptions
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.settings import TransactionProducerSettings
 from pyromq.client.core.transaction import Execution, Transaction, TransactionOutcome, TransactionReceipt
-from pyromq.client.producer.selectors import QueueSelector
+from pyromq.client.producer.send_arguments import TransactionArguments, ValueTransactionArguments
 from pyromq.client.sync.faces import Client, Face, inner_client
 from pyromq.client.transactions import transaction_producer as aio_transactions
+from pyromq.client.transactions.given_arguments import message_and_arguments, send_arguments
 from pyromq.client.transactions.transaction_producer import require_function
 from pyromq.errors import ClientClosedError
 from pyromq.model.message import Message
-from pyromq.model.queue import QueueId
+from pyromq.typed.messages import NO_VALUE
+
+SyncExecute: TypeAlias = Callable[[Transaction], TransactionOutcome | None]
 
 
 class TransactionProducer(Face[aio_transactions.TransactionProducer]):
@@ -60,48 +63,57 @@ class TransactionProducer(Face[aio_transactions.TransactionProducer]):
         )
         super().__init__(inner)
 
+    @overload
     def send(
-        self,
-        message: Message,
-        execute: Callable[[Transaction], TransactionOutcome | None],
-        argument: Any = None,
-        *,
-        check_after_ms: int = 0,
-        queue: QueueId | None = None,
-        selector: QueueSelector | None = None,
-        timeout_ms: int | None = None,
+        self, message: Message, execute: SyncExecute, argument: Any = None, **how: Unpack[TransactionArguments]
+    ) -> TransactionReceipt: ...
+
+    @overload
+    def send(
+        self, topic: str, value: object, execute: SyncExecute, /, **how: Unpack[ValueTransactionArguments]
+    ) -> TransactionReceipt: ...
+
+    def send(
+        self, message: Any, execute: Any, argument: Any = None, **how: Unpack[ValueTransactionArguments]
     ) -> TransactionReceipt:
         """Prepares the message, calls ``execute(transaction)`` here and tells the broker the outcome that it returns.
 
+        Instead of a message there may be a topic and a value: ``send("orders", order, execute)``.
         ``transaction.argument`` is ``argument``. Nothing returned is UNKNOWN, and so is an exception: it is logged and
         stands in the receipt. ``check_after_ms`` keeps the broker from asking before. Raises NotPreparedError, and what
         ``Producer.send`` raises; then ``execute`` was not called.
         """
+        message, execute, argument, arguments = send_arguments(message, execute, argument, how)
         require_function("execute", execute)
-        named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
-        transaction = self._run(self.inner.prepare(message, argument, **named, timeout_ms=timeout_ms))
+        transaction = self._run(self.inner.prepare(message, argument, **arguments))
         with Execution(transaction, self._abandon) as execution:
             transaction.executed(execute(transaction))
         return self._finish(transaction, execution.error)
 
-    @contextmanager
+    @overload
     def transaction(
-        self,
-        message: Message,
-        *,
-        check_after_ms: int = 0,
-        queue: QueueId | None = None,
-        selector: QueueSelector | None = None,
-        timeout_ms: int | None = None,
-    ) -> Iterator[Transaction]:
+        self, message: Message, **how: Unpack[TransactionArguments]
+    ) -> AbstractContextManager[Transaction]: ...
+
+    @overload
+    def transaction(
+        self, topic: str, value: object, /, **how: Unpack[ValueTransactionArguments]
+    ) -> AbstractContextManager[Transaction]: ...
+
+    def transaction(
+        self, message: Any, value: object = NO_VALUE, **how: Unpack[ValueTransactionArguments]
+    ) -> AbstractContextManager[Transaction]:
         """A block of local work between prepared message and outcome; raises as ``send`` does before it begins.
 
         Leaving it normally is COMMIT, an exception ROLLBACK, unless the transaction was told otherwise. An interrupt
         (Ctrl-C) is UNKNOWN. Where your own commit may fail without telling whether it happened, call
         ``transaction.unknown()`` before it and ``transaction.commit()`` after it.
         """
-        named: dict[str, Any] = {"check_after_ms": check_after_ms, "queue": queue, "selector": selector}
-        transaction = self._run(self.inner.prepare(message, **named, timeout_ms=timeout_ms))
+        return self._block(*message_and_arguments(message, value, how))
+
+    @contextmanager
+    def _block(self, message: Message, arguments: dict[str, Any]) -> Iterator[Transaction]:
+        transaction = self._run(self.inner.prepare(message, **arguments))
         error: BaseException | None = None
         try:
             yield transaction

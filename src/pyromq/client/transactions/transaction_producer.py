@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Self, TypeAlias, Unpack
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, Final, Self, TypeAlias, Unpack, overload
 
 from pyromq.client.consumer.base.listeners import is_coroutine_function
 from pyromq.client.core.client import Client
@@ -44,14 +44,18 @@ from pyromq.client.core.transaction import (
     prepared_properties,
 )
 from pyromq.client.producer.selectors import QueueSelector
+from pyromq.client.producer.send_arguments import TransactionArguments, ValueTransactionArguments
 from pyromq.client.transactions.check_backs import Check, CheckBacks, Question
+from pyromq.client.transactions.given_arguments import message_and_arguments, send_arguments
 from pyromq.client.transactions.prepared_producer import PreparedProducer
 from pyromq.errors import ConfigError, MQError, NotPreparedError
 from pyromq.model import property_names as names
 from pyromq.model.message import Message, SendStatus
 from pyromq.model.names import validate_topic
 from pyromq.model.queue import QueueId
+from pyromq.model.times import given_timeout_ms
 from pyromq.net import Connection
+from pyromq.typed.messages import NO_VALUE
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.callback import CheckTransactionHeader
 from pyromq.wire.property_text import join_items
@@ -88,7 +92,8 @@ class TransactionProducer:
         **options: Unpack[TransactionOptions],
     ) -> None:
         check_options("TransactionProducer", options, TransactionOptions, TransactionProducerSettings)
-        chosen = with_given(TransactionProducerSettings, settings, options)
+        timeout_ms = given_timeout_ms(options.get("timeout_ms"), options.pop("timeout", None))
+        chosen = with_given(TransactionProducerSettings, settings, {**options, "timeout_ms": timeout_ms})
         group = checked_group(group)
         check_callable("check", check, "a message")
         self.topics = frozenset([topics] if isinstance(topics, str) else topics)
@@ -140,52 +145,59 @@ class TransactionProducer:
 
     # --- sending ---
 
+    @overload
     async def send(
-        self,
-        message: Message,
-        execute: Execute,
-        argument: Any = None,
-        *,
-        check_after_ms: int = 0,
-        queue: QueueId | None = None,
-        selector: QueueSelector | None = None,
-        timeout_ms: int | None = None,
+        self, message: Message, execute: Execute, argument: Any = None, **how: Unpack[TransactionArguments]
+    ) -> TransactionReceipt: ...
+
+    @overload
+    async def send(
+        self, topic: str, value: object, execute: Execute, /, **how: Unpack[ValueTransactionArguments]
+    ) -> TransactionReceipt: ...
+
+    async def send(
+        self, message: Any, execute: Any, argument: Any = None, **how: Unpack[ValueTransactionArguments]
     ) -> TransactionReceipt:
         """Prepares the message, calls ``execute(transaction)`` and tells the broker the outcome that it returns.
 
-        ``execute`` is a coroutine, or a function that is called on a thread; ``transaction.argument`` is ``argument``.
+        Instead of a message there may be a topic and a value: ``send("orders", order, execute)``. ``execute`` is a
+        coroutine, or a function that is called on a thread; ``transaction.argument`` is ``argument``.
         Nothing returned is UNKNOWN, and so is an exception: it is logged and stands in the receipt. ``check_after_ms``
         keeps the broker from asking before. Raises NotPreparedError, and what ``Producer.send`` raises; then
         ``execute`` was not called.
         """
-        transaction = await self.prepare(
-            message, argument, check_after_ms=check_after_ms, queue=queue, selector=selector, timeout_ms=timeout_ms
-        )
+        message, execute, argument, arguments = send_arguments(message, execute, argument, how)
+        transaction = await self.prepare(message, argument, **arguments)
         with Execution(transaction, self.abandon) as execution:
             is_coroutine = is_coroutine_function(execute)
-            result: Any = await (execute(transaction) if is_coroutine else asyncio.to_thread(execute, transaction))  # type: ignore[misc]
+            result: Any = await (execute(transaction) if is_coroutine else asyncio.to_thread(execute, transaction))
             transaction.executed(result)
         return await self.finish(transaction, execution.error)
 
-    @asynccontextmanager
-    async def transaction(
-        self,
-        message: Message,
-        *,
-        check_after_ms: int = 0,
-        queue: QueueId | None = None,
-        selector: QueueSelector | None = None,
-        timeout_ms: int | None = None,
-    ) -> AsyncIterator[Transaction]:
+    @overload
+    def transaction(
+        self, message: Message, **how: Unpack[TransactionArguments]
+    ) -> AbstractAsyncContextManager[Transaction]: ...
+
+    @overload
+    def transaction(
+        self, topic: str, value: object, /, **how: Unpack[ValueTransactionArguments]
+    ) -> AbstractAsyncContextManager[Transaction]: ...
+
+    def transaction(
+        self, message: Any, value: object = NO_VALUE, **how: Unpack[ValueTransactionArguments]
+    ) -> AbstractAsyncContextManager[Transaction]:
         """A block of local work between prepared message and outcome; raises as ``send`` does before it begins.
 
         Leaving it normally is COMMIT, an exception ROLLBACK, unless the transaction was told otherwise. An interrupt
         (cancellation, Ctrl-C) is UNKNOWN. Where your own commit may fail without telling whether it happened, call
         ``transaction.unknown()`` before it and ``transaction.commit()`` after it.
         """
-        transaction = await self.prepare(
-            message, check_after_ms=check_after_ms, queue=queue, selector=selector, timeout_ms=timeout_ms
-        )
+        return self._block(*message_and_arguments(message, value, how))
+
+    @asynccontextmanager
+    async def _block(self, message: Message, arguments: dict[str, Any]) -> AsyncIterator[Transaction]:
+        transaction = await self.prepare(message, **arguments)
         error: BaseException | None = None
         try:
             yield transaction

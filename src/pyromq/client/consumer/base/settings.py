@@ -19,6 +19,7 @@ from pyromq.client.consumer.rules.queue_lock import RENEW_MS
 from pyromq.client.core.options import ClientOptions
 from pyromq.client.core.settings import require_number
 from pyromq.errors import ConfigError
+from pyromq.model.times import moment_ms
 from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 
 if TYPE_CHECKING:
@@ -178,10 +179,7 @@ class PullConsumerOptions(ConsumerOptions, total=False):
 def _start_of(start: object) -> tuple[ConsumeFromWhere, int]:
     """RocketMQ's words for a start, and the time in milliseconds. Raises ConfigError."""
     if isinstance(start, datetime):
-        if start.tzinfo is None or start.utcoffset() is None:
-            text = "has no time zone: use datetime.now(UTC), or add .astimezone() for local time"
-            raise ConfigError(f"start={start.isoformat(sep=' ')} {text}")
-        return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, int(start.timestamp() * 1000)
+        return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, moment_ms("start", start)
     if not isinstance(start, str) or start not in _STARTS:
         raise ConfigError(f"start={start!r}: write 'earliest', 'latest' or a datetime with a time zone")
     return _STARTS[start], 0
