@@ -14,8 +14,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, overload
 
-from pyromq.app.bodies import MessageOptions, message
-from pyromq.app.calls import decode_with
 from pyromq.app.listeners import ConsumeOptions, Listener, checked_listener
 from pyromq.app.middleware import Middleware
 from pyromq.app.providers import Override, Provider
@@ -32,6 +30,7 @@ from pyromq.client.sync.loop_thread import new_event_loop
 from pyromq.errors import ClientClosedError, ConfigError
 from pyromq.model.message import SendReceipt
 from pyromq.model.names import validate_topic
+from pyromq.typed import MessageOptions, decoder_for, message
 
 if TYPE_CHECKING:
     from pyromq.app.asyncapi import Declared
@@ -269,11 +268,11 @@ class App:
     ) -> T:
         """Sends a value and waits for the reply, which is decoded as ``reply``.
 
-        Raises NoReplyError when none comes in time, RejectedError when it does not decode, and what ``send`` raises.
+        Raises NoReplyError when none comes in time, BodyError when it does not decode, and what ``send`` raises.
         """
-        decode = decode_with(reply)
-        found: T = decode(await self.producer.request(message(topic, value, **options), timeout_ms=timeout_ms))
-        return found
+        decode = decoder_for(reply)
+        found = await self.producer.request(message(topic, value, **options), timeout_ms=timeout_ms)
+        return decode(found.body, found)
 
     def transaction(
         self, topic: str, value: Any, *, check_after_ms: int = 0, **options: Unpack[MessageOptions]

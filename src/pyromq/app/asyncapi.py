@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pyromq.app.bodies import describe
 from pyromq.app.listeners import Listener
 from pyromq.app.run import DEFAULT_NAME, Built
 from pyromq.app.signatures import MISSING, Signature, item_type
 from pyromq.client.core.settings import client_settings_of
 from pyromq.errors import ConfigError
+from pyromq.typed import describe
 
 if TYPE_CHECKING:
     from pyromq.app.app import App

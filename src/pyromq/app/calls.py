@@ -11,21 +11,16 @@ A body that does not decode is rejected: the message becomes a dead letter at on
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
-from pyromq.app.bodies import BodyError, decoder_for
 from pyromq.app.providers import Provider, Scope, enter, enter_async
 from pyromq.app.signatures import MISSING, Given, Signature, Slot, item_type
-from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
-from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.errors import ConfigError, MQError, RejectedError
-
-logger = logging.getLogger(__name__)
+from pyromq.errors import BodyError, ConfigError, DeadLetterError
+from pyromq.typed import decoder_for
 
 Call = Callable[[Any], Any]
 Fill = Callable[[Any], Any]
@@ -49,30 +44,40 @@ class Values:
         return self.producer if is_coroutine else self.sync_producer
 
 
-def decode_with(annotation: Any) -> Fill:
-    """A message to its body. Raises ConfigError; what it returns raises RejectedError."""
-    if annotation is bytes:
-        return _body
+def read_with(annotation: Any) -> Fill:
+    """A message to its body. Raises ConfigError; what it returns raises DeadLetterError."""
     decode = decoder_for(annotation)
 
-    def decoded(message: ReceivedMessage) -> Any:
+    def read(message: ReceivedMessage) -> Any:
         try:
             return decode(message.body, message)
         except BodyError as error:
-            _reject(message, error)
+            raise _undecodable({0: error.summary}) from error
 
-    return decoded
-
-
-def _body(message: ReceivedMessage) -> bytes:
-    try:
-        return message.body
-    except MQError as error:  # it cannot be decompressed, and never will
-        _reject(message, error)
+    return read
 
 
-def _reject(message: ReceivedMessage, error: MQError) -> NoReturn:
-    raise RejectedError(f"the body of a message of {message.topic} does not decode: {error}") from error
+def read_batch_with(annotation: Any) -> Fill:
+    """The same for several; all that do not decode are told at once, and the others come again without them."""
+    decode = decoder_for(annotation)
+
+    def read(batch: list[ReceivedMessage]) -> list[Any]:
+        values: list[Any] = []
+        reasons: dict[int, str] = {}
+        for place, message in enumerate(batch):
+            try:
+                values.append(decode(message.body, message))
+            except BodyError as error:
+                reasons[place] = error.summary
+        if reasons:
+            raise _undecodable(reasons)
+        return values
+
+    return read
+
+
+def _undecodable(reasons: Mapping[int, str]) -> DeadLetterError:
+    return DeadLetterError("; ".join(reasons.values()))
 
 
 def per_message(signature: Signature, values: Values) -> list[tuple[Provider, Signature]]:
@@ -89,41 +94,16 @@ def per_message(signature: Signature, values: Values) -> list[tuple[Provider, Si
     return list(found.values())
 
 
-def build_call(signature: Signature, values: Values) -> Call:
-    """For listeners of single messages and for checks. Raises ConfigError."""
-    slots, function = signature.slots, signature.function
-    sources = [slot.source for slot in slots]
-    if sources == [Given.MESSAGE] and not slots[0].is_keyword:
-        return function
-    body = _itself if signature.body is MISSING else decode_with(signature.body)
-    return _call(signature, values, _Reads(_itself, body))
-
-
-def build_batch_call(signature: Signature, values: Values, *, orderly: bool) -> Call:
-    """For listeners of several messages: bodies that do not decode are rejected, the others handed on."""
+def build_call(signature: Signature, values: Values, *, is_batch: bool = False) -> Call:
+    """For listeners, of one message or of several, and for checks. Raises ConfigError."""
+    slots = signature.slots
+    if [slot.source for slot in slots] == [Given.MESSAGE] and not slots[0].is_keyword:
+        return signature.function
     if signature.body is MISSING:
-        return build_call(signature, values)
-    decode = decode_with(item_type(signature.what, signature.body))
-    inner = _call(signature, values, _Reads(lambda work: work.fresh, lambda work: work.bodies))
-    if signature.is_coroutine:
-
-        async def call_soon(batch: list[ReceivedMessage]) -> Any:
-            work = DecodedBatch(batch, decode, orderly=orderly)
-            try:
-                return work.result(await inner(work) if work.fresh else None)
-            except Exception as error:  # the listener is the application's; what is rejected stays rejected
-                return work.failed(error)
-
-        return call_soon
-
-    def call(batch: list[ReceivedMessage]) -> Any:
-        work = DecodedBatch(batch, decode, orderly=orderly)
-        try:
-            return work.result(inner(work) if work.fresh else None)
-        except Exception as error:  # the listener is the application's; what is rejected stays rejected
-            return work.failed(error)
-
-    return call
+        return _call(signature, values, _Reads(_itself, _itself))
+    if is_batch:
+        return _call(signature, values, _Reads(_itself, read_batch_with(item_type(signature.what, signature.body))))
+    return _call(signature, values, _Reads(_itself, read_with(signature.body)))
 
 
 def build_hook(signature: Signature, values: Values) -> Callable[[], Any]:
@@ -231,58 +211,3 @@ class _Fills:
         for name, source in self._made:
             found[name] = made[source]
         return found
-
-
-class DecodedBatch:
-    """Messages whose bodies decode, ``fresh`` with ``bodies``, and those of the whole batch that are rejected."""
-
-    def __init__(self, batch: list[ReceivedMessage], decode: Fill, *, orderly: bool) -> None:
-        self._orderly = orderly
-        self._places: list[int] = []  # of the fresh ones within the batch
-        self._count = len(batch)
-        self.rejected: dict[int, str] = {}
-        self.fresh: list[ReceivedMessage] = []
-        self.bodies: list[Any] = []
-        for place, message in enumerate(batch):
-            try:
-                self.bodies.append(decode(message))
-            except RejectedError as error:
-                self.rejected[place] = error.reason
-            else:
-                self.fresh.append(message)
-                self._places.append(place)
-
-    def result(self, result: Any) -> Any:
-        """What the listener said of the fresh ones, counted in places of the whole batch."""
-        if not self.rejected:
-            return result
-        for place, reason in self.rejected.items():
-            logger.warning("body rejected: place=%d of %d reason=%s", place, self._count, reason)
-        if self._orderly:
-            return self._orderly_result(result)
-        given = result if isinstance(result, BatchResult) else BatchResult(result or ConsumeStatus.SUCCESS)
-        index = given.ack_index
-        if index is not None and 0 <= index + 1 < len(self._places):
-            index = self._places[index + 1] - 1
-        else:
-            index = None if index is None or index >= 0 else -1
-        levels = {self._places[at]: level for at, level in given.delay_levels.items() if at < len(self._places)}
-        return replace(given, ack_index=index, delay_levels=levels, rejected=self._all(given.rejected))
-
-    def _orderly_result(self, result: Any) -> Any:
-        given = result if isinstance(result, OrderlyResult) else OrderlyResult(result or OrderlyStatus.SUCCESS)
-        return replace(given, rejected=self._all(given.rejected))
-
-    def _all(self, rejected: Mapping[int, str]) -> dict[int, str]:
-        own = {self._places[at]: reason for at, reason in rejected.items() if at < len(self._places)}
-        return {**self.rejected, **own}
-
-    def failed(self, error: Exception) -> Any:
-        """Raises it again if nothing is rejected; else the fresh ones have failed, and the log tells why."""
-        if not self.rejected:
-            raise error
-        if isinstance(error, RejectedError):
-            rejected = dict.fromkeys(range(len(self.fresh)), error.reason)
-            return self.result(OrderlyResult(rejected=rejected) if self._orderly else BatchResult(rejected=rejected))
-        logger.warning("listener failed with a batch: count=%d", len(self.fresh), exc_info=error)
-        return self.result(OrderlyStatus.SUSPEND if self._orderly else ConsumeStatus.RETRY)

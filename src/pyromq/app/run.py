@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pyromq.app.bodies import encode
-from pyromq.app.calls import Call, Values, arguments_of, build_batch_call, build_call, build_hook
+from pyromq.app.calls import Call, Values, arguments_of, build_call, build_hook
 from pyromq.app.listeners import GroupPlan, Listener, plans_of
 from pyromq.app.providers import Provider, Scope, in_order, make_for_app
 from pyromq.app.signatures import Allowed, Given, Signature, read_signature
@@ -33,9 +32,10 @@ from pyromq.client.sync.faces import Producer as SyncProducer
 from pyromq.client.sync.loop_thread import LoopThread, RunningLoop
 from pyromq.client.sync.transactions import TransactionProducer as SyncTransactionProducer
 from pyromq.client.transactions.transaction_producer import TransactionProducer
-from pyromq.errors import ClientClosedError, ConfigError, MQError, RejectedError
+from pyromq.errors import ClientClosedError, ConfigError, DeadLetterError, MQError
 from pyromq.idempotent import Marks, message_key, once, once_for_batch
 from pyromq.model import property_names as names
+from pyromq.typed import encode
 
 if TYPE_CHECKING:
     from pyromq.app.app import App
@@ -102,9 +102,7 @@ def build(app: App) -> Built:
 
 
 def _call_of(listener: Listener, signature: Signature, values: Values) -> Call:
-    if listener.is_batch:
-        return build_batch_call(signature, values, orderly=listener.settings.orderly)
-    return build_call(signature, values)
+    return build_call(signature, values, is_batch=listener.is_batch)
 
 
 def _nothing(_: Any) -> None:
@@ -334,7 +332,9 @@ def replying(call: Call, values: Values, *, is_coroutine: bool) -> Call:
 
 def _require_request(message: ReceivedMessage) -> None:
     if not message.get(names.REPLY_TO_CLIENT):
-        raise RejectedError(f"a message of {message.topic} asks for no reply: send it with request(), not with send()")
+        raise DeadLetterError(
+            f"a message of {message.topic} asks for no reply: send it with request(), not with send()"
+        )
 
 
 def _not_replied(message: ReceivedMessage, error: MQError) -> None:
