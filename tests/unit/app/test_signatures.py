@@ -117,7 +117,7 @@ def test_what_can_be_told_at_the_decorator_is_told_there() -> None:
         app.consume("orders")("bill")  # type: ignore[type-var]
     with pytest.raises(ConfigError, match=r'@app.consume\("orders"'):
         app.consume(lambda message: None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="no option 'ordely'; there are .*orderly"):
+    with pytest.raises(TypeError, match=r"no option 'ordely'; there are .*orderly"):
         app.consume("orders", ordely=True)(lambda message: None)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="orderly and broadcast"):
         app.consume("orders", orderly=True, broadcast=True)(lambda message: None)
