@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, cast, overload
 
-from pyromq.client.consumer.base.listeners import Verdict, is_coroutine_function
+from pyromq.client.consumer.base.listeners import Verdict
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
 from pyromq.client.core.received_message import ReceivedMessage
@@ -22,11 +22,21 @@ from pyromq.errors import ConfigError
 from pyromq.idempotent.keys import Key, message_key
 from pyromq.idempotent.leases import Claim
 from pyromq.idempotent.marks import MarkedMeanwhileError, Marks
+from pyromq.typed.listeners import (
+    UndecodableError,
+    batch_reader_for,
+    is_coroutine_function,
+    reader_for,
+    takes_messages,
+)
+from pyromq.typed.listeners import (
+    listener as of_message,
+)
 
-Single = Callable[[ReceivedMessage], Verdict]
-SingleCoroutine = Callable[[ReceivedMessage], Awaitable[Verdict]]
-Several = Callable[[list[ReceivedMessage]], Verdict]
-SeveralCoroutine = Callable[[list[ReceivedMessage]], Awaitable[Verdict]]
+Single = Callable[[Any], Verdict]  # of a message, or of what it is decoded as
+SingleCoroutine = Callable[[Any], Awaitable[Verdict]]
+Several = Callable[[list[Any]], Verdict]
+SeveralCoroutine = Callable[[list[Any]], Awaitable[Verdict]]
 
 _GOOD = (None, ConsumeStatus.SUCCESS, OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
 
@@ -36,10 +46,14 @@ def once(listener: Single, marks: Marks, *, key: Key = ...) -> Single: ...
 @overload
 def once(listener: SingleCoroutine, marks: Marks, *, key: Key = ...) -> SingleCoroutine: ...
 def once(listener: Any, marks: Marks, *, key: Key = message_key) -> Any:
-    """A listener of single messages, function or coroutine, that is not called for what was consumed before."""
+    """A listener of single messages, function or coroutine, that is not called for what was consumed before.
+
+    It may take what the message is decoded as, like any listener.
+    """
+    handle_message = of_message(listener)
 
     def call(messages: list[ReceivedMessage]) -> Any:
-        return listener(messages[0])
+        return handle_message(messages[0])
 
     batch = _for_batch(call, marks, key, is_coroutine=is_coroutine_function(listener))
     if is_coroutine_function(listener):
@@ -47,8 +61,8 @@ def once(listener: Any, marks: Marks, *, key: Key = message_key) -> Any:
         async def handle_soon(message: ReceivedMessage) -> Verdict:
             return cast(Verdict, await batch([message]))
 
-        return wraps(listener)(handle_soon)
-    return wraps(listener)(lambda message: batch([message]))
+        return takes_messages(wraps(listener)(handle_soon))
+    return takes_messages(wraps(listener)(lambda message: batch([message])))
 
 
 @overload
@@ -60,12 +74,13 @@ def once_for_batch(listener: Any, marks: Marks, *, key: Key = message_key) -> An
 
     When one of them is being consumed elsewhere, the whole batch comes again later.
     """
-    return wraps(listener)(_for_batch(listener, marks, key, is_coroutine=is_coroutine_function(listener)))
+    read = batch_reader_for(listener)
+    call = listener if read is None else lambda messages: listener(read(messages))
+    batch = _for_batch(call, marks, key, is_coroutine=is_coroutine_function(listener))
+    return takes_messages(wraps(listener)(batch))
 
 
-def once_in_transaction(
-    listener: Callable[[ReceivedMessage, Any], Verdict], marks: Marks, *, key: Key = message_key
-) -> Single:
+def once_in_transaction(listener: Callable[[Any, Any], Verdict], marks: Marks, *, key: Key = message_key) -> Single:
     """``listener(message, connection)`` writes with that connection: mark and effect are committed together.
 
     The connection is one of ``marks``'s database, which has to be the one that the effect is in. A listener that raises
@@ -75,14 +90,18 @@ def once_in_transaction(
         text = "once_in_transaction runs functions; in a coroutine use your own transaction"
         raise ConfigError(f"{text} and await session.run_sync(marks.first_time, message)")
 
+    read = reader_for(listener)
+
+    @takes_messages
     @wraps(listener)
     def handle(message: ReceivedMessage) -> Verdict:
+        value = message if read is None else read(message)
         marks.prune_sometimes()
         try:
             with marks.database.begin() as connection:
                 if not marks.first_time(connection, key(message)):
                     return None
-                result = listener(message, connection)
+                result = listener(value, connection)
                 if not succeeded(result):
                     raise _UndoneError(result)
                 return result
@@ -112,6 +131,9 @@ def _for_batch(listener: Callable[..., Any], marks: Marks, key: Key, *, is_corou
             return None
         try:
             result = listener(work.fresh)
+        except UndecodableError as error:
+            work.release()
+            raise work.in_the_batch(error) from error
         except BaseException:  # however it ended, others may have its messages; raised again
             work.release()
             raise
@@ -124,6 +146,9 @@ def _for_batch(listener: Callable[..., Any], marks: Marks, key: Key, *, is_corou
             if not work.fresh:
                 return None
             result = await listener(work.fresh)
+        except UndecodableError as error:
+            await _on_thread(work.release)
+            raise work.in_the_batch(error) from error
         except BaseException:  # however it ended, others may have its messages; raised again
             await _on_thread(work.release)
             raise
@@ -167,6 +192,10 @@ class _Work:
     def release(self) -> None:
         if self._claims:
             self._marks.release(*self._claims)
+
+    def in_the_batch(self, error: UndecodableError) -> UndecodableError:
+        """The same reasons, counted in places of the whole batch."""
+        return UndecodableError({self._places[at]: reason for at, reason in error.reasons.items()})
 
     def settle(self, result: Any) -> Any:
         """Marks what succeeded; the result, counted in places of the whole batch."""

@@ -12,12 +12,12 @@ import math
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, quoted
 
 Span: TypeAlias = timedelta | float
 """How long: a timedelta, or seconds."""
 
-SPAN_MS_MAX: Final = 1 << 53  # beyond what any clock counts
+SPAN_S_MAX: Final = 1 << 40  # beyond what any clock counts
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -26,8 +26,8 @@ def span_ms(name: str, span: Span) -> int:
     if isinstance(span, timedelta):
         milliseconds = -(-(span // _MICROSECOND) // 1000)
     elif isinstance(span, int | float) and not isinstance(span, bool):
-        if not math.isfinite(span) or abs(span) * 1000 > SPAN_MS_MAX:
-            raise ConfigError(f"{name}={span!r} is no time: give seconds, or a timedelta")
+        if not abs(span) <= SPAN_S_MAX:  # also what is not a number
+            raise ConfigError(f"{name}={quoted(repr(span), 20)} is no time: give seconds, or a timedelta")
         milliseconds = math.ceil(round(span * 1000, 6))
     else:
         raise ConfigError(f"{name} must be a timedelta or seconds, not {type(span).__name__}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Self
+from typing import Any, Self, Unpack, overload
 
 from pyromq.databases import Database
 from pyromq.errors import ConfigError, MessageRefusedError
 from pyromq.model.message import Message
+from pyromq.typed import MessageOptions
+from pyromq.typed import message as message_of
 
 Add = Callable[..., object]
 
@@ -28,12 +30,26 @@ class Box:
         self._own: AbstractContextManager[Any] | None = None
         self._own_async: AbstractAsyncContextManager[Any] | None = None
 
-    def add(self, *messages: Message) -> None:
-        """Written down at the end of the block. Raises MessageRefusedError for what is no message."""
-        for message in messages:
+    @overload
+    def add(self, *messages: Message) -> None: ...
+
+    @overload
+    def add(self, topic: str, value: object, /, **options: Unpack[MessageOptions]) -> None: ...
+
+    def add(self, *given: Any, **options: Unpack[MessageOptions]) -> None:
+        """Written down at the end of the block: messages, or a topic and a value (``add("orders", order, keys="42")``).
+
+        Raises MessageRefusedError for what is no message, or a value that cannot be written.
+        """
+        if len(given) == 2 and isinstance(given[0], str):
+            given = (message_of(*given, **options),)
+        elif options:
+            raise TypeError(f"{', '.join(sorted(options))} is for add(topic, value); a Message has its own")
+        for message in given:
             if not isinstance(message, Message):
-                raise MessageRefusedError(f"an outbox keeps Message(topic, body), not {type(message).__name__}")
-        self._messages += messages
+                text = f"an outbox keeps Message(topic, body), or a topic and a value, not {type(message).__name__}"
+                raise MessageRefusedError(text)
+        self._messages += given
 
     @property
     def messages(self) -> Sequence[Message]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Self, Unpack
+from typing import Any, Final, Self, Unpack, overload
 
 import msgspec
 
@@ -20,12 +20,15 @@ from pyromq.client.core.client import Client as AsyncClient
 from pyromq.client.core.options import SendOptions
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.producer import Producer
+from pyromq.client.producer.send_arguments import TimeLimit, ValueRequestArguments
 from pyromq.client.sync.faces import Client, Face, blocking, inner_client
 from pyromq.errors import ClientClosedError, ConfigError, MQError
 from pyromq.model.message import Message, SendReceipt
+from pyromq.model.times import Span, given_ms, given_timeout_ms
 from pyromq.outbox.forwarder import LEASE_MS, POLL_MS, Forwarder, may_be_taken_later
 from pyromq.outbox.kept import KeptMessage, OutboxFullError, lane_of
 from pyromq.outbox.outbox import Outbox
+from pyromq.typed.messages import NO_VALUE, MessageOptions, as_message
 
 logger = logging.getLogger(__name__)
 
@@ -123,15 +126,32 @@ class AsyncForwardingProducer:
 
     # --- sending ---
 
-    async def send(self, message: Message, *, timeout_ms: int | None = None) -> SendReceipt | KeptReceipt:
-        """A SendReceipt when a broker has it, a KeptReceipt when the outbox has it.
+    @overload
+    async def send(self, message: Message, **how: Unpack[TimeLimit]) -> SendReceipt | KeptReceipt: ...
+
+    @overload
+    async def send(
+        self, topic: str, value: object, /, **how: Unpack[ValueRequestArguments]
+    ) -> SendReceipt | KeptReceipt: ...
+
+    async def send(
+        self,
+        message: Any,
+        value: object = NO_VALUE,
+        *,
+        timeout_ms: int | None = None,
+        timeout: Span | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> SendReceipt | KeptReceipt:
+        """A message, or a topic and a value: a SendReceipt when a broker has it, a KeptReceipt when the outbox has it.
 
         Raises what ``Producer.send`` raises when no broker would ever take it (MessageRefusedError,
         NoPermissionError in a SendFailedError), OutboxFullError when there is no room to keep it, and the send's own
         error when the database fails, too.
         """
         self._require_open()
-        if isinstance(message, Message) and (lane := lane_of(message)) in self._lanes:
+        message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
+        if (lane := lane_of(message)) in self._lanes:
             if await asyncio.to_thread(self.outbox.kept.is_waiting, lane):
                 return await self._keep(message, None)
             self._lanes.discard(lane)
@@ -144,8 +164,14 @@ class AsyncForwardingProducer:
         self._sent += 1
         return receipt
 
-    async def flush(self, timeout_ms: int) -> int:
-        """Waits until nothing waits in the outbox, or the time is over; how many messages wait then."""
+    async def flush(self, timeout_ms: int | None = None, *, timeout: Span | None = None) -> int:
+        """Waits until nothing waits in the outbox, or the time is over; how many messages wait then.
+
+        ``timeout`` is a timedelta, or seconds. Raises ConfigError without either.
+        """
+        timeout_ms = given_ms("timeout", timeout_ms, timeout)
+        if timeout_ms is None:
+            raise ConfigError("flush needs a time: flush(timeout=5)")
         forwarder = self._require_open()
         clock = self.producer.client.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
@@ -229,6 +255,29 @@ class ForwardingProducer(Face[AsyncForwardingProducer]):
     def counts(self) -> ForwardingCounts:
         return self.inner.counts
 
-    send = blocking(AsyncForwardingProducer.send)
+    @overload
+    def send(self, message: Message, **how: Unpack[TimeLimit]) -> SendReceipt | KeptReceipt: ...
+
+    @overload
+    def send(self, topic: str, value: object, /, **how: Unpack[ValueRequestArguments]) -> SendReceipt | KeptReceipt: ...
+
+    def send(
+        self,
+        message: Any,
+        value: object = NO_VALUE,
+        *,
+        timeout_ms: int | None = None,
+        timeout: Span | None = None,
+        **options: Unpack[MessageOptions],
+    ) -> SendReceipt | KeptReceipt:
+        """A message, or a topic and a value: a SendReceipt when a broker has it, a KeptReceipt when the outbox has it.
+
+        Raises what ``Producer.send`` raises when no broker would ever take it (MessageRefusedError,
+        NoPermissionError in a SendFailedError), OutboxFullError when there is no room to keep it, and the send's own
+        error when the database fails, too.
+        """
+        message, timeout_ms = as_message(message, value, options), given_timeout_ms(timeout_ms, timeout)
+        return self._run(self.inner.send(message, timeout_ms=timeout_ms))
+
     flush = blocking(AsyncForwardingProducer.flush)
     waiting = blocking(AsyncForwardingProducer.waiting)

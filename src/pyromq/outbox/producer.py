@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, Unpack, cast, overload
 
 from pyromq.client.core.options import TransactionOptions
 from pyromq.client.core.settings import TransactionProducerSettings
@@ -19,6 +19,7 @@ from pyromq.client.sync.transactions import TransactionProducer
 from pyromq.clock import Clock, default_clock
 from pyromq.model.message import Message
 from pyromq.outbox.outbox import Outbox
+from pyromq.typed.messages import NO_VALUE, MessageOptions, as_message
 
 logger = logging.getLogger(__name__)
 
@@ -74,14 +75,46 @@ class OutboxProducer:
         """Transactions that are still under way are left to other members of the group."""
         self.producer.close()
 
-    @contextmanager
-    def transaction(self, message: Message, connection: Any = None, *, check_after_ms: int = 0) -> Iterator[Any]:
+    @overload
+    def transaction(
+        self, message: Message, connection: Any = None, *, check_after_ms: int = 0
+    ) -> AbstractContextManager[Any]: ...
+
+    @overload
+    def transaction(
+        self,
+        topic: str,
+        value: object,
+        connection: Any = None,
+        /,
+        *,
+        check_after_ms: int = 0,
+        **options: Unpack[MessageOptions],
+    ) -> AbstractContextManager[Any]: ...
+
+    def transaction(
+        self,
+        message: Any,
+        *given: Any,
+        check_after_ms: int = 0,
+        **options: Any,
+    ) -> AbstractContextManager[Any]:
         """A database transaction whose end is also the message's: yields the connection to use.
 
         Without ``connection`` it is one of the outbox's own. Yours is committed at the end of the block and rolled back
         if that raises; it must be fresh, for all that it has not committed yet belongs to the transaction. Raises
-        OverdueError, and before the block begins what ``TransactionProducer.send`` raises.
+        OverdueError, and before the block begins what ``TransactionProducer.send`` raises. Instead of a message there
+        may be a topic and a value: ``transaction("orders", order, connection, keys="42")``.
         """
+        others = [*given, *([options.pop("connection")] if "connection" in options else [])]
+        value = others.pop(0) if isinstance(message, str) and given else NO_VALUE
+        if len(others) > 1:
+            raise TypeError("it is transaction(message, connection), or transaction(topic, value, connection)")
+        made = as_message(message, value, cast(MessageOptions, options))
+        return self._block(made, others[0] if others else None, check_after_ms)
+
+    @contextmanager
+    def _block(self, message: Message, connection: Any, check_after_ms: int) -> Iterator[Any]:
         if self._clock.monotonic_ms() - self._pruned_ms > _PRUNE_MS:
             self._prune()
         with self.producer.transaction(message, check_after_ms=check_after_ms) as transaction:

@@ -33,6 +33,7 @@ from pyromq.typed.content_types import CONTENT_TYPE, SCHEMA, Format
 from pyromq.typed.decoding import Decoder, decoder_for
 from pyromq.typed.describing import TypeDescription, describe
 from pyromq.typed.encoding import Encoded, encode
+from pyromq.typed.listeners import UndecodableError, listener
 from pyromq.typed.messages import MessageOptions, message
 
 __all__ = [
@@ -44,10 +45,12 @@ __all__ = [
     "Format",
     "MessageOptions",
     "TypeDescription",
+    "UndecodableError",
     "avro",
     "decoder_for",
     "describe",
     "encode",
+    "listener",
     "message",
     "register",
     "unregister",

@@ -86,6 +86,25 @@ def _refuse_inside(annotation: Any) -> None:
             raise ConfigError(f"{name_of(annotation)}: a Protobuf message is a body of its own, alone or beside None")
 
 
+def decode_json(body: bytes) -> Any:
+    """A body as JSON, without a word on its type. Raises BodyError."""
+    try:
+        return _any_json(body)
+    except DATA_ERRORS as error:
+        raise body_error("JSON", body, error, None) from error
+
+
+def decode_text(body: bytes) -> str:
+    """A body as UTF-8. Raises BodyError."""
+    try:
+        return _text(body)
+    except ValueError as error:
+        raise body_error("text", body, error, None) from error
+
+
+_any_json: Final = msgspec.json.Decoder().decode
+
+
 # --- the kinds of decoders -----------------------------------------------------------------------------------------
 
 

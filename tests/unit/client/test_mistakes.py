@@ -173,8 +173,8 @@ def test_an_unknown_option_is_refused_with_the_likely_one() -> None:
 @pytest.mark.parametrize(
     ("options", "settings", "others"),
     [
-        (PushConsumerOptions, PushConsumerSettings, {"batch_listener", "hooks", "trace"}),
-        (PullConsumerOptions, PullConsumerSettings, set()),
+        (PushConsumerOptions, PushConsumerSettings, {"batch_listener", "hooks", "trace", "consume_timeout"}),
+        (PullConsumerOptions, PullConsumerSettings, {"poll_timeout"}),
         (TransactionOptions, TransactionProducerSettings, {"hooks", "trace", "timeout"}),
         (SendOptions, ProducerSettings, {"hooks", "trace", "timeout"}),
     ],

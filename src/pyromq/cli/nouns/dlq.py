@@ -33,6 +33,7 @@ _COLUMNS = (
         styles={"yes": "green"},
         optional=True,
     ),
+    Column("reason", "why", optional=True),
 )
 _REDRIVEN = (
     Column("message_id", "dead letter"),

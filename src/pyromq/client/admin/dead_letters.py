@@ -30,11 +30,15 @@ from pyromq.wire.property_text import join_items
 _PRODUCER: Final = "PYROMQ_REDRIVE"
 _COMPRESSION_FLAGS: Final = 0x1 | 0x700
 _KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.INSTANCE_ID)
+_LEFT_OUT: Final = names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE}
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that a group gave up on. ``topic`` is where it was sent first; empty if it does not say."""
+    """A message that a group gave up on. ``topic`` is where it was sent first; empty if it does not say.
+
+    ``reason`` is why, where a consumer said so: a body that does not decode, a DeadLetterError, a verdict of Spark.
+    """
 
     group: str
     topic: str
@@ -50,6 +54,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 0
     offset_message_id: str = ""
     is_redriven: bool = False
+    reason: str = ""
 
 
 class RedriveStatus(StrEnum):
@@ -223,12 +228,13 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
             tags=message.tags,
             body_bytes=len(message.packed_body),
             offset_message_id=message.offset_message_id,
+            reason=message.get(names.DLQ_ERROR) or "",
         )
 
 
 def application_properties(given: Mapping[str, str]) -> list[tuple[str, str]]:
     """Those that a message keeps when it is sent again: what the system did to it is gone."""
-    return [(name, value) for name, value in given.items() if name in _KEPT or name not in names.RESERVED]
+    return [(name, value) for name, value in given.items() if name in _KEPT or name not in _LEFT_OUT]
 
 
 def _several(given: Collection[str]) -> Collection[str]:

@@ -32,6 +32,7 @@ from pyromq.client.core.options import check_options, checked_group, client_for,
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError, ConfigError, OffsetOutOfRangeError
 from pyromq.model.queue import Offset, QueueId
+from pyromq.model.times import Span, given_ms
 from pyromq.wire.json.heartbeat import ConsumeType, Subscription
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,9 @@ class PullConsumer(GroupMember):
         **options: Unpack[PullConsumerOptions],
     ) -> None:
         check_options("PullConsumer", options, PullConsumerOptions, PullConsumerSettings)
-        self.settings = settings = with_given(PullConsumerSettings, settings, {"start": start, **options})
+        wait_ms = given_ms("poll_timeout", options.get("poll_timeout_ms"), options.get("poll_timeout"))
+        given = {**options, "start": start, "poll_timeout_ms": wait_ms}
+        self.settings = settings = with_given(PullConsumerSettings, settings, given)
         super().__init__(
             client_for(nameservers, client, options),
             checked_group(group),
@@ -153,13 +156,17 @@ class PullConsumer(GroupMember):
 
     # --- messages ---
 
-    async def poll(self, timeout_ms: int | None = None, *, count_max: int | None = None) -> list[ReceivedMessage]:
+    async def poll(
+        self, timeout_ms: int | None = None, *, timeout: Span | None = None, count_max: int | None = None
+    ) -> list[ReceivedMessage]:
         """The next messages, all of one queue; empty when none came in time. Those before count as dealt with.
 
-        ``timeout_ms`` None means ``poll_timeout_ms`` of the settings, 0 what is there already; ``count_max`` None means
-        ``poll_batch``. Raises ConfigError when nothing is subscribed or assigned, ExpressionRefusedError when brokers
-        cannot use the SQL expression of a subscription.
+        Without ``timeout_ms`` or ``timeout`` (a timedelta, or seconds) it is ``poll_timeout_ms`` of the settings; 0
+        asks for what is there already. ``count_max`` None means ``poll_batch``. Raises ConfigError when nothing is
+        subscribed or assigned, ExpressionRefusedError when brokers cannot use the SQL expression of a subscription.
         """
+        if timeout is not None:
+            timeout_ms = given_ms("timeout", timeout_ms, timeout)
         self._require_open()
         self._require_usable()
         self._settle()

@@ -49,6 +49,7 @@ from pyromq.client.producer.producer import trace_dispatcher
 from pyromq.client.producer.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset, QueueId
+from pyromq.model.times import Span, given_ms, given_timeout_ms
 from pyromq.wire.headers.shared import ConsumeDirectlyHeader, ConsumerRunningInfoHeader
 from pyromq.wire.json.heartbeat import ConsumeType
 
@@ -67,6 +68,10 @@ class PushConsumer(GroupMember):
     ``PushConsumerSettings`` for the rest. A keyword wins over ``settings``; None means what ``settings`` or the default
     says. ``client`` is shared with producers and consumers of other groups; without one the consumer has its own.
 
+    A listener whose parameter is annotated with another type than ReceivedMessage gets the body decoded as that
+    (``def bill(order: Order)``), with the message as second parameter if it has one. What does not decode is a dead
+    letter at once, and so is what a listener raises DeadLetterError for.
+
     Raises ConfigError, InvalidNameError, InvalidExpressionError, and TypeError for an unknown option.
     """
 
@@ -83,7 +88,11 @@ class PushConsumer(GroupMember):
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         check_options("PushConsumer", options, PushConsumerOptions, PushConsumerSettings)
-        self.settings = settings = with_given(PushConsumerSettings, settings, {"start": start, **options})
+        limit_ms = given_timeout_ms(
+            options.get("consume_timeout_ms"), options.get("consume_timeout"), "consume_timeout"
+        )
+        given = {**options, "start": start, "consume_timeout_ms": limit_ms}
+        self.settings = settings = with_given(PushConsumerSettings, settings, given)
         batch_listener, hooks = options.get("batch_listener"), tuple(options.get("hooks", ()))
         require(batch_listener is not None or settings.batch_max == 1, "batch_max is for a batch_listener")
         name = checked_group(group)
@@ -139,13 +148,17 @@ class PushConsumer(GroupMember):
         if self._uses_locks:
             self._every(self.settings.lock_ms, self._share.renew_locks)
 
-    async def run(self, *, messages: int | None = None, timeout_ms: int | None = None) -> int:
+    async def run(
+        self, *, messages: int | None = None, timeout_ms: int | None = None, timeout: Span | None = None
+    ) -> int:
         """Consumes until Ctrl-C, SIGTERM or ``close()``; then finishes what runs, commits and leaves the group.
 
-        With ``messages`` it also ends when listeners have succeeded with that many, with ``timeout_ms`` when that time
-        is over. Opens the consumer unless it is open. Returns how many messages listeners have succeeded with since the
-        consumer was made. Signals are heard on the main thread only. Raises what ``open`` raises.
+        With ``messages`` it also ends when listeners have succeeded with that many, with ``timeout`` (a timedelta, or
+        seconds) or ``timeout_ms`` when that time is over. Opens the consumer unless it is open. Returns how many
+        messages listeners have succeeded with since the consumer was made. Signals are heard on the main thread only.
+        Raises what ``open`` raises.
         """
+        timeout_ms = given_ms("timeout", timeout_ms, timeout)
         if not self._is_open:
             await self.open()
         loop = asyncio.get_running_loop()

@@ -118,8 +118,8 @@ def client_for(nameservers: str | Sequence[str], client: Client | None, options:
     return client
 
 
-def check_callable(what: str, function: object, argument: str) -> None:
-    """Raises ConfigError unless it can be called with one argument."""
+def check_callable(what: str, function: object, argument: str, *, also_with: str = "") -> None:
+    """Raises ConfigError unless it can be called with one argument, or with two where ``also_with`` names them."""
     if not callable(function):
         raise ConfigError(f"{what} must be a function or a coroutine function, not {function!r}")
     try:
@@ -129,8 +129,18 @@ def check_callable(what: str, function: object, argument: str) -> None:
     try:
         signature.bind(None)
     except TypeError as error:
+        if also_with and _can_bind(signature, 2):
+            return
         name = getattr(function, "__qualname__", type(function).__qualname__)
         raise ConfigError(f"{what} is called with {argument} alone; {name}{signature} does not fit") from error
+
+
+def _can_bind(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def checked_group(group: object) -> str:

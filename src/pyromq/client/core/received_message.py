@@ -8,7 +8,7 @@ read from that piece on access. Most of them, most of the time, never are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar, overload
 
 import msgspec
 
@@ -16,6 +16,7 @@ from pyromq.errors import CorruptRecordError
 from pyromq.model import property_names as names
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
+from pyromq.typed.decoding import decode_json, decode_text, decoder_for
 from pyromq.wire.compression import decompress
 from pyromq.wire.fast.record_parts import HEAD, body_range, check_lengths, read_i32, read_i64, topic_range
 from pyromq.wire.message_id import Host, encode_offset_id
@@ -32,6 +33,8 @@ from pyromq.wire.record_layout import (
     RECORD_OVERHEAD_BYTES,
     STORE_V6,
 )
+
+T = TypeVar("T")
 
 _COMPRESSED: Final = 1
 _OF_THE_PULL: Final = frozenset((names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME))
@@ -82,6 +85,38 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
             msgspec.structs.force_setattr(self, "_body", decompress(self.record[start:end], self.sys_flag))
         assert self._body is not None
         return self._body
+
+    @overload
+    def decode(self, kind: type[T]) -> T: ...
+
+    @overload
+    def decode(self, kind: Any) -> Any: ...
+
+    def decode(self, kind: Any) -> Any:
+        """The body as a value of this type: ``message.decode(Order)``; ``pyromq.typed`` says which there are.
+
+        Raises BodyError, and ConfigError for a type that no body is read as.
+        """
+        return decoder_for(kind)(self.body, self)
+
+    def json(self) -> Any:
+        """The body read as JSON, whatever its properties say. Raises BodyError."""
+        return decode_json(self.body)
+
+    @property
+    def text(self) -> str:
+        """The body read as UTF-8, whatever its properties say. Raises BodyError."""
+        return decode_text(self.body)
+
+    @property
+    def content_type(self) -> str:
+        """How its producer says that the body is written; empty if it says nothing."""
+        return self.get(names.CONTENT_TYPE) or ""
+
+    @property
+    def schema(self) -> str:
+        """The name that its producer gave to the type of the body; empty if it gave none."""
+        return self.get(names.SCHEMA) or ""
 
     @property
     def packed_body(self) -> bytes:

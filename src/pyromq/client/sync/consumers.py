@@ -15,7 +15,7 @@ from typing import TypeVar, Unpack
 from pyromq.client.consumer import pull_consumer as aio_pull
 from pyromq.client.consumer import push_consumer as aio_push
 from pyromq.client.consumer.base.consume_stats import Totals
-from pyromq.client.consumer.base.listeners import SyncMessageListener, is_coroutine_function
+from pyromq.client.consumer.base.listeners import SyncMessageListener
 from pyromq.client.consumer.base.running_info import HeadOfLine
 from pyromq.client.consumer.base.settings import (
     PullConsumerOptions,
@@ -31,6 +31,8 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stop_signals import stop_signals
 from pyromq.client.sync.faces import Client, Face, blocking, inner_client
 from pyromq.model.queue import QueueId
+from pyromq.model.times import Span, given_ms
+from pyromq.typed.listeners import is_coroutine_function
 
 T = TypeVar("T")
 MemberT = TypeVar("MemberT", bound=GroupMember)
@@ -77,6 +79,10 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
     ``settings``; None means what ``settings`` or the default says. ``client`` is shared with producers and consumers of
     other groups; without one the consumer has its own. ``pyromq.aio.PushConsumer`` is for coroutines.
 
+    A listener whose parameter is annotated with another type than ReceivedMessage gets the body decoded as that
+    (``def bill(order: Order)``), with the message as second parameter if it has one. What does not decode is a dead
+    letter at once, and so is what a listener raises DeadLetterError for.
+
     Raises ConfigError, InvalidNameError, InvalidExpressionError, and TypeError for an unknown option.
     """
 
@@ -107,13 +113,15 @@ class PushConsumer(ConsumerFace[aio_push.PushConsumer]):
         )
         super().__init__(inner)
 
-    def run(self, *, messages: int | None = None, timeout_ms: int | None = None) -> int:
+    def run(self, *, messages: int | None = None, timeout_ms: int | None = None, timeout: Span | None = None) -> int:
         """Consumes until Ctrl-C, SIGTERM or ``close()``; then finishes what runs, commits and leaves the group.
 
-        With ``messages`` it also ends when listeners have succeeded with that many, with ``timeout_ms`` when that time
-        is over. Opens the consumer unless it is open. Returns how many messages listeners have succeeded with since the
-        consumer was made. Signals are heard on the main thread only. Raises what ``open`` raises.
+        With ``messages`` it also ends when listeners have succeeded with that many, with ``timeout`` (a timedelta, or
+        seconds) or ``timeout_ms`` when that time is over. Opens the consumer unless it is open. Returns how many
+        messages listeners have succeeded with since the consumer was made. Signals are heard on the main thread only.
+        Raises what ``open`` raises.
         """
+        timeout_ms = given_ms("timeout", timeout_ms, timeout)
         if self._thread is None:
             self.open()
         thread = self._open_thread()
@@ -208,13 +216,17 @@ class PullConsumer(ConsumerFace[aio_pull.PullConsumer]):
             self._fetched.clear()
         super().close()
 
-    def poll(self, timeout_ms: int | None = None, *, count_max: int | None = None) -> list[ReceivedMessage]:
+    def poll(
+        self, timeout_ms: int | None = None, *, timeout: Span | None = None, count_max: int | None = None
+    ) -> list[ReceivedMessage]:
         """The next messages, all of one queue; empty when none came in time. Those before count as dealt with.
 
-        ``timeout_ms`` None means ``poll_timeout_ms`` of the settings, 0 what is there already; ``count_max`` None means
-        ``poll_batch``. Raises ConfigError when nothing is subscribed or assigned, ExpressionRefusedError when brokers
-        cannot use the SQL expression of a subscription.
+        Without ``timeout_ms`` or ``timeout`` (a timedelta, or seconds) it is ``poll_timeout_ms`` of the settings; 0
+        asks for what is there already. ``count_max`` None means ``poll_batch``. Raises ConfigError when nothing is
+        subscribed or assigned, ExpressionRefusedError when brokers cannot use the SQL expression of a subscription.
         """
+        if timeout is not None:
+            timeout_ms = given_ms("timeout", timeout_ms, timeout)
         self._current = None
         if self._fetched:
             fetched = list(self._fetched)

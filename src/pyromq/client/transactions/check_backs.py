@@ -16,13 +16,14 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from pyromq.client.consumer.base.listeners import as_failure, is_coroutine_function, raise_unless_ours
+from pyromq.client.consumer.base.listeners import as_failure, raise_unless_ours
 from pyromq.client.core.callback_threads import CallbackThreads
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.core.transaction import PreparedPlace, TransactionOutcome, outcome_of
 from pyromq.errors import ConfigError
 from pyromq.net import Connection
+from pyromq.typed.listeners import is_coroutine_function
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final, Self, TypeAlias, Unpack, overload
 
-from pyromq.client.consumer.base.listeners import is_coroutine_function
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
 from pyromq.client.core.options import (
@@ -55,6 +54,7 @@ from pyromq.model.names import validate_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.times import given_timeout_ms
 from pyromq.net import Connection
+from pyromq.typed.listeners import is_coroutine_function
 from pyromq.typed.messages import NO_VALUE
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.callback import CheckTransactionHeader

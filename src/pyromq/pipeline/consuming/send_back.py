@@ -35,8 +35,8 @@ from pyromq.wire.record import decode_record
 
 logger = logging.getLogger(__name__)
 
-DLQ_ERROR: Final = "DLQ_ERROR"
-DLQ_STAGE: Final = "DLQ_STAGE"
+DLQ_ERROR: Final = names.DLQ_ERROR
+DLQ_STAGE: Final = names.DLQ_STAGE
 DLQ_BATCH: Final = "DLQ_BATCH"
 DLQ_SOURCE: Final = "DLQ_SOURCE"
 """Properties of dead letters: why, where in the way of a row, in which batch, and from which offset it was read."""

@@ -42,12 +42,25 @@ class Totals(NamedTuple):
     timed_out: int = 0  # given up on while a listener had them
     late: int = 0  # verdicts that came after that and count for nothing
     skipped: int = 0  # never handed out: ``skip_when_behind``
+    dead: int = 0  # of those that failed: dead letters at once, because no retry can help
 
 
 class TopicCounts:
     """The counters of one topic."""
 
-    __slots__ = ("consume_s", "failed", "late", "ok", "pull_s", "pulled", "pulls", "samples", "skipped", "timed_out")
+    __slots__ = (
+        "consume_s",
+        "dead",
+        "failed",
+        "late",
+        "ok",
+        "pull_s",
+        "pulled",
+        "pulls",
+        "samples",
+        "skipped",
+        "timed_out",
+    )
 
     def __init__(self, now_ms: int) -> None:
         self.pulls = 0
@@ -59,6 +72,7 @@ class TopicCounts:
         self.timed_out = 0
         self.late = 0
         self.skipped = 0
+        self.dead = 0
         self.samples: deque[tuple[int, Totals]] = deque([(now_ms, Totals())], maxlen=_HOUR_SAMPLES + 1)
 
     def pulled_some(self, count: int, seconds: float) -> None:
@@ -83,6 +97,7 @@ class TopicCounts:
             self.timed_out,
             self.late,
             self.skipped,
+            self.dead,
         )
 
 

@@ -1,5 +1,7 @@
 """What an application does with messages: a function or a coroutine, for one message or for several at once.
 
+A parameter that is annotated with something else than the message gets the body, decoded (``pyromq.typed.listeners``).
+
 Coroutines run on the consumer's loop, functions on a pool of threads. Returning nothing is success, as Python code
 expects it of a function that did its work; raising is failure. ``ConsumeStatus``, ``BatchResult`` (concurrent) and
 ``OrderlyStatus``, ``OrderlyResult`` (orderly) say more. Anything else is a mistake, and counts as failure.
@@ -22,12 +24,16 @@ from pyromq.client.core.options import check_callable
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stack_dump import task_text, thread_text
 from pyromq.errors import ConfigError
+from pyromq.typed.listeners import batch_reader_for, is_coroutine_function, reader_for, takes_message_too
 
 Verdict = ConsumeStatus | BatchResult | OrderlyStatus | OrderlyResult | None
-SyncMessageListener = Callable[[ReceivedMessage], Verdict]
-SyncBatchListener = Callable[[list[ReceivedMessage]], Verdict]
-MessageListener = SyncMessageListener | Callable[[ReceivedMessage], Awaitable[Verdict]]
-BatchListener = SyncBatchListener | Callable[[list[ReceivedMessage]], Awaitable[Verdict]]
+SyncMessageListener = Callable[[Any], Verdict] | Callable[[Any, ReceivedMessage], Verdict]
+"""Its parameter is the ReceivedMessage, or what the body is decoded as by its annotation, perhaps with the message."""
+SyncBatchListener = Callable[[list[Any]], Verdict]
+MessageListener = (
+    SyncMessageListener | Callable[[Any], Awaitable[Verdict]] | Callable[[Any, ReceivedMessage], Awaitable[Verdict]]
+)
+BatchListener = SyncBatchListener | Callable[[list[Any]], Awaitable[Verdict]]
 
 
 _IDS_SHOWN: Final = 3
@@ -58,17 +64,13 @@ class Listener:
         if one is not None and many is not None:
             raise ConfigError("a push consumer has either a listener or a batch_listener, not both")
         function: Callable[..., Any] = many if one is None else one  # type: ignore[assignment]
-        if one is not None:
-            check_callable("listener", function, "a message")
-        else:
-            check_callable("batch_listener", function, "a list of messages")
-        self.function = function
+        self._given = function  # as the application wrote it
+        called: Callable[..., Any] = _for_message(function) if one is not None else _for_batch(function)
+        self.function = called
         self.takes_one = one is not None
         self.is_coroutine = is_coroutine_function(function)
         self.runs: dict[int | asyncio.Task[Any], list[ReceivedMessage]] = {}
-        self.call: Callable[[list[ReceivedMessage]], Any] = (
-            function if one is None else lambda batch: function(batch[0])
-        )
+        self.call: Callable[[list[ReceivedMessage]], Any] = called if one is None else lambda batch: called(batch[0])
         self._threads = threads
         self._name = name
         self._exit_wait_s = exit_wait_s
@@ -85,7 +87,7 @@ class Listener:
     @property
     def function_name(self) -> str:
         """As its author knows it."""
-        function = self.function
+        function = self._given
         while isinstance(function, functools.partial):
             function = function.func
         name = getattr(function, "__qualname__", type(function).__qualname__)
@@ -143,6 +145,27 @@ class Listener:
         return None
 
 
+def _for_message(function: Callable[..., Any]) -> Callable[[ReceivedMessage], Any]:
+    """A listener as runners call it: with the message. Raises ConfigError.
+
+    Without a frame around the call: what a coroutine function returns is awaited as it is.
+    """
+    check_callable("listener", function, "a message", also_with="the message beside what is in it")
+    read = reader_for(function)
+    if read is None:
+        check_callable("listener", function, "a message")
+        return function
+    if takes_message_too(function):
+        return lambda message: function(read(message), message)
+    return lambda message: function(read(message))
+
+
+def _for_batch(function: Callable[..., Any]) -> Callable[[list[ReceivedMessage]], Any]:
+    check_callable("batch_listener", function, "a list of messages")
+    read = batch_reader_for(function)
+    return function if read is None else lambda batch: function(read(batch))
+
+
 def as_failure(error: BaseException) -> Exception:
     """What a listener on a thread raised; whatever it is, the message has failed and the consumer lives."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
@@ -167,9 +190,3 @@ def checked(result: Any, kinds: Sequence[type[Any]]) -> Any:
         raise TypeError("the listener returned a coroutine: define it with async def, so that it runs on the loop")
     expected = " or ".join(kind.__name__ for kind in kinds)
     raise TypeError(f"the listener returned {type(result).__name__}; {expected} or nothing was expected")
-
-
-def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -19,7 +19,7 @@ from pyromq.client.consumer.rules.queue_lock import RENEW_MS
 from pyromq.client.core.options import ClientOptions
 from pyromq.client.core.settings import require_number
 from pyromq.errors import ConfigError
-from pyromq.model.times import moment_ms
+from pyromq.model.times import Span, moment_ms
 from pyromq.wire.json.heartbeat import ConsumeFromWhere, MessageModel
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ class _PushConsumerOptions(ConsumerOptions, total=False):
     attempts_max: int | None
     skip_when_behind: int | None
     consume_timeout_ms: int | None
+    consume_timeout: Span | None
     hooks: Sequence[ConsumeHook]
     trace: bool | str
 
@@ -155,8 +156,9 @@ class PushConsumerOptions(_PushConsumerOptions, total=False):
 
     ``batch_listener`` takes the place of ``listener`` and gets up to ``batch_max`` messages at once. ``hooks`` look on
     while listeners are called; ``trace`` writes what they do to RocketMQ's trace topic, or to the topic that it names.
-    ``skip_when_behind=100_000`` skips what stands further back in a queue than that, as if it had been consumed. The
-    others are fields of ``PushConsumerSettings``.
+    ``skip_when_behind=100_000`` skips what stands further back in a queue than that, as if it had been consumed.
+    ``consume_timeout`` is ``consume_timeout_ms`` as timedelta or seconds. The others are fields of
+    ``PushConsumerSettings``.
     """
 
     batch_listener: BatchListener | None
@@ -169,11 +171,13 @@ class SyncPushConsumerOptions(_PushConsumerOptions, total=False):
 
 
 class PullConsumerOptions(ConsumerOptions, total=False):
-    """Those of a pull consumer, all of them fields of ``PullConsumerSettings``."""
+    """Those of a pull consumer, fields of ``PullConsumerSettings``; ``poll_timeout`` is ``poll_timeout_ms`` as
+    timedelta or seconds."""
 
     auto_commit: bool | None
     poll_batch: int | None
     poll_timeout_ms: int | None
+    poll_timeout: Span | None
 
 
 def _start_of(start: object) -> tuple[ConsumeFromWhere, int]:

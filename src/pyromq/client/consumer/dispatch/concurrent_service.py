@@ -19,13 +19,24 @@ from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, checked
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
+from pyromq.client.consumer.dispatch.dead_letters import tell_of_dead_letters
 from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunner
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
-from pyromq.client.consumer.rules.outcome import TIMED_OUT_LEVEL, BatchResult, ConsumeStatus, Outcome, SendBack, decide
+from pyromq.client.consumer.rules.outcome import (
+    TIMED_OUT_LEVEL,
+    BatchResult,
+    ConsumeStatus,
+    Outcome,
+    SendBack,
+    decide,
+    give_up,
+    letters_of,
+)
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock
+from pyromq.errors import DeadLetterError
 from pyromq.wire.json.heartbeat import MessageModel
 
 logger = logging.getLogger(__name__)
@@ -105,6 +116,9 @@ class ConcurrentService:
     def _failed(
         self, owned: OwnedQueue, batch: list[ReceivedMessage], result: Any, error: Exception | None, seconds: float
     ) -> None:
+        if isinstance(error, DeadLetterError):
+            self._give_up(owned, batch, error, seconds)
+            return
         verdict: ConsumeStatus | BatchResult | None = None
         try:
             if error is not None:
@@ -118,6 +132,15 @@ class ConcurrentService:
         ok = len(outcome.finished)
         owned.counts.consumed(ok, len(batch) - ok, seconds)
         self._settle(owned, outcome)
+
+    def _give_up(self, owned: OwnedQueue, batch: list[ReceivedMessage], error: DeadLetterError, seconds: float) -> None:
+        """Dead letters at once; what was taken with them is handed out again."""
+        letters = letters_of(error, len(batch))
+        tell_of_dead_letters(owned, batch, letters, seconds)
+        self._settle(owned, give_up(batch, letters, model=self._settings.model))
+        if again := [message for place, message in enumerate(batch) if place not in letters.reasons]:
+            owned.settle().put_back(again, failed=False)
+            self.arrived(owned)
 
     def _settle(self, owned: OwnedQueue, outcome: Outcome[ReceivedMessage]) -> None:
         """Verdicts on messages that were given up on, or put back meanwhile, are counted and passed over."""

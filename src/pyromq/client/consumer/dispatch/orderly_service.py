@@ -16,6 +16,7 @@ from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, checked
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
+from pyromq.client.consumer.dispatch.dead_letters import tell_of_dead_letters
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.rules.orderly_outcome import (
     OrderlyOutcome,
@@ -23,12 +24,14 @@ from pyromq.client.consumer.rules.orderly_outcome import (
     OrderlyStatus,
     OrderlyStep,
     decide_orderly,
+    give_up_orderly,
 )
-from pyromq.client.consumer.rules.outcome import attempts_max
+from pyromq.client.consumer.rules.outcome import Letters, attempts_max, letters_of
 from pyromq.client.consumer.rules.queue_state import RunState
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock
+from pyromq.errors import DeadLetterError
 
 logger = logging.getLogger(__name__)
 
@@ -122,14 +125,19 @@ class OrderlyService:
             return False
         return True
 
-    async def _verdict(self, owned: OwnedQueue, batch: list[ReceivedMessage]) -> OrderlyStatus | OrderlyResult | None:
-        """What the listener says; None when it raised."""
-        began, verdict, failure = self._now_s(), None, None
+    async def _verdict(
+        self, owned: OwnedQueue, batch: list[ReceivedMessage]
+    ) -> OrderlyStatus | OrderlyResult | Letters | None:
+        """What the listener says; None when it raised, Letters when it said by that which messages are hopeless."""
+        began, verdict, letters = self._now_s(), None, None
+        failure: Exception | None = None
         if self._hook_runner:
             self._hook_runner.began(batch)
         try:
             result: Any = await self._listener.invoke(batch)
             verdict = OrderlyStatus.SUCCESS if result is None else checked(result, _KINDS)
+        except DeadLetterError as error:
+            failure, letters = error, letters_of(error, len(batch))
         except Exception as error:  # the listener is the application's: its messages have failed
             failure = error
             facts = (owned.queue, batch[0].offset, batch[0].message_id)
@@ -138,14 +146,19 @@ class OrderlyService:
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
         count, seconds = len(batch), self._now_s() - began
         self._listener.took(seconds)
-        owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
+        if letters is not None:
+            tell_of_dead_letters(owned, batch, letters, seconds)
+        else:
+            owned.counts.consumed(count if is_ok else 0, 0 if is_ok else count, seconds)
         if self._hook_runner:
             self._hook_runner.ended(batch, verdict, failure, seconds)
-        return verdict
+        return letters if letters is not None else verdict
 
     def _decide(
-        self, batch: list[ReceivedMessage], verdict: OrderlyStatus | OrderlyResult | None
+        self, batch: list[ReceivedMessage], verdict: OrderlyStatus | OrderlyResult | Letters | None
     ) -> OrderlyOutcome[ReceivedMessage]:
+        if isinstance(verdict, Letters):
+            return give_up_orderly(batch, verdict, auto_commit=self._settings.auto_commit)
         return decide_orderly(
             batch,
             verdict,
@@ -161,7 +174,11 @@ class OrderlyService:
             logger.warning("%s: queue=%s", outcome.warning, owned.queue)
         not_sent = set[int]()
         for message in outcome.dead:
-            if not await self._send_backs.send_dead_letter(message):
+            if reason := outcome.reasons.get(message.offset):
+                is_sent = await self._send_backs.give_up(message, reason, outcome.stage)
+            else:
+                is_sent = await self._send_backs.send_dead_letter(message)
+            if not is_sent:
                 not_sent.add(message.offset)
         return outcome.settled(not_sent) if outcome.dead else outcome
 
@@ -174,7 +191,7 @@ class OrderlyService:
                 buffer.roll_back_taken()
             case OrderlyStep.PUT_BACK:
                 buffer.finish(outcome.dead)
-                buffer.put_back(outcome.put_back)
+                buffer.put_back(outcome.put_back, failed=not outcome.reasons)
             case OrderlyStep.KEEP:
                 pass
 

@@ -1,25 +1,33 @@
 """Send-back of a consumer's failed messages: to the broker that has them, or else as a copy to the group's retry topic.
 
-36 CONSUMER_SEND_MSG_BACK ──refused, unreachable──▶ SEND to %RETRY%group, any broker ──▶ False: keep the message
+failed       36 CONSUMER_SEND_MSG_BACK ──refused, unreachable──▶ SEND to %RETRY%group, any broker ──▶ False: keep it
+dead letter  SEND to %RETRY%group, with the reason ──not taken──▶ 36, level −1 ──▶ False: keep it
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.client.consumer.base.send_back import BODY_FLAGS, Begun, SendBackCalls
+from pyromq.client.consumer.rules.outcome import DEAD_LETTER_LEVEL, NO_REASON
 from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties
 from pyromq.client.core.client import Client
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.outgoing import OutgoingMessage
 from pyromq.errors import MQError
+from pyromq.model import property_names as names
+from pyromq.typed.body_errors import one_line
 from pyromq.wire.property_text import join_items
 
 logger = logging.getLogger(__name__)
 
+REASON_CHARACTERS_MAX: Final = 1_000
 _TRIES_MAX: Final = 3
+_NOTHING: Final[Mapping[str, str]] = {}
+_WITHOUT_MARKS: Final = str.maketrans({names.NAME_END: " ", names.ITEM_END: " "})
 
 
 class SendBacks:
@@ -54,11 +62,34 @@ class SendBacks:
         """An orderly consumer gives a message up; False when no broker took it."""
         return await self._send_copy(message, self._attempts_max, 0)
 
-    async def _send_copy(self, message: ReceivedMessage, attempts_max: int | None, delay_level: int) -> bool:
+    async def give_up(self, message: ReceivedMessage, reason: str, stage: str) -> bool:
+        """A dead letter at once, with the reason as a property; False when no broker took it.
+
+        The copy has one attempt more than it may have. Without the reason it goes where no copy is taken, as when the
+        properties would be too long.
+        """
+        text = one_line(reason.translate(_WITHOUT_MARKS), REASON_CHARACTERS_MAX)
+        facts = {names.DLQ_ERROR: text or NO_REASON, names.DLQ_STAGE: stage}
+        if await self._send_copy(message, message.delivery_attempt, None, facts):
+            return True
+        try:
+            await self._calls.send_back(message, DEAD_LETTER_LEVEL)
+            return True
+        except MQError as error:
+            logger.warning("dead letter kept here: id=%s error=%s", message.message_id, error)
+            return False
+
+    async def _send_copy(
+        self,
+        message: ReceivedMessage,
+        attempts_max: int | None,
+        delay_level: int | None,
+        facts: Mapping[str, str] = _NOTHING,
+    ) -> bool:
         """The copy counts this failure; one that has more than ``attempts_max`` then is a dead letter."""
         topic = self._calls.retry_topic
         try:
-            copy = self._copy_of(message, delay_level)
+            copy = self._copy_of(message, delay_level, facts)
             route = await self._client.routes.get(topic, timeout_ms=self._client.settings.request_timeout_ms)
             queues = route.publishable_queues(topic)
         except MQError as error:
@@ -73,12 +104,14 @@ class SendBacks:
                 logger.warning("copy not taken: id=%s broker=%s error=%s", message.message_id, queue.broker, error)
         return False
 
-    def _copy_of(self, message: ReceivedMessage, delay_level: int) -> OutgoingMessage:
+    def _copy_of(self, message: ReceivedMessage, delay_level: int | None, facts: Mapping[str, str]) -> OutgoingMessage:
         """The body travels as it was stored: unpacked it might be larger than a broker takes."""
+        level = 0 if delay_level is None else copy_level(delay_level, message.delivery_attempt)
         properties = copy_properties(
             join_items(message.properties.items()),
             topic=message.stored_topic,
             message_id=message.offset_message_id,
-            delay_level=copy_level(delay_level, message.delivery_attempt),
+            delay_level=level,
+            more=facts,
         )
         return self._calls.copy_of(message, properties, message.packed_body, message.sys_flag & BODY_FLAGS)

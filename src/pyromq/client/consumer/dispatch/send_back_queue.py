@@ -59,6 +59,8 @@ class SendBackQueue:
             self._under_way += 1
             if owned.is_released:  # its next owner gets the message from there
                 self._ended(owned, item, False)
+            elif item.reason:  # a dead letter with properties of ours
+                self._take_slow_path(owned, item, None)
             elif (begun := self._send_backs.begin(item.message, item.delay_level)) is not None:
                 begun.add_done_callback(partial(self._answered, owned, item))
             else:
@@ -82,7 +84,10 @@ class SendBackQueue:
     async def _send_back(self, owned: OwnedQueue, item: Item, begun: Begun | None) -> None:
         is_sent = False
         try:
-            is_sent = await self._send_backs.send_back(item.message, item.delay_level, begun)
+            if item.reason:
+                is_sent = await self._send_backs.give_up(item.message, item.reason, item.stage)
+            else:
+                is_sent = await self._send_backs.send_back(item.message, item.delay_level, begun)
         except Exception:  # a mistake of ours must not cost a message
             logger.exception("failed message kept here: id=%s", item.message.message_id)
         finally:

@@ -5,6 +5,8 @@
       COMMIT                   as SUCCESS                             commit what was taken
       ROLLBACK                 as SUCCESS                             everything taken again, after a rest
       SUSPEND, None, exception put back and rest; a message with too many attempts becomes a dead letter
+      DeadLetterError, a body  a dead letter at once, with the reason; what was taken with it is taken again
+      that does not decode
 
 A dead letter is sent to the group's retry topic, whence the broker moves it to the dead letters. That may fail, so a
 decision has two steps: ``decide_orderly`` says what is dead, ``settled`` says what follows from how sending it went.
@@ -13,12 +15,13 @@ When nothing needs to be put back, the queue goes on (and a consumer that commit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Generic
 
 from pyromq.client.consumer.rules.message_protocol import PulledT
+from pyromq.client.consumer.rules.outcome import Letters
 
 SUSPEND_MS: Final = 1_000
 SUSPEND_MS_MIN: Final = 10
@@ -60,6 +63,8 @@ class OrderlyOutcome(Generic[PulledT]):
     dead: Sequence[PulledT] = ()  # to be sent as dead letters
     put_back: Sequence[PulledT] = ()
     warning: str | None = None
+    reasons: Mapping[int, str] = field(default_factory=dict)  # of dead letters, by offset, where there are some
+    stage: str = ""
 
     @property
     def goes_on(self) -> bool:
@@ -73,7 +78,8 @@ class OrderlyOutcome(Generic[PulledT]):
             return self
         again = sorted((*self.put_back, *left), key=lambda message: message.offset)
         sent = [message for message in self.dead if message.offset not in not_sent]
-        return replace(self, step=OrderlyStep.PUT_BACK, dead=sent, put_back=again)
+        rest = max(self.rest_ms, SUSPEND_MS) if self.reasons else self.rest_ms
+        return replace(self, step=OrderlyStep.PUT_BACK, rest_ms=rest, dead=sent, put_back=again)
 
 
 def decide_orderly(
@@ -99,6 +105,17 @@ def decide_orderly(
             return OrderlyOutcome(OrderlyStep.COMMIT, rest, warning=text)
         case _:
             return OrderlyOutcome(OrderlyStep.COMMIT, rest)
+
+
+def give_up_orderly(messages: Sequence[PulledT], letters: Letters, *, auto_commit: bool) -> OrderlyOutcome[PulledT]:
+    """The fate of a batch of which some are dead letters: the others are taken again at once, in order."""
+    dead = [messages[place] for place in sorted(letters.reasons)]
+    reasons = {messages[place].offset: reason for place, reason in letters.reasons.items()}
+    again = [message for message in messages if message.offset not in reasons]
+    step = OrderlyStep.COMMIT if auto_commit else OrderlyStep.KEEP
+    return OrderlyOutcome(
+        OrderlyStep.PUT_BACK if again else step, SUSPEND_MS_MIN, dead, again, reasons=reasons, stage=letters.stage
+    )
 
 
 def rest_ms(wished: int | None, default: int) -> int:

@@ -7,6 +7,8 @@
       delay level > 0              sent back with it                       dropped: no other member would get it
       delay level = 0              the group's ladder; else broker chooses dropped
       delay level < 0              sent back as dead letter                dropped
+    DeadLetterError                a dead letter at once, with the reason  dropped
+    a body that does not decode    the same                                dropped
 
 A message that was sent back is finished; one that could not be sent back is tried here again after five seconds, with
 one attempt more. ``orderly_outcome`` tells about orderly consumers.
@@ -17,17 +19,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Generic
+from typing import Final, Generic, NamedTuple
 
 import msgspec
 
 from pyromq.client.consumer.rules.message_protocol import PulledT
+from pyromq.errors import DeadLetterError
+from pyromq.typed.listeners import UndecodableError
 from pyromq.wire.json.heartbeat import MessageModel
 
 SEND_BACK_AGAIN_MS: Final = 5_000
 DEAD_LETTER_LEVEL: Final = -1
 TIMED_OUT_LEVEL: Final = 3
 BROKER_CHOOSES: Final = 0
+STAGE_DECODE: Final = "decode"
+STAGE_LISTENER: Final = "listener"
+NO_REASON: Final = "no reason given"
 
 
 class ConsumeStatus(Enum):
@@ -58,11 +65,32 @@ Ladder = Mapping[int, int]  # failures → delay level, which holds until the ne
 NO_LADDER: Final[Ladder] = {}
 
 
+class Letters(NamedTuple):
+    """Messages of a batch that no retry can help: reasons by place, and where that was found."""
+
+    reasons: Mapping[int, str]
+    stage: str
+
+
+def letters_of(error: DeadLetterError, count: int) -> Letters:
+    """Which of so many messages a listener's error speaks of: those that did not decode, or all that it had."""
+    if isinstance(error, UndecodableError):
+        reasons = {place: reason for place, reason in error.reasons.items() if 0 <= place < count}
+        if reasons:
+            return Letters(reasons, STAGE_DECODE)
+    return Letters(dict.fromkeys(range(count), error.reason or NO_REASON), STAGE_LISTENER)
+
+
 class SendBack(msgspec.Struct, Generic[PulledT], frozen=True):
-    """Hand the message to the broker, to be delivered again later or, with a level below 0, as a dead letter."""
+    """Hand the message to the broker, to be delivered again later or, with a level below 0, as a dead letter.
+
+    ``reason`` goes with a dead letter, and in which ``stage`` it was found.
+    """
 
     message: PulledT
     delay_level: int
+    reason: str = ""
+    stage: str = ""
 
 
 class Outcome(msgspec.Struct, Generic[PulledT], frozen=True):
@@ -96,6 +124,19 @@ def decide(
         for index, message in enumerate(failed, start=done)
     ]
     return Outcome(finished=finished, send_back=send_back)
+
+
+def give_up(
+    messages: Sequence[PulledT],
+    letters: Letters,
+    *,
+    model: MessageModel = MessageModel.CLUSTERING,
+) -> Outcome[PulledT]:
+    """The fate of those messages that a listener called dead letters; ``letters`` has their places and the reasons."""
+    dead = [(messages[place], reason) for place, reason in letters.reasons.items()]
+    if model is MessageModel.BROADCASTING:
+        return Outcome(dropped=[message for message, _ in dead])
+    return Outcome(send_back=[SendBack(message, DEAD_LETTER_LEVEL, reason, letters.stage) for message, reason in dead])
 
 
 def rung(ladder: Ladder, failures: int) -> int:
