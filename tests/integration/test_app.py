@@ -15,7 +15,7 @@ import pytest
 
 import pyromq
 from pyromq import App, ConsumeStatus, Message, ReceivedMessage, TransactionOutcome, aio
-from pyromq.errors import BodyError, ClientClosedError, ConfigError, NoReplyError
+from pyromq.errors import BodyError, ClientClosedError, ConfigError, DeadLetterError, NoReplyError
 from pyromq.testing import LoopbackBroker
 from tests.integration.waiting import until
 
@@ -345,3 +345,59 @@ async def test_serve_ends_when_it_is_told_to() -> None:
     async with broker_with("orders") as broker:
         await app.serve(broker.nameserver, on_ready=lambda run: (ready.append(run.state.value), app.stop()))
     assert ready == ["running"] and app.state == "stopped"
+
+
+@pytest.mark.parametrize("options", [{}, {"orderly": True}, {"batch": 4}, {"batch": 4, "orderly": True}])
+async def test_what_does_not_decode_is_a_dead_letter_at_once_and_the_others_are_consumed(
+    options: dict[str, Any], tmp_path: Path, quiet: None
+) -> None:
+    app, seen = App(name="shop"), list[int]()
+
+    async def bill(order: Order) -> None:
+        seen.append(order.id)
+
+    async def bill_all(orders: list[Order]) -> None:
+        seen.extend(order.id for order in orders)
+
+    consume = app.consume("orders", group="billing", start="earliest", once=str(tmp_path / "marks.db"), **options)
+    consume(bill_all if "batch" in options else bill)
+    async with broker_with("orders", queues=1) as broker, aio.Admin(broker.nameserver) as admin:
+        async with aio.Producer(broker.nameserver, group="p") as producer:
+            for number, body in enumerate((b'{"id":1}', b"{", b'{"id":2}', b'{"id":"x"}', b'{"id":3}')):
+                await producer.send(Message("orders", body, keys=[str(number)]))
+        async with app.running(broker.nameserver):
+            await until(lambda: sorted(seen) == [1, 2, 3])
+            letters = await dead_letters(admin, 2)
+    assert [(each.keys, each.attempts) for each in letters] == [(("1",), 1), (("3",), 1)]
+    assert "Expected `int`, got `str`" in letters[1].reason and "$.id" in letters[1].reason
+    assert seen == [1, 2, 3] or "orderly" not in options
+
+
+async def dead_letters(admin: aio.Admin, count: int) -> list[Any]:
+    found: list[Any] = []
+
+    async def look() -> None:
+        while len(found) < count:
+            found[:] = await admin.dead_letters("billing")
+
+    await asyncio.wait_for(look(), 30)
+    return sorted(found, key=lambda letter: letter.keys)
+
+
+async def test_a_listener_may_give_a_message_up_and_say_why(quiet: None) -> None:
+    app = App(name="shop")
+
+    @app.consume("orders", group="billing", start="earliest")
+    def bill(order: Order) -> None:
+        raise DeadLetterError(f"there is no order {order.id}")
+
+    @app.reply("prices", group="pricing", start="earliest")
+    def price(order: Order) -> int:
+        raise AssertionError("not called: nobody asked")
+
+    async with broker_with("orders", "prices") as broker, aio.Admin(broker.nameserver) as admin:
+        async with app.running(broker.nameserver):
+            await app.send("orders", Order(7), keys="7")
+            await app.send("prices", Order(8))
+            assert [each.reason for each in await dead_letters(admin, 1)] == ["there is no order 7"]
+            await until(lambda: consumers(app)[1].counts.failed == 1)

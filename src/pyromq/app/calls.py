@@ -19,8 +19,9 @@ from typing import Any
 from pyromq.app.providers import Provider, Scope, enter, enter_async
 from pyromq.app.signatures import MISSING, Given, Signature, Slot, item_type
 from pyromq.client.core.received_message import ReceivedMessage
-from pyromq.errors import BodyError, ConfigError, DeadLetterError
+from pyromq.errors import BodyError, ConfigError
 from pyromq.typed import decoder_for
+from pyromq.typed.listeners import UndecodableError
 
 Call = Callable[[Any], Any]
 Fill = Callable[[Any], Any]
@@ -45,14 +46,14 @@ class Values:
 
 
 def read_with(annotation: Any) -> Fill:
-    """A message to its body. Raises ConfigError; what it returns raises DeadLetterError."""
+    """A message to its body. Raises ConfigError; what it returns raises UndecodableError."""
     decode = decoder_for(annotation)
 
     def read(message: ReceivedMessage) -> Any:
         try:
             return decode(message.body, message)
         except BodyError as error:
-            raise _undecodable({0: error.summary}) from error
+            raise UndecodableError({0: error.summary}) from error
 
     return read
 
@@ -70,14 +71,10 @@ def read_batch_with(annotation: Any) -> Fill:
             except BodyError as error:
                 reasons[place] = error.summary
         if reasons:
-            raise _undecodable(reasons)
+            raise UndecodableError(reasons)
         return values
 
     return read
-
-
-def _undecodable(reasons: Mapping[int, str]) -> DeadLetterError:
-    return DeadLetterError("; ".join(reasons.values()))
 
 
 def per_message(signature: Signature, values: Values) -> list[tuple[Provider, Signature]]:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from pyromq.app.signatures import name_of
-from pyromq.client.consumer.base.listeners import is_coroutine_function
 from pyromq.client.consumer.base.settings import PushConsumerSettings, Start
 from pyromq.client.consumer.rules.subscription import parse_tags
 from pyromq.client.core.options import checked_group
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ConfigError, InvalidExpressionError
 from pyromq.model.names import validate_topic
+from pyromq.typed.listeners import is_coroutine_function
 
 if TYPE_CHECKING:
     from pyromq.idempotent.keys import Key

@@ -22,8 +22,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from pyromq.app.signatures import check_function, name_of
-from pyromq.client.consumer.base.listeners import is_coroutine_function
 from pyromq.errors import ConfigError
+from pyromq.typed.listeners import is_coroutine_function
 
 Call = Callable[[Any], Any]
 

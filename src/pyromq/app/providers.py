@@ -27,8 +27,8 @@ from enum import Enum
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from pyromq.app.signatures import Allowed, Given, Signature, check_function, name_of, read_signature
-from pyromq.client.consumer.base.listeners import is_coroutine_function
 from pyromq.errors import ConfigError
+from pyromq.typed.listeners import is_coroutine_function
 
 _RESERVED: Final = frozenset((*(given.value for given in Given if given is not Given.BODY), "messages"))
 _YIELDING: Final = (Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator)

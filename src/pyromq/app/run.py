@@ -20,7 +20,6 @@ from pyromq.app.calls import Call, Values, arguments_of, build_call, build_hook
 from pyromq.app.listeners import GroupPlan, Listener, plans_of
 from pyromq.app.providers import Provider, Scope, in_order, make_for_app
 from pyromq.app.signatures import Allowed, Given, Signature, read_signature
-from pyromq.client.consumer.base.listeners import is_coroutine_function
 from pyromq.client.consumer.push_consumer import PushConsumer
 from pyromq.client.core.client import Client
 from pyromq.client.core.options import client_for
@@ -36,6 +35,7 @@ from pyromq.errors import ClientClosedError, ConfigError, DeadLetterError, MQErr
 from pyromq.idempotent import Marks, message_key, once, once_for_batch
 from pyromq.model import property_names as names
 from pyromq.typed import encode
+from pyromq.typed.listeners import is_coroutine_function
 
 if TYPE_CHECKING:
     from pyromq.app.app import App

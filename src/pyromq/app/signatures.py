@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
 
-from pyromq.client.consumer.base.listeners import is_coroutine_function
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.producer import Producer
 from pyromq.client.sync.faces import Producer as SyncProducer
 from pyromq.errors import ConfigError
+from pyromq.typed.listeners import is_coroutine_function
 
 if TYPE_CHECKING:
     from pyromq.app.providers import Provider
