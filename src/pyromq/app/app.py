@@ -21,6 +21,7 @@ from pyromq.app.run import Run, State, build
 from pyromq.app.running import Running
 from pyromq.app.signatures import check_function, name_of
 from pyromq.app.transactions import AppTransaction
+from pyromq.client.core.client import Client
 from pyromq.client.core.options import ClientOptions, check_options, checked_group
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.core.stop_signals import stop_signals
@@ -240,6 +241,11 @@ class App:
         self.declared.append(Declared(validate_topic(topic), kind, tags, description))
 
     # --- sending ---
+
+    @property
+    def client(self) -> Client:
+        """The connections of the run, to be shared: ``aio.Admin(client=app.client)``. Raises ClientClosedError."""
+        return self._running().client
 
     @property
     def producer(self) -> Producer:
