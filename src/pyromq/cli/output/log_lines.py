@@ -11,7 +11,7 @@ import typer
 from pyromq.errors import printable
 
 
-class _PrintableFormatter(logging.Formatter):
+class PrintableFormatter(logging.Formatter):
     """Names and texts of peers come into logs; none of them moves a reader's cursor or looks like another line."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, the name is logging's
@@ -26,5 +26,5 @@ def log_to_stderr(level: str) -> None:
     if level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise typer.BadParameter("expected debug, info, warning or error", param_hint="--log")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=level.upper())
