@@ -8,7 +8,7 @@ import sys
 from benchmarks.measure import machine, print_rows
 
 ALL = (
-    *("frames", "net", "records", "append", "read", "filters"),
+    *("frames", "net", "records", "append", "read", "filters", "typed"),
     *("index", "recovery", "producer", "consumer", "consume", "app", "transactions"),
 )
 

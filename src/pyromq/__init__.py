@@ -9,8 +9,8 @@
 
 ``pyromq.App`` makes listeners of decorated functions. ``pyromq.aio`` has the other names for asyncio. The rest is in
 modules: ``pyromq.errors``, ``settings``, ``results`` (what listeners return and sends tell), ``selectors`` (which
-queue), ``hooks``, ``offsets``, ``monitoring``, ``testing``, ``outbox``, ``idempotent``, ``pipeline``. Names are
-imported when they are first used.
+queue), ``hooks``, ``offsets``, ``monitoring``, ``typed``, ``testing``, ``outbox``, ``idempotent``, ``pipeline``.
+Names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _advice(name: str) -> str:
 
     if not name[:1].isupper() and name not in ("at_random", "by_sharding_key"):
         return ""
-    for module in ("settings", "results", "selectors", "hooks", "offsets", "monitoring", "errors", "testing"):
+    for module in ("settings", "results", "selectors", "hooks", "offsets", "monitoring", "errors", "typed", "testing"):
         if name in vars(import_module(f"pyromq.{module}")):
             return f": it is in pyromq.{module}"
     return ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pyromq import Admin
+from pyromq import Admin, Producer
 from pyromq.testing import LoopbackBroker
 from tests.integration.up_process import UpProcess
 
@@ -64,6 +64,22 @@ def test_a_topic_is_created_described_and_deleted(nameserver: str) -> None:
     assert run(nameserver, "topic", "delete", "made", "--yes").returncode == 0
     gone = run(nameserver, "topic", "describe", "made")
     assert (gone.returncode, "made" in gone.stderr) == (2, True)
+
+
+def test_a_topic_shows_what_its_newest_messages_say_they_are(nameserver: str) -> None:
+    assert run(nameserver, "topic", "create", "typed", "--queues", "1").returncode == 0
+    with Producer(nameserver, group="typists") as producer:
+        for _ in range(15):
+            producer.send("typed", {"old": True}, schema="Forgotten")
+        for number in range(9):
+            producer.send("typed", {"id": number}, schema="Order")
+        producer.send("typed", "text", schema="Note\x1b[31m")
+    (row,) = rows(run(nameserver, "topic", "describe", "typed", "-o", "jsonl"))
+    assert row["content_types"] == "application/json, text/plain"
+    assert row["schemas"] == "Order, Note\\x1b[31m"
+    table = run(nameserver, "topic", "describe", "typed", "-o", "table").stdout
+    assert "content types" in table
+    assert "application/json, text/plain" in table
 
 
 def test_what_cannot_be_reached_or_is_wrong_has_its_exit_code(nameserver: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import sqlalchemy
@@ -15,6 +16,7 @@ from pyromq.outbox import ForwardingProducer, Outbox, OutboxProducer, OverdueErr
 from pyromq.testing import LoopbackBroker, ManualClock
 from tests.integration.postgres import postgres
 from tests.unit.outbox.test_outbox import COMMIT, ROLLBACK, transaction
+from tests.unit.outbox.test_pages import run_page
 from tests.unit.received import received
 
 pytestmark = pytest.mark.integration
@@ -96,6 +98,18 @@ def test_producers_work_on_it(server: str) -> None:
             box.add(Message("orders", b"2"))
         assert forwarding.flush(30_000) == 0
         assert session.execute(sqlalchemy.text("SELECT COUNT(*) FROM orders")).scalar() == 2
+    engine.dispose()
+
+
+def test_the_pages_on_outboxes_run_on_it(server: str, tmp_path: Path) -> None:
+    port = server.partition("/")[0].rpartition(":")[2]
+    run_page("outbox-django.md", tmp_path, SHOP_POSTGRES_PORT=port)
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://{server}")
+    with engine.begin() as connection:
+        assert connection.execute(sqlalchemy.text("SELECT amount FROM shop_order")).scalar() == 990
+        connection.execute(sqlalchemy.text("DROP TABLE IF EXISTS orders"))
+    urls = {"SHOP_DATABASE": f"postgresql+psycopg://{server}", "SHOP_ASYNC_DATABASE": f"postgresql+asyncpg://{server}"}
+    run_page("outbox-sqlalchemy.md", tmp_path, **urls)
     engine.dispose()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyromq import Message, Producer, PushConsumer, TransactionOutcome, TransactionProducer, aio
 from pyromq.outbox import ForwardingProducer, Outbox
+from pyromq.typed import message
 
 NOWHERE = "127.0.0.1:1"
 
@@ -49,6 +50,26 @@ def bytes_as_keys() -> None:
 
 def unknown_field() -> None:
     Message("orders", b"42", wait=7)  # refused
+
+
+def text_as_delay() -> None:
+    Message("orders", b"42", delay="30 minutes")  # refused
+
+
+def number_as_moment() -> None:
+    Message("orders", b"42", deliver_at=1_700_000_000)  # refused
+
+
+def unknown_option_of_a_value() -> None:
+    message("orders", 42, key="order-42")  # refused
+
+
+def keys_beside_a_message() -> None:
+    Producer(NOWHERE, group="g").send(Message("orders", b"42"), keys="order-42")  # refused
+
+
+def topic_alone() -> None:
+    Producer(NOWHERE, group="g").send("orders")  # refused
 
 
 def unknown_option() -> None:

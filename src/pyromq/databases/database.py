@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyromq.databases.statements import checked_name
+from pyromq.databases.statements import checked_name, is_djangos
 from pyromq.errors import ConfigError
 
 NUMBER: Final = 0
@@ -46,13 +47,18 @@ class Database(ABC):
     def quoted(self, name: str) -> str:
         """A table's name as it stands in statements."""
 
+    def after_commit(self, function: Callable[[], None]) -> None:
+        """Calls it when what was written in ``begin`` is committed: now, unless that was part of a larger block."""
+        function()
+
     @abstractmethod
     def close(self) -> None:
         """Closes connections that we opened."""
 
 
 def database_of(given: Any) -> Database:
-    """Of a path, the URL of a database, a SQLAlchemy ``Engine`` or ``AsyncEngine``, or a ``Database``.
+    """Of a path, the URL of a database, a SQLAlchemy ``Engine`` or ``AsyncEngine``, Django's ``connection``, or a
+    ``Database``.
 
     Raises ConfigError, also when a package is missing that the database needs; it says which.
     """
@@ -67,6 +73,10 @@ def database_of(given: Any) -> Database:
         given = engine_of(given)
     if isinstance(given, str | Path):
         return SqliteFile(given)
+    if is_djangos(given):
+        from pyromq.databases.django_connection import DjangoDatabase
+
+        return DjangoDatabase(given.alias)
     if hasattr(given, "sync_engine"):
         from pyromq.databases.async_engine import AsyncEngineDatabase
 
@@ -75,5 +85,5 @@ def database_of(given: Any) -> Database:
         from pyromq.databases.engine import EngineDatabase
 
         return EngineDatabase(given, is_ours=is_ours)
-    text = "the path of a SQLite file, the URL of a database or a SQLAlchemy Engine was expected"
+    text = "the path of a SQLite file, the URL of a database, a SQLAlchemy Engine or Django's connection was expected"
     raise ConfigError(f"{text}, not {type(given).__name__}")

@@ -6,20 +6,16 @@ import re
 import sqlite3
 import sys
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from pyromq.databases.results import Result
 from pyromq.errors import ConfigError
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
 
 
-class Result(NamedTuple):
-    rows: list[Any]
-    changed: int  # how many
-
-
 def execute(connection: Any, statement: str, values: Mapping[str, Any]) -> Result:
-    """On a ``sqlite3.Connection``, or a SQLAlchemy ``Connection`` or ``Session``, in the transaction it is in.
+    """On a ``sqlite3.Connection``, SQLAlchemy's ``Connection`` or ``Session``, or Django's, in the transaction it has.
 
     Raises what the database raises, and ConfigError for a connection that is not in a transaction or is none.
     """
@@ -27,11 +23,15 @@ def execute(connection: Any, statement: str, values: Mapping[str, Any]) -> Resul
         _require_transaction(connection)
         cursor = connection.execute(statement, dict(values))
         return Result(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+    if is_djangos(connection):
+        from pyromq.databases.django_connection import execute_on
+
+        return execute_on(connection, statement, values)
     if hasattr(connection, "run_sync"):
         text = "this connection is SQLAlchemy's asyncio one: use async with"
         raise ConfigError(f"{text}, or await connection.run_sync(function, …)")
     if not hasattr(connection, "execute"):
-        text = "a sqlite3.Connection or SQLAlchemy's Connection or Session was expected"
+        text = "a sqlite3.Connection, SQLAlchemy's Connection or Session, or Django's connection was expected"
         raise ConfigError(f"{text}, not {type(connection).__name__}")
     from sqlalchemy import text as sql
 
@@ -41,11 +41,13 @@ def execute(connection: Any, statement: str, values: Mapping[str, Any]) -> Resul
 
 def conflicts() -> tuple[type[Exception], ...]:
     """What databases raise for a key that is there already."""
-    if "sqlalchemy" not in sys.modules:
-        return (sqlite3.IntegrityError,)
-    from sqlalchemy.exc import IntegrityError
+    others = [sys.modules[name].IntegrityError for name in ("sqlalchemy.exc", "django.db") if name in sys.modules]
+    return (sqlite3.IntegrityError, *others)
 
-    return (sqlite3.IntegrityError, IntegrityError)
+
+def is_djangos(connection: Any) -> bool:
+    """Whether it is a connection of Django, or what stands for the one of this thread (``django.db.connection``)."""
+    return hasattr(connection, "settings_dict") and hasattr(connection, "in_atomic_block")
 
 
 def checked_name(name: str) -> str:

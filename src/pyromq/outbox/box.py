@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Self, Unpack, overload
 
-from pyromq.databases import Database
+from pyromq.databases import Database, is_djangos
 from pyromq.errors import ConfigError, MessageRefusedError
 from pyromq.model.message import Message
 from pyromq.typed import MessageOptions
@@ -60,11 +60,11 @@ class Box:
     def __enter__(self) -> Self:
         if hasattr(self.connection, "run_sync"):
             raise ConfigError("this connection is SQLAlchemy's asyncio one: async with outbox.begin(connection)")
-        if self.connection is None:
+        if self.connection is None or is_djangos(self.connection):
             self._own = self._database.begin()
             self.connection = self._own.__enter__()
         elif not hasattr(self.connection, "rollback"):
-            text = "a sqlite3.Connection or SQLAlchemy's Connection or Session was expected"
+            text = "a sqlite3.Connection, SQLAlchemy's Connection or Session, or Django's connection was expected"
             raise ConfigError(f"{text}, not {type(self.connection).__name__}")
         return self
 
@@ -87,7 +87,7 @@ class Box:
         else:
             self.connection.rollback()
         if error is None:
-            self._committed()
+            self._database.after_commit(self._committed)
 
     def _write(self) -> None:
         if self._messages:

@@ -40,8 +40,8 @@ class OverdueError(MQError):
 
 
 class Outbox:
-    """``database`` is where your own rows are: the path of a SQLite file, a URL (``postgresql://…``), or a SQLAlchemy
-    ``Engine`` or ``AsyncEngine``.
+    """``database`` is where your own rows are: the path of a SQLite file, a URL (``postgresql://…``), a SQLAlchemy
+    ``Engine`` or ``AsyncEngine``, or ``django.db.connection``.
 
     A transaction without row counts as undecided for ``undecided_ms`` after its message was made, then as rolled back.
     Rows are kept for ``keep_ms``, which must be longer than brokers may ask (15 times, or for as long as they are
@@ -82,8 +82,9 @@ class Outbox:
         """A block whose rows and messages are committed together: ``with outbox.begin(connection) as box: box.add(…)``.
 
         ``connection`` is a ``sqlite3.Connection``, or SQLAlchemy's ``Connection`` or ``Session``; with ``async with``
-        its ``AsyncConnection`` or ``AsyncSession``. Without one ``box.connection`` is one of the outbox's own. The
-        block commits at its end, and rolls back if it raises. A ``ForwardingProducer`` of any process sends the
+        its ``AsyncConnection`` or ``AsyncSession``. Without one ``box.connection`` is one of the outbox's own; with
+        Django that of the thread, and the block is a ``transaction.atomic``, perhaps inside of another. The block
+        commits at its end, and rolls back if it raises. A ``ForwardingProducer`` of any process sends the
         messages afterwards, in order, at least once; delays are allowed. Raises OutboxFullError at the end.
         """
         return Box(self.database, self.add, self.notify, connection)

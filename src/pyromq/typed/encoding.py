@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from pyromq.errors import MessageRefusedError, quoted
 from pyromq.typed.body_errors import one_line
-from pyromq.typed.codecs import Codec, codec_of, same_format
+from pyromq.typed.codecs import Codec, codec_of, on_change, same_format
 from pyromq.typed.content_types import Format, format_of
 from pyromq.typed.hooks import enc_hook
 from pyromq.typed.kinds import RAW, is_protobuf, is_pydantic, name_of, schema_name
@@ -18,8 +19,9 @@ from pyromq.typed.protobuf import protobuf_codec, to_json
 _json: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
 _msgpack: Final = msgspec.msgpack.Encoder(enc_hook=enc_hook).encode
 _ENCODE_ERRORS: Final = (TypeError, ValueError, LookupError, ArithmeticError, RecursionError, AttributeError)
-_PLAIN: Final = frozenset((dict, list, tuple, int, float, bool, type(None)))
 _JSON: Final = Format.JSON.value
+
+Way = tuple[Callable[[Any], bytes], str, str]
 
 
 class Encoded(NamedTuple):
@@ -40,17 +42,32 @@ def encode(value: Any, *, content_type: str | None = None) -> Encoded:
     try:
         if content_type is not None:
             return _encode_as(value, kind, content_type)
-        if kind in _PLAIN:
-            return Encoded(_json(value), _JSON)
-        if kind in RAW:
-            return Encoded(bytes(value), Format.BYTES.value)
-        if isinstance(value, str):
-            return Encoded(value.encode(), Format.TEXT.value)
-        if (codec := _codec(kind)) is not None:
-            return Encoded(codec.encode(value), codec.content_type, codec.schema)
-        return Encoded(_json_of(value, kind), _JSON, schema_name(kind))
+        write, written_as, schema = _way_of(kind)  # type: ignore[arg-type]  # a class can be hashed
+        return Encoded(write(value), written_as, schema)
     except _ENCODE_ERRORS as error:
         raise _refused(kind, error, content_type or _JSON) from error
+
+
+def _made_way(kind: Any) -> Way:
+    """How values of a type are written, as what, and the name of the schema."""
+    if kind in RAW:
+        return bytes, Format.BYTES.value, ""
+    if issubclass(kind, str):
+        return str.encode, Format.TEXT.value, ""
+    if (codec := _codec(kind)) is not None:
+        return codec.encode, codec.content_type, codec.schema
+    if is_pydantic(kind) and hasattr(kind, "model_dump_json"):
+        return _pydantic_json, _JSON, schema_name(kind)
+    return _json, _JSON, schema_name(kind)
+
+
+_way_of = lru_cache(1_024)(_made_way)
+on_change(_way_of.cache_clear)
+
+
+def _pydantic_json(value: Any) -> bytes:
+    text: str = value.model_dump_json()
+    return text.encode()
 
 
 def _encode_as(value: Any, kind: type[Any], content_type: str) -> Encoded:
@@ -74,9 +91,8 @@ def _codec(kind: Any) -> Codec | None:
 
 
 def _json_of(value: Any, kind: type[Any]) -> bytes:
-    if is_pydantic(kind) and hasattr(value, "model_dump_json"):
-        text: str = value.model_dump_json()
-        return text.encode()
+    if is_pydantic(kind) and hasattr(kind, "model_dump_json"):
+        return _pydantic_json(value)
     return to_json(value) if is_protobuf(kind) else _json(value)
 
 

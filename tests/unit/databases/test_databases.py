@@ -128,7 +128,7 @@ def test_what_is_no_database_and_no_connection_is_refused() -> None:
         def run_sync(self) -> None: ...
 
     for given in (3, object()):
-        with pytest.raises(ConfigError, match="SQLAlchemy Engine was expected"):
+        with pytest.raises(ConfigError, match="Django's connection was expected"):
             database_of(given)
     with pytest.raises(ConfigError, match="one connection only"):
         database_of(":memory:")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,8 @@ from pyromq.cli.output.times import show_time
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
+
+_NAMES_MAX = 5  # of one queue
 
 app = typer.Typer(help="Topics: list, create, describe, delete.", no_args_is_help=True)
 
@@ -41,10 +44,11 @@ def create(
 def describe(
     topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None
 ) -> None:
-    """Show the queues of a topic: where they are and what they hold."""
+    """Show the queues of a topic: where they are, what they hold, and what their newest messages say they are."""
 
     async def look(admin: Admin) -> list[dict[str, Any]]:
         stats = await admin.topic_stats(topic)
+        seen = await admin.schemas(topic)
         return [
             {
                 "broker": queue.broker,
@@ -53,6 +57,8 @@ def describe(
                 "end": held.max_offset,
                 "messages": held.max_offset - held.min_offset,
                 "last_stored_ms": held.last_update_timestamp or None,
+                "content_types": _names(each.content_type for each in seen.get(queue, ())),
+                "schemas": _names(each.schema for each in seen.get(queue, ())),
             }
             for queue, held in sorted(stats.items())
         ]
@@ -64,8 +70,16 @@ def describe(
         Column("end", "end", right=True),
         Column("messages", "messages", right=True),
         Column("last_stored_ms", "last stored", show=show_time, whole=True),
+        Column("content_types", "content types", optional=True),
+        Column("schemas", "schemas", optional=True),
     )
     write_rows(sys.stdout, form_for(output, sys.stdout), columns, with_admin(nameserver, look))
+
+
+def _names(given: Iterable[str]) -> str:
+    """The most frequent first, each once."""
+    names = [name for name in dict.fromkeys(given) if name]
+    return ", ".join([*names[:_NAMES_MAX], *(["…"] if len(names) > _NAMES_MAX else [])])
 
 
 @app.command()

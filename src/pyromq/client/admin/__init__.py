@@ -14,9 +14,10 @@ from pyromq.client.admin.direct_consumption import DirectConsumptionAdmin
 from pyromq.client.admin.examining import ExamineAdmin
 from pyromq.client.admin.explaining import ExplainAdmin
 from pyromq.client.admin.offsets import EARLIEST, LATEST
+from pyromq.client.admin.schemas import SchemaAdmin
 
 __all__ = ["EARLIEST", "LATEST", "Admin"]
 
 
-class Admin(ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin):
-    """Everything an operator may ask or do; these three lean on all the others."""
+class Admin(ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin, SchemaAdmin):
+    """Everything an operator may ask or do; these four lean on all the others."""

@@ -418,6 +418,7 @@ class Admin(Face[aio_admin.Admin]):
     topic_config = blocking(aio_admin.Admin.topic_config)
     topic_stats = blocking(aio_admin.Admin.topic_stats)
     topic_groups = blocking(aio_admin.Admin.topic_groups)
+    schemas = blocking(aio_admin.Admin.schemas)
     groups = blocking(aio_admin.Admin.groups)
     create_group = blocking(aio_admin.Admin.create_group)
     delete_group = blocking(aio_admin.Admin.delete_group)
