@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pyromq.cli.output.log_lines import PrintableFormatter
+from pyromq.cli.servers.commands import _PrintableFormatter
 from pyromq.errors import BrokerError, printable
 
 CURSOR = "\x1b[2J\x1b]0;owned\x07"
@@ -25,7 +25,7 @@ def test_other_text_stays_as_it_is(text: str) -> None:
 
 
 def test_a_log_line_is_one_line_without_control_characters() -> None:
-    formatter = PrintableFormatter("%(levelname)s %(message)s")
+    formatter = _PrintableFormatter("%(levelname)s %(message)s")
     record = logging.LogRecord("pyromq", logging.INFO, "", 0, "peer=%s", (f"a{CURSOR}\nERROR faked",), None)
     assert formatter.format(record) == "INFO peer=a\\x1b[2J\\x1b]0;owned\\x07\\nERROR faked"
     try:

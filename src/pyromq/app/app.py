@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import signal
-import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, overload
@@ -393,8 +392,7 @@ class App:
 
     def _require_stopped(self, what: str) -> None:
         if self._run is not None:
-            place = "" if threading.current_thread() is threading.main_thread() else " (on another thread)"
-            raise ConfigError(f"the app runs{place}: {what} is for before or after")
+            raise ConfigError(f"the app runs: {what} is for before or after")
 
     # --- documents ---
 

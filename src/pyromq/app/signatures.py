@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
 
 from pyromq.client.core.received_message import ReceivedMessage
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pyromq.app.providers import Provider
 
 MISSING: Final = inspect.Parameter.empty
+_OURS: Final = ("ReceivedMessage", "Producer", "App")
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 _COLLECTING: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -199,15 +202,40 @@ def _parameters(what: str, function: Any) -> list[inspect.Parameter]:
 
 
 def _hints(where: str, function: Any) -> dict[str, Any]:
+    """Annotations of parameters, resolved one by one: what a function returns may be known to type checkers alone."""
     target = inspect.unwrap(function)
     while hasattr(target, "func"):  # functools.partial
         target = target.func
     if not (inspect.isfunction(target) or inspect.ismethod(target)):
         target = type(target).__call__
+    names = {**getattr(target, "__globals__", {}), **_closure(target)}
+    found: dict[str, Any] = {}
+    for name, annotation in getattr(target, "__annotations__", {}).items():
+        if name != "return" and (hint := _resolved(where, name, annotation, names)) is not MISSING:
+            found[name] = hint
+    return found
+
+
+def _resolved(where: str, name: str, annotation: Any, names: dict[str, Any]) -> Any:
+    """MISSING for a class of ours that was imported for type checkers alone: the name of the parameter decides then."""
+    holder = SimpleNamespace(__annotations__={name: annotation})
     try:
-        return get_type_hints(target)
+        return get_type_hints(holder, globalns=names)[name]
     except NameError as error:
+        if isinstance(annotation, str) and annotation.rpartition(".")[2] in _OURS:
+            return MISSING
         text = f"{where}: the annotation {error.name!r} is not defined where the function is"
         raise ConfigError(f"{text}; import it there, not under TYPE_CHECKING, or define it at the top") from error
-    except TypeError as error:
-        raise ConfigError(f"{where}: its annotations cannot be read: {error}") from error
+    except (TypeError, AttributeError, SyntaxError) as error:
+        raise ConfigError(f"{where}: the annotation {annotation!r} of {name!r} cannot be read: {error}") from error
+
+
+def _closure(function: Any) -> dict[str, Any]:
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    if code is None or not cells:
+        return {}
+    found: dict[str, Any] = {}
+    for name, cell in zip(code.co_freevars, cells, strict=True):
+        with suppress(ValueError):  # not assigned yet
+            found[name] = cell.cell_contents
+    return found

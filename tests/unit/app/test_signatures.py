@@ -16,6 +16,9 @@ from pyromq.errors import ConfigError, InvalidExpressionError, InvalidNameError
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForTypeCheckers
 
+    from pyromq import ReceivedMessage as Unresolved
+    from pyromq.client import sync as unresolved
+
 
 class Order(msgspec.Struct):
     id: int
@@ -56,6 +59,10 @@ def named_message(message: Order) -> None:
     """The annotation wins over the name."""
 
 
+def ours_unresolved(message: unresolved.faces.ReceivedMessage, producer: unresolved.faces.Producer) -> Unresolved:
+    """Names of ours that only type checkers know; what is returned does not matter."""
+
+
 class Handler:
     def __call__(self, order: Order) -> None: ...
 
@@ -70,6 +77,7 @@ class Handler:
         by_type,
         with_defaults,
         named_message,
+        ours_unresolved,
         Handler(),
         Handler().method,
         functools.partial(with_defaults, limit=5),
@@ -107,6 +115,26 @@ def one_message(message: ReceivedMessage) -> None: ...
 def test_functions_that_do_not_fit(function: Callable[..., Any], options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         app_with(function, **options).check()
+
+
+def test_a_class_of_the_enclosing_function_is_found_if_the_listener_uses_it() -> None:
+    class Local(msgspec.Struct):
+        id: int
+
+    def bill(order: Local) -> Local:
+        return Local(order.id)
+
+    app_with(bill).check()
+
+
+def odd_annotation(order: "1 +") -> None: ...  # type: ignore[valid-type]  # noqa: F722
+def not_a_type(order: Order.nothing) -> None: ...  # type: ignore[name-defined]
+
+
+@pytest.mark.parametrize("function", [odd_annotation, not_a_type])
+def test_annotations_that_are_none_are_told(function: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="annotation"):
+        app_with(function).check()
 
 
 def test_what_can_be_told_at_the_decorator_is_told_there() -> None:

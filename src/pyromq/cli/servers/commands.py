@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pyromq.cli.option_records import unfolded
-from pyromq.cli.output.log_lines import log_to_stderr
 from pyromq.cli.servers.options import BrokerFlags, ConfigOption, NameServerFlags, StartOptions, UpFlags
+from pyromq.errors import printable
 
 if TYPE_CHECKING:
     from pyromq.cli.output.tables import Form
@@ -26,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
 @unfolded
 def up(*, config: ConfigOption = None, flags: UpFlags, options: StartOptions) -> None:
     """Start a name server and a broker in one process."""
-    log_to_stderr(options.log)
+    _log_to_stderr(options.log)
     from pyromq.cli.servers.settings import for_up
     from pyromq.standalone import run_up
 
@@ -41,7 +42,7 @@ def up(*, config: ConfigOption = None, flags: UpFlags, options: StartOptions) ->
 @unfolded
 def nameserver(*, config: ConfigOption = None, flags: NameServerFlags, options: StartOptions) -> None:
     """Start a name server."""
-    log_to_stderr(options.log)
+    _log_to_stderr(options.log)
     from pyromq.cli.servers.settings import for_nameserver
     from pyromq.standalone import run_nameserver
 
@@ -56,7 +57,7 @@ def nameserver(*, config: ConfigOption = None, flags: NameServerFlags, options: 
 @unfolded
 def broker(*, config: ConfigOption = None, flags: BrokerFlags, options: StartOptions) -> None:
     """Start a broker that registers with name servers."""
-    log_to_stderr(options.log)
+    _log_to_stderr(options.log)
     from pyromq.cli.servers.settings import for_broker
     from pyromq.standalone import run_broker
 
@@ -91,3 +92,22 @@ def _text(value: object) -> str:
     if isinstance(value, list):
         return ";".join(map(str, value))
     return "" if value is None else str(value)
+
+
+class _PrintableFormatter(logging.Formatter):
+    """Names and texts of peers come into logs; none of them moves a reader's cursor or looks like another line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802, the name is logging's
+        record.message = printable(record.message).replace("\n", "\\n")
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802, likewise
+        return printable(super().formatException(ei))
+
+
+def _log_to_stderr(level: str) -> None:
+    if level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise typer.BadParameter("expected debug, info, warning or error", param_hint="--log")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level.upper())

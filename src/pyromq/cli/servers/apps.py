@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pyromq.cli.output.log_lines import log_to_stderr
+from pyromq.cli.servers.commands import _log_to_stderr
 
 TargetArgument = Annotated[
     str, typer.Argument(metavar="MODULE:APP", help="Where the App is: shop.main:app, or shop:make_app().")
@@ -49,7 +49,7 @@ def run(
     With several workers, one that dies is started again; a second signal ends all at once. Prints one line when
     messages begin to come.
     """
-    log_to_stderr(log)
+    _log_to_stderr(log)
     from pyromq.app.process import RunOptions, run_process, to_stderr, to_stdout
 
     options = RunOptions(
