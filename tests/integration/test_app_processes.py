@@ -173,11 +173,22 @@ def test_one_process_has_a_health_endpoint_and_the_command_line_says_where_to_co
     command = ("-m", "pyromq", "run", "demo_app:app", "--nameserver", nameserver, "--health-port", "0")
     with running(tmp_path, "127.0.0.1:1", *command) as program:
         program.until(lambda: program.out.startswith("ready app=demo listeners=2 pid="))
+        program.until(lambda: program.health("/ready")[0] == 200)
         assert program.health("/live")[0] == 200
         status, facts = program.health("/ready")
         assert status == 200 and facts["state"] == "running" and set(facts["groups"]) == {"billing", "caches"}
         assert program.health("/other")[0] == 404
         assert program.end() == 0 and "bye" in program.out
+
+
+def test_an_app_whose_servers_cannot_be_reached_lives_and_is_not_ready(tmp_path: Path) -> None:
+    command = ("-m", "pyromq", "run", "demo_app:app", "--health-port", "0", "--log", "error")
+    with running(tmp_path, "127.0.0.1:1", *command) as program:
+        program.until(lambda: "health=" in program.out)
+        assert program.health("/live")[0] == 200
+        status, facts = program.health("/ready")
+        assert (status, facts["state"], facts["ready"]) == (503, "running", False)
+        assert program.end() == 0
 
 
 def test_workers_are_restarted_when_they_die_and_drained_together(tmp_path: Path, nameserver: str) -> None:

@@ -65,7 +65,7 @@ async def _serve(options: RunOptions, out: Callable[[str], None]) -> int:
 
     def look() -> Health:
         facts = runs[0].report() if runs else {"state": State.STARTING.value}
-        return Health(True, bool(runs) and runs[0].state is State.RUNNING, facts)
+        return Health(True, bool(runs) and runs[0].is_ready, facts)
 
     async with AsyncExitStack() as stack:
         if link is not None:

@@ -294,13 +294,22 @@ class Run:
             self.state = State.STOPPED
             logger.info("app stopped: name=%s", self.app.name or DEFAULT_NAME)
 
+    @property
+    def is_ready(self) -> bool:
+        """Messages can come: it runs, and a server is connected; without listeners nothing needs to be."""
+        if self.state is not State.RUNNING or not self.consumers:
+            return self.state is State.RUNNING
+        links = self.client.nameservers.links
+        return any(link.ready is not None for link in links) or bool(self.client.brokers.ready_links())
+
     def report(self) -> dict[str, Any]:
         """How it goes, for health endpoints."""
         groups = {
             each.group: {"queues": len(each.assignment), "consumed": each.counts.ok, "failed": each.counts.failed}
             for each in self.consumers
         }
-        return {"app": self.app.name or DEFAULT_NAME, "state": self.state.value, "groups": groups}
+        name = self.app.name or DEFAULT_NAME
+        return {"app": name, "state": self.state.value, "ready": self.is_ready, "groups": groups}
 
 
 def replying(call: Call, values: Values, *, is_coroutine: bool) -> Call:

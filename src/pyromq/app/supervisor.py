@@ -24,7 +24,6 @@ from typing import Any, Final
 
 from pyromq.app.health import Health
 from pyromq.app.reloading import POLL_S, Sources
-from pyromq.app.run import State
 from pyromq.app.worker_link import FD_VARIABLE, LINE_BYTES_MAX, read_report
 
 WORKERS_MAX: Final = 256
@@ -48,7 +47,7 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        return self.process is not None and self.report.get("state") == State.RUNNING.value
+        return self.process is not None and self.report.get("ready") is True
 
     def is_silent(self, now_s: float) -> bool:
         """It was running once and has not been heard of since."""
