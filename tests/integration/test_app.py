@@ -324,6 +324,50 @@ async def test_a_start_that_fails_leaves_nothing_open_and_may_be_repeated() -> N
         assert log == ["open", "first", "close", "open", "first", "end", "close"]
 
 
+async def test_hooks_that_fail_at_the_end_do_not_keep_others_from_theirs() -> None:
+    app, log = App(name="shop"), list[str]()
+
+    @app.provide
+    async def pool() -> AsyncIterator[int]:
+        yield 1
+        log.append("pool closed")
+
+    @app.on_stop
+    def first() -> None:
+        log.append("first")
+
+    @app.on_stop
+    async def second() -> None:
+        log.append("second")
+        raise OSError("cannot say goodbye")
+
+    async with broker_with("orders") as broker:
+        with pytest.raises(OSError, match="goodbye"):
+            async with app.running(broker.nameserver):
+                client = app.client
+        assert log == ["second", "first", "pool closed"]
+        assert app.state == "stopped" and not client.is_open
+
+
+async def test_a_provider_that_fails_brings_the_message_again(quiet: None) -> None:
+    app, log = App(name="shop"), list[str]()
+
+    @app.provide(scope="message")
+    def session(message: ReceivedMessage) -> Iterator[str]:
+        if message.delivery_attempt == 0:
+            raise OSError("no session")
+        yield "session"
+        log.append("closed")
+
+    @app.consume("orders", group="billing", start="earliest")
+    def bill(order: Order, session: str) -> None:
+        log.append(session)
+
+    async with broker_with("orders", delay_levels_ms=(20,) * 18) as broker, app.running(broker.nameserver):
+        await app.send("orders", Order(1))
+        await until(lambda: log == ["session", "closed"])
+
+
 async def test_an_app_runs_once_at_a_time_and_is_changed_while_it_does_not() -> None:
     app = App(name="shop")
     with pytest.raises(ClientClosedError, match="does not run"):

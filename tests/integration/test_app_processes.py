@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from pyromq import Admin, Message, Producer
+from pyromq.app.supervisor import Supervisor
 from pyromq.testing import LoopbackBroker
 from tests.integration.waiting import until_on_thread
 
@@ -281,3 +282,39 @@ def test_documents_and_checks_on_the_command_line(tmp_path: Path) -> None:
     assert run("check", "demo_app:app").stdout == "demo: 2 listeners fit\n"
     wrong = run("check", "demo_app:nothing")
     assert wrong.returncode == 1 and "there is app" in wrong.stderr
+
+
+async def test_pauses_between_restarts_double_and_a_stop_ends_them() -> None:
+    lines: list[str] = []
+    command = [sys.executable, "-S", "-c", "raise SystemExit(3)"]
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 3:
+            supervisor.stop()
+
+    supervisor = Supervisor(command, 1, tell=tell, first_pause_s=0.1)
+    assert supervisor.health().is_live and not supervisor.health().is_ready
+    assert await supervisor.run() == 0
+    text = "worker 1 ended with code 3: starting another one in"
+    assert lines == [f"{text} 0.1 s", f"{text} 0.2 s", f"{text} 0.4 s"]
+    assert supervisor.workers[0].restarts == 3
+
+
+async def test_a_worker_that_talks_nonsense_is_passed_over() -> None:
+    program = """
+import os, socket
+link = socket.socket(fileno=int(os.environ["PYROMQ_WORKER_FD"]))
+link.sendall(b'nonsense\\n[1]\\n\\xff\\n{"ready":1}\\n{"ready":true,"state":"running"}\\n')
+link.recv(1)
+"""
+    ready: list[bool] = []
+
+    def on_ready() -> None:
+        ready.append(supervisor.health().is_ready)
+        supervisor.stop()
+
+    command = [sys.executable, "-c", program.replace("\\\\", "\\")]
+    supervisor = Supervisor(command, 2, tell=lambda line: None, on_ready=on_ready)
+    assert await supervisor.run() == 0
+    assert ready == [True]

@@ -109,9 +109,14 @@ def in_order(providers: Mapping[str, Provider]) -> list[tuple[Provider, Signatur
 
 
 async def make_for_app(provider: Provider, named: Mapping[str, Any], stack: AsyncExitStack) -> Any:
-    """Once; functions are called on a thread, and so is the end of a generator."""
+    """Once; functions are called on a thread, and so is the end of a generator. However a run ends, it ends well."""
+    if provider.is_async and provider.is_generator:
+        block = asynccontextmanager(provider.function)(**named)
+        value = await block.__aenter__()
+        stack.push_async_callback(block.__aexit__, None, None, None)
+        return value
     if provider.is_async:
-        return await enter_async(provider, named, stack)
+        return await provider.function(**named)
     if not provider.is_generator:
         return await asyncio.to_thread(provider.function, **named)
     manager = contextmanager(provider.function)(**named)

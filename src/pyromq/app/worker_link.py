@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 FD_VARIABLE: Final = "PYROMQ_WORKER_FD"
 BEAT_S: Final = 1.0
-LINE_BYTES_MAX: Final = 1 << 16
+LINE_BYTES_MAX: Final = 1 << 20
 
 
 def own_link() -> socket.socket | None:
