@@ -7,9 +7,10 @@
 
     PushConsumer("127.0.0.1:9876", group="billing", listener=bill, topics="orders").run()  # until Ctrl-C
 
-``pyromq.aio`` has the same names for asyncio. The rest is in modules: ``pyromq.errors``, ``settings``, ``results``
-(what listeners return and sends tell), ``selectors`` (which queue), ``hooks``, ``offsets``, ``monitoring``,
-``typed``, ``testing``, ``outbox``, ``idempotent``, ``pipeline``. Names are imported when they are first used.
+``pyromq.App`` makes listeners of decorated functions. ``pyromq.aio`` has the other names for asyncio. The rest is in
+modules: ``pyromq.errors``, ``settings``, ``results`` (what listeners return and sends tell), ``selectors`` (which
+queue), ``hooks``, ``offsets``, ``monitoring``, ``typed``, ``testing``, ``outbox``, ``idempotent``, ``pipeline``.
+Names are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Transaction,
         TransactionOutcome,
     )
+    from pyromq.app import App
     from pyromq.client.sync.consumers import PullConsumer, PushConsumer
     from pyromq.client.sync.faces import Admin, Client, Producer
     from pyromq.client.sync.transactions import TransactionProducer
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "App",
     "Client",
     "ConsumeStatus",
     "Credentials",
@@ -60,6 +63,7 @@ _HOMES = {
     **dict.fromkeys(("Admin", "Client", "Producer"), "client.sync.faces"),
     **dict.fromkeys(("PullConsumer", "PushConsumer"), "client.sync.consumers"),
     "TransactionProducer": "client.sync.transactions",
+    "App": "app",
     **{"Message": "model.message", "QueueId": "model.queue", "MQError": "errors"},
 }
 

@@ -16,6 +16,7 @@ from pyromq.cli.declared import Commands, Option
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
 from pyromq.cli.nouns import cluster, delay, dlq, doctor, group, message, send_consume, store, tail, topic, tx
 from pyromq.cli.pipeline import commands as pipeline
+from pyromq.cli.servers import apps
 from pyromq.cli.servers import commands as servers
 from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
 from pyromq.errors import MQError, printable
@@ -24,6 +25,7 @@ app = Commands("pyromq", help="Apache RocketMQ's message system in Python.")
 servers.add_to(app)
 send_consume.add_to(app)
 tail.add_to(app)
+apps.add_to(app)
 doctor.add_to(app)
 for noun, commands in (
     ("topic", topic.app),

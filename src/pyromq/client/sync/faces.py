@@ -71,6 +71,18 @@ class Face(Generic[InnerT_co]):
         self._was_open = False
         self._pid = os.getpid()
 
+    @classmethod
+    def over(cls, inner: InnerT_co, thread: LoopThread) -> Self:  # type: ignore[misc]  # a constructor, as __init__ is
+        """A face of a client that is open already, on that thread's loop; who has opened it closes it."""
+        face = cls.__new__(cls)
+        Face.__init__(face, inner)
+        face._thread, face._was_open = thread, True
+        return face
+
+    def let_go(self) -> None:
+        """Of what ``over`` made: it cannot be used any more, and nothing is closed."""
+        self._thread = None
+
     def __enter__(self) -> Self:
         self.open()
         return self

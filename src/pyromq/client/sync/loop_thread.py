@@ -178,6 +178,29 @@ class LoopThread:
             return self._pool
 
 
+class RunningLoop(LoopThread):
+    """The running loop of an asyncio program, for those of its functions that are on other threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.current_thread()
+
+    def acquire(self) -> None:
+        """Nothing begins: the loop is its program's."""
+
+    def release(self) -> None:
+        """And nothing ends."""
+
+    def end(self) -> None:
+        """The loop will run no more of this: calls are refused from now on."""
+        with self._lock:
+            self._loop = None
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+
 def _run(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(_until(stop))

@@ -1,0 +1,241 @@
+"""Listeners of an app: what ``@app.consume`` was told, and how those of one group become one consumer.
+
+    @app.consume("orders", group="billing", tags="new")       ┐ one PushConsumer of group billing, which subscribes to
+    @app.consume("orders", group="billing", tags="cancelled") ├ orders (new || cancelled) and refunds, and calls the
+    @app.consume("refunds", group="billing")                  ┘ listener that a message is for
+
+All members of a group must subscribe to the same: brokers give a message to any of them. So one app is one member of a
+group, with the subscriptions of all its listeners together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from pyromq.app.signatures import name_of
+from pyromq.client.consumer.base.settings import PushConsumerSettings, Start
+from pyromq.client.consumer.rules.subscription import parse_tags
+from pyromq.client.core.options import checked_group
+from pyromq.client.core.received_message import ReceivedMessage
+from pyromq.errors import ConfigError, InvalidExpressionError
+from pyromq.model.names import validate_topic
+from pyromq.typed.listeners import is_coroutine_function
+
+if TYPE_CHECKING:
+    from pyromq.idempotent.keys import Key
+
+Call = Callable[[Any], Any]
+
+_ALL: Final = "*"
+
+
+class ConsumeOptions(TypedDict, total=False):
+    """How a listener consumes; what is left out is as ``PushConsumerSettings`` says.
+
+    ``orderly`` keeps the order of each queue; ``broadcast`` gives every member every message; ``batch`` is how many
+    messages the listener gets at once, as a list; ``retries`` how often a message may fail before it is a dead letter;
+    ``once`` a database (path, URL, engine) or Marks: what was consumed before is not consumed again, by
+    ``once_key(message)`` or else its keys; ``threads`` for functions, ``concurrency`` for coroutines: how many run at
+    once; ``start`` where a new group begins; ``timeout_ms`` after which a listener has failed; ``trace`` as
+    ``PushConsumer`` has it; ``settings`` for the rest.
+    """
+
+    orderly: bool
+    broadcast: bool
+    batch: int
+    retries: int
+    once: Any
+    once_key: Key
+    threads: int
+    concurrency: int
+    start: Start
+    timeout_ms: int
+    trace: bool | str
+    settings: PushConsumerSettings
+
+
+_FIELDS: Final = {  # of PushConsumerSettings, by option
+    "orderly": "orderly",
+    "broadcast": "broadcast",
+    "batch": "batch_max",
+    "retries": "attempts_max",
+    "threads": "threads",
+    "concurrency": "concurrency_max",
+    "start": "start",
+    "timeout_ms": "consume_timeout_ms",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One decorated function; ``replies`` if what it returns is sent to who asked."""
+
+    function: Callable[..., Any]
+    topics: tuple[str, ...]
+    group: str
+    tags: str = _ALL
+    sql: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    replies: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"listener {name_of(self.function)}"
+
+    @property
+    def is_coroutine(self) -> bool:
+        return is_coroutine_function(self.function)
+
+    @property
+    def is_batch(self) -> bool:
+        return "batch" in self.options
+
+    @property
+    def settings(self) -> PushConsumerSettings:
+        """Raises ConfigError for what cannot work."""
+        given = self.options.get("settings") or PushConsumerSettings()
+        return replace(given, **{name: self.options[key] for key, name in _FIELDS.items() if key in self.options})
+
+
+def checked_listener(listener: Listener) -> Listener:
+    """What can be told at the decorator. Raises ConfigError, InvalidNameError, InvalidExpressionError, TypeError."""
+    known = ConsumeOptions.__optional_keys__
+    for name in listener.options:
+        if name not in known:
+            names = ("topic", "group", "tags", "sql", *sorted(known))
+            raise TypeError(f"@app.consume has no option {name!r}; there are {', '.join(names)}")
+    if not listener.topics:
+        raise ConfigError(f"{listener.name} names no topic")
+    for topic in listener.topics:
+        validate_topic(topic)
+    checked_group(listener.group)
+    parse_tags(listener.tags)
+    if listener.sql and listener.tags != _ALL:
+        raise InvalidExpressionError(f"{listener.name} has tags and sql: a subscription has one of them")
+    settings = listener.options.get("settings")
+    if settings is not None and not isinstance(settings, PushConsumerSettings):
+        raise ConfigError(f"{listener.name}: settings must be PushConsumerSettings, not {type(settings).__name__}")
+    if "once_key" in listener.options and "once" not in listener.options:
+        raise ConfigError(f"{listener.name}: once_key says what once=… counts as the same; say once=, too")
+    if listener.replies and (listener.is_batch or listener.settings.broadcast):
+        raise ConfigError(f"{listener.name} replies to each request: without batch and broadcast")
+    assert listener.settings
+    return listener
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """The listeners of one group: settings, subscriptions, and who gets which message."""
+
+    group: str
+    listeners: tuple[Listener, ...]
+
+    @property
+    def settings(self) -> PushConsumerSettings:
+        return self.listeners[0].settings
+
+    @property
+    def trace(self) -> bool | str:
+        found: bool | str = self.listeners[0].options.get("trace", False)
+        return found
+
+    @property
+    def is_coroutine(self) -> bool:
+        return self.listeners[0].is_coroutine
+
+    @property
+    def is_batch(self) -> bool:
+        return self.listeners[0].is_batch
+
+    def subscriptions(self) -> list[tuple[str, str, bool]]:
+        """Topic, expression, and whether that is SQL. Several listeners of a topic have different tags."""
+        found: dict[str, tuple[str, bool]] = {}
+        for topic, listener in self._pairs():
+            if topic in found:
+                found[topic] = (f"{found[topic][0]} || {listener.tags}", False)
+            else:
+                found[topic] = (listener.sql, True) if listener.sql else (listener.tags, False)
+        return [(topic, text, is_sql) for topic, (text, is_sql) in found.items()]
+
+    def _pairs(self) -> list[tuple[str, Listener]]:
+        return [(topic, listener) for listener in self.listeners for topic in listener.topics]
+
+    def check(self) -> None:
+        """Raises ConfigError when the listeners cannot be one consumer."""
+        first, others = self.listeners[0], self.listeners[1:]
+        for other in others:
+            who = f"{first.name} and {other.name} are both of group {self.group}"
+            if other.is_coroutine != first.is_coroutine:
+                raise ConfigError(f"{who}: make both functions, or both coroutines, or use two groups")
+            if other.is_batch or first.is_batch:
+                raise ConfigError(f"{who}: a listener of batches has a group of its own")
+            if difference := _difference(first, other):
+                raise ConfigError(f"{who}, but {difference}: a group consumes in one way; use two groups")
+        taken: dict[str, list[tuple[frozenset[str], Listener]]] = {}
+        for topic, listener in self._pairs():
+            tags = frozenset() if listener.sql else parse_tags(listener.tags)
+            for others_tags, other in taken.get(topic, []):
+                if other is listener:
+                    raise ConfigError(f"{listener.name} names topic {topic} twice")
+                if not tags or not others_tags or tags & others_tags:
+                    text = f"{other.name} and {listener.name} would both get messages of topic {topic}"
+                    raise ConfigError(f"{text} in group {self.group}: give them different tags, or different groups")
+            taken.setdefault(topic, []).append((tags, listener))
+
+    def routed(self, calls: Sequence[Call]) -> Call:
+        """One call for all listeners, whose own are given in their order; that of a single listener is its own."""
+        if len(calls) == 1:
+            return calls[0]
+        routes: dict[str, Call | dict[str, Call]] = {}
+        for listener, call in zip(self.listeners, calls, strict=True):
+            for topic in listener.topics:
+                if tags := (frozenset[str]() if listener.sql else parse_tags(listener.tags)):
+                    by_tag = routes.setdefault(topic, {})
+                    assert isinstance(by_tag, dict)
+                    by_tag.update(dict.fromkeys(tags, call))
+                else:
+                    routes[topic] = call
+        return _route(self.group, routes, is_coroutine=self.is_coroutine)
+
+
+def plans_of(listeners: Sequence[Listener]) -> list[GroupPlan]:
+    """One for each group. Raises ConfigError."""
+    groups: dict[str, list[Listener]] = {}
+    for listener in listeners:
+        groups.setdefault(listener.group, []).append(listener)
+    plans = [GroupPlan(group, tuple(found)) for group, found in groups.items()]
+    for plan in plans:
+        plan.check()
+    return plans
+
+
+def _difference(one: Listener, other: Listener) -> str:
+    ours, theirs = one.settings, other.settings
+    names = {name: key for key, name in _FIELDS.items()}
+    for each in fields(ours):
+        if each.init and (mine := getattr(ours, each.name)) != (its := getattr(theirs, each.name)):
+            return f"{names.get(each.name, each.name)} is {mine!r} for one and {its!r} for the other"
+    if one.options.get("trace", False) != other.options.get("trace", False):
+        return "one is traced and the other is not"
+    return ""
+
+
+def _route(group: str, routes: Mapping[str, Call | Mapping[str, Call]], *, is_coroutine: bool) -> Call:
+    def find(message: ReceivedMessage) -> Call:
+        found = routes.get(message.topic)
+        if isinstance(found, Mapping):
+            found = found.get(message.tags)
+        if found is None:  # it comes again from an earlier version of the app, say; a later one may take it
+            tags = f" with tag {message.tags}" if message.tags else ""
+            raise LookupError(f"group {group} has no listener for topic {message.topic}{tags}")
+        return found
+
+    if is_coroutine:
+
+        async def call_soon(message: ReceivedMessage) -> Any:
+            return await find(message)(message)
+
+        return call_soon
+    return lambda message: find(message)(message)
