@@ -5,6 +5,7 @@
              ├─ ProtocolError ─── LocalProtocolError (we misused it), RemoteProtocolError (the peer did)
              │                    InvalidNameError, InvalidExpressionError,
              │                    MessageRefusedError ── MessageTooLargeError, PropertiesTooLargeError
+             ├─ BodyError (path, expected, reason, excerpt), DeadLetterError (reason)
              ├─ TransportError ── ConnectFailedError, ConnectionLostError, RequestTimeoutError, TooManyRequestsError
              ├─ NoRouteError ──── NameServersUnreachableError, TopicNotFoundError, NoWritableQueueError
              ├─ SendFailedError (attempts, maybe_stored, sent), NoReplyError, NotPreparedError
@@ -110,6 +111,49 @@ class MessageTooLargeError(MessageRefusedError):
 
 class PropertiesTooLargeError(MessageTooLargeError):
     """Move data from properties to the body."""
+
+
+# --- bodies --------------------------------------------------------------------------------------------------------
+
+
+class BodyError(MQError):
+    """A body is not what was expected of it; the message itself arrived whole.
+
+    ``path`` leads to the field (``$.items[0].price``; empty: the body as a whole), ``expected`` is the type that was
+    asked for, ``content_type`` what the message says of itself, ``excerpt`` how the body begins: short, on one line,
+    without control characters. ``reason`` and ``summary`` hold no excerpt, for logs and properties.
+    """
+
+    def __init__(
+        self, *, expected: str, reason: str, path: str = "", content_type: str = "", excerpt: str = ""
+    ) -> None:
+        self.expected = expected
+        self.reason = reason
+        self.path = path
+        self.content_type = content_type
+        self.excerpt = excerpt
+        super().__init__(f"{self.summary}; the body begins with {excerpt}" if excerpt else self.summary)
+
+    @property
+    def summary(self) -> str:
+        """What is wrong, without the excerpt."""
+        return f"body is no {self.expected}: {self.reason}{f' at {self.path}' if self.path else ''}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """It may travel between processes."""
+        return _body_error, (self.expected, self.reason, self.path, self.content_type, self.excerpt)
+
+
+def _body_error(expected: str, reason: str, path: str, content_type: str, excerpt: str) -> BodyError:
+    return BodyError(expected=expected, reason=reason, path=path, content_type=content_type, excerpt=excerpt)
+
+
+class DeadLetterError(MQError):
+    """Raised by a listener: no retry can help, the message is a dead letter at once; ``reason`` goes with it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 # --- transport -----------------------------------------------------------------------------------------------------

@@ -50,6 +50,14 @@ INNER_NUM: Final = "INNER_NUM"
 POP_CHECK: Final = "POP_CK"
 CHECKSUM: Final = "__CRC32#"
 
+CONTENT_TYPE: Final = "content_type"
+SCHEMA: Final = "schema"
+"""What PyroMQ's producers say of a body (``pyromq.typed``); no names of RocketMQ, and applications may set them."""
+
+DLQ_ERROR: Final = "DLQ_ERROR"
+DLQ_STAGE: Final = "DLQ_STAGE"
+"""What PyroMQ's consumers say of a dead letter: why, and in which step."""
+
 NAME_END: Final = "\x01"
 ITEM_END: Final = "\x02"
 """What separates properties: each is name, NAME_END, value, ITEM_END (``wire.properties``)."""
