@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyromq.testing.broker_clock import BrokerClock
     from pyromq.testing.faulty_disk import Crashed, CrashMode, FaultyDisk
     from pyromq.testing.loopback import LoopbackBroker
     from pyromq.testing.manual_clock import ManualClock
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyromq.testing.virtual_time import NotSettledError
 
 _HOMES = {  # nothing is imported before it is wanted: pytest imports this package in every run
+    "BrokerClock": "broker_clock",
     "CrashMode": "faulty_disk",
     "Crashed": "faulty_disk",
     "FaultKind": "traffic.fault_rules",
@@ -32,6 +34,7 @@ _HOMES = {  # nothing is imported before it is wanted: pytest imports this packa
 }
 
 __all__ = [
+    "BrokerClock",
     "CrashMode",
     "Crashed",
     "FaultKind",
