@@ -11,7 +11,6 @@ from threading import Timer
 
 import pytest
 
-import pyromq
 from pyromq.testing import LoopbackBroker
 from tests.unit.test_docs import Block, blocks_of
 
@@ -47,8 +46,6 @@ def nameserver() -> Iterator[str]:
     ("page", "block"), list(programs()), ids=lambda value: value if isinstance(value, str) else value.line
 )
 def test_a_program_runs_until_ctrl_c(page: str, block: Block, nameserver: str) -> None:
-    if "pyromq.App(" in block.code and not hasattr(pyromq, "App"):
-        pytest.skip("there is no App here yet")
     code = block.code.replace("127.0.0.1:9876", nameserver)
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -79,6 +79,7 @@ class Broker(Handler):
         clock: Clock | None = None,
         disk: Disk | None = None,
         rng: Random | None = None,
+        new_server: Callable[..., Server] = Server,
     ) -> None:
         self.settings = replace(settings)  # a copy, which may change while it runs
         self.state = Lifecycle.NEW
@@ -88,6 +89,7 @@ class Broker(Handler):
             settings=self.settings, clock=self._clock, disk=disk or RealDisk(), rng=rng or Random()
         )
         self._workers = Workers()
+        self._new_server = new_server
         self._server: Server | None = None  # from LISTENING on
         self._probe: LoopProbe | None = None  # likewise
         self._parts: Parts | None = None  # from SERVING on
@@ -136,7 +138,7 @@ class Broker(Handler):
         advertised, tls = advertised_host(settings), settings.tls_to_nameservers
         ip = await resolved(advertised)
         nameserver_tls = tls.context() if tls else None
-        self._server = settings.listener.server(self, _addresses(settings), clock=self._clock)
+        self._server = settings.listener.server(self, _addresses(settings), clock=self._clock, new=self._new_server)
         await self._server.start()  # first: the port is part of message ids. Nothing is read before the store is open.
         self.state = Lifecycle.LISTENING
         port = self.address.port

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from pyromq.clock import Clock, SystemClock
@@ -26,9 +26,16 @@ logger = logging.getLogger(__name__)
 class NameServer:
     """``async with NameServer(settings) as server``: serves inside the block; ``server.address`` tells where."""
 
-    def __init__(self, settings: NameServerSettings | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: NameServerSettings | None = None,
+        *,
+        clock: Clock | None = None,
+        new_server: Callable[..., Server] = Server,
+    ) -> None:
         self._settings = settings or NameServerSettings()
         self._clock = clock or SystemClock()
+        self._new_server = new_server
         self._running: _Running | None = None
 
     @property
@@ -44,7 +51,7 @@ class NameServer:
         service = NameServerService(settings, clock=self._clock, kv=kv)
         listen = [Address(settings.host, settings.port)]
         requests = _Requests(service, self._clock)
-        server = settings.listener.server(requests, listen, clock=self._clock)
+        server = settings.listener.server(requests, listen, clock=self._clock, new=self._new_server)
         requests.turns.stalls = server.stalls
         await server.start()
         self._running = _Running(service, server)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
@@ -75,9 +75,11 @@ class ListenerSettings:
             idle_ms=settings.idle_ms,
         )
 
-    def server(self, handler: Handler, listen: Sequence[Address], *, clock: Clock) -> Server:
+    def server(
+        self, handler: Handler, listen: Sequence[Address], *, clock: Clock, new: Callable[..., Server] = Server
+    ) -> Server:
         """A server that is not started yet. Raises ConfigError when certificates cannot be used."""
-        return Server(
+        return new(
             handler,
             listen,
             clock=clock,

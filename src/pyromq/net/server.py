@@ -43,6 +43,8 @@ class Server:
     PROXY protocol header for whom they speak.
     """
 
+    connection_type: type[Connection] = Connection
+
     def __init__(
         self,
         handler: Handler,
@@ -230,7 +232,7 @@ class Server:
         )
 
     def _connection(self, peer: Address) -> Connection:
-        return Connection(
+        return self.connection_type(
             self._handler,
             self._clock,
             self._settings,

@@ -1,27 +1,56 @@
-"""Small real implementations for tests, ours and yours."""
+"""Small real implementations for tests, ours and yours: a broker with a clock and faults, a disk that forgets."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pyromq.testing.faulty_disk import Crashed, CrashMode, FaultyDisk
-from pyromq.testing.manual_clock import ManualClock
-
 if TYPE_CHECKING:
+    from pyromq.testing.broker_clock import BrokerClock
+    from pyromq.testing.faulty_disk import Crashed, CrashMode, FaultyDisk
     from pyromq.testing.loopback import LoopbackBroker
+    from pyromq.testing.manual_clock import ManualClock
+    from pyromq.testing.observing.ledger import Ledger
+    from pyromq.testing.observing.observed import GroupView
+    from pyromq.testing.observing.seen import SeenMessage, SeenMessages
+    from pyromq.testing.traffic.fault_rules import FaultKind
+    from pyromq.testing.traffic.faults import Faults
     from pyromq.testing.virtual_time import NotSettledError
 
-__all__ = ["CrashMode", "Crashed", "FaultyDisk", "LoopbackBroker", "ManualClock", "NotSettledError"]
+_HOMES = {  # nothing is imported before it is wanted: pytest imports this package in every run
+    "BrokerClock": "broker_clock",
+    "CrashMode": "faulty_disk",
+    "Crashed": "faulty_disk",
+    "FaultKind": "traffic.fault_rules",
+    "Faults": "traffic.faults",
+    "FaultyDisk": "faulty_disk",
+    "GroupView": "observing.observed",
+    "Ledger": "observing.ledger",
+    "LoopbackBroker": "loopback",
+    "ManualClock": "manual_clock",
+    "NotSettledError": "virtual_time",
+    "SeenMessage": "observing.seen",
+    "SeenMessages": "observing.seen",
+}
+
+__all__ = [
+    "BrokerClock",
+    "CrashMode",
+    "Crashed",
+    "FaultKind",
+    "Faults",
+    "FaultyDisk",
+    "GroupView",
+    "Ledger",
+    "LoopbackBroker",
+    "ManualClock",
+    "NotSettledError",
+    "SeenMessage",
+    "SeenMessages",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """A broker is only imported by those who want one."""
-    if name == "LoopbackBroker":
-        from pyromq.testing.loopback import LoopbackBroker
-
-        return LoopbackBroker
-    if name == "NotSettledError":
-        from pyromq.testing.virtual_time import NotSettledError
-
-        return NotSettledError
-    raise AttributeError(name)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

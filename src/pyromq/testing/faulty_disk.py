@@ -12,6 +12,7 @@ everything are kept: what programs see and what is durable. Bytes become durable
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -37,23 +38,50 @@ class CrashMode(Enum):
 
 
 class _Contents:
-    """Bytes of one file: as seen, and as durable."""
+    """Bytes of one file: as seen, and as durable.
+
+    Files are large and syncs frequent, so a sync copies what changed since the last one. A flush thread may sync while
+    others write.
+    """
 
     def __init__(self, size: int = 0) -> None:
         self.seen = bytearray(size)
-        self.durable = bytes(size)
+        self.durable = bytearray(size)
+        self._changed: list[tuple[int, int]] | None = []  # ranges since the last sync; None: all of it
+        self._lock = threading.Lock()
         self.modified_ms = 0
         self.is_removed = False
 
+    def change(self, at: int, data: bytes) -> None:
+        with self._lock:
+            self.seen[at : at + len(data)] = data
+            if self._changed is not None:
+                self._changed.append((at, at + len(data)))
+
+    def replace(self, seen: bytearray) -> None:
+        """By other bytes, perhaps more or fewer."""
+        with self._lock:
+            self.seen, self._changed = seen, None
+
+    def sync(self) -> None:
+        with self._lock:
+            if self._changed is None or len(self.seen) != len(self.durable):
+                self.durable = bytearray(self.seen)
+            else:
+                for start, end in self._changed:
+                    self.durable[start:end] = self.seen[start:end]
+            self._changed = []
+
     def survivor(self, mode: CrashMode, rng: Random) -> _Contents:
-        if mode is CrashMode.KEEP:
-            data = bytes(self.seen)
-        elif mode is CrashMode.FORGET or self.seen == self.durable:
-            data = self.durable
-        else:
-            data = _mixed_pages(self.durable, bytes(self.seen), rng)
-        kept = _Contents()
-        kept.seen, kept.durable, kept.modified_ms = bytearray(data), data, self.modified_ms
+        with self._lock:
+            if mode is CrashMode.KEEP:
+                data = self.seen
+            elif mode is CrashMode.FORGET or self.seen == self.durable:
+                data = self.durable
+            else:
+                data = bytearray(_mixed_pages(bytes(self.durable), bytes(self.seen), rng))
+            kept = _Contents()
+            kept.seen, kept.durable, kept.modified_ms = bytearray(data), bytearray(data), self.modified_ms
         return kept
 
 
@@ -114,7 +142,7 @@ class FaultyFile:
 
     def sync(self) -> None:
         self._disk._operation("sync")
-        self._contents.durable = bytes(self._contents.seen)
+        self._contents.sync()
 
     def is_removed(self) -> bool:
         return self._contents.is_removed
@@ -125,7 +153,7 @@ class FaultyFile:
     def zero_from(self, at: int) -> None:
         self._must_be_writable()
         self._disk._operation("zero")
-        self._contents.seen[at:] = bytes(self.size - at)
+        self._contents.change(at, bytes(self.size - at))
 
     def data_end(self, at: int) -> int:
         return at + len(bytes(self._contents.seen[at:]).rstrip(b"\0"))
@@ -194,8 +222,8 @@ class FaultyDisk:
     def flip_bit(self, path: Path, bit: int) -> None:
         """Damage one bit of a file, on the medium."""
         contents = self._contents(path)
-        contents.seen[bit // 8] ^= 1 << bit % 8
-        contents.durable = bytes(contents.seen)
+        contents.change(bit // 8, bytes([contents.seen[bit // 8] ^ 1 << bit % 8]))
+        contents.sync()
 
     def files(self) -> list[Path]:
         """Every file on the disk."""
@@ -231,7 +259,7 @@ class FaultyDisk:
     def resize(self, path: Path, size: int) -> None:
         self._operation("resize")
         contents = self._contents(path)
-        contents.seen = contents.seen[:size].ljust(size, b"\0")
+        contents.replace(contents.seen[:size].ljust(size, b"\0"))
 
     def modified_ms(self, path: Path) -> int:
         return self._contents(path).modified_ms
@@ -246,10 +274,10 @@ class FaultyDisk:
         contents = folder.seen.get(path.name)
         if not isinstance(contents, _Contents):
             contents = folder.seen[path.name] = _Contents()
-        contents.seen = bytearray()  # an existing file is cut in place: its old bytes are safe no longer
+        contents.replace(bytearray())  # an existing file is cut in place: its old bytes are safe no longer
         self._write(contents, 0, data)
         self._operation("sync")
-        contents.durable = bytes(contents.seen)
+        contents.sync()
 
     def rename(self, old: Path, new: Path) -> None:
         source, target = self._folder(old.parent), self._folder(new.parent)
@@ -314,12 +342,12 @@ class FaultyDisk:
             self._need_space(len(data))
         except Crashed:
             if self._torn:
-                contents.seen[at : at + len(data) // 2] = data[: len(data) // 2]
+                contents.change(at, data[: len(data) // 2])
             raise
         except OSError:
-            contents.seen[at : at + len(data) // 2] = data[: len(data) // 2]
+            contents.change(at, data[: len(data) // 2])
             raise
-        contents.seen[at : at + len(data)] = data
+        contents.change(at, data)
         contents.modified_ms = self._clock_ms()
 
     def _need_space(self, size: int) -> None:

@@ -1,0 +1,42 @@
+"""Listener watch: tells a journal when listeners of push consumers of this process begin, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyromq import hooks
+from pyromq.hooks import ConsumeCode, ConsumeHook, Delivery
+from pyromq.testing.observing.journal import EventKind, Journal
+
+
+class ListenerWatch(ConsumeHook):
+    """Every push consumer that is made inside the block of ``installed`` has it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        hooks.install(self)
+        try:
+            yield
+        finally:
+            hooks.uninstall(self)
+
+    @contextmanager
+    def listening(self, delivery: Delivery) -> Iterator[None]:
+        self._add(EventKind.BEGAN, delivery)
+        try:
+            yield
+        except BaseException as error:  # the listener's own; raised again
+            self._add(EventKind.FAILED, delivery, f"{type(error).__name__}: {error}")
+            raise
+        if delivery.code is None or delivery.code is ConsumeCode.SUCCESS:
+            self._add(EventKind.CONSUMED, delivery)
+        else:
+            self._add(EventKind.FAILED, delivery, f"the listener said {delivery.code.name}")
+
+    def _add(self, kind: EventKind, delivery: Delivery, text: str = "") -> None:
+        for message in delivery.messages:
+            self._journal.add(kind, group=delivery.group, topic=message.topic, message=message, text=text)
