@@ -14,10 +14,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, get_type_hints
 
-from pyromq.client.consumer.base.listeners import is_coroutine_function
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ConfigError
 from pyromq.typed import decoder_for
+from pyromq.typed.listeners import is_coroutine_function
 
 Fill = Callable[[ReceivedMessage], Any]
 
