@@ -1,4 +1,4 @@
-"""Users and their policies, on every broker and name server that keeps some (PyroMQ, and Apache RocketMQ 5.x brokers)."""
+"""Users and their policies, on every server that keeps some: those of PyroMQ, and brokers of Apache RocketMQ 5.x."""
 
 from __future__ import annotations
 
@@ -148,9 +148,8 @@ class AccessAdmin(AdminBase):
         policies: Policies = parse_policies(acls[0]) if acls and acls[0].policies else {}
         verdict = decide(policies, need, ip)
         if verdict.entry is None or verdict.policy is None:
-            return AccessVerdict(
-                False, f"no entry of {user} allows {need} from {ip}, and what is not allowed is denied"
-            )
+            text = f"no entry of {user} allows {need} from {ip}"
+            return AccessVerdict(False, f"{text}, and what is not allowed is denied")
         word = "allows" if verdict.allowed else "denies"
         reason = f"the most exact entry of the {verdict.policy.value} policy that applies {word} it"
         return AccessVerdict(verdict.allowed, reason, verdict.policy.value, str(verdict.entry))

@@ -44,8 +44,9 @@ class ClientSettings:
 
     Without them the environment decides (PYROMQ_NAMESERVER, then NAMESRV_ADDR), and then 127.0.0.1:9876. A URL such as
     ``http://host:8080/rocketmq/nsaddr`` is asked for the addresses, again and again. Without ``credentials`` the
-    environment has them (PYROMQ_ACCESS_KEY, PYROMQ_SECRET_KEY or PYROMQ_SECRET_KEY_FILE), or there are none. ``tls``: True or TlsSettings for
-    TLS, False for none; without it the environment decides (PYROMQ_TLS, PYROMQ_TLS_CA, …).
+    environment has them (PYROMQ_ACCESS_KEY with PYROMQ_SECRET_KEY or PYROMQ_SECRET_KEY_FILE), or requests are not
+    signed. ``tls``: True or TlsSettings for TLS, False for none; without it the environment decides (PYROMQ_TLS,
+    PYROMQ_TLS_CA, …).
     Raises ConfigError for what cannot work.
     """
 
