@@ -21,7 +21,7 @@ from random import Random
 from ssl import SSLContext
 from typing import Any, Self
 
-from pyromq.broker.base.access import GuardedAccess
+from pyromq.broker.base.access import Access, GuardedAccess
 from pyromq.broker.base.advertised import advertised_host, resolved
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
@@ -113,6 +113,11 @@ class Broker(Handler):
         """Where clients reach it."""
         assert self._server is not None, "the broker has not been started"
         return self._server.addresses[0]
+
+    @property
+    def access(self) -> Access:
+        """Who may do what; open to everybody unless the settings say otherwise."""
+        return self._environment.access
 
     @property
     def parts(self) -> Parts:

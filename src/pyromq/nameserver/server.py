@@ -35,6 +35,7 @@ class NameServer:
         self._settings = settings or NameServerSettings()
         self._clock = clock or SystemClock()
         self._running: _Running | None = None
+        self.guard: Guard | None = None  # while it runs with access control
 
     @property
     def address(self) -> Address:
@@ -55,6 +56,7 @@ class NameServer:
         requests.turns.stalls = server.stalls
         await server.start()
         self._running = _Running(service, server, followed)
+        self.guard = guard
         logger.info("name server started: address=%s", self.address)
         return self
 

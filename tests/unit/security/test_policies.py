@@ -103,7 +103,7 @@ def test_everything_at_once_is_not_covered_by_a_pattern_of_some() -> None:
     "text", ["", "Topic", "Topic:", "Topic: ", "Queue:x", "Topic:a*b", "Topic:**", "Topic:a**", "Namespace:x", "orders"]
 )
 def test_patterns_that_cannot_be_meant_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="resource|\\*"):
+    with pytest.raises(ConfigError, match=r"resource|\*"):
         ResourcePattern.parse(text)
 
 

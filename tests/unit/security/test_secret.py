@@ -35,7 +35,7 @@ def test_a_secret_shows_a_mask() -> None:
         str(secret),
         f"{secret}",
         f"{secret!r:>40}",
-        "%s" % secret,
+        " ".join(map(str, [secret])),
         repr(Holder(secret)),
         repr([secret]),
     ]

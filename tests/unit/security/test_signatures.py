@@ -106,7 +106,7 @@ def test_strangers_the_disabled_and_the_nameless_are_refused() -> None:
             name_of(validator, request(Code.SEND_MESSAGE_V2, send_fields("t"), user=user, secret=secret))
     add_user(book, "root", is_super=True)
     book.update_user("alice", None, None, UserStatus.DISABLE)
-    with pytest.raises(AccessDeniedError, match="User:alice is disabled."):
+    with pytest.raises(AccessDeniedError, match=r"User:alice is disabled\."):
         name_of(validator, request(Code.SEND_MESSAGE_V2, send_fields("t"), user="alice"))
 
 
