@@ -30,6 +30,7 @@ from pyromq.errors import ConfigError
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address
+from pyromq.security.settings import with_inner_credentials
 from pyromq.store.settings import StoreSettings
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.unsynced_disk import UnsyncedDisk
@@ -69,7 +70,7 @@ class LoopbackBroker:
         settings = settings or BrokerSettings(store=SMALL_FILES)
         if delay_levels_ms is not None:
             settings = replace(settings, store=replace(settings.store, delay_ladder_ms=tuple(delay_levels_ms)))
-        self._settings = replace(settings, port=0)
+        self._settings = replace(settings, port=0, access=with_inner_credentials(settings.access))
         self._folder = folder
         self._clock = clock or (ManualClock() if virtual_time else SystemClock())
         self._time = _time_of(self._clock) if virtual_time else None
