@@ -87,4 +87,7 @@ class ConnectionOptions:
     secret_key_file: SecretKeyFileOption = None
 
     def variables(self) -> dict[str, bool | Path | str | None]:
-        return {f"PYROMQ_{each.name.upper()}": getattr(self, each.name) for each in fields(self)}
+        given = {f"PYROMQ_{each.name.upper()}": getattr(self, each.name) for each in fields(self)}
+        if self.secret_key_file is not None and self.secret_key is None:
+            given["PYROMQ_SECRET_KEY"] = ""  # what the environment has is somebody else's
+        return given
