@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pyromq import Admin, Message, Producer
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.broker import Broker
 from pyromq.cli.main import main
 from pyromq.errors import ConfigError, NoPermissionError
 from pyromq.outbox import Outbox, OutboxProducer
 from pyromq.pipeline.core.connections import close_all
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.cluster import Cluster
+from pyromq.security.secret import Secret
+from pyromq.security.settings import AccessSettings
 from pyromq.settings import ClientSettings, Credentials
 from pyromq.testing import LoopbackBroker
+from pyromq.testing.loopback import SMALL_FILES
 from tests.integration.guarded import ROOT, guarded_broker
+from tests.integration.waiting import until_on_thread
 from tests.unit.security.people import secret_of
 
 pytestmark = pytest.mark.integration
@@ -121,3 +128,43 @@ def test_the_command_line_manages_users(
     assert code == 5 and "left out" in text
     assert main(["topic", "ls"]) == 3, "unsigned"
     capsys.readouterr()
+
+
+# --- how servers start ---
+
+
+def test_a_server_that_could_verify_nobody_does_not_start_and_leaves_its_folder(tmp_path: Path) -> None:
+    first = Secret('{"username": "root", "password": "root-secret"}')
+    for access in (
+        AccessSettings(enabled=True),
+        AccessSettings(enabled=True, initial_user=first, validators=()),
+        AccessSettings(enabled=True, initial_user=first, validators=("no.such:thing",)),
+        AccessSettings(enabled=True, initial_user=first, plain_acl_file=tmp_path / "none", follow_plain_acl=True),
+    ):
+        settings = BrokerSettings(store=SMALL_FILES, port=0, access=access)
+        broker = Broker(settings, tmp_path / "data")
+        with pytest.raises(ConfigError):
+            asyncio.run(broker.start())
+    with LoopbackBroker(folder=tmp_path / "data") as running:
+        assert running.address, "the folder is not locked"
+
+
+def test_accounts_of_a_followed_file_come_and_go_while_servers_run(tmp_path: Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text("accounts: [{accessKey: first-admin, secretKey: first-secret, admin: true}]")
+    access = AccessSettings(enabled=True, plain_acl_file=path, follow_plain_acl=True)
+    with LoopbackBroker(BrokerSettings(store=SMALL_FILES, access=access)) as running:
+
+        def may(user: str, secret: str) -> bool:
+            with Admin(client_settings=ClientSettings(credentials=Credentials(user, secret))) as admin:
+                try:
+                    return bool(admin.broker_config(running.address))
+                except NoPermissionError:
+                    return False
+
+        assert may("first-admin", "first-secret")
+        path.write_text("accounts: [{accessKey: second-admin, secretKey: second-secret, admin: true}]")
+        until_on_thread(lambda: may("second-admin", "second-secret"), "the new account is known")
+        assert not may("first-admin", "first-secret")
+    kept = [each.read_text() for each in tmp_path.rglob("*access.json*")]
+    assert not [text for text in kept if "second-secret" in text], "accounts of others are not copied"
