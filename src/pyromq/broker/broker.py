@@ -14,12 +14,14 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from random import Random
 from ssl import SSLContext
 from typing import Any, Self
 
+from pyromq.broker.base.access import Access, GuardedAccess
 from pyromq.broker.base.advertised import advertised_host, resolved
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
@@ -46,9 +48,13 @@ from pyromq.filters import load_parser
 from pyromq.net import Address, Connection, Handler, Server
 from pyromq.net.stalls import LoopProbe
 from pyromq.net.turns import TURN_S, Turns
+from pyromq.security.identity import Peer
+from pyromq.security.opening import FollowedFile, Place, followed_file, open_guard
+from pyromq.security.rights import BROKER_RIGHTS, check_rights
 from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.message_id import Host
 from pyromq.wire.received import Received
 
@@ -93,6 +99,7 @@ class Broker(Handler):
         self._server: Server | None = None  # from LISTENING on
         self._probe: LoopProbe | None = None  # likewise
         self._parts: Parts | None = None  # from SERVING on
+        self._followed: FollowedFile | None = None  # accounts that others keep
         self._tasks: list[asyncio.Task[None]] = []
         self._turns = Turns(self._serve)
         self._long_responses = LongResponses(self._workers.encode, self._send)
@@ -112,6 +119,11 @@ class Broker(Handler):
         """Where clients reach it."""
         assert self._server is not None, "the broker has not been started"
         return self._server.addresses[0]
+
+    @property
+    def access(self) -> Access:
+        """Who may do what; open to everybody unless the settings say otherwise."""
+        return self._environment.access
 
     @property
     def parts(self) -> Parts:
@@ -165,6 +177,11 @@ class Broker(Handler):
         assert self._server is not None
         disk, host = self._environment.disk, identity.host.encode()
         store = MessageStore.open(self._folder, self.settings.store, disk=disk, clock=self._clock, store_host=host)
+        try:
+            self._open_access(store)
+        except BaseException:  # nobody could be verified, perhaps: the folder must not stay locked; raised again
+            store.close()
+            raise
         wiring = Wiring(
             environment=self._environment,
             identity=identity,
@@ -175,15 +192,28 @@ class Broker(Handler):
             stalls=self._server.stalls,
         )
         try:
-            parts = self._parts = wiring.build()
+            parts = wiring.build()
+            check_rights(BROKER_RIGHTS, {**parts.handlers.immediate(), **parts.handlers.deferred()}, "broker")
         except BaseException:  # a table is damaged, perhaps: the folder must not stay locked; raised again
             store.close()
             raise
+        self._parts = parts
         self._immediate, self._deferred = parts.handlers.immediate(), parts.handlers.deferred()
         self._quick = {code: self._deferred[code] for code in QUICK}
         self._turns.stalls = self._server.stalls
         self._commit_early = parts.write_path.group_commit.commit_early
         self.state = Lifecycle.SERVING
+
+    def _open_access(self, store: MessageStore) -> None:
+        """Requests go through the guard first, if the settings say so. Raises ConfigError, CorruptFileError."""
+        settings, disk = self.settings, self._environment.disk
+        if not settings.access.is_on:
+            return
+        guard = open_guard(settings.access, Place(settings.cluster, store.layout.config, disk), BROKER_RIGHTS)
+        self._followed = followed_file(settings.access, disk, guard.book)
+        access = GuardedAccess(guard)
+        self._environment = replace(self._environment, access=access)
+        self._turns = Turns(partial(self._serve_admitted, access))
 
     async def stop(self) -> None:
         """Answer what is under way, leave the name servers, seal the store; nothing happens when it does not run."""
@@ -234,7 +264,8 @@ class Broker(Handler):
 
     def on_connected(self, connection: Connection) -> None:
         remote = connection.remote
-        connection.session = Session(Host(ip_address(remote.host).packed, remote.port).encode())
+        host = Host(ip_address(remote.host).packed, remote.port).encode()
+        connection.session = Session(host, Peer(remote.host))
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self._turns.take(connection, requests)
@@ -274,6 +305,20 @@ class Broker(Handler):
             text = f" request type {request.code} not supported"
             send_refusal(connection, request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
 
+    def _serve_admitted(self, access: GuardedAccess, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
+        """What ``_serve`` does, for those who may."""
+        return self._serve(connection, _admitted(access, connection, coming))
+
+    def on_bad_header(self, connection: Connection, error: HeaderFieldError) -> None:
+        access, request = self._environment.access, error.received
+        if isinstance(access, GuardedAccess) and request is not None:
+            try:
+                access.principal_of(connection, request)
+            except MQError as refusal:  # strangers are not told what a request should look like
+                send_refusal(connection, request, *refusal_of(refusal))
+                return
+        super().on_bad_header(connection, error)
+
     def _respond(self, connection: Connection, request: Received[Any], response: Response | Steps) -> None:
         if isinstance(response, Generator):
             self._long_responses.begin(connection, request, response)
@@ -311,6 +356,7 @@ class Broker(Handler):
         services = parts.services
         duties = [
             parts.handlers.pulls.respond_due,
+            parts.handlers.pulls.recheck_some,
             parts.handlers.clients.notices.tick,
             parts.write_path.group_commit.respond_overdue,
             services.sealer.advance,
@@ -321,7 +367,7 @@ class Broker(Handler):
         ]
         if now - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now
-            duties += [parts.stats.snapshot, self._drop_silent]
+            duties += [parts.stats.snapshot, self._drop_silent, self._follow_accounts]
         if now - self._offsets_saved_ms >= self.settings.offsets_save_ms:
             self._offsets_saved_ms = now
             duties.append(services.offset_keeper.tick)
@@ -337,6 +383,10 @@ class Broker(Handler):
                 logger.exception("periodic work failed")
             stalls.ended(began_s, duty.__qualname__)
 
+    def _follow_accounts(self) -> None:
+        if self._followed is not None:
+            self._followed.refresh()
+
     def _drop_silent(self) -> None:
         tables = self.parts.tables
         silent, changed = tables.members.drop_silent()
@@ -344,6 +394,22 @@ class Broker(Handler):
             connection.close("no heartbeat for too long")
         self.parts.handlers.clients.notices.tell(changed)
         tables.filters.tick(tables.members.subscription)
+
+
+def _admitted(
+    access: GuardedAccess, connection: Connection, coming: Iterator[Received[Any]]
+) -> Iterator[Received[Any]]:
+    """The requests whose senders may; the others are refused when their turn comes."""
+    for request in coming:
+        try:
+            access.admit(connection, request)
+        except MQError as error:
+            send_refusal(connection, request, *refusal_of(error))
+        except Exception as error:  # a defect of ours, or of a plug-in, lets nobody in
+            logger.exception("request not verified: code=%d peer=%s", request.code, connection.remote_text)
+            send_failure(connection, request, error)
+        else:
+            yield request
 
 
 def _addresses(settings: BrokerSettings) -> list[Address]:

@@ -14,11 +14,12 @@ import click
 
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
-from pyromq.cli.nouns import cluster, delay, dlq, doctor, group, message, send_consume, store, tail, topic, tx
+from pyromq.cli.nouns import acl, cluster, delay, dlq, doctor, group, message, send_consume, store, tail, topic, tx
+from pyromq.cli.option_records import unfolded
 from pyromq.cli.pipeline import commands as pipeline
 from pyromq.cli.servers import apps
 from pyromq.cli.servers import commands as servers
-from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
+from pyromq.cli.tls import ConnectionOptions, put_into_environment
 from pyromq.errors import MQError, printable
 
 app = Commands("pyromq", help="Apache RocketMQ's message system in Python.")
@@ -36,6 +37,7 @@ for noun, commands in (
     ("tx", tx.app),
     ("cluster", cluster.app),
     ("store", store.app),
+    ("acl", acl.app),
     ("pipeline", pipeline.app),
 ):
     app.add_command(commands, noun)
@@ -69,16 +71,13 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.options
+@unfolded
 def _options(
     context: click.Context,
-    tls: TlsOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
+    connection: ConnectionOptions,
     _version: Annotated[
         bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Apache RocketMQ's message system in Python."""
-    files = {"PYROMQ_TLS_CA": tls_ca, "PYROMQ_TLS_CERTIFICATE": tls_certificate, "PYROMQ_TLS_KEY": tls_key}
-    context.call_on_close(put_into_environment({"PYROMQ_TLS": tls, **files}))
+    context.call_on_close(put_into_environment(connection.variables()))

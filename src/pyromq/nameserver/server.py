@@ -11,12 +11,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from pyromq.clock import Clock, SystemClock
+from pyromq.nameserver.guarding import GuardedService
 from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.kv_file import KvFile
 from pyromq.nameserver.service import NameServerService
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, Connection, Handler, Server
 from pyromq.net.turns import TURN_S, Turns
+from pyromq.security.guard import Guard
+from pyromq.security.opening import FollowedFile, Place, followed_file, open_guard
+from pyromq.security.resources import ALL_NAMES
+from pyromq.security.rights import NAMESERVER_RIGHTS
+from pyromq.whole_text import SystemDisk
 from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.received import Received
 
@@ -37,6 +43,7 @@ class NameServer:
         self._clock = clock or SystemClock()
         self._new_server = new_server
         self._running: _Running | None = None
+        self.guard: Guard | None = None  # while it runs with access control
 
     @property
     def address(self) -> Address:
@@ -50,11 +57,14 @@ class NameServer:
         kv = KvConfig(KvFile(settings.kv_path) if settings.kv_path else None, limits=settings.limits)
         service = NameServerService(settings, clock=self._clock, kv=kv)
         listen = [Address(settings.host, settings.port)]
-        requests = _Requests(service, self._clock)
+        guard = _open_guard(settings)
+        followed = followed_file(settings.access, SystemDisk(), guard.book) if guard else None
+        requests = _Requests(service, self._clock, GuardedService(service, guard) if guard else None)
         server = settings.listener.server(requests, listen, clock=self._clock, new=self._new_server)
         requests.turns.stalls = server.stalls
         await server.start()
-        self._running = _Running(service, server)
+        self._running = _Running(service, server, followed)
+        self.guard = guard
         logger.info("name server started: address=%s", self.address)
         return self
 
@@ -68,8 +78,9 @@ class NameServer:
 class _Running:
     """A server that listens, and the timer that looks for silent brokers."""
 
-    def __init__(self, service: NameServerService, server: Server) -> None:
+    def __init__(self, service: NameServerService, server: Server, followed: FollowedFile | None) -> None:
         self._service = service
+        self._followed = followed
         self.server = server
         self._timer = self._scan_later()
 
@@ -83,6 +94,8 @@ class _Running:
 
     def _scan(self) -> None:
         self._timer = self._scan_later()
+        if self._followed is not None:
+            self._followed.refresh()
         began_s = self.server.stalls.begin()
         for entry in self._service.drop_silent():
             if isinstance(entry.connection, Connection):
@@ -93,8 +106,11 @@ class _Running:
 class _Requests(Handler):
     """Between connections, which also serve as tokens, and the service."""
 
-    def __init__(self, service: NameServerService, clock: Clock) -> None:
+    def __init__(self, service: NameServerService, clock: Clock, guarded: GuardedService | None = None) -> None:
+        """``guarded``: the service for those who may, where there is access control."""
         self._service = service
+        self._guarded = guarded
+        self._handle = service.handle if guarded is None else guarded.handle
         self._clock = clock
         self.turns = Turns(self._serve)
 
@@ -104,7 +120,7 @@ class _Requests(Handler):
     def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
         until_s = self._clock.monotonic_s() + TURN_S
         for request in coming:
-            if (response := self._service.handle(request, connection)) is not None:
+            if (response := self._handle(request, connection)) is not None:
                 connection.send(response)
             if self._clock.monotonic_s() >= until_s:
                 return True
@@ -114,9 +130,19 @@ class _Requests(Handler):
         self.turns.go_on(connection)
 
     def on_bad_header(self, connection: Connection, error: HeaderFieldError) -> None:
-        if (response := self._service.refuse_header(error)) is not None:
-            connection.send(response)
+        guarded = self._guarded
+        refused = self._service.refuse_header(error) if guarded is None else guarded.refuse_header(error, connection)
+        if refused is not None:
+            connection.send(refused)
 
     def on_disconnected(self, connection: Connection, reason: str) -> None:
         self.turns.drop(connection)
         self._service.drop_connection(connection)
+
+
+def _open_guard(settings: NameServerSettings) -> Guard | None:
+    """Raises ConfigError, CorruptFileError."""
+    if not settings.access.is_on:
+        return None
+    folder = settings.kv_path.parent if settings.kv_path else None
+    return open_guard(settings.access, Place(ALL_NAMES, folder, SystemDisk()), NAMESERVER_RIGHTS)

@@ -15,6 +15,7 @@ from pyromq.nameserver.config_keys import KEYS
 from pyromq.nameserver.errors import ProtectedSettingError
 from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.settings import TlsMode
+from pyromq.security.settings import AccessSettings
 from pyromq.setting_keys import parse_lines, suggestion
 
 
@@ -65,6 +66,7 @@ class NameServerSettings:
     tls_key_file: Path | None = None  # None: it stands in the file of the certificate
     tls_client_ca_file: Path | None = None  # clients and brokers must show a certificate of these authorities
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose PROXY protocol header is believed
+    access: AccessSettings = field(default_factory=AccessSettings)
     limits: NameServerLimits = field(default_factory=NameServerLimits)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyromq.testing.broker_clock import BrokerClock
     from pyromq.testing.faulty_disk import Crashed, CrashMode, FaultyDisk
-    from pyromq.testing.loopback import LoopbackBroker
+    from pyromq.testing.loopback import LoopbackBroker, guarded_by
     from pyromq.testing.manual_clock import ManualClock
     from pyromq.testing.observing.ledger import Ledger
     from pyromq.testing.observing.observed import GroupView
@@ -27,6 +27,7 @@ _HOMES = {  # nothing is imported before it is wanted: pytest imports this packa
     "GroupView": "observing.observed",
     "Ledger": "observing.ledger",
     "LoopbackBroker": "loopback",
+    "guarded_by": "loopback",
     "ManualClock": "manual_clock",
     "NotSettledError": "virtual_time",
     "SeenMessage": "observing.seen",
@@ -47,6 +48,7 @@ __all__ = [
     "NotSettledError",
     "SeenMessage",
     "SeenMessages",
+    "guarded_by",
 ]
 
 

@@ -14,6 +14,7 @@ without sockets, the servers of a ``with`` block and the sync clients share one 
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -27,12 +28,15 @@ from typing import Any, Final, Self, TypeVar
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.broker import Broker
+from pyromq.client.core.settings import Credentials
 from pyromq.client.sync.loop_thread import LoopThread, use_loop_thread
 from pyromq.clock import Clock, SystemClock, default_clock, used_by_default
 from pyromq.errors import ConfigError
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address
+from pyromq.security.secret import Secret
+from pyromq.security.settings import AccessSettings, with_inner_credentials
 from pyromq.store.files.disk import Disk
 from pyromq.store.settings import StoreSettings
 from pyromq.testing.faulty_disk import CrashMode, FaultyDisk
@@ -99,7 +103,7 @@ class LoopbackBroker:
         settings = settings or BrokerSettings(store=SMALL_FILES_IN_MEMORY if in_memory else SMALL_FILES)
         if delay_levels_ms is not None:
             settings = replace(settings, store=replace(settings.store, delay_ladder_ms=tuple(delay_levels_ms)))
-        self._settings = replace(settings, port=0)
+        self._settings = replace(settings, port=0, access=with_inner_credentials(settings.access))
         self._folder = folder
         self._clock = clock or (ManualClock() if virtual_time else SystemClock())
         self._time = _time_of(self._clock) if virtual_time else None
@@ -153,7 +157,7 @@ class LoopbackBroker:
         if self._folder is None:
             self._folder = _IN_MEMORY if isinstance(self._disk, FaultyDisk) else scratch / "store"
             self._stack.callback(self._forget_folder)
-        settings = NameServerSettings(port=0)
+        settings = NameServerSettings(port=0, access=self._settings.access)
         names = await self._stack.enter_async_context(
             NameServer(settings, clock=self._clock, new_server=self._new_names_server)
         )
@@ -382,6 +386,13 @@ class LoopbackBroker:
     def timeline(self, *, group: str = "", topic: str = "") -> str:
         """What happened, line by line, by the broker's clock."""
         return "\n".join(self.journal.lines(group=group, topic=topic))
+
+
+def guarded_by(credentials: Credentials) -> BrokerSettings:
+    """``LoopbackBroker(guarded_by(root))``: access control is on, and that user may do everything."""
+    user = {"username": credentials.access_key, "password": credentials.secret_key}
+    access = AccessSettings(enabled=True, initial_user=Secret(json.dumps(user)))
+    return BrokerSettings(store=SMALL_FILES_IN_MEMORY, access=access)
 
 
 def _time_of(clock: Clock) -> VirtualTime:
