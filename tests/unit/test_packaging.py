@@ -24,6 +24,7 @@ OPTIONAL = {  # what needs an extra, or a tool that its user has
     "integrations": {"opentelemetry", "airflow", "taskiq", "celery", "kombu", "dramatiq"},
     "databases/engine.py": {"sqlalchemy"},
     "databases/async_engine.py": {"sqlalchemy"},
+    "databases/django_connection.py": {"django"},
     "testing": {"pytest"},
 }
 

@@ -28,7 +28,8 @@ def span_ms(name: str, span: Span) -> int:
     elif isinstance(span, int | float) and not isinstance(span, bool):
         if not abs(span) <= SPAN_S_MAX:  # also what is not a number
             raise ConfigError(f"{name}={quoted(repr(span), 20)} is no time: give seconds, or a timedelta")
-        milliseconds = math.ceil(round(span * 1000, 6))
+        nearest = round(span * 1000)
+        milliseconds = nearest if nearest / 1000 == span else math.ceil(span * 1000)  # 0.001 is one, not two
     else:
         raise ConfigError(f"{name} must be a timedelta or seconds, not {type(span).__name__}")
     if milliseconds < 0:

@@ -19,6 +19,7 @@ from pyromq.testing import ManualClock
 
 EVERY_TICK = {
     "handlers.pulls.respond_due",
+    "handlers.pulls.recheck_some",
     "handlers.clients.notices.tick",
     "write_path.group_commit.respond_overdue",
     "services.sealer.advance",

@@ -27,9 +27,13 @@ SHOP = """
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.delenv("PYROMQ_OFFSETS_FOLDER", raising=False)
+def only_plugins_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, only_plugins_named: None) -> Run:
+    monkeypatch.delenv("PYROMQ_OFFSETS_FOLDER", raising=False)
     return Run(pytester)
 
 
@@ -193,6 +197,7 @@ def test_a_seed_replays_what_happened_at_random(run: Run) -> None:
     assert first != happened(run(RANDOM, "-s", "--pyromq-seed", "2"))
 
 
+@pytest.mark.usefixtures("only_plugins_named")
 def test_workers_of_xdist_have_the_seed_of_the_run(pytester: pytest.Pytester) -> None:
     plugin = ["-p", "pyromq.testing.pytest_plugin"]
     config = pytester.parseconfigure(*plugin, "--pyromq-seed", "5")
