@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyromq.errors import ConfigError
 from pyromq.model.names import validate_topic
+from pyromq.net.exposure import Exposure
 from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.nameserver_list import check_nameservers
 from pyromq.net.settings import TlsMode
@@ -42,6 +43,7 @@ class BrokerSettings:
     tls_key_file: Path | None = None  # None: it stands in the file of the certificate
     tls_client_ca_file: Path | None = None  # clients must show a certificate of these authorities
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose PROXY protocol header is believed
+    insecure_network: bool = False  # listen beyond loopback though strangers could use it, or listen in
     nameserver_tls: bool = False  # to name servers, with the certificate above where they ask for one
     nameserver_tls_ca_file: Path | None = None  # None: the system's authorities
     nameserver_tls_check_hostname: bool = True
@@ -100,6 +102,10 @@ class BrokerSettings:
             raise ConfigError(f"broker id {self.broker_id} is negative")
         check_nameservers(self.nameservers)
         _ = self.listener  # building it checks it
+
+    @property
+    def exposure(self) -> Exposure:
+        return Exposure(insecure_network=self.insecure_network)
 
     @property
     def listener(self) -> ListenerSettings:
