@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
-from pyromq.cli.nouns import cluster, delay, dlq, doctor, group, message, send_consume, store, tail, topic, tx
+from pyromq.cli.nouns import cluster, delay, dlq, doctor, group, message, send_consume, store, tail, tls, topic, tx
 from pyromq.cli.pipeline import commands as pipeline
 from pyromq.cli.servers import commands as servers
 from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
@@ -43,6 +43,7 @@ for noun, commands in (
     ("tx", tx.app),
     ("cluster", cluster.app),
     ("store", store.app),
+    ("tls", tls.app),
     ("pipeline", pipeline.app),
 ):
     app.add_typer(commands, name=noun)
@@ -78,7 +79,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     context: typer.Context,
-    tls: TlsOption = None,
+    use_tls: TlsOption = None,
     tls_ca: TlsCaOption = None,
     tls_certificate: TlsCertificateOption = None,
     tls_key: TlsKeyOption = None,
@@ -88,4 +89,4 @@ def _options(
 ) -> None:
     """Apache RocketMQ's message system in Python."""
     files = {"PYROMQ_TLS_CA": tls_ca, "PYROMQ_TLS_CERTIFICATE": tls_certificate, "PYROMQ_TLS_KEY": tls_key}
-    context.call_on_close(put_into_environment({"PYROMQ_TLS": tls, **files}))
+    context.call_on_close(put_into_environment({"PYROMQ_TLS": use_tls, **files}))
