@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyromq.errors import ConfigError
 from pyromq.model.names import validate_topic
+from pyromq.model.subscription_policy import SubscriptionPolicy
 from pyromq.net.exposure import Exposure
 from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.nameserver_list import check_nameservers
@@ -50,6 +51,7 @@ class BrokerSettings:
 
     auto_create_topics: bool = True
     auto_create_groups: bool = True
+    subscription_policy: SubscriptionPolicy = SubscriptionPolicy.WARN  # of groups that have none of their own
     default_topic_queues: int = 8
     topics_max: int = 100_000  # what a name server takes from one broker; retry and dead-letter topics count
     groups_max: int = 100_000
