@@ -14,12 +14,14 @@ import logging
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from random import Random
 from ssl import SSLContext
 from typing import Any, Self
 
+from pyromq.broker.base.access import Access, GuardedAccess
 from pyromq.broker.base.advertised import advertised_host, resolved
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
@@ -44,9 +46,13 @@ from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
 from pyromq.net import Address, Connection, Handler, Server
+from pyromq.security.identity import Peer
+from pyromq.security.opening import FollowedFile, Place, followed_file, open_guard
+from pyromq.security.rights import BROKER_RIGHTS, check_rights
 from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.message_id import Host
 from pyromq.wire.received import Received
 
@@ -88,6 +94,7 @@ class Broker(Handler):
         self._workers = Workers()
         self._server: Server | None = None  # from LISTENING on
         self._parts: Parts | None = None  # from SERVING on
+        self._followed: FollowedFile | None = None  # accounts that others keep
         self._tasks: list[asyncio.Task[None]] = []
         self._turns = Turns(self._clock, self._handle, lambda: self._commit_early())
         self._long_responses = LongResponses(self._workers.encode)
@@ -106,6 +113,11 @@ class Broker(Handler):
         """Where clients reach it."""
         assert self._server is not None, "the broker has not been started"
         return self._server.addresses[0]
+
+    @property
+    def access(self) -> Access:
+        """Who may do what; open to everybody unless the settings say otherwise."""
+        return self._environment.access
 
     @property
     def parts(self) -> Parts:
@@ -155,6 +167,11 @@ class Broker(Handler):
         assert self._server is not None
         disk, host = self._environment.disk, identity.host.encode()
         store = MessageStore.open(self._folder, self.settings.store, disk=disk, clock=self._clock, store_host=host)
+        try:
+            self._open_access(store)
+        except BaseException:  # nobody could be verified, perhaps: the folder must not stay locked; raised again
+            store.close()
+            raise
         wiring = Wiring(
             environment=self._environment,
             identity=identity,
@@ -165,13 +182,26 @@ class Broker(Handler):
             stalls=self._server.stalls,
         )
         try:
-            parts = self._parts = wiring.build()
+            parts = wiring.build()
+            check_rights(BROKER_RIGHTS, {**parts.handlers.immediate(), **parts.handlers.deferred()}, "broker")
         except BaseException:  # a table is damaged, perhaps: the folder must not stay locked; raised again
             store.close()
             raise
+        self._parts = parts
         self._immediate, self._deferred = parts.handlers.immediate(), parts.handlers.deferred()
         self._commit_early = parts.write_path.group_commit.commit_early
         self.state = Lifecycle.SERVING
+
+    def _open_access(self, store: MessageStore) -> None:
+        """Requests go through the guard first, if the settings say so. Raises ConfigError, CorruptFileError."""
+        settings, disk = self.settings, self._environment.disk
+        if not settings.access.is_on:
+            return
+        guard = open_guard(settings.access, Place(settings.cluster, store.layout.config, disk), BROKER_RIGHTS)
+        self._followed = followed_file(settings.access, disk, guard.book)
+        access = GuardedAccess(guard)
+        self._environment = replace(self._environment, access=access)
+        self._turns = Turns(self._clock, partial(self._handle_guarded, access), lambda: self._commit_early())
 
     async def stop(self) -> None:
         """Answer what is under way, leave the name servers, seal the store; nothing happens when it does not run."""
@@ -219,7 +249,8 @@ class Broker(Handler):
 
     def on_connected(self, connection: Connection) -> None:
         remote = connection.remote
-        connection.session = Session(Host(ip_address(remote.host).packed, remote.port).encode())
+        host = Host(ip_address(remote.host).packed, remote.port).encode()
+        connection.session = Session(host, Peer(remote.host, connection.peer_name))
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self._turns.take(connection, requests)
@@ -242,6 +273,28 @@ class Broker(Handler):
         except Exception as error:  # a defect of ours must not take the connection, or other requests, with it
             logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
             send_failure(connection, request, error)
+
+    def _handle_guarded(self, access: GuardedAccess, connection: Connection, request: Received[Any]) -> None:
+        """What ``_handle`` does, for those who may."""
+        try:
+            access.admit(connection, request)
+        except MQError as error:
+            send_refusal(connection, request, *refusal_of(error))
+        except Exception as error:  # a defect of ours, or of a plug-in, lets nobody in
+            logger.exception("request not verified: code=%d peer=%s", request.code, connection.remote_text)
+            send_failure(connection, request, error)
+        else:
+            self._handle(connection, request)
+
+    def on_bad_header(self, connection: Connection, error: HeaderFieldError) -> None:
+        access, request = self._environment.access, error.received
+        if isinstance(access, GuardedAccess) and request is not None:
+            try:
+                access.principal_of(connection, request)
+            except MQError as refusal:  # strangers are not told what a request should look like
+                send_refusal(connection, request, *refusal_of(refusal))
+                return
+        super().on_bad_header(connection, error)
 
     def _respond(self, connection: Connection, request: Received[Any], response: Response | Steps) -> None:
         if isinstance(response, Generator):
@@ -274,6 +327,7 @@ class Broker(Handler):
         services = parts.services
         duties = [
             parts.handlers.pulls.respond_due,
+            parts.handlers.pulls.recheck_some,
             parts.handlers.clients.notices.tick,
             parts.write_path.group_commit.respond_overdue,
             services.sealer.advance,
@@ -284,7 +338,7 @@ class Broker(Handler):
         ]
         if now - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now
-            duties += [parts.stats.snapshot, self._drop_silent]
+            duties += [parts.stats.snapshot, self._drop_silent, self._follow_accounts]
         if now - self._offsets_saved_ms >= self.settings.offsets_save_ms:
             self._offsets_saved_ms = now
             duties.append(services.offset_keeper.tick)
@@ -299,6 +353,10 @@ class Broker(Handler):
             except Exception:  # a defect of one duty must not keep the others from being done
                 logger.exception("periodic work failed")
             stalls.ended(began_s, duty.__qualname__)
+
+    def _follow_accounts(self) -> None:
+        if self._followed is not None:
+            self._followed.refresh()
 
     def _drop_silent(self) -> None:
         tables = self.parts.tables

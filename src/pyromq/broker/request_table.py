@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pyromq.broker.admin.access_requests import AccessHandler
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
 from pyromq.broker.admin.cleaning_requests import CleaningHandler
 from pyromq.broker.admin.client_relay import ClientRelay
@@ -29,6 +30,7 @@ from pyromq.broker.sending.reply import ReplyHandler
 from pyromq.broker.sending.send import SendHandler
 from pyromq.broker.sending.send_back import SendBackHandler
 from pyromq.broker.transactions.transactions import TransactionHandler
+from pyromq.security.requests import ACCESS_CODES
 from pyromq.wire.codes import RequestCode as Code
 
 ANSWERED_AFTER_REGISTRATION: Final = frozenset((Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST))
@@ -58,6 +60,7 @@ class Handlers:
     runtime: RuntimeHandler
     recalls: RecallHandler
     delays: DelayHandler
+    access: AccessHandler
 
     def deferred(self) -> dict[int, Deferred]:
         return {
@@ -148,4 +151,5 @@ class Handlers:
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: cleaning.clean_queues,
             Code.CLEAN_UNUSED_TOPIC: cleaning.clean_topics,
             Code.DELETE_EXPIRED_COMMITLOG: cleaning.delete_expired,
+            **dict.fromkeys(ACCESS_CODES, self.access.answer),
         }

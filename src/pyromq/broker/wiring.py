@@ -13,6 +13,7 @@ from functools import partial
 from ssl import SSLContext
 from typing import Any
 
+from pyromq.broker.admin.access_requests import AccessHandler
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
 from pyromq.broker.admin.cleaning_requests import CleaningHandler
 from pyromq.broker.admin.client_relay import ClientRelay
@@ -26,9 +27,11 @@ from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.reset_requests import ResetHandler
 from pyromq.broker.admin.runtime_requests import RuntimeHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
+from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
 from pyromq.broker.base.queue_key import QueueKey
+from pyromq.broker.base.signed_link import SignedLink
 from pyromq.broker.base.stats import Stats
 from pyromq.broker.base.table_keeper import TableKeeper
 from pyromq.broker.base.workers import Workers
@@ -208,7 +211,12 @@ class Wiring:
     def _open_link(self, name: str) -> Link:
         address, clock = Address.parse(name), self.environment.clock
         connect = partial(open_connection, address, clock=clock, tls_context=self.nameserver_tls)
-        return Link(address, connect=connect, clock=clock, rng=self.environment.rng)
+        inner = self.environment.settings.access.inner
+        if inner is None:
+            return Link(address, connect=connect, clock=clock, rng=self.environment.rng)
+        link = SignedLink(address, connect=connect, clock=clock, rng=self.environment.rng)
+        link.credentials = inner
+        return link
 
     # --- handlers ---
 
@@ -224,17 +232,21 @@ class Wiring:
         transactions = TransactionHandler(
             environment, tables.topics, write_path, services.transaction_log, delays, counters
         )
+        pulls = PullHandler(environment, tables, store, waiters, counters)
+        access = environment.access if isinstance(environment.access, GuardedAccess) else None
+        if access is not None:
+            access.guard.book.on_change.append(pulls.rules_changed)
         return Handlers(
             sends=SendHandler(environment, identity, tables, write_path, delays, transactions.prepare, counters),
             transactions=transactions,
             send_back=SendBackHandler(environment, tables, write_path, delays, counters),
             replies=ReplyHandler(environment, identity, tables, write_path),
-            pulls=PullHandler(environment, tables, store, waiters, counters),
+            pulls=pulls,
             clients=ClientHandler(tables, settings, environment.clock),
-            client_relay=ClientRelay(store, tables, settings),
+            client_relay=ClientRelay(store, tables, settings, environment.access),
             assignments=AssignmentHandler(tables, modes, settings, find_queues),
             offsets=OffsetHandler(store, tables),
-            lookups=LookupHandler(store, tables),
+            lookups=LookupHandler(store, tables, environment.access),
             topics=TopicHandler(write_path, tables, stats, settings),
             groups=GroupHandler(tables, address),
             progress=ProgressHandler(environment, store, tables, stats, address),
@@ -253,6 +265,7 @@ class Wiring:
             ),
             recalls=RecallHandler(environment, tables.topics, write_path, delays, timers),
             delays=delay_requests,
+            access=AccessHandler(access),
         )
 
 

@@ -13,10 +13,19 @@ from typing import Annotated
 import typer
 
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
-from pyromq.cli.nouns import cluster, delay, dlq, doctor, group, message, send_consume, store, tail, tls, topic, tx
+from pyromq.cli.nouns import acl, cluster, delay, dlq, doctor, group, message, send_consume, store, tail, tls, topic, tx
 from pyromq.cli.pipeline import commands as pipeline
 from pyromq.cli.servers import commands as servers
-from pyromq.cli.tls import TlsCaOption, TlsCertificateOption, TlsKeyOption, TlsOption, put_into_environment
+from pyromq.cli.tls import (
+    AccessKeyOption,
+    SecretKeyFileOption,
+    SecretKeyOption,
+    TlsCaOption,
+    TlsCertificateOption,
+    TlsKeyOption,
+    TlsOption,
+    put_into_environment,
+)
 from pyromq.errors import MQError, printable
 
 # Typer has its own copy of click in some versions and imports it in others; this is the class in both.
@@ -44,6 +53,7 @@ for noun, commands in (
     ("cluster", cluster.app),
     ("store", store.app),
     ("tls", tls.app),
+    ("acl", acl.app),
     ("pipeline", pipeline.app),
 ):
     app.add_typer(commands, name=noun)
@@ -83,10 +93,18 @@ def _options(
     tls_ca: TlsCaOption = None,
     tls_certificate: TlsCertificateOption = None,
     tls_key: TlsKeyOption = None,
+    access_key: AccessKeyOption = None,
+    secret_key: SecretKeyOption = None,
+    secret_key_file: SecretKeyFileOption = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Apache RocketMQ's message system in Python."""
     files = {"PYROMQ_TLS_CA": tls_ca, "PYROMQ_TLS_CERTIFICATE": tls_certificate, "PYROMQ_TLS_KEY": tls_key}
-    context.call_on_close(put_into_environment({"PYROMQ_TLS": use_tls, **files}))
+    keys = {
+        "PYROMQ_ACCESS_KEY": access_key,
+        "PYROMQ_SECRET_KEY": secret_key,
+        "PYROMQ_SECRET_KEY_FILE": secret_key_file,
+    }
+    context.call_on_close(put_into_environment({"PYROMQ_TLS": use_tls, **files, **keys}))

@@ -1,4 +1,5 @@
-"""TLS options of commands that talk to a cluster: given before the noun, handed to the client in the environment."""
+"""TLS and credentials of commands that talk to a cluster: given before the noun, handed to the client in the
+environment."""
 
 from __future__ import annotations
 
@@ -28,8 +29,31 @@ TlsKeyOption = Annotated[
     typer.Option("--tls-key", metavar="FILE", help="Private key of that certificate.", show_default="PYROMQ_TLS_KEY"),
 ]
 
+AccessKeyOption = Annotated[
+    str | None,
+    typer.Option("--access-key", metavar="USER", help="Sign requests as this user.", show_default="PYROMQ_ACCESS_KEY"),
+]
+SecretKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--secret-key",
+        metavar="SECRET",
+        help="Its password; other users of this machine may see it here, a file or the environment keeps it.",
+        show_default="PYROMQ_SECRET_KEY",
+    ),
+]
+SecretKeyFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--secret-key-file",
+        metavar="FILE",
+        help="A file whose first line is the password.",
+        show_default="PYROMQ_SECRET_KEY_FILE",
+    ),
+]
 
-def put_into_environment(given: Mapping[str, bool | Path | None]) -> Callable[[], None]:
+
+def put_into_environment(given: Mapping[str, bool | Path | str | None]) -> Callable[[], None]:
     """Sets the variables of options that were given; returns the function that restores the environment."""
     variables = {name: _text(value) for name, value in given.items() if value is not None}
     before = {name: os.environ.get(name) for name in variables}
@@ -45,5 +69,5 @@ def put_into_environment(given: Mapping[str, bool | Path | None]) -> Callable[[]
     return restore
 
 
-def _text(value: bool | Path) -> str:
+def _text(value: bool | Path | str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

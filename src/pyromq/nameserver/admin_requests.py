@@ -6,7 +6,7 @@ import logging
 from collections.abc import Hashable
 from typing import Any
 
-from pyromq.nameserver.errors import KeyNotFoundError
+from pyromq.nameserver.errors import KeyNotFoundError, NotServedError
 from pyromq.nameserver.settings import describe_settings, update_settings
 from pyromq.nameserver.state import Response, State
 from pyromq.wire.headers.nameserver import (
@@ -74,6 +74,12 @@ def delete_topic(state: State, request: Received[DeleteTopicInNameServerHeader],
     state.table.delete_topic(request.header.topic, request.header.cluster_name or None)
     logger.info("topic deleted: topic=%r cluster=%r", request.header.topic, request.header.cluster_name)
     return Response()
+
+
+def refuse_access_request(_state: State, _request: Received[Any], _: Hashable) -> Response:
+    """3001 to 3010 where access control is off: nobody may prepare users for the day when it is on."""
+    text = "set access.enabled and access.initial_user (RocketMQ: initAuthenticationUser) and start again"
+    raise NotServedError(f"access control is off here: {text}")
 
 
 def get_settings(state: State, _request: Received[Any], _: Hashable) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pyromq.security.secret import Secret
 from pyromq.setting_keys import (
     KeyTable,
     Refused,
@@ -18,9 +19,14 @@ from pyromq.setting_keys import (
 )
 
 KEYS: Final[dict[str, SettingKey]] = {
+    "aclEnable": SettingKey("access.enabled", parse_bool, show_bool),
+    "authenticationEnabled": SettingKey("access.authentication", parse_bool, show_bool),
+    "authorizationEnabled": SettingKey("access.authorization", parse_bool, show_bool),
     "bindAddress": SettingKey("host", str),
     "enableAllTopicList": SettingKey("all_topic_list_enable", parse_bool, show_bool, changeable=True),
     "enableTopicList": SettingKey("topic_list_enable", parse_bool, show_bool, changeable=True),
+    "initAuthenticationUser": SettingKey("access.initial_user", Secret),
+    "innerClientAuthenticationCredentials": SettingKey("access.inner_credentials", Secret),
     "kvConfigPath": SettingKey("kv_path", parse_path, show_path),
     "listenPort": SettingKey("port", parse_int),
     "needWaitForService": SettingKey("wait_for_service", parse_bool, show_bool, changeable=True),

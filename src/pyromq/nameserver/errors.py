@@ -35,6 +35,10 @@ class NotSavedError(MQError):
     """The disk refused the key-value file; what was there before still holds."""
 
 
+class NotServedError(MQError):
+    """A request that this name server does not serve, as it is set up."""
+
+
 class ProtectedSettingError(ConfigError):
     """A setting that cannot be changed over the network."""
 

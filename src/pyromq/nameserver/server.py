@@ -10,12 +10,18 @@ import logging
 from typing import Any, Self
 
 from pyromq.clock import Clock, SystemClock
+from pyromq.nameserver.guarding import GuardedService
 from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.kv_file import KvFile
 from pyromq.nameserver.service import NameServerService
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.nameserver.turns import Turns
 from pyromq.net import Address, Connection, Handler, Server
+from pyromq.security.guard import Guard
+from pyromq.security.opening import FollowedFile, Place, followed_file, open_guard
+from pyromq.security.resources import ALL_NAMES
+from pyromq.security.rights import NAMESERVER_RIGHTS
+from pyromq.whole_text import SystemDisk
 from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.received import Received
 
@@ -29,6 +35,7 @@ class NameServer:
         self._settings = settings or NameServerSettings()
         self._clock = clock or SystemClock()
         self._running: _Running | None = None
+        self.guard: Guard | None = None  # while it runs with access control
 
     @property
     def address(self) -> Address:
@@ -42,11 +49,14 @@ class NameServer:
         kv = KvConfig(KvFile(settings.kv_path) if settings.kv_path else None, limits=settings.limits)
         service = NameServerService(settings, clock=self._clock, kv=kv)
         listen = [Address(settings.host, settings.port)]
-        requests = _Requests(service)
+        guard = _open_guard(settings)
+        followed = followed_file(settings.access, SystemDisk(), guard.book) if guard else None
+        requests = _Requests(service) if guard is None else _GuardedRequests(service, guard)
         server = settings.listener.server(requests, listen, clock=self._clock)
         requests.turns.stalls = server.stalls
         await server.start()
-        self._running = _Running(service, server)
+        self._running = _Running(service, server, followed)
+        self.guard = guard
         logger.info("name server started: address=%s", self.address)
         return self
 
@@ -60,8 +70,9 @@ class NameServer:
 class _Running:
     """A server that listens, and the timer that looks for silent brokers."""
 
-    def __init__(self, service: NameServerService, server: Server) -> None:
+    def __init__(self, service: NameServerService, server: Server, followed: FollowedFile | None) -> None:
         self._service = service
+        self._followed = followed
         self.server = server
         self._timer = self._scan_later()
 
@@ -75,6 +86,8 @@ class _Running:
 
     def _scan(self) -> None:
         self._timer = self._scan_later()
+        if self._followed is not None:
+            self._followed.refresh()
         began_s = self.server.stalls.begin()
         for entry in self._service.drop_silent():
             if isinstance(entry.connection, Connection):
@@ -102,3 +115,24 @@ class _Requests(Handler):
     def on_disconnected(self, connection: Connection, reason: str) -> None:
         self.turns.drop(connection)
         self._service.drop_connection(connection)
+
+
+class _GuardedRequests(_Requests):
+    """The same, for those who may."""
+
+    def __init__(self, service: NameServerService, guard: Guard) -> None:
+        super().__init__(service)
+        self._guarded = GuardedService(service, guard)
+        self.turns = Turns(self._guarded.handle)
+
+    def on_bad_header(self, connection: Connection, error: HeaderFieldError) -> None:
+        if (response := self._guarded.refuse_header(error, connection)) is not None:
+            connection.send(response)
+
+
+def _open_guard(settings: NameServerSettings) -> Guard | None:
+    """Raises ConfigError, CorruptFileError."""
+    if not settings.access.is_on:
+        return None
+    folder = settings.kv_path.parent if settings.kv_path else None
+    return open_guard(settings.access, Place(ALL_NAMES, folder, SystemDisk()), NAMESERVER_RIGHTS)

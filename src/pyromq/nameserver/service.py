@@ -13,12 +13,15 @@ from typing import Any, Final
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.nameserver import admin_requests, broker_requests, lookup_requests
-from pyromq.nameserver.errors import KeyNotFoundError, ProtectedSettingError, UnknownTopicError
+from pyromq.nameserver.errors import KeyNotFoundError, NotServedError, ProtectedSettingError, UnknownTopicError
 from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.members import BrokerProcess, LiveMember
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.nameserver.state import Handle, Response, State
+from pyromq.security.errors import AccessChangeError, AccessDeniedError
+from pyromq.security.requests import ACCESS_CODES
+from pyromq.security.rights import NAMESERVER_RIGHTS, check_rights
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
@@ -54,6 +57,7 @@ _HANDLES: Final[dict[int, Handle]] = {
     Code.DELETE_TOPIC_IN_NAMESRV: admin_requests.delete_topic,
     Code.UPDATE_NAMESRV_CONFIG: admin_requests.set_settings,
     Code.GET_NAMESRV_CONFIG: admin_requests.get_settings,
+    **dict.fromkeys(ACCESS_CODES, admin_requests.refuse_access_request),
 }
 
 _ERROR_CODES: Final[dict[type[BaseException], ResponseCode]] = {  # the nearest class of the tree counts
@@ -61,6 +65,9 @@ _ERROR_CODES: Final[dict[type[BaseException], ResponseCode]] = {  # the nearest 
     UnknownTopicError: ResponseCode.TOPIC_NOT_EXIST,
     KeyNotFoundError: ResponseCode.QUERY_NOT_FOUND,
     ProtectedSettingError: ResponseCode.NO_PERMISSION,
+    NotServedError: ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    AccessDeniedError: ResponseCode.NO_PERMISSION,
+    AccessChangeError: ResponseCode.INVALID_PARAMETER,
 }
 
 
@@ -68,6 +75,7 @@ class NameServerService:
     """Owns the state; every method runs on one thread and returns at once."""
 
     def __init__(self, settings: NameServerSettings, *, clock: Clock, kv: KvConfig | None = None) -> None:
+        check_rights(NAMESERVER_RIGHTS, _HANDLES, "name server")
         self._state = State(settings, clock=clock, kv=kv or KvConfig(limits=settings.limits))
 
     @property
@@ -78,7 +86,7 @@ class NameServerService:
     def handle(self, request: Received[Any], connection: Hashable) -> bytes | None:
         """The frame of the response; None for a one-way request."""
         response = self._respond(request, connection)
-        return None if request.is_oneway else _encode(request, response)
+        return None if request.is_oneway else encode(request, response)
 
     def refuse_header(self, error: HeaderFieldError) -> bytes | None:
         """The frame that answers a request without usable ext fields."""
@@ -86,7 +94,7 @@ class NameServerService:
         if request is None or request.is_oneway:
             return None
         known = request.code in _HANDLES
-        return _encode(request, _refusal(error) if known else _unsupported(request.code))
+        return encode(request, refusal(error) if known else _unsupported(request.code))
 
     def drop_connection(self, connection: Hashable) -> list[BrokerProcess]:
         """Forget the brokers that registered over a connection that is gone."""
@@ -110,7 +118,7 @@ class NameServerService:
             return handle(self._state, request, connection)
         except MQError as error:
             logger.debug("request refused: code=%d reason=%s", request.code, error)
-            return _refusal(error)
+            return refusal(error)
         except Exception:  # a bug of ours must not take the server down, nor leave the peer without a response
             logger.exception("request failed: code=%d", request.code)
             return Response(code=ResponseCode.SYSTEM_ERROR, remark="internal error of the name server")
@@ -120,16 +128,18 @@ def _unsupported(code: int) -> Response:
     return Response(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")
 
 
-def _refusal(error: MQError) -> Response:
+def refusal(error: MQError) -> Response:
+    """What an error is answered with."""
     code = next(_ERROR_CODES[each] for each in type(error).__mro__ if each in _ERROR_CODES)
     return Response(code=code, remark=str(error))
 
 
-def _encode(request: Received[Any], response: Response) -> bytes:
+def encode(request: Received[Any], response: Response) -> bytes:
+    """The frame of a response."""
     try:
         return _frame(request, response)
     except MQError as error:  # a list too long for a frame, a key that a header cannot hold
-        return _frame(request, _refusal(error))
+        return _frame(request, refusal(error))
 
 
 def _frame(request: Received[Any], response: Response) -> bytes:

@@ -16,6 +16,7 @@ from pyromq.nameserver.errors import ProtectedSettingError
 from pyromq.net.exposure import Exposure
 from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.settings import TlsMode
+from pyromq.security.settings import AccessSettings
 from pyromq.setting_keys import parse_lines, suggestion
 
 
@@ -67,6 +68,7 @@ class NameServerSettings:
     tls_client_ca_file: Path | None = None  # clients and brokers must show a certificate of these authorities
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose PROXY protocol header is believed
     insecure_network: bool = False  # listen beyond loopback though strangers could use it, or listen in
+    access: AccessSettings = field(default_factory=AccessSettings)
     limits: NameServerLimits = field(default_factory=NameServerLimits)
 
     def __post_init__(self) -> None:
@@ -82,7 +84,7 @@ class NameServerSettings:
 
     @property
     def exposure(self) -> Exposure:
-        return Exposure(insecure_network=self.insecure_network)
+        return Exposure(authenticates=self.access.is_on, insecure_network=self.insecure_network)
 
     @property
     def listener(self) -> ListenerSettings:

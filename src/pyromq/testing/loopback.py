@@ -103,7 +103,8 @@ class LoopbackBroker:
         if self._folder is None:
             self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="pyromq-test-")))
             self._stack.callback(self._forget_folder)
-        names = await self._stack.enter_async_context(NameServer(NameServerSettings(port=0), clock=self._clock))
+        name_settings = NameServerSettings(port=0, access=self._settings.access)
+        names = await self._stack.enter_async_context(NameServer(name_settings, clock=self._clock))
         self.nameserver = str(names.address)
         self._settings = replace(self._settings, nameservers=(self.nameserver,))
         self._stack.push_async_callback(self._stop_broker)

@@ -11,6 +11,8 @@ to find wherever it is.
 from __future__ import annotations
 
 import base64
+import binascii
+import hashlib
 import hmac
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -20,6 +22,36 @@ SECURITY_TOKEN: Final = "SecurityToken"
 SIGNATURE: Final = "Signature"
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 _UNIQUE_KEY_QUERY_UNSIGNED_UNTIL: Final = 399  # 4.9.3
+
+
+class SigningKey:
+    """A secret key made ready: RFC 2104 with both padded blocks hashed once, at half the cost of ``hmac.digest``."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, secret_key: str) -> None:
+        key = _utf8(secret_key)
+        block = (hashlib.sha1(key, usedforsecurity=False).digest() if len(key) > _BLOCK_BYTES else key).ljust(
+            _BLOCK_BYTES, b"\0"
+        )
+        self._inner = hashlib.sha1(block.translate(_INNER_PAD))
+        self._outer = hashlib.sha1(block.translate(_OUTER_PAD))
+
+    def sign(self, content: bytes) -> bytes:
+        """The value for the field Signature."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(content)
+        outer.update(inner.digest())
+        return binascii.b2a_base64(outer.digest(), newline=False)
+
+    def matches(self, claimed: str, content: bytes) -> bool:
+        """Whether that is the signature of the content; found out in constant time."""
+        return hmac.compare_digest(self.sign(content), _utf8(claimed))
+
+
+_BLOCK_BYTES: Final = 64
+_INNER_PAD: Final = bytes(each ^ 0x36 for each in range(256))
+_OUTER_PAD: Final = bytes(each ^ 0x5C for each in range(256))
 
 
 def unsigned_fields(version: int) -> frozenset[str]:

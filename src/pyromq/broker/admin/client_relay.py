@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from pyromq.broker.base.access import OPEN, Access
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import pass_back, send_refusal, send_response
 from pyromq.broker.base.settings import BrokerSettings
@@ -16,6 +17,7 @@ from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError, StoreError
 from pyromq.model.queue import QueueId
 from pyromq.net.connection import Connection
+from pyromq.security.resources import Action
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.codes import VERSION_OFFSET_RESET, VERSION_RUNNING_INFO, RequestCode, ResponseCode
 from pyromq.wire.headers import Header
@@ -32,8 +34,9 @@ _STATUS_TIMEOUT_MS = 5_000
 class ClientRelay:
     """Requests 223, 307 and 309."""
 
-    def __init__(self, store: MessageStore, tables: Tables, settings: BrokerSettings) -> None:
+    def __init__(self, store: MessageStore, tables: Tables, settings: BrokerSettings, access: Access = OPEN) -> None:
         self._store = store
+        self._access = access
         self._topics = tables.topics
         self._groups = tables.groups
         self._members = tables.members
@@ -51,6 +54,10 @@ class ClientRelay:
         header = request.header
         target = self._client(header.consumer_group, header.client_id)
         body = self._message(header.msg_id)
+        if self._access is not OPEN:
+            _, position = decode_offset_id(header.msg_id or "")
+            topic_name = self._store.reader.record_at(position).topic.decode()
+            self._access.require(connection, request, topic_name, Action.SUB)
         topic, group = self._topics.get(header.topic or ""), self._groups.table.get(header.consumer_group)
         passed_on = msgspec.structs.replace(
             header,

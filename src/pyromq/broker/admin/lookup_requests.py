@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from pyromq.broker.base.access import OPEN, Access
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.state.subscriptions import is_by_tags, tag_filter
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import StoreError
 from pyromq.net.connection import Connection
+from pyromq.security.resources import Action
 from pyromq.store.message_store import MessageStore
 from pyromq.store.queue_reader import TagFilter
 from pyromq.wire.codes import ResponseCode
@@ -26,8 +28,9 @@ _GAP_BYTES_MAX = 32 << 20  # of the log; indexing that much takes some tenths of
 class LookupHandler:
     """Requests 12, 33 and 321."""
 
-    def __init__(self, store: MessageStore, tables: Tables) -> None:
+    def __init__(self, store: MessageStore, tables: Tables, access: Access = OPEN) -> None:
         self._store = store
+        self._access = access
         self._topics = tables.topics
         self._members = tables.members
         self._filters = tables.filters
@@ -60,10 +63,14 @@ class LookupHandler:
 
     def view(self, connection: Connection, request: Received[ViewMessageHeader]) -> bytes:
         try:
-            return bytes(self._store.reader.bytes_of(request.header.position))
+            found = self._store.reader.bytes_of(request.header.position)
         except StoreError as error:
             text = f"no message starts at position {request.header.position}: {error}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, text) from error
+        if self._access is not OPEN:
+            topic = self._store.reader.record_at(request.header.position).topic.decode()
+            self._access.require(connection, request, topic, Action.GET, Action.SUB)
+        return bytes(found)
 
     def entries(self, connection: Connection, request: Received[QueryConsumeQueueHeader]) -> bytes:
         """A stretch of a queue, and what the filter of a group would take of it."""

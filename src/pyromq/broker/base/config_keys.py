@@ -11,6 +11,7 @@ from typing import Final
 
 from pyromq.broker.base.config_ignored import IGNORED
 from pyromq.errors import ConfigError
+from pyromq.security.secret import Secret
 from pyromq.setting_keys import (
     KeyTable,
     Refused,
@@ -93,6 +94,9 @@ def _show_memory_percent(count_bytes: int) -> int:
 
 KEYS: Final[dict[str, SettingKey]] = {
     "accessMessageInMemoryMaxRatio": SettingKey("store.hot_bytes", _parse_memory_percent, _show_memory_percent),
+    "aclEnable": SettingKey("access.enabled", parse_bool, show_bool),
+    "authenticationEnabled": SettingKey("access.authentication", parse_bool, show_bool),
+    "authorizationEnabled": SettingKey("access.authorization", parse_bool, show_bool),
     "autoCreateSubscriptionGroup": SettingKey("auto_create_groups", parse_bool, show_bool, changeable=True),
     "autoCreateTopicEnable": SettingKey("auto_create_topics", parse_bool, show_bool, changeable=True),
     "bindAddress": SettingKey("host", str),
@@ -119,6 +123,8 @@ KEYS: Final[dict[str, SettingKey]] = {
     "flushDelayOffsetInterval": SettingKey("delay_offsets_save_ms", parse_int, changeable=True),
     "flushDiskType": SettingKey("store.flush", _parse_flush, _show_flush),
     "flushIntervalCommitLog": SettingKey("store.flush_interval_ms", parse_int, changeable=True),
+    "initAuthenticationUser": SettingKey("access.initial_user", Secret),
+    "innerClientAuthenticationCredentials": SettingKey("access.inner_credentials", Secret),
     "listenPort": SettingKey("port", parse_int),
     "longPollingEnable": SettingKey("long_polling", parse_bool, show_bool, changeable=True),
     "mappedFileSizeCommitLog": SettingKey("store.segment_bytes", parse_size),
@@ -172,14 +178,10 @@ PARTS_OF_FOLDER: Final = {  # keys that RocketMQ has for parts of it, which have
 
 
 _REPLICAS: Final = "replication is not supported yet"
-_ACCESS: Final = "access control is not supported yet, and starting without it would leave the broker open"
 _ROCKSDB: Final = "PyroMQ keeps its indexes in plain files, not in RocksDB"
 _DISCOVERY: Final = "give the URL of the address server instead, namesrvAddr=http://host:port/rocketmq/nsaddr"
 
 REFUSED: Final[dict[str, Refused]] = {
-    "aclEnable": Refused(("false",), _ACCESS),
-    "authenticationEnabled": Refused(("false",), _ACCESS),
-    "authorizationEnabled": Refused(("false",), _ACCESS),
     "brokerId": Refused(("0",), f"{_REPLICAS}, so every broker is a master"),
     "brokerRole": Refused(("ASYNC_MASTER",), f"{_REPLICAS}, so every broker is a master without replicas"),
     "enableControllerMode": Refused(("false",), _REPLICAS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from pyromq.broker.base.access import OPEN, Access
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.clock import Clock
 from pyromq.store.files.disk import Disk
@@ -18,3 +19,4 @@ class Environment:
     clock: Clock
     disk: Disk
     rng: Random
+    access: Access = OPEN

@@ -19,6 +19,7 @@ from pyromq.errors import (
     StoreError,
     StoreReadOnlyError,
 )
+from pyromq.security.errors import AccessChangeError, AccessDeniedError
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.received import Received
 
@@ -49,6 +50,8 @@ def queue_out_of_range(queue_id: int, topic: str, count: int) -> RefusedError:
 
 
 _CODES: tuple[tuple[type[MQError], ResponseCode], ...] = (  # the first that fits counts
+    (AccessDeniedError, ResponseCode.NO_PERMISSION),
+    (AccessChangeError, ResponseCode.INVALID_PARAMETER),
     (InvalidNameError, ResponseCode.INVALID_PARAMETER),
     (ConfigError, ResponseCode.INVALID_PARAMETER),
     (MessageRefusedError, ResponseCode.MESSAGE_ILLEGAL),

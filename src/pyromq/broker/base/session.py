@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyromq.security.identity import Peer
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Set when a client connects: its address as records hold it."""
+    """Set when a client connects: its address as records hold it, and as rules compare it."""
 
     born_host: bytes
+    peer: Peer

@@ -13,6 +13,7 @@ from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.nameserver_list import check_nameservers
 from pyromq.net.settings import TlsMode
 from pyromq.net.tls import TlsSettings
+from pyromq.security.settings import AccessSettings
 from pyromq.store.settings import StoreSettings
 
 VIP_PORT_DISTANCE = 2
@@ -87,6 +88,7 @@ class BrokerSettings:
     transaction_check_interval_ms: int = 30_000
     transaction_checks_max: int = 15  # 250 at most; then it is put away where a person can look at it
 
+    access: AccessSettings = field(default_factory=AccessSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
 
     def __post_init__(self) -> None:
@@ -107,7 +109,7 @@ class BrokerSettings:
 
     @property
     def exposure(self) -> Exposure:
-        return Exposure(insecure_network=self.insecure_network)
+        return Exposure(authenticates=self.access.is_on, insecure_network=self.insecure_network)
 
     @property
     def listener(self) -> ListenerSettings:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
-from pyromq.broker.base.responses import send_failure
+from pyromq.broker.base.responses import send_failure, send_refusal
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.base.window_counters import CALL, MESSAGE
@@ -33,6 +33,7 @@ from pyromq.broker.state.tables import Tables
 from pyromq.model.names import retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
+from pyromq.security.errors import AccessDeniedError
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import ReadResult, ReadStatus
 from pyromq.wire.codes import ResponseCode
@@ -54,6 +55,7 @@ _CODES: Final = {
     ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
+_RECHECKED_PER_TICK: Final = 2_000  # some 20 ms of signatures
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _MASTER: Final = 0  # there are no reads from replicas, so the broker that a group names for them does not count
 
@@ -74,6 +76,8 @@ class PullHandler:
         self._waiters = waiters
         self._settings = environment.settings
         self._clock = environment.clock
+        self._access = environment.access
+        self._to_recheck: list[HeldPull] = []  # the rules have changed since these were admitted
 
     def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
         header = request.header
@@ -227,7 +231,8 @@ class PullHandler:
         hold_ms = header.suspend_timeout_millis if self._settings.long_polling else self._settings.short_polling_ms
         deadline_ms = self._clock.monotonic_ms() + max(0, hold_ms)
         queue = (header.topic, header.queue_id)
-        self._waiters.hold(HeldPull(connection, request, queue, header.queue_offset, deadline_ms, wanted))
+        version = self._access.version
+        self._waiters.hold(HeldPull(connection, request, queue, header.queue_offset, deadline_ms, wanted, version))
 
     def wake(self, queue: QueueKey) -> None:
         """Readers can see new messages of a queue: answer the pulls that wait for one of them."""
@@ -239,10 +244,32 @@ class PullHandler:
         for held in self._waiters.due():
             self._attempt(held, self._respond_finally)
 
+    def rules_changed(self) -> None:
+        """Users or policies did: pulls that may not wait any longer are refused, some with every tick."""
+        self._to_recheck = list(self._waiters)
+
+    def recheck_some(self) -> None:
+        if not self._to_recheck:
+            return
+        batch, self._to_recheck = self._to_recheck[:_RECHECKED_PER_TICK], self._to_recheck[_RECHECKED_PER_TICK:]
+        for held in batch:
+            if not held.answered:
+                self._attempt(held, self._recheck)
+
+    def _recheck(self, held: HeldPull) -> None:
+        """Raises AccessDeniedError."""
+        if held.rules_version != self._access.version:
+            self._access.recheck(held.connection, held.request)
+            held.rules_version = self._access.version
+
     def _attempt(self, held: HeldPull, response: Callable[[HeldPull], None]) -> None:
         """A failure of one of them does not keep the others from their responses."""
         try:
+            self._recheck(held)
             response(held)
+        except AccessDeniedError as error:
+            self._waiters.release(held)
+            send_refusal(held.connection, held.request, ResponseCode.NO_PERMISSION, str(error))
         except Exception as error:  # a defect, or a damaged file
             logger.exception("held pull failed: topic=%s queue=%d", *held.queue)
             self._waiters.release(held)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -27,6 +27,7 @@ class HeldPull:
     scanned: int
     deadline_ms: int
     wanted: PullFilter
+    rules_version: int = 0  # of users and policies, when it was admitted
     answered: bool = field(default=False)
 
 
@@ -44,6 +45,9 @@ class PullWaiters:
 
     def __len__(self) -> int:
         return self._count
+
+    def __iter__(self) -> Iterator[HeldPull]:
+        return (held for by_queue in self._by_queue.values() for held in by_queue)
 
     @property
     def full(self) -> bool:

@@ -26,6 +26,7 @@ from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
+from pyromq.security.resources import Action
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.responses import success
 from pyromq.wire.headers.consumer import SendBackHeader
@@ -55,6 +56,7 @@ class SendBackHandler:
         self._counters = counters
         self._settings = environment.settings
         self._rng = environment.rng
+        self._access = environment.access
 
     def send_back(self, connection: Connection, request: Received[SendBackHeader]) -> None:
         self._gate.check_stuck()
@@ -68,6 +70,7 @@ class SendBackHandler:
             return
         retry = self._writable_retry_topic(group, unit=bool(header.unit_mode))
         failed = self._failed(header)
+        self._access.require(connection, request, failed.topic.decode(), Action.SUB)
         is_dead, place = self._next_place(group, header, failed, retry, request.version)
         placed = self._store.stage(again(failed, place.topic, place.queue_id, place.properties.encode(), failures=1))
         topic, counters = _origin(failed), self._counters

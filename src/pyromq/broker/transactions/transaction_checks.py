@@ -27,6 +27,7 @@ from pyromq.broker.transactions.transactions import prepared_draft
 from pyromq.errors import LocalProtocolError, StoreError, TransportError
 from pyromq.model.names import HALF_TOPIC
 from pyromq.model.property_names import CHECK_TIMES, PREPARED_OFFSET
+from pyromq.security.resources import Action
 from pyromq.store.read_result import ReadStatus
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.callback import CheckTransactionHeader
@@ -88,6 +89,7 @@ class TransactionChecks:
         self._log = log
         self._settings = environment.settings
         self._clock = environment.clock
+        self._access = environment.access
         self._span_max = span_max
         self._started_ms: int | None = None  # the first round, which finds out what waits, begins at once
         self._cursor: int | None = None  # the next offset of this round; None between rounds
@@ -190,7 +192,7 @@ class TransactionChecks:
         for _ in range(min(_PRODUCERS_ASKED_MAX, len(producers))):
             self._asked += 1
             connection = producers[self._asked % len(producers)].connection
-            if connection.is_congested:
+            if connection.is_congested or not self._access.may(connection, prepared.topic, Action.PUB):
                 continue
             try:
                 connection.request_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from pyromq.broker.base.access import OPEN
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError
@@ -37,6 +38,7 @@ from pyromq.model.property_names import (
     TRANSACTION_ID,
 )
 from pyromq.net.connection import Connection
+from pyromq.security.resources import Action
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.responses import success
 from pyromq.wire.flags import TRANSACTION_MASK, SysFlag
@@ -92,6 +94,7 @@ class TransactionHandler:
         self._counters = counters
         self._settings = environment.settings
         self._clock = environment.clock
+        self._access = environment.access
         self._prepared = PreparedReader(write_path.store)
         # of the producers that end one transaction after the other
         self._last_group = ""
@@ -130,6 +133,8 @@ class TransactionHandler:
         if prepared is None:
             problem = f"prepared message {header.tran_state_table_offset} is not at position {header.commit_log_offset}"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
+        if self._access is not OPEN:
+            self._access.require(connection, request, take_home(prepared.properties)[0], Action.PUB)
         is_special = b"CHECK_" in prepared.properties  # it has its own time limit, or was written again: both are rare
         if is_special and not header.from_transaction_check:
             self._check_age(prepared)
@@ -242,6 +247,7 @@ class TransactionHandler:
         if record.topic not in _RESUMABLE or not (self._is_listed(record) and prepared.topic and prepared.group):
             problem = f"the message at position {position} is not part of a transaction"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, problem)
+        self._access.require(connection, request, prepared.topic, Action.UPDATE)
         waiting = self._log.live_copy(prepared.unique_key)
         if record.topic == _HALF_TOPIC and self._log.is_waiting(record.offset):
             waiting = record.offset

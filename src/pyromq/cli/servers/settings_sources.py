@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 import msgspec
 
 from pyromq.errors import ConfigError, MQError
+from pyromq.security.secret import Secret
 from pyromq.setting_keys import shown, suggestion
 
 
@@ -68,7 +69,8 @@ class Schema:
         try:
             read = msgspec.convert(value, kind, strict=not is_text, dec_hook=_to_path)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"expected {_expected(kind)}, got {_shown_value(value)}") from error
+            got = "something else" if kind is Secret else _shown_value(value)
+            raise ConfigError(f"expected {_expected(kind)}, got {got}") from error
         if kind is int and read < 0:
             raise ConfigError(f"expected a number that is not negative, got {read}")
         return read
@@ -199,8 +201,8 @@ def _build(settings_type: type[Any], values: Mapping[str, Any]) -> Any:
 
 
 def _to_path(kind: type[Any], value: object) -> Any:
-    if kind is Path and isinstance(value, str):
-        return Path(value)
+    if kind in (Path, Secret) and isinstance(value, str):
+        return kind(value)
     raise TypeError  # a ValidationError for the caller
 
 
@@ -222,4 +224,4 @@ def _plain(value: Any) -> Any:
     """A value as JSON has it."""
     if isinstance(value, Enum):
         return value.value
-    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path | Secret) else value

@@ -43,8 +43,10 @@ class ClientSettings:
     """What all clients share. ``nameservers`` may be given as text (``a:9876;b:9876``) or as several texts.
 
     Without them the environment decides (PYROMQ_NAMESERVER, then NAMESRV_ADDR), and then 127.0.0.1:9876. A URL such as
-    ``http://host:8080/rocketmq/nsaddr`` is asked for the addresses, again and again. ``tls``: True or TlsSettings for
-    TLS, False for none; without it the environment decides (PYROMQ_TLS, PYROMQ_TLS_CA, …).
+    ``http://host:8080/rocketmq/nsaddr`` is asked for the addresses, again and again. Without ``credentials`` the
+    environment has them (PYROMQ_ACCESS_KEY with PYROMQ_SECRET_KEY or PYROMQ_SECRET_KEY_FILE), or requests are not
+    signed. ``tls``: True or TlsSettings for TLS, False for none; without it the environment decides (PYROMQ_TLS,
+    PYROMQ_TLS_CA, …).
     Raises ConfigError for what cannot work.
     """
 
@@ -66,6 +68,8 @@ class ClientSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "nameservers", parse_nameservers(self.nameservers) or nameservers_from(os.environ))
         check_nameservers(tuple(self.nameservers))
+        if self.credentials is None:
+            object.__setattr__(self, "credentials", credentials_from(os.environ))
         if not isinstance(self.tls, TlsSettings):
             chosen = tls_from(os.environ) if self.tls is None else TlsSettings() if self.tls else None
             object.__setattr__(self, "tls", chosen or False)
@@ -148,6 +152,21 @@ def nameservers_from(environment: Mapping[str, str]) -> tuple[str, ...]:
         if found := parse_nameservers(environment.get(variable, "")):
             return found
     return (DEFAULT_NAMESERVER,)
+
+
+def credentials_from(environment: Mapping[str, str]) -> Credentials | None:
+    """PYROMQ_ACCESS_KEY with PYROMQ_SECRET_KEY, or the first line of PYROMQ_SECRET_KEY_FILE. Raises ConfigError."""
+    access_key = environment.get("PYROMQ_ACCESS_KEY", "")
+    if not access_key:
+        return None
+    secret_key = environment.get("PYROMQ_SECRET_KEY", "")
+    if not secret_key and (file := environment.get("PYROMQ_SECRET_KEY_FILE", "")):
+        try:
+            secret_key = Path(file).read_text(encoding="utf-8").partition("\n")[0].strip()
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(f"PYROMQ_SECRET_KEY_FILE {file} cannot be read: {error}") from error
+    _require(bool(secret_key), "PYROMQ_ACCESS_KEY is set: set PYROMQ_SECRET_KEY or PYROMQ_SECRET_KEY_FILE too")
+    return Credentials(access_key, secret_key, environment.get("PYROMQ_SECURITY_TOKEN", ""))
 
 
 def tls_from(environment: Mapping[str, str]) -> TlsSettings | None:

@@ -1,0 +1,99 @@
+"""Access control in a broker: before a request is handled, and again where its object is found.
+
+Without access control there is ``OPEN``, which asks nothing; handlers do not see a difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+from pyromq.broker.base.session import Session
+from pyromq.net.connection import Connection
+from pyromq.security.errors import AccessDeniedError
+from pyromq.security.guard import Guard
+from pyromq.security.identity import Principal
+from pyromq.security.resources import Action
+from pyromq.wire.codes import RequestCode
+from pyromq.wire.received import Received
+
+_HEARTBEAT: Final = int(RequestCode.HEART_BEAT)
+
+
+class Access(Protocol):
+    """What handlers ask. ``version`` changes with every change of users and policies."""
+
+    @property
+    def version(self) -> int: ...
+
+    def recheck(self, connection: Connection, request: Received[Any]) -> None:
+        """A request that was admitted earlier, and waits. Raises AccessDeniedError."""
+
+    def require(self, connection: Connection, request: Received[Any], topic: str, *actions: Action) -> None:
+        """What the request found by an id belongs to this topic. Raises AccessDeniedError."""
+
+    def may(self, connection: Connection, topic: str, *actions: Action) -> bool:
+        """Whether the client that sends heartbeats over a connection may have a message of that topic."""
+
+
+class OpenAccess:
+    """Everybody may do everything."""
+
+    version = 0
+
+    def recheck(self, connection: Connection, request: Received[Any]) -> None:
+        return
+
+    def require(self, connection: Connection, request: Received[Any], topic: str, *actions: Action) -> None:
+        return
+
+    def may(self, connection: Connection, topic: str, *actions: Action) -> bool:
+        return True
+
+
+OPEN: Final = OpenAccess()
+
+
+class GuardedAccess:
+    """Who sent the request under way is remembered until the next; any other request is verified again."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self._request: Received[Any] | None = None
+        self._principal: Principal | None = None
+        self._clients: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()  # by their last heartbeats
+
+    @property
+    def version(self) -> int:
+        return self.guard.book.rules.version
+
+    def admit(self, connection: Connection, request: Received[Any]) -> None:
+        """Raises AccessDeniedError."""
+        session: Session = connection.session  # type: ignore[assignment]  # the broker sets no other
+        self._request = None
+        self._principal = self.guard.admit(request, session.peer)
+        self._request = request
+        if request.code == _HEARTBEAT:
+            self._clients[connection] = self._principal
+
+    def principal_of(self, connection: Connection, request: Received[Any]) -> Principal:
+        """Raises AccessDeniedError."""
+        if request is self._request and self._principal is not None:
+            return self._principal
+        return self.guard.verify(request, connection.session_as(Session).peer)
+
+    def recheck(self, connection: Connection, request: Received[Any]) -> None:
+        self.guard.admit(request, connection.session_as(Session).peer)
+
+    def require(self, connection: Connection, request: Received[Any], topic: str, *actions: Action) -> None:
+        peer = connection.session_as(Session).peer
+        self.guard.check_topic(request, peer, self.principal_of(connection, request), topic, actions)
+
+    def may(self, connection: Connection, topic: str, *actions: Action) -> bool:
+        principal = self._clients.get(connection)
+        return principal is not None and self.guard.may(
+            principal, topic, actions, connection.session_as(Session).peer.ip
+        )
+
+
+__all__ = ["OPEN", "Access", "AccessDeniedError", "GuardedAccess"]

@@ -1,0 +1,249 @@
+"""``pyromq acl``: users, what they may do, and why."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
+from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.output.prompts import YesOption, confirm
+from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows
+from pyromq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyromq.wire.json.access import AclInfo
+
+app = typer.Typer(help="Access control: users, policies, and why something is refused.", no_args_is_help=True)
+users = typer.Typer(help="Users: list, create, update, delete.", no_args_is_help=True)
+policies = typer.Typer(help="Policies: list, set, delete.", no_args_is_help=True)
+app.add_typer(users, name="user")
+app.add_typer(policies, name="policy")
+
+UserArgument = Annotated[str, typer.Argument(metavar="USER")]
+PasswordFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="The password is the first line of this file; - reads it from standard input.",
+    ),
+]
+_PASSWORD_VARIABLE = "PYROMQ_NEW_PASSWORD"
+_USER_COLUMNS = (Column("user", "user"), Column("type", "type"), Column("status", "status"))
+_POLICY_COLUMNS = (
+    Column("user", "user"),
+    Column("policy", "policy"),
+    Column("resource", "resource", whole=True),
+    Column("actions", "actions", show=",".join),
+    Column("decision", "decision"),
+    Column("sources", "from", show=",".join, optional=True),
+)
+
+
+# --- users ---------------------------------------------------------------------------------------------------------
+
+
+@users.command("ls")
+def list_users(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+    """List users; passwords are never shown."""
+    found = with_admin(nameserver, lambda admin: admin.users())
+    rows = [{"user": each.username, "type": each.user_type, "status": each.user_status} for each in found]
+    write_rows(sys.stdout, form_for(output, sys.stdout), _USER_COLUMNS, rows)
+
+
+@users.command("create")
+def create_user(
+    user: UserArgument,
+    password_file: PasswordFileOption = None,
+    is_super: Annotated[bool, typer.Option("--super", help="May do everything.")] = False,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Create a user. Its password comes from --password-file, PYROMQ_NEW_PASSWORD or a prompt."""
+    password = _new_password(password_file)
+    with_admin(nameserver, lambda admin: admin.create_user(user, password, is_super=is_super))
+    typer.echo(f"user {user} was created{'' if is_super else '; it may do nothing yet: pyromq acl template'}", err=True)
+
+
+@users.command("update")
+def update_user(
+    user: UserArgument,
+    password_file: PasswordFileOption = None,
+    new_password: Annotated[bool, typer.Option("--new-password", help="Ask for a new password.")] = False,
+    is_super: Annotated[bool | None, typer.Option("--super/--normal", help="The type of the user.")] = None,
+    enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Whether it is let in.")] = None,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Change the password, type or status of a user."""
+    password = _new_password(password_file) if password_file or new_password else None
+    if password is None and is_super is None and enabled is None:
+        raise typer.BadParameter("say what to change: --new-password, --super, --normal, --enable or --disable")
+
+    with_admin(nameserver, lambda admin: admin.update_user(user, password=password, is_super=is_super, enabled=enabled))
+    typer.echo(f"user {user} was changed", err=True)
+
+
+@users.command("delete")
+def delete_user(user: UserArgument, yes: YesOption = False, nameserver: NameServerOption = DEFAULT_NAMESERVER) -> None:
+    """Delete a user and its policies."""
+    confirm(f"Delete user {user} and its policies?", yes)
+    with_admin(nameserver, lambda admin: admin.delete_user(user))
+    typer.echo(f"user {user} was deleted", err=True)
+
+
+def _new_password(file: Path | None) -> str:
+    if file is not None:
+        try:
+            text = sys.stdin.readline() if str(file) == "-" else file.read_text(encoding="utf-8").partition("\n")[0]
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(f"the password cannot be read from {file}: {error}") from error
+        password = text.strip()
+    elif _PASSWORD_VARIABLE in os.environ:
+        password = os.environ[_PASSWORD_VARIABLE]
+    elif sys.stdin.isatty():
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+    else:
+        raise ConfigError(f"no password: give --password-file, or set {_PASSWORD_VARIABLE}")
+    if not password:
+        raise ConfigError("the password is empty")
+    return password
+
+
+# --- policies ------------------------------------------------------------------------------------------------------
+
+
+@policies.command("ls")
+def list_policies(
+    user: Annotated[str, typer.Option("--user", help="Of this user only.")] = "",
+    resource: Annotated[str, typer.Option("--resource", help="About resources that contain this text.")] = "",
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """List what users may do, one line for each entry of their policies."""
+    found = with_admin(nameserver, lambda admin: admin.policies(user=user, resource=resource))
+    write_rows(sys.stdout, form_for(output, sys.stdout), _POLICY_COLUMNS, _policy_rows(found))
+
+
+def _policy_rows(found: list[AclInfo]) -> list[dict[str, Any]]:
+    return [
+        {
+            "user": (acl.subject or "").removeprefix("User:"),
+            "policy": policy.policy_type,
+            "resource": entry.resource,
+            "actions": list(entry.actions or ()),
+            "decision": entry.decision,
+            "sources": list(entry.source_ips or ()),
+        }
+        for acl in found
+        for policy in acl.policies or ()
+        for entry in policy.entries or ()
+    ]
+
+
+@policies.command("set")
+def set_policy(
+    user: UserArgument,
+    resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="Topic:orders, Group:bill*, Cluster:* or *.")],
+    actions: Annotated[str, typer.Argument(metavar="ACTIONS", help="Such as Pub,Sub; All is each of them.")],
+    deny: Annotated[bool, typer.Option("--deny", help="Forbid them instead.")] = False,
+    source: Annotated[
+        list[str] | None, typer.Option("--from", metavar="IP", help="Address or network; may be repeated.")
+    ] = None,
+    default: Annotated[bool, typer.Option("--default", help="In the policy that is asked last.")] = False,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Allow a user something, or forbid it; an entry with the same resource is replaced."""
+    from pyromq.client.admin.access import policy_entry
+
+    entry = policy_entry(resource, actions.split(","), allow=not deny, sources=source or ())
+    with_admin(nameserver, lambda admin: admin.set_policy(user, [entry], default=default))
+    typer.echo(f"user {user}: {entry.decision} {','.join(entry.actions or ())} on {entry.resource}", err=True)
+
+
+@policies.command("delete")
+def delete_policy(
+    user: UserArgument,
+    resource: Annotated[str, typer.Argument(metavar="[RESOURCE]", help="As it was set; without it all of them.")] = "",
+    default: Annotated[bool, typer.Option("--default", help="From the policy that is asked last.")] = False,
+    yes: YesOption = False,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Delete the entry for a resource, or all policies of a user."""
+    if not resource:
+        confirm(f"Delete all policies of {user}?", yes)
+    with_admin(nameserver, lambda admin: admin.delete_policy(user, resource, default=default))
+    typer.echo(f"user {user}: {resource or 'all policies'} deleted", err=True)
+
+
+# --- both ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("template")
+def apply_template(
+    user: UserArgument,
+    template: Annotated[
+        str, typer.Argument(metavar="TEMPLATE", help="producer, consumer, pipeline, operator or read-only.")
+    ],
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="Name or prefix*; may be repeated.")] = None,
+    group: Annotated[list[str] | None, typer.Option("--group", help="Name or prefix*; may be repeated.")] = None,
+    cluster: Annotated[str, typer.Option("--cluster", help="Whose reply topic consumers may use.")] = "DefaultCluster",
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Give a user the rights of a role."""
+
+    entries = with_admin(
+        nameserver,
+        lambda admin: admin.apply_template(user, template, topics=topic or (), groups=group or (), cluster=cluster),
+    )
+    for entry in entries:
+        typer.echo(f"user {user}: {entry.decision} {','.join(entry.actions or ())} on {entry.resource}", err=True)
+
+
+@app.command("import")
+def import_accounts(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="plain_acl.yml of RocketMQ 4.x.")],
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Import accounts of RocketMQ 4.x; users that exist stay as they are. Exit code 5 if something was left out."""
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from error
+    outcome = with_admin(nameserver, lambda admin: admin.import_accounts(text))
+    typer.echo(f"{len(outcome.created)} users created, {len(outcome.existing)} were there already", err=True)
+    for each in outcome.left_out:
+        typer.echo(f"left out, requests cannot carry it (access.plain_acl_file of a server can): {each}", err=True)
+    if outcome.left_out:
+        raise typer.Exit(ExitCode.PARTIAL)
+
+
+@app.command("test")
+def test_access(
+    user: UserArgument,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="Pub, Sub, Create, Update, Delete, Get or List.")],
+    resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="Topic:orders, Group:billing, Cluster:name.")],
+    ip: Annotated[str, typer.Option("--from", metavar="IP", help="Where the request comes from.")] = "127.0.0.1",
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Say whether a user may do something, and which entry decides. Exit code 3 if it may not."""
+    verdict = with_admin(nameserver, lambda admin: admin.explain_access(user, action, resource, ip=ip))
+    row = {
+        "allowed": verdict.allowed,
+        "reason": verdict.reason,
+        "policy": verdict.policy,
+        "entry": verdict.entry,
+    }
+    columns = (
+        Column("allowed", "allowed", show=lambda value: "yes" if value else "no"),
+        Column("entry", "entry", optional=True),
+        Column("reason", "reason"),
+    )
+    form = form_for(output, sys.stdout)
+    write_rows(sys.stdout, form if form is not Form.JSON else Form.JSONL, columns, [row])
+    if not verdict.allowed:
+        raise typer.Exit(ExitCode.REFUSED)

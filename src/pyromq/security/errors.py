@@ -1,0 +1,17 @@
+"""What access control refuses."""
+
+from __future__ import annotations
+
+from pyromq.errors import ConfigError, MQError
+
+
+class AccessDeniedError(MQError):
+    """A request that its sender may not make, or whose sender is not who it says."""
+
+
+class AccessChangeError(MQError):
+    """A change of users or policies that cannot be made."""
+
+
+class MissingRightsError(ConfigError):
+    """A server would answer requests that the table of rights says nothing about: it does not start."""

@@ -1,0 +1,143 @@
+"""Guard: verification and decision before a request reaches its handler.
+
+    request ─▶ validators ─▶ Principal ─▶ row of the table ─▶ needs ─▶ rules ─▶ the handler, or NO_PERMISSION
+
+Decisions are remembered under everything that they depend on: the user, how it was verified, its address, the need
+(or, for hot requests, the fields that their needs follow from), and the version of the rules; with the next version all
+are forgotten. Refusals are logged once for each address and reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyromq.errors import MQError, quoted
+from pyromq.security.book import Book, Rules
+from pyromq.security.errors import AccessDeniedError
+from pyromq.security.identity import Peer, Principal, verify
+from pyromq.security.needs import topic_needs
+from pyromq.security.resources import Action, Need
+from pyromq.security.rights import Rights
+from pyromq.security.validators import Validator
+from pyromq.wire.received import Received
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED_MAX: Final = 100_000
+LOGGED_MAX: Final = 10_000
+
+
+class Guard:
+    """Of one server. ``cluster`` is the one it belongs to; ``checks_rights`` False stops after verification."""
+
+    def __init__(
+        self, book: Book, validators: Sequence[Validator], rights: Rights, cluster: str, *, checks_rights: bool = True
+    ) -> None:
+        self.book = book
+        self._validators = tuple(validators)
+        self._rights = rights
+        self._cluster = cluster
+        self._checks_rights = checks_rights
+        self._rules = book.rules  # those that the decisions are remembered for
+        self._admitted: set[object] = set()
+        self._decided: dict[object, str] = {}  # empty for yes, else why not
+        self._logged: set[tuple[str, str]] = set()
+
+    def verify(self, request: Received[Any], peer: Peer) -> Principal:
+        """Who sent it. Raises AccessDeniedError."""
+        try:
+            return verify(self._validators, request, peer)
+        except AccessDeniedError as error:
+            self._log(request, peer, str(error))
+            raise
+
+    def admit(self, request: Received[Any], peer: Peer) -> Principal:
+        """Who sent it, and may. Raises AccessDeniedError."""
+        principal = self.verify(request, peer)
+        right = self._rights.get(request.code)
+        if not self._checks_rights or right is None:  # a code without row is not answered: that is checked at the start
+            return principal
+        rules = self._current()
+        key: object = None
+        if right.key is not None:
+            key = (request.code, principal.name, principal.means, peer.ip, right.key(request.header))
+            if key in self._admitted:
+                return principal
+        if not rules.is_super(principal):
+            self._check(right.is_open, self._needs(request, peer), principal, request, peer)
+        if key is not None:
+            if len(self._admitted) >= REMEMBERED_MAX:
+                self._admitted.clear()
+            self._admitted.add(key)
+        return principal
+
+    def check_topic(
+        self, request: Received[Any], peer: Peer, principal: Principal, name: str, actions: tuple[Action, ...]
+    ) -> None:
+        """An object that a handler found belongs to that topic. Raises AccessDeniedError."""
+        if self._checks_rights and not self._current().is_super(principal):
+            self._check(False, list(topic_needs(name, actions, self._cluster)), principal, request, peer)
+
+    def may(self, principal: Principal, name: str, actions: tuple[Action, ...], ip: str) -> bool:
+        """Whether a sender that was verified earlier may still do that with a topic."""
+        found = topic_needs(name, actions, self._cluster)
+        return not self._checks_rights or not any(self._refusal(principal, need, ip) for need in found)
+
+    def _needs(self, request: Received[Any], peer: Peer) -> list[Need]:
+        try:
+            return list(self._rights[request.code].needs(request, self._cluster))
+        except AccessDeniedError:
+            raise
+        except MQError as error:
+            text = f"the request names nothing that could be looked up: {error}"
+            self._log(request, peer, text)
+            raise AccessDeniedError(text) from error
+
+    def _check(
+        self, is_open: bool, needs: list[Need], principal: Principal, request: Received[Any], peer: Peer
+    ) -> None:
+        reason = "" if needs or is_open else "the request names no resource."
+        for need in needs:
+            reason = reason or self._refusal(principal, need, peer.ip)
+        if reason:
+            self._log(request, peer, reason)
+            raise AccessDeniedError(reason)
+
+    def _refusal(self, principal: Principal, need: Need, ip: str) -> str:
+        """Why not; empty if it may."""
+        rules = self._current()
+        key = (principal.name, principal.means, ip, need)
+        found = self._decided.get(key)
+        if found is None:
+            if len(self._decided) >= REMEMBERED_MAX:
+                self._decided.clear()
+            found = self._decided[key] = refusal_text(rules, principal, need, ip)
+        return found
+
+    def _current(self) -> Rules:
+        """The rules as they are; when they have changed, nothing that was decided before counts."""
+        rules = self.book.rules
+        if rules is not self._rules:
+            self._rules = rules
+            self._admitted.clear()
+            self._decided.clear()
+        return rules
+
+    def _log(self, request: Received[Any], peer: Peer, reason: str) -> None:
+        key = (peer.ip, reason)
+        if key in self._logged:
+            return
+        if len(self._logged) >= LOGGED_MAX:
+            self._logged.clear()
+        self._logged.add(key)
+        logger.warning("request refused: peer=%s code=%d reason=%s", peer.ip, request.code, quoted(reason, 300))
+
+
+def refusal_text(rules: Rules, principal: Principal, need: Need, ip: str) -> str:
+    """The decision without any memory, in RocketMQ's words; empty for yes."""
+    verdict = rules.verdict(principal, need, ip)
+    if verdict.allowed:
+        return ""
+    return f"User:{principal.name} has no permission to access {need.resource} from {ip}, {verdict.reason}"

@@ -1,0 +1,126 @@
+"""Validators: each looks at a request and the address that it came from, and vouches for its sender or refuses.
+
+    parse(request, peer) ─▶ claim ─▶ validate(claim) ─▶ Voucher, or None: nothing against it, but no name either
+
+Several may be configured, and all must pass. ``signature`` and ``certificate`` are built in; ``module:name`` is a class
+or function of yours that takes the ``Book`` of users and returns an object with these two methods.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from pyromq.errors import ConfigError, quoted
+from pyromq.security.book import Book
+from pyromq.security.errors import AccessDeniedError
+from pyromq.security.identity import Means, Peer, Voucher
+from pyromq.security.settings import CERTIFICATE, SIGNATURE
+from pyromq.wire.fast.signed_fields import signed_fields
+from pyromq.wire.frame import SerializeType
+from pyromq.wire.received import Received
+from pyromq.wire.signature import ACCESS_KEY, signed_content, unsigned_fields
+from pyromq.wire.signature import SIGNATURE as SIGNATURE_FIELD
+
+_JSON: Final = SerializeType.JSON
+_WHITE_LISTED: Final = Voucher("", Means.WHITE_LIST)
+
+
+class Validator(Protocol):
+    """Both methods raise AccessDeniedError, whose text the sender is told."""
+
+    def parse(self, request: Received[Any], peer: Peer) -> Any:
+        """What the request claims, read once; it may be asked for anything that ``validate`` needs."""
+
+    def validate(self, claim: Any) -> Voucher | None:
+        """Who that is."""
+
+
+class SignedClaim(NamedTuple):
+    """The name and signature that a request gives, and what the signature is made over; not believed yet."""
+
+    name: str
+    signature: str
+    content: bytes
+    ip: str
+
+
+class SignatureValidator:
+    """RocketMQ's signature: HMAC-SHA1 with the user's password over all fields and the body."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def parse(self, request: Received[Any], peer: Peer) -> SignedClaim:
+        frame = request.frame
+        found = signed_fields(request.code, frame.header) if frame.serialize_type is _JSON else None
+        name, signature, content = found or _plain(request)
+        return SignedClaim(name, signature, content + request.body, peer.ip)
+
+    def validate(self, claim: SignedClaim) -> Voucher:
+        rules = self._book.rules
+        if rules.white_list and claim.ip in rules.white_list:
+            return _WHITE_LISTED
+        if not claim.name:
+            raise AccessDeniedError("username cannot be null.")
+        user = rules.users.get(claim.name)
+        if user is None:
+            raise AccessDeniedError(f"User:{claim.name} is not found.")
+        if not user.is_enabled:
+            raise AccessDeniedError(f"User:{claim.name} is disabled.")
+        if user.key.matches(claim.signature, claim.content) or claim.ip in user.white_list:
+            return user.voucher
+        raise AccessDeniedError("check signature failed.")
+
+
+def _plain(request: Received[Any]) -> tuple[str, str, bytes]:
+    """Name, signature and content without body, from the map of ext fields. Raises UndecodableHeaderError."""
+    ext = request.ext()
+    content = signed_content(ext, None, exclude=unsigned_fields(request.version))
+    return ext.get(ACCESS_KEY, ""), ext.get(SIGNATURE_FIELD, ""), content
+
+
+class CertificateValidator:
+    """The common name of a client certificate that TLS has verified is the name of a user."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def parse(self, request: Received[Any], peer: Peer) -> str:
+        return peer.certificate_subject
+
+    def validate(self, claim: str) -> Voucher:
+        if not claim:
+            raise AccessDeniedError("the connection shows no client certificate.")
+        user = self._book.rules.users.get(claim)
+        if user is None:
+            raise AccessDeniedError(f"User:{claim} is not found.")
+        if not user.is_enabled:
+            raise AccessDeniedError(f"User:{claim} is disabled.")
+        return Voucher(claim, Means.CERTIFICATE)
+
+
+_BUILT_IN: Final[dict[str, Callable[[Book], Validator]]] = {
+    SIGNATURE: SignatureValidator,
+    CERTIFICATE: CertificateValidator,
+}
+
+
+def load_validators(names: Sequence[str], book: Book) -> list[Validator]:
+    """Raises ConfigError, also when there are none: nobody would be checked."""
+    if not names:
+        raise ConfigError("access control is on and access.validators names none: nobody could be verified")
+    return [(_BUILT_IN.get(name) or _imported(name))(book) for name in names]
+
+
+def _imported(name: str) -> Callable[[Book], Validator]:
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        known = ", ".join(_BUILT_IN)
+        raise ConfigError(f"validator {quoted(name)} is unknown: there are {known}, or module:name of your own")
+    try:
+        found: Callable[[Book], Validator] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"validator {quoted(name)} cannot be loaded: {error}") from error
+    return found

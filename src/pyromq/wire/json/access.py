@@ -1,0 +1,58 @@
+"""Users and policies as tools and brokers exchange them (3001 to 3010).
+
+    {"password":"12345678","userStatus":"enable","userType":"Super","username":"rocketmq"}
+    {"policies":[{"entries":[{"actions":["Pub","Sub"],"decision":"Allow","resource":"Topic:order*",
+                              "sourceIps":["192.168.0.0/16"]}],"policyType":"Custom"}],"subject":"User:alice"}
+
+What is absent stays as it is, or gets a default. A password travels towards a server, never back.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pyromq.wire.json import java_json
+
+
+class UserInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """RocketMQ: UserInfo."""
+
+    username: str | None = None
+    password: str | None = None
+    user_type: str | None = None
+    user_status: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return f"UserInfo(username={self.username!r}, user_type={self.user_type!r}, user_status={self.user_status!r})"
+
+
+class PolicyEntryInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is allowed or denied on one pattern of resources."""
+
+    resource: str | None = None
+    actions: tuple[str, ...] | None = None
+    source_ips: tuple[str, ...] | None = None
+    decision: str | None = None
+
+
+class PolicyInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    policy_type: str | None = None
+    entries: tuple[PolicyEntryInfo, ...] | None = None
+
+
+class AclInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All policies of one subject, such as ``User:alice`` (RocketMQ: AclInfo)."""
+
+    subject: str | None = None
+    policies: tuple[PolicyInfo, ...] | None = None
+
+
+def decode_users(body: bytes) -> list[UserInfo]:
+    """Raises RemoteProtocolError."""
+    return java_json.decode(body, list[UserInfo]) if body else []
+
+
+def decode_acls(body: bytes) -> list[AclInfo]:
+    """Raises RemoteProtocolError."""
+    return java_json.decode(body, list[AclInfo]) if body else []
