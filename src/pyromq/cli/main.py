@@ -13,7 +13,22 @@ from typing import Annotated
 import typer
 
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
-from pyromq.cli.nouns import acl, cluster, delay, dlq, doctor, group, message, send_consume, store, tail, tls, topic, tx
+from pyromq.cli.nouns import (
+    acl,
+    audit,
+    cluster,
+    delay,
+    dlq,
+    doctor,
+    group,
+    message,
+    send_consume,
+    store,
+    tail,
+    tls,
+    topic,
+    tx,
+)
 from pyromq.cli.pipeline import commands as pipeline
 from pyromq.cli.servers import commands as servers
 from pyromq.cli.tls import (
@@ -43,6 +58,7 @@ servers.add_to(app)
 send_consume.add_to(app)
 tail.add_to(app)
 doctor.add_to(app)
+audit.add_to(app)
 for noun, commands in (
     ("topic", topic.app),
     ("group", group.app),

@@ -13,6 +13,7 @@ from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.nameserver_list import check_nameservers
 from pyromq.net.settings import TlsMode
 from pyromq.net.tls import TlsSettings
+from pyromq.security.audit import AuditSettings
 from pyromq.security.settings import AccessSettings
 from pyromq.store.settings import StoreSettings
 
@@ -89,6 +90,7 @@ class BrokerSettings:
     transaction_checks_max: int = 15  # 250 at most; then it is put away where a person can look at it
 
     access: AccessSettings = field(default_factory=AccessSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
 
     def __post_init__(self) -> None:
