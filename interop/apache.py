@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from interop.asking import answers
+from interop.asking import answers, signed
 from interop.jars import Jars
 from interop.process import Child, free_port
 from pyromq.wire.codes import RequestCode
@@ -91,6 +91,7 @@ class ApacheBroker:
     nameserver: str
     options: dict[str, str] = field(default_factory=dict)
     store: Path | None = None
+    user: tuple[str, str] | None = None  # who asks whether it is ready, where users are asked for
     port: int = field(default_factory=lambda: free_port(neighbours=(-2, 1)))
 
     @property
@@ -118,7 +119,8 @@ class ApacheBroker:
         self._child.wait_ready(self._is_ready, _READY_TIMEOUT_S)
 
     def _is_ready(self) -> bool:
-        return answers(self.address, RequestCode.GET_BROKER_RUNTIME_INFO) and answers(
+        header = signed(None, *self.user) if self.user else None
+        return answers(self.address, RequestCode.GET_BROKER_RUNTIME_INFO, header=header) and answers(
             self.nameserver, RequestCode.GET_BROKER_CLUSTER_INFO, self.address.encode()
         )
 

@@ -11,7 +11,9 @@ from pyromq.errors import MQError
 from pyromq.net import Address, Connection, ConnectionSettings, Handler, open_connection
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import Ext
+from pyromq.wire.ext import header_to_ext
 from pyromq.wire.frame import SerializeType
+from pyromq.wire.signature import ACCESS_KEY, SIGNATURE, sign
 
 
 @asynccontextmanager
@@ -27,6 +29,12 @@ async def connected(
     finally:
         connection.close()
         await connection.wait_closed()
+
+
+def signed(header: Ext, access_key: str, secret_key: str) -> dict[str, str]:
+    """The fields of a request as a user of that name sends them."""
+    ext = {**header_to_ext(header), ACCESS_KEY: access_key}
+    return {**ext, SIGNATURE: sign(ext, b"", secret_key)}
 
 
 def answers(address: str, code: RequestCode, expected: bytes = b"", *, header: Ext = None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,10 +10,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from interop import apache
-from interop.asking import answers
+from interop.asking import answers, signed
 from interop.process import Child, free_port, python_path
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.nameserver.settings import NameServerSettings
+from pyromq.security.secret import Secret
+from pyromq.security.settings import AccessSettings
 from pyromq.standalone import run_up
 from pyromq.store.settings import Flush, StoreSettings, parse_ladder
 from pyromq.wire.codes import RequestCode
@@ -37,6 +40,7 @@ class PyroMQServer:
     port: int = field(default_factory=lambda: free_port(neighbours=(-2, 1)))
     nameserver_port: int = field(default_factory=free_port)
     ladder: str = ""
+    user: tuple[str, str] | None = None  # with one there is access control, and this is its super user
 
     @property
     def nameserver(self) -> str:
@@ -53,11 +57,13 @@ class PyroMQServer:
     def start(self) -> None:
         ports = [str(self.nameserver_port), str(self.port)]
         command = [sys.executable, "-m", "interop.pyromq_server", *ports, str(self.store_folder), self.ladder]
+        command += self.user or ()
         self._child = Child("pyromq", command, self.folder, env={"PYTHONPATH": python_path()})
         self._child.wait_ready(self._is_ready, _READY_TIMEOUT_S)
 
     def _is_ready(self) -> bool:
-        return answers(self.nameserver, RequestCode.GET_BROKER_CLUSTER_INFO, self.address.encode())
+        header = signed(None, *self.user) if self.user else None
+        return answers(self.nameserver, RequestCode.GET_BROKER_CLUSTER_INFO, self.address.encode(), header=header)
 
     def stop(self) -> None:
         self._child.stop()
@@ -75,11 +81,16 @@ class PyroMQServer:
         self.stop()
 
 
-def main(nameserver_port: str, port: str, folder: str, ladder: str) -> None:
-    names = NameServerSettings(port=int(nameserver_port))
+def main(nameserver_port: str, port: str, folder: str, ladder: str, *user: str) -> None:
+    access = AccessSettings()
+    if user:
+        first = json.dumps({"username": user[0], "password": user[1]})
+        access = AccessSettings(enabled=True, initial_user=Secret(first))
+    names = NameServerSettings(port=int(nameserver_port), access=access)
     store = replace(SMALL_STORE, delay_ladder_ms=parse_ladder(ladder)) if ladder else SMALL_STORE
     broker = BrokerSettings(
         port=int(port),
+        access=access,
         store=store,
         trace_topic=bool(ladder),
         transaction_timeout_ms=2_000,

@@ -30,7 +30,7 @@ from pyromq.aio import (
 from pyromq.errors import BrokerError, SendFailedError
 from pyromq.offsets import SeekTo
 from pyromq.results import BatchResult
-from pyromq.settings import ClientSettings, PushConsumerSettings, Start, TransactionProducerSettings
+from pyromq.settings import ClientSettings, Credentials, PushConsumerSettings, Start, TransactionProducerSettings
 
 Arguments = dict[str, Any]
 _SEND_TIMEOUT_MS = 5_000
@@ -47,7 +47,8 @@ class Closes(Protocol):
 
 
 def _client_settings(a: Arguments) -> ClientSettings:
-    return ClientSettings(nameservers=a["nameserver"], instance_name=a["name"])
+    credentials = Credentials(a["accessKey"], a["secretKey"]) if "accessKey" in a else None
+    return ClientSettings(nameservers=a["nameserver"], instance_name=a["name"], credentials=credentials)
 
 
 def _message(fields: Arguments) -> Message:

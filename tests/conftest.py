@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 import uvloop
@@ -46,6 +46,22 @@ def offsets_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     """For tests that break things: what the code logs about it would fill their reports."""
     caplog.set_level(logging.CRITICAL)
+
+
+CANARY = "canary-5up3r-53cr37"
+"""Part of passwords that tests of access control use: nothing that a test captures may show it."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Output and logs of every test are searched for the canary."""
+    report = yield
+    if report.passed and any(CANARY in text for _, text in report.sections):
+        report.outcome = "failed"
+        report.longrepr = f"a secret was printed or logged: {item.nodeid}"
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -42,6 +42,8 @@ type arguments struct {
 	Nameserver   string    `json:"nameserver"`
 	Topic        string    `json:"topic"`
 	Tags         string    `json:"tags"`
+	AccessKey    string    `json:"accessKey"`
+	SecretKey    string    `json:"secretKey"`
 	SQL          string    `json:"sql"`
 	From         string    `json:"from"`
 	Mode         string    `json:"mode"`
@@ -118,6 +120,9 @@ func (running producers) start(a arguments) (any, error) {
 	options := []producer.Option{producer.WithRetry(a.Retries), producer.WithSendMsgTimeout(5 * time.Second)}
 	if a.CompressOver > 0 {
 		options = append(options, producer.WithCompressMsgBodyOverHowmuch(a.CompressOver))
+	}
+	if a.AccessKey != "" {
+		options = append(options, producer.WithCredentials(credentialsOf(a)))
 	}
 	made, err := newProducer(a.Nameserver, a.Group, a.Name, options...)
 	running[a.Name] = made
@@ -304,12 +309,20 @@ func consumerOptions(a arguments) []consumer.Option {
 		"": consumer.ConsumeFromFirstOffset, "CONSUME_FROM_FIRST_OFFSET": consumer.ConsumeFromFirstOffset,
 		"CONSUME_FROM_LAST_OFFSET": consumer.ConsumeFromLastOffset, "CONSUME_FROM_TIMESTAMP": consumer.ConsumeFromTimestamp,
 	}
-	return []consumer.Option{
+	options := []consumer.Option{
 		consumer.WithNameServer(primitive.NamesrvAddr{a.Nameserver}),
 		consumer.WithGroupName(a.Group),
 		consumer.WithInstance(a.Name),
 		consumer.WithConsumeFromWhere(places[a.From]),
 	}
+	if a.AccessKey != "" {
+		options = append(options, consumer.WithCredentials(credentialsOf(a)))
+	}
+	return options
+}
+
+func credentialsOf(a arguments) primitive.Credentials {
+	return primitive.Credentials{AccessKey: a.AccessKey, SecretKey: a.SecretKey}
 }
 
 func selectorOf(a arguments) consumer.MessageSelector {

@@ -21,6 +21,7 @@ from pyromq.broker.broker import Broker
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net.settings import TlsMode
+from pyromq.security.settings import with_inner_credentials
 
 _GC_THRESHOLD = 50_000  # objects of a broker live for a moment or for ever; looking for cycles often finds none
 
@@ -43,6 +44,10 @@ async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings |
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if nameserver is not None and broker is not None and nameserver.access.is_on:
+        access = with_inner_credentials(broker.access)
+        broker = replace(broker, access=access)
+        nameserver = replace(nameserver, access=replace(nameserver.access, inner_credentials=access.inner_credentials))
     ready = ["ready"]
     async with AsyncExitStack() as stack:
         if nameserver is not None:

@@ -2,6 +2,7 @@
 
     python -m tests.hostile.fuzz --requests 1000000 --seed 7       the long run; one summary line at its end
     python -m tests.hostile.fuzz --seed 7 --show 123456            what request 123456 of that run is
+    python -m tests.hostile.fuzz --acl                             with access control, most requests signed
 
 Request ``n`` of a run depends on the seed and ``n`` only, so what a run finds can be sent again alone. Requests are
 pipelined over several connections in windows; a window that the server cuts is sent again one request at a time, so
@@ -30,9 +31,11 @@ import msgspec
 from pyromq.errors import MQError
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import encode_request, encode_response
+from pyromq.wire.ext import value_text
 from pyromq.wire.frame import Frame, FrameDecoder, SerializeType
 from pyromq.wire.headers import REQUEST_HEADERS
 from pyromq.wire.received import decode_untyped
+from pyromq.wire.signature import ACCESS_KEY, SIGNATURE, sign
 from tests.hostile.rig import Victim, victim
 
 LANES: Final = 6
@@ -116,8 +119,8 @@ class Report:
 # --- what is sent --------------------------------------------------------------------------------------------------
 
 
-def request_of(seed: int, number: int) -> Request:
-    """Request ``number`` of the run with that seed."""
+def request_of(seed: int, number: int, *, acl: bool = False) -> Request:
+    """Request ``number`` of the run with that seed; ``acl``: as users of a guarded server send it."""
     rng = Random(seed * 1_000_003 + number)
     code = rng.choice(_CODES if rng.random() < 0.3 else _SERVED_CODES)
     to_nameserver = rng.random() < (0.6 if code in _NAMESERVER_CODES else 0.05)
@@ -126,6 +129,8 @@ def request_of(seed: int, number: int) -> Request:
     is_oneway = rng.random() < 0.1
     flag = (_ONEWAY if is_oneway else 0) | (rng.choice((4, 8, 1 << 20, 1 << 30)) if rng.random() < 0.02 else 0)
     body = _body(rng, code)
+    if acl:
+        ext = _signed(Random(seed * 7_000_003 + number), ext, body)
     is_binary = rng.random() < 0.4
     if is_binary:
         header = _binary_header(rng, code, correlation_id, flag, ext)
@@ -137,6 +142,27 @@ def request_of(seed: int, number: int) -> Request:
         code, correlation_id, is_oneway = _as_read(header, mark, (code, correlation_id, is_oneway))
     frame = struct.pack(">II", 4 + len(header) + len(body), mark << 24 | len(header)) + header + body
     return Request(number, to_nameserver, code, frame, correlation_id, is_oneway, _may_wait(code, ext))
+
+
+USERS: Final = {"fuzz-root": "fuzz-root-secret", "fuzz-user": "fuzz-user-secret"}
+ACL_FLAGS: Final = (
+    *("--set", "broker.access.enabled=true"),
+    *("--set", 'broker.access.initial_user={"username":"fuzz-root","password":"fuzz-root-secret"}'),
+)
+
+
+def _signed(rng: Random, ext: dict[str, object], body: bytes) -> dict[str, object]:
+    """Mostly by who may do everything, so that handlers see it; else by nobody, somebody unknown, or badly."""
+    chance = rng.random()
+    if chance < 0.1:
+        return ext
+    user = rng.choice(("fuzz-root", "fuzz-user", "nobody", "", "\x00", "x" * 5_000)) if chance < 0.3 else "fuzz-root"
+    fields: dict[str, object] = {**ext, ACCESS_KEY: user}
+    texts = {name: value_text(value) for name, value in fields.items() if isinstance(value, str | int | float | bool)}
+    signature: object = sign(texts, body, USERS.get(user, "guess"))
+    if chance > 0.95:
+        signature = rng.choice(("", "AAAA", "=" * 40, "é" * 27, "x" * 70_000, signature, 7, None, True))
+    return {**fields, SIGNATURE: signature}
 
 
 def _ext(rng: Random, code: int) -> dict[str, object]:
@@ -403,11 +429,11 @@ class Lane:
             self._writer = None
 
 
-async def run_lane(seed: int, numbers: range, server: Victim, report: Report) -> None:
+async def run_lane(seed: int, numbers: range, server: Victim, report: Report, acl: bool = False) -> None:
     """The requests of ``numbers``, to both servers."""
     lanes = {True: Lane(server.nameserver, report), False: Lane(server.broker, report)}
     for begin in range(numbers.start, numbers.stop, WINDOW):
-        requests = [request_of(seed, number) for number in range(begin, min(begin + WINDOW, numbers.stop))]
+        requests = [request_of(seed, number, acl=acl) for number in range(begin, min(begin + WINDOW, numbers.stop))]
         for to_nameserver, lane in lanes.items():
             window = [each for each in requests if each.to_nameserver is to_nameserver]
             report.sent += len(window)
@@ -419,13 +445,20 @@ async def run_lane(seed: int, numbers: range, server: Victim, report: Report) ->
         await lane.close()
 
 
-async def fuzz(server: Victim, requests: int, seed: int, progress: Callable[[Report], None] | None = None) -> Report:
+async def fuzz(
+    server: Victim,
+    requests: int,
+    seed: int,
+    progress: Callable[[Report], None] | None = None,
+    *,
+    acl: bool = False,
+) -> Report:
     """Sends them all; the report has what went wrong, log and memory of the server included."""
     report = Report(before_mb=server.rss_mb)
     began = time.perf_counter()
     share = -(-requests // LANES)
     lanes = [range(first, min(first + share, requests)) for first in range(0, requests, share)]
-    work = asyncio.gather(*[run_lane(seed, numbers, server, report) for numbers in lanes])
+    work = asyncio.gather(*[run_lane(seed, numbers, server, report, acl) for numbers in lanes])
     while progress is not None and not work.done():
         await asyncio.wait([work], timeout=10)
         progress(report)
@@ -447,11 +480,11 @@ async def fuzz(server: Victim, requests: int, seed: int, progress: Callable[[Rep
 # --- as a command --------------------------------------------------------------------------------------------------
 
 
-async def _run(requests: int, seed: int) -> Report:
+async def _run(requests: int, seed: int, *, acl: bool) -> Report:
     with tempfile.TemporaryDirectory(prefix="pyromq-fuzz-") as folder:
-        async with victim(Path(folder)) as server:
+        async with victim(Path(folder), *(ACL_FLAGS if acl else ())) as server:
             show = (lambda report: print(report.line(seed), file=sys.stderr)) if sys.stderr.isatty() else None
-            return await fuzz(server, requests, seed, show)
+            return await fuzz(server, requests, seed, show, acl=acl)
 
 
 def main() -> int:
@@ -459,11 +492,12 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, metavar="N", help="show request N of the run instead")
+    parser.add_argument("--acl", action="store_true", help="with access control on")
     given = parser.parse_args()
     if given.show is not None:
-        print(request_of(given.seed, given.show))
+        print(request_of(given.seed, given.show, acl=given.acl))
         return 0
-    report = asyncio.run(_run(given.requests, given.seed))
+    report = asyncio.run(_run(given.requests, given.seed, acl=given.acl))
     for problem in report.problems[:20]:
         print(problem, file=sys.stderr)
     print(report.line(given.seed))

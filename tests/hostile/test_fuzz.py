@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyromq.wire.codes import RequestCode
-from tests.hostile.fuzz import fuzz, request_of
+from pyromq.wire.codes import RequestCode, ResponseCode
+from tests.hostile.fuzz import ACL_FLAGS, USERS, fuzz, request_of
 from tests.hostile.rig import beside_honest_client, count, victim
 
 pytestmark = pytest.mark.integration
@@ -28,6 +28,18 @@ async def test_every_hostile_request_is_answered_or_its_connection_closed_with_a
     assert report.problems == [], report.line(SEED)
     assert report.answered + report.oneway + report.closed + report.waiting == report.sent == requests
     assert report.after_mb - report.before_mb < GROWTH_MB_MAX, report.line(SEED)
+
+
+async def test_hostile_requests_to_guarded_servers_are_answered_too(tmp_path: Path) -> None:
+    requests = count(6_000, 100_000)
+    async with victim(tmp_path, *ACL_FLAGS) as server:
+        report = await fuzz(server, requests, SEED, acl=True)
+        log = server.log
+    assert report.problems == [], report.line(SEED)
+    assert report.answered + report.oneway + report.closed + report.waiting == report.sent == requests
+    assert report.after_mb - report.before_mb < GROWTH_MB_MAX, report.line(SEED)
+    assert report.codes[ResponseCode.NO_PERMISSION] and report.codes[ResponseCode.SUCCESS], "some in, some out"
+    assert not [secret for secret in USERS.values() if secret in log]
 
 
 def test_a_run_sends_all_codes_in_both_forms_and_can_be_repeated() -> None:

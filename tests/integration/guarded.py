@@ -18,10 +18,11 @@ from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.command import Command
 from pyromq.wire.signature import ACCESS_KEY, SIGNATURE, sign
+from tests.conftest import CANARY as CANARY_PART
 from tests.hostile.rig import Peer
 from tests.unit.security.people import secret_of
 
-CANARY = "canary-5up3r-53cr37-k3y"
+CANARY = f"{CANARY_PART}-k3y"
 ROOT = Credentials("root", CANARY)
 _MEMORY = Path("/dev/shm")  # where there is one, syncs cost nothing
 

@@ -29,18 +29,10 @@ from pyromq.cli.nouns import (
     topic,
     tx,
 )
+from pyromq.cli.option_records import unfolded
 from pyromq.cli.pipeline import commands as pipeline
 from pyromq.cli.servers import commands as servers
-from pyromq.cli.tls import (
-    AccessKeyOption,
-    SecretKeyFileOption,
-    SecretKeyOption,
-    TlsCaOption,
-    TlsCertificateOption,
-    TlsKeyOption,
-    TlsOption,
-    put_into_environment,
-)
+from pyromq.cli.tls import ConnectionOptions, put_into_environment
 from pyromq.errors import MQError, printable
 
 # Typer has its own copy of click in some versions and imports it in others; this is the class in both.
@@ -103,24 +95,13 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
+@unfolded
 def _options(
     context: typer.Context,
-    use_tls: TlsOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_certificate: TlsCertificateOption = None,
-    tls_key: TlsKeyOption = None,
-    access_key: AccessKeyOption = None,
-    secret_key: SecretKeyOption = None,
-    secret_key_file: SecretKeyFileOption = None,
+    connection: ConnectionOptions,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Apache RocketMQ's message system in Python."""
-    files = {"PYROMQ_TLS_CA": tls_ca, "PYROMQ_TLS_CERTIFICATE": tls_certificate, "PYROMQ_TLS_KEY": tls_key}
-    keys = {
-        "PYROMQ_ACCESS_KEY": access_key,
-        "PYROMQ_SECRET_KEY": secret_key,
-        "PYROMQ_SECRET_KEY_FILE": secret_key_file,
-    }
-    context.call_on_close(put_into_environment({"PYROMQ_TLS": use_tls, **files, **keys}))
+    context.call_on_close(put_into_environment(connection.variables()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -71,3 +72,22 @@ def put_into_environment(given: Mapping[str, bool | Path | str | None]) -> Calla
 
 def _text(value: bool | Path | str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """How a command reaches a cluster that asks for certificates or signatures."""
+
+    tls: TlsOption = None
+    tls_ca: TlsCaOption = None
+    tls_certificate: TlsCertificateOption = None
+    tls_key: TlsKeyOption = None
+    access_key: AccessKeyOption = None
+    secret_key: SecretKeyOption = None
+    secret_key_file: SecretKeyFileOption = None
+
+    def variables(self) -> dict[str, bool | Path | str | None]:
+        given = {f"PYROMQ_{each.name.upper()}": getattr(self, each.name) for each in fields(self)}
+        if self.secret_key_file is not None and self.secret_key is None:
+            given["PYROMQ_SECRET_KEY"] = ""  # what the environment has is somebody else's
+        return given

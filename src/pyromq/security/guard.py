@@ -16,11 +16,11 @@ from typing import Any, Final
 from pyromq.errors import MQError, quoted
 from pyromq.security.book import Book, Rules
 from pyromq.security.errors import AccessDeniedError
-from pyromq.security.identity import Peer, Principal, verify
+from pyromq.security.identity import Peer, Principal, verify, verify_signature
 from pyromq.security.needs import topic_needs
 from pyromq.security.resources import Action, Need
 from pyromq.security.rights import Rights
-from pyromq.security.validators import Validator
+from pyromq.security.validators import SignatureValidator, Validator
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ class Guard:
     ) -> None:
         self.book = book
         self._validators = tuple(validators)
+        only = self._validators[0] if len(self._validators) == 1 else None
+        self._signatures = only if type(only) is SignatureValidator else None
         self._rights = rights
         self._cluster = cluster
         self._checks_rights = checks_rights
@@ -49,6 +51,8 @@ class Guard:
     def verify(self, request: Received[Any], peer: Peer) -> Principal:
         """Who sent it. Raises AccessDeniedError."""
         try:
+            if self._signatures is not None:
+                return verify_signature(self._signatures, request, peer)
             return verify(self._validators, request, peer)
         except AccessDeniedError as error:
             self._log(request, peer, str(error))
@@ -63,7 +67,7 @@ class Guard:
         rules = self._current()
         key: object = None
         if right.key is not None:
-            key = (request.code, principal.name, principal.means, peer.ip, right.key(request.header))
+            key = (principal, peer.ip, request.code, right.key(request.header))
             if key in self._admitted:
                 return principal
         if not rules.is_super(principal):

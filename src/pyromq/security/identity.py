@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 from pyromq.security.errors import AccessDeniedError
 
 if TYPE_CHECKING:
-    from pyromq.security.validators import Validator
+    from pyromq.security.validators import SignatureValidator, Validator
     from pyromq.wire.received import Received
 
 
@@ -73,6 +73,11 @@ def verify(validators: Sequence[Validator], request: Received[Any], peer: Peer) 
     if voucher is None:
         raise AccessDeniedError("no validator vouches for the sender of this request")
     return _issue(voucher)
+
+
+def verify_signature(validator: SignatureValidator, request: Received[Any], peer: Peer) -> Principal:
+    """The same where signatures are all that is asked for. Raises AccessDeniedError."""
+    return _issue(validator.vouch(request, peer))
 
 
 def _issue(voucher: Voucher) -> Principal:

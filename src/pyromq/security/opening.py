@@ -10,7 +10,7 @@ from pyromq.errors import ConfigError, MQError
 from pyromq.security.book import FILE_NAME, Book
 from pyromq.security.guard import Guard
 from pyromq.security.plain_acl import parse_plain_acl
-from pyromq.security.policies import UserType, make_user
+from pyromq.security.policies import UserStatus, UserType, make_user
 from pyromq.security.rights import Rights
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
@@ -47,15 +47,16 @@ def open_guard(settings: AccessSettings, place: Place, rights: Rights) -> Guard:
 
 def _create_first_users(settings: AccessSettings, book: Book) -> None:
     """Those that the settings name, unless users of these names are there already."""
-    wanted: list[tuple[str, str]] = []
-    if first := settings.first_user:
-        wanted.append((first.username, first.password))
+    if (first := settings.first_user) and first.username not in book.rules.users:
+        book.create_user(make_user(first.username, Secret(first.password), UserType.SUPER))
+        logger.info("super user created from the settings: user=%s", first.username)
     if inner := settings.inner:
-        wanted.append((inner.access_key, inner.secret_key))
-    for name, password in wanted:
-        if name not in book.rules.users:
-            book.create_user(make_user(name, Secret(password), UserType.SUPER))
-            logger.info("super user created from the settings: user=%s", name)
+        name, password = inner.access_key, Secret(inner.secret_key)
+        known = book.rules.users.get(name)
+        if known is None:
+            book.create_user(make_user(name, password, UserType.SUPER))
+        elif known.password != password:  # what a broker signs with is said by the settings alone
+            book.update_user(name, password, UserType.SUPER, UserStatus.ENABLE)
 
 
 def _warn_of_white_lists(book: Book) -> None:

@@ -56,14 +56,11 @@ class User(NamedTuple):
     status: UserStatus = UserStatus.ENABLE
     white_list: WhiteList = _NOWHERE
     voucher: Voucher = Voucher("", Means.SIGNATURE)  # what a good signature proves
+    is_enabled: bool = True
 
     @property
     def is_super(self) -> bool:
         return self.type is UserType.SUPER
-
-    @property
-    def is_enabled(self) -> bool:
-        return self.status is UserStatus.ENABLE
 
     def info(self) -> UserInfo:
         """As tools see it: without the password."""
@@ -83,7 +80,8 @@ def make_user(
     if not password.reveal().strip():
         raise ConfigError(f"user {quoted(name)} has no password")
     voucher = Voucher(name, Means.SIGNATURE)
-    return User(name, password, SigningKey(password.reveal()), type_, status, white_list, voucher)
+    is_enabled = status is UserStatus.ENABLE
+    return User(name, password, SigningKey(password.reveal()), type_, status, white_list, voucher, is_enabled)
 
 
 class PolicyEntry(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import secrets
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -69,6 +70,14 @@ class AccessSettings:
     def inner(self) -> InnerCredentials | None:
         name = "access.inner_credentials (innerClientAuthenticationCredentials)"
         return _parsed(name, self.inner_credentials, InnerCredentials, '{"accessKey": "…", "secretKey": "…"}')
+
+
+def with_inner_credentials(settings: AccessSettings) -> AccessSettings:
+    """For a broker and a name server of one process that were given none: a new secret for every start."""
+    if not settings.is_on or settings.inner_credentials:
+        return settings
+    inner = {"accessKey": "pyromq-inner-broker", "secretKey": secrets.token_urlsafe(32)}
+    return replace(settings, inner_credentials=Secret(msgspec.json.encode(inner).decode()))
 
 
 def _parsed(name: str, secret: Secret, kind: type[T], form: str) -> T | None:

@@ -14,6 +14,7 @@ from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.wire.json.access import PolicyEntryInfo
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+TOOL_GROUP: Final = "TOOLS_CONSUMER"
 _EVERY_KIND: Final = ("Topic:*", "Group:*", "Cluster:*")
 
 
@@ -48,6 +49,7 @@ def template_entries(
                 *_entries("Topic", topics, "Pub", "Sub", "Get", "Update"),
                 *_entries("Group", groups, "Sub", "Get", "Create", "Update"),
                 *_entries("Topic", (DEAD_LETTER_PREFIX + each for each in groups), "Pub", "Sub", "Get"),
+                *_entries("Group", (TOOL_GROUP,), "Sub"),  # of readers that are in no group
                 *_entries("Cluster", ("*",), "Get"),
                 _trace(),
             ]

@@ -14,6 +14,7 @@ a loop of their own in a thread; in an ``async with`` block on the running loop.
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from contextlib import AsyncExitStack
@@ -24,12 +25,15 @@ from typing import Any, Self, TypeVar
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.broker import Broker
+from pyromq.client.core.settings import Credentials
 from pyromq.client.sync.loop_thread import LoopThread, Waiter, use_loop_thread
 from pyromq.clock import Clock, SystemClock, default_clock, used_by_default
 from pyromq.errors import ConfigError
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address
+from pyromq.security.secret import Secret
+from pyromq.security.settings import AccessSettings, with_inner_credentials
 from pyromq.store.settings import StoreSettings
 from pyromq.testing.manual_clock import ManualClock
 from pyromq.testing.unsynced_disk import UnsyncedDisk
@@ -54,6 +58,8 @@ class LoopbackBroker:
     its order, and nothing is waited for. ``clock``, a ManualClock, says when that time begins. Without ``virtual_time``
     a ``clock`` is that of the servers alone, and clients have the machine's.
 
+    With ``credentials`` the servers have access control, and that user, who may do everything.
+
     Raises ConfigError, and what starting a broker raises.
     """
 
@@ -65,11 +71,14 @@ class LoopbackBroker:
         clock: Clock | None = None,
         delay_levels_ms: Sequence[int] | None = None,
         virtual_time: bool = False,
+        credentials: Credentials | None = None,
     ) -> None:
         settings = settings or BrokerSettings(store=SMALL_FILES)
         if delay_levels_ms is not None:
             settings = replace(settings, store=replace(settings.store, delay_ladder_ms=tuple(delay_levels_ms)))
-        self._settings = replace(settings, port=0)
+        if credentials is not None:
+            settings = replace(settings, access=_access_of(credentials))
+        self._settings = replace(settings, port=0, access=with_inner_credentials(settings.access))
         self._folder = folder
         self._clock = clock or (ManualClock() if virtual_time else SystemClock())
         self._time = _time_of(self._clock) if virtual_time else None
@@ -276,6 +285,11 @@ class _TimedBroker:
 
     def leapt(self) -> None:
         self._clock.follow_at_once()
+
+
+def _access_of(credentials: Credentials) -> AccessSettings:
+    user = {"username": credentials.access_key, "password": credentials.secret_key}
+    return AccessSettings(enabled=True, initial_user=Secret(json.dumps(user)))
 
 
 def _time_of(clock: Clock) -> VirtualTime:

@@ -37,18 +37,22 @@ class SigningKey:
         self._inner = hashlib.sha1(block.translate(_INNER_PAD))
         self._outer = hashlib.sha1(block.translate(_OUTER_PAD))
 
-    def sign(self, content: bytes) -> bytes:
-        """The value for the field Signature."""
+    def sign(self, fields: bytes, body: bytes = b"") -> bytes:
+        """The value for the field Signature, over the values of the fields and the body."""
         inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(content)
+        inner.update(fields)
+        if body:
+            inner.update(body)
         outer.update(inner.digest())
-        return binascii.b2a_base64(outer.digest(), newline=False)
+        return _base64(outer.digest(), newline=False)
 
-    def matches(self, claimed: str, content: bytes) -> bool:
+    def matches(self, claimed: str, fields: bytes, body: bytes = b"") -> bool:
         """Whether that is the signature of the content; found out in constant time."""
-        return hmac.compare_digest(self.sign(content), _utf8(claimed))
+        return _equal(self.sign(fields, body), claimed.encode("utf-8", "replace"))
 
 
+_base64 = binascii.b2a_base64
+_equal = hmac.compare_digest
 _BLOCK_BYTES: Final = 64
 _INNER_PAD: Final = bytes(each ^ 0x36 for each in range(256))
 _OUTER_PAD: Final = bytes(each ^ 0x5C for each in range(256))

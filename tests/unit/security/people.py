@@ -14,12 +14,13 @@ from pyromq.wire.frame import FrameDecoder, SerializeType
 from pyromq.wire.json.access import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from pyromq.wire.received import Received, decode_received
 from pyromq.wire.signature import ACCESS_KEY, SIGNATURE, sign
+from tests.conftest import CANARY
 
 CLUSTER = "DefaultCluster"
 
 
 def secret_of(name: str) -> str:
-    return f"{name}-secret-key"
+    return f"{name}-{CANARY}"
 
 
 def add_user(book: Book, name: str, *, is_super: bool = False) -> None:

@@ -50,6 +50,15 @@ public final class Driver {
         }
     }
 
+    /** Signs requests, if there are credentials; else null, which constructors take for none. */
+    static org.apache.rocketmq.remoting.RPCHook hook(JSONObject a) {
+        if (a.getString("accessKey") == null) {
+            return null;
+        }
+        return new org.apache.rocketmq.acl.common.AclClientRPCHook(
+            new org.apache.rocketmq.acl.common.SessionCredentials(a.getString("accessKey"), a.getString("secretKey")));
+    }
+
     private String answer(String line) {
         Map<String, Object> answer = new TreeMap<>();
         try {

@@ -16,7 +16,7 @@ final class LitePullConsumers {
     private final Map<String, DefaultLitePullConsumer> running = new ConcurrentHashMap<>();
 
     Object start(JSONObject a) throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(a.getString("group"));
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(a.getString("group"), Driver.hook(a));
         consumer.setNamesrvAddr(a.getString("nameserver"));
         consumer.setInstanceName(a.getString("name"));
         consumer.setVipChannelEnabled(a.getBooleanValue("vip"));

@@ -26,7 +26,7 @@ final class Producers {
     Object start(JSONObject a) throws Exception {
         String name = a.getString("name");
         DefaultMQProducer producer = a.getBooleanValue("transactional")
-            ? transactional(name, a) : new DefaultMQProducer(a.getString("group"));
+            ? transactional(name, a) : new DefaultMQProducer(a.getString("group"), Driver.hook(a));
         producer.setEnableTrace(a.getBooleanValue("trace"));
         producer.setNamesrvAddr(a.getString("nameserver"));
         producer.setInstanceName(name);
@@ -43,7 +43,7 @@ final class Producers {
 
     /** Commits, rolls back or leaves open according to the user property "outcome"; checks answer by "checked". */
     private TransactionMQProducer transactional(String name, JSONObject a) {
-        TransactionMQProducer producer = new TransactionMQProducer(a.getString("group"));
+        TransactionMQProducer producer = new TransactionMQProducer(a.getString("group"), Driver.hook(a));
         List<String> checked = java.util.Collections.synchronizedList(new ArrayList<>());
         checks.put(name, checked);
         producer.setTransactionListener(new TransactionListener() {

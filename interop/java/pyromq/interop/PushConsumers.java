@@ -53,7 +53,7 @@ final class PushConsumers {
         Running each = new Running();
         each.failTimes = a.getIntValue("failTimes");
         each.workMs = a.getLongValue("workMs");
-        DefaultMQPushConsumer consumer = each.consumer = new DefaultMQPushConsumer(a.getString("group"));
+        DefaultMQPushConsumer consumer = each.consumer = new DefaultMQPushConsumer(a.getString("group"), Driver.hook(a));
         consumer.setEnableTrace(a.getBooleanValue("trace"));
         consumer.setNamesrvAddr(a.getString("nameserver"));
         consumer.setInstanceName(a.getString("name"));

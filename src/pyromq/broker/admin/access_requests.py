@@ -18,7 +18,10 @@ OFF = (
 
 
 class AccessHandler:
-    """``access`` None: access control is off, and nobody may prepare users for the day when it is on."""
+    """Requests 3001, 3002, 3003, 3004, 3005, 3006, 3007, 3008, 3009 and 3010.
+
+    ``access`` None: access control is off, and nobody may prepare users for the day when it is on.
+    """
 
     def __init__(self, access: GuardedAccess | None) -> None:
         self._access = access

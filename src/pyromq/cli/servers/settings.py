@@ -64,6 +64,8 @@ def for_up(files: Sequence[Path], flags: Flags, assignments: Sequence[str]) -> S
     names, broker = _gather((NAMESERVER, BROKER), files, flags, assignments)
     data = broker["data"]
     names.lay_under({"kv_path": data._replace(value=data.value / "namesrv" / "kvConfig.json")})
+    shared = [name for name in names.schema.settings if name.startswith("access.") and name != "access.file"]
+    names.lay_under({name: broker[name] for name in shared})  # who may do what is said once for both
     return ServerSettings(names, broker)
 
 

@@ -87,7 +87,8 @@ class AccessAdmin(AdminBase):
         await self._tell_all(RequestCode.AUTH_UPDATE_USER, UserHeader(username=name), java_json.dumps(body))
 
     async def delete_user(self, name: str) -> None:
-        """With its policies."""
+        """With its policies. Raises NotFoundError."""
+        await self.user(name)
         await self._tell_all(RequestCode.AUTH_DELETE_USER, UserHeader(username=name))
 
     async def policies(self, *, user: str = "", resource: str = "") -> list[AclInfo]:

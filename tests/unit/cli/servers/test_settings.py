@@ -18,6 +18,7 @@ from pyromq.errors import ConfigError
 from pyromq.nameserver.config_keys import NAMESRV_CONF
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import TlsMode
+from pyromq.security.settings import AccessSettings
 from pyromq.store.settings import DELAY_LADDER, Flush, StoreSettings, parse_ladder
 
 REAL_CONF = """\
@@ -100,8 +101,10 @@ def test_every_setting_can_be_given_in_every_way(tmp_path: Path, monkeypatch: py
     for schema in (BROKER, NAMESERVER):
         variables = {schema.variable(name) for name in schema.settings}
         assert len(variables) == len(schema.settings), "two settings share a variable"
-    own = {each.name for each in fields(BrokerSettings)} - {"store"}
-    assert set(BROKER.settings) == {"data", *own, *(f"store.{each.name}" for each in fields(StoreSettings))}
+    own = {each.name for each in fields(BrokerSettings)} - {"store", "access"}
+    inner = [*(f"store.{each.name}" for each in fields(StoreSettings))]
+    inner += [f"access.{each.name}" for each in fields(AccessSettings)]
+    assert set(BROKER.settings) == {"data", *own, *inner}
     monkeypatch.setenv("PYROMQ_NAMESERVER_LIMITS_BROKERS_MAX", "7")
     monkeypatch.setenv("PYROMQ_NAMESERVER_TLS_MODE", "permissive")
     file = written(tmp_path, "s.toml", f"[nameserver]\ntls_certificate_file = '{tmp_path}/cert.pem'\n")
@@ -238,8 +241,8 @@ def test_who_names_no_address_for_others_is_not_opened_to_them(
         ("brokerRole=SLAVE", r"line 2: brokerRole=SLAVE is not supported: replication is not supported yet"),
         ("brokerRole=SYNC_MASTER", "replication is not supported yet"),
         ("brokerId=1", "replication is not supported yet"),
-        ("aclEnable=true", "access control"),
-        ("authenticationEnabled=true", "access control"),
+        ("authorizationEnabled=true", "authorization without authentication"),
+        ("initAuthenticationUser=canary", "is not JSON of the form"),
         ("enableDLegerCommitLog=true", "replication"),
         ("storeType=defaultRocksDB", "RocksDB"),
         ("fetchNamesrvAddrByAddressServer=true", "namesrvAddr=http"),

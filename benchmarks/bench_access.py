@@ -1,0 +1,135 @@
+"""What access control costs a broker: CPU of its process for each send and each pull, with and without.
+
+    python -m benchmarks.bench_access [--seconds 4]
+
+One connection, requests pipelined in windows; bodies of 1 KiB, pulls of 32 messages, flush async. The requests are
+signed beforehand, so that only the broker is measured; signed requests are sent to both, so both read the same bytes.
+The runs of both take turns, and the best of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from pyromq.wire.codes import RequestCode
+from pyromq.wire.command import decode_command, encode_request
+from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.signature import ACCESS_KEY, SIGNATURE, sign
+
+_SECRET: Final = "benchmark-secret"
+_WINDOW: Final = 200
+_BODY: Final = b"x" * 1024
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_GUARDED: Final = (
+    *("--set", "broker.access.enabled=true", "--set", "nameserver.access.enabled=true"),
+    *("--set", f'broker.access.initial_user={{"username":"root","password":"{_SECRET}"}}'),
+    *("--set", f'nameserver.access.initial_user={{"username":"root","password":"{_SECRET}"}}'),
+    *("--set", f'broker.access.inner_credentials={{"accessKey":"root","secretKey":"{_SECRET}"}}'),
+)
+
+
+class Server:
+    """``pyromq up`` in a folder of its own."""
+
+    def __init__(self, folder: str, *flags: str) -> None:
+        command = [sys.executable, "-m", "pyromq", "up", "--data", folder, "--flush", "async"]
+        command += ["--nameserver-port", "0", "--broker-port", "0", *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        found = re.search(r"broker=(\S+):(\d+)", self.process.stdout.readline())
+        assert found, "the server did not start"
+        self.socket = socket.create_connection((found[1], int(found[2])))
+        self._decoder = FrameDecoder()
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def ask(self, frames: bytes, count: int) -> None:
+        self.socket.sendall(frames)
+        while count:
+            for frame in self._decoder.feed(self.socket.recv(1 << 20)):
+                response = decode_command(frame) if count == 1 else None
+                assert response is None or response.code == 0, response
+                count -= 1
+
+    def stop(self) -> None:
+        self.socket.close()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+
+def send_frame(number: int) -> bytes:
+    ext = {
+        **{
+            "a": "bench",
+            "b": "BenchmarkTest",
+            "c": "TBW102",
+            "d": "4",
+            "e": str(number % 8),
+            "f": "0",
+            "g": "1700000000000",
+        },
+        **{"h": "0", "i": f"UNIQ_KEY\x017F0000010000{number:016d}\x02WAIT\x01true\x02", "j": "0", "k": "false"},
+        **{"m": "false", "n": "broker-a"},
+    }
+    return signed(RequestCode.SEND_MESSAGE_V2, number, ext, _BODY)
+
+
+def pull_frame(number: int) -> bytes:
+    ext = {
+        **{"consumerGroup": "bench", "topic": "BenchmarkTest", "queueId": str(number % 8), "queueOffset": "0"},
+        **{"maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0"},
+        **{"subscription": "*", "subVersion": "0", "expressionType": "TAG"},
+    }
+    return signed(RequestCode.PULL_MESSAGE, number, ext, b"")
+
+
+def signed(code: RequestCode, number: int, ext: dict[str, str], body: bytes) -> bytes:
+    ext = {**ext, ACCESS_KEY: "root"}
+    return encode_request(code, number, {**ext, SIGNATURE: sign(ext, body, _SECRET)}, body=body)
+
+
+def measured_us(server: Server, window: bytes, seconds: float) -> float:
+    """CPU of the server for one request."""
+    server.ask(window, _WINDOW)
+    began, cpu, count = time.monotonic(), server.cpu_s(), 0
+    while time.monotonic() - began < seconds:
+        server.ask(window, _WINDOW)
+        count += _WINDOW
+    return (server.cpu_s() - cpu) / count * 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=4.0, help="for each of the four measurements")
+    seconds = parser.parse_args().seconds
+    sends = b"".join(send_frame(number) for number in range(_WINDOW))
+    pulls = b"".join(pull_frame(number) for number in range(_WINDOW))
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        servers = {"open": Server(one), "guarded": Server(two, *_GUARDED)}
+        try:
+            for kind, window in (("send of 1 KiB", sends), ("pull of 32 × 1 KiB", pulls)):
+                best = dict.fromkeys(servers, float("inf"))
+                for _ in range(4):
+                    for name, server in servers.items():
+                        best[name] = min(best[name], measured_us(server, window, seconds / 4))
+                cost = best["guarded"] / best["open"] - 1
+                print(f"{kind}: open {best['open']:.1f} µs, guarded {best['guarded']:.1f} µs of CPU, {cost:+.1%}")
+        finally:
+            for server in servers.values():
+                server.stop()
+
+
+if __name__ == "__main__":
+    main()

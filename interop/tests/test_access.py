@@ -1,0 +1,138 @@
+"""Users and policies: clients of Java, Go and ours, against brokers of Apache and ours with access control.
+
+The rights are given by our Admin on both; mqadmin looks at ours. Apache's name server asks nobody, ours does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interop.apache import ApacheBroker, ApacheNameServer
+from interop.driver import DriverError
+from interop.drivers import LANGUAGES, Drivers
+from interop.jars import Jars
+from interop.mqadmin import run_mqadmin
+from interop.pyromq_server import PyroMQServer
+from interop.tests import conftest
+from interop.world import Cluster, World
+from pyromq import Admin
+from pyromq.settings import Credentials
+
+SECTION = "Clients × servers with access control"
+ROOT = Credentials("interop-root", "interop-root-secret")
+USER = Credentials("interop-user", "interop-user-secret")
+OTHER = Credentials("interop-other", "interop-other-secret")
+_AUTH = "org.apache.rocketmq.auth"
+_APACHE = {
+    "authenticationEnabled": "true",
+    "authenticationProvider": f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",
+    "authenticationMetadataProvider": f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
+    "authorizationEnabled": "true",
+    "authorizationProvider": f"{_AUTH}.authorization.provider.DefaultAuthorizationProvider",
+    "authorizationMetadataProvider": f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
+    "initAuthenticationUser": f'{{"username":"{ROOT.access_key}","password":"{ROOT.secret_key}"}}',
+    "innerClientAuthenticationCredentials": f'{{"accessKey":"{ROOT.access_key}","secretKey":"{ROOT.secret_key}"}}',
+}
+
+
+def case(name: str) -> pytest.MarkDecorator:
+    return conftest.case(name, SECTION)
+
+
+@contextmanager
+def apache(jars: Jars, folder: Path) -> Iterator[Cluster]:
+    with ApacheNameServer(jars, folder / "namesrv") as names:
+        user = (ROOT.access_key, ROOT.secret_key)
+        options = {**_APACHE, "authConfigPath": str(folder / "auth")}
+        broker = ApacheBroker(jars, folder / "broker", names.address, options=options, user=user)
+        broker.start()
+        try:
+            yield Cluster("apache", names.address, broker.address)
+        finally:
+            broker.kill()
+
+
+@contextmanager
+def pyromq(folder: Path) -> Iterator[Cluster]:
+    with PyroMQServer(folder, user=(ROOT.access_key, ROOT.secret_key)) as server:
+        yield Cluster("pyromq", server.nameserver, server.address)
+
+
+@pytest.fixture(scope="module", params=["apache", "pyromq"])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, jars: Jars) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp(f"guarded-{request.param}")
+    with apache(jars, folder) if request.param == "apache" else pyromq(folder) as running:
+        with Admin(running.nameserver, credentials=ROOT) as admin:
+            for each in (USER, OTHER):
+                admin.create_user(each.access_key, each.secret_key)
+        yield running
+
+
+@pytest.fixture(params=LANGUAGES)
+def world(request: pytest.FixtureRequest, drivers: Drivers, cluster: Cluster) -> Iterator[World]:
+    each = World(drivers.get(request.param), cluster, drivers)
+    with Admin(cluster.nameserver, credentials=ROOT) as admin:
+        admin.create_topic(each.topic, queues=2)
+        admin.create_group(each.group)
+        admin.apply_template(USER.access_key, "producer", topics=[f"{each.topic}*"])
+        admin.apply_template(USER.access_key, "consumer", topics=[each.topic], groups=[each.group])
+        entries = admin.apply_template(USER.access_key, "pipeline", topics=[each.topic], groups=[each.group])
+        assert entries
+        assert admin.explain_access(USER.access_key, "Pub", f"Topic:{each.topic}").allowed
+        assert not admin.explain_access(OTHER.access_key, "Pub", f"Topic:{each.topic}").allowed
+    yield each
+    each.close()
+
+
+def keys(credentials: Credentials) -> dict[str, Any]:
+    return {"accessKey": credentials.access_key, "secretKey": credentials.secret_key}
+
+
+@case("send and consume with rights")
+def test_a_user_with_rights_sends_and_consumes(world: World) -> None:
+    producer = world.start("producer", **keys(USER))
+    sent = world.send(producer, ["a", "b", "c"])
+    assert len(sent) == 3
+    consumer = world.push(**keys(USER))
+    assert sorted(each["body"] for each in consumer.wait(3, timeout_s=60)) == ["a", "b", "c"]
+
+
+@case("refused without rights, with a wrong secret, unsigned")
+def test_others_are_refused(world: World) -> None:
+    wrong = Credentials(USER.access_key, "not-the-secret")
+    for given in (keys(OTHER), keys(wrong), {}):
+        with pytest.raises((DriverError, AssertionError)):
+            producer = world.start("producer", group=f"{world.group}-{len(given)}", **given)
+            results = world.send(producer, ["x"])
+            assert all(each.get("status") == "SEND_OK" for each in results), results
+            raise SystemError("it was sent")
+
+
+@case("mqadmin: users and policies")
+def test_mqadmin_manages_users(cluster: Cluster, jars: Jars, tmp_path: Path) -> None:
+    folder = tmp_path / "mqadmin"
+    (folder / "conf").mkdir(parents=True)
+    text = f"accessKey: {ROOT.access_key}\nsecretKey: {ROOT.secret_key}\n"
+    (folder / "conf/tools.yml").write_text(text)
+    at = ("-n", cluster.nameserver, "-b", cluster.broker)
+    run_mqadmin(jars, folder, "createUser", *at, "-u", "by-mqadmin", "-p", "mqadmin-secret", "-t", "Normal")
+    run_mqadmin(
+        *(jars, folder, "createAcl", *at, "-s", "User:by-mqadmin", "-r", "Topic:t1,Group:g*", "-a", "Pub,Sub"),
+        *("-d", "Allow", "-i", "127.0.0.0/8"),
+    )
+    listed = run_mqadmin(jars, folder, "listUser", *at)
+    assert "by-mqadmin" in listed
+    acls = run_mqadmin(jars, folder, "listAcl", *at, "-s", "by-mqadmin")
+    assert "Topic:t1" in acls and "Group:g*" in acls and "Allow" in acls
+    if cluster.make == "pyromq":
+        assert "mqadmin-secret" not in listed, "Apache's tells passwords, ours does not"
+    with Admin(cluster.nameserver, credentials=ROOT) as admin:
+        assert admin.explain_access("by-mqadmin", "Sub", "Group:g1").allowed
+        assert not admin.explain_access("by-mqadmin", "Sub", "Group:g1", ip="10.0.0.1").allowed
+        assert all(user.password is None for user in admin.users())
+        admin.delete_user("by-mqadmin")
