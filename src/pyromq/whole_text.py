@@ -59,6 +59,13 @@ class SystemDisk:
     def sync_folder(self, path: Path) -> None:
         sync_folder(path)
 
+    def names(self, folder: Path) -> list[str]:
+        """Sorted; none where there is no folder."""
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
 
 _SYSTEM: Final = SystemDisk()
 

@@ -10,6 +10,7 @@ from typing import Any
 from pyromq.clock import SystemClock
 from pyromq.model.route import BrokerData, QueueData, TopicRoute
 from pyromq.net import Address, Connection, Handler, Server, TlsMode
+from pyromq.net.tls import ServerContext
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
@@ -104,10 +105,10 @@ async def scripted(
     *brokers: ScriptedBroker, topics: tuple[str, ...] = ("T",), tls_context: ssl.SSLContext | None = None
 ) -> AsyncIterator[ScriptedCluster]:
     clock = SystemClock()
-    tls_mode = TlsMode.ENFORCING if tls_context else TlsMode.DISABLED
+    tls = ServerContext(TlsMode.ENFORCING if tls_context else TlsMode.DISABLED, tls_context)
 
     def listen(handler: Handler) -> Server:
-        return Server(handler, [LOOPBACK], clock=clock, tls_mode=tls_mode, tls_context=tls_context)
+        return Server(handler, [LOOPBACK], clock=clock, tls=tls)
 
     async with AsyncExitStack() as stack:
         datas = []

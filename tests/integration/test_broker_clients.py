@@ -11,6 +11,7 @@ import pytest
 
 from pyromq.broker.broker import Broker
 from pyromq.model.queue import QueueId
+from pyromq.model.topic import GroupConfig
 from pyromq.net import Connection
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import encode_response
@@ -292,6 +293,38 @@ async def test_a_disagreement_in_a_group_shows_in_its_description(tmp_path: Path
         await joined(broker, Client(), "c2", "payments")
         answer = await tool.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, asked)
         assert decode_consumer_connections(answer.body).disagreeing_client_ids == ("c2",)
+
+
+async def test_a_group_may_keep_out_who_subscribes_to_something_else(tmp_path: Path) -> None:
+    refusing = GroupConfig(group_name="readers", attributes={"subscription.policy": "refuse"})
+
+    def beat(client_id: str, *topics: str) -> bytes:
+        data = ConsumerData(
+            group_name="readers",
+            subscription_data_set=tuple(Subscription(topic=name, sub_string="TagA") for name in topics),
+        )
+        return encode_heartbeat(Heartbeat(client_id=client_id, consumer_data_set=(data,)))
+
+    async with running(tmp_path) as (broker, first):
+        second = Client()
+        await second.connect(broker)
+        broker.parts.tables.groups.update(refusing)
+        assert (await first.ask(RequestCode.HEART_BEAT, body=beat("c1", "orders"))).code == ResponseCode.SUCCESS
+        refused = await second.ask(RequestCode.HEART_BEAT, body=beat("c2", "orders", "payments"))
+        assert refused.code == ResponseCode.INVALID_PARAMETER
+        assert refused.remark == (
+            "the client cannot join group readers: it subscribes to orders (TagA), payments (TagA), the others to "
+            "orders (TagA); give all members the same subscription, or this one a group of its own"
+        )
+        live = broker.parts.tables.members.consumer_group("readers")
+        assert live is not None and live.client_ids == ["c1"]
+        assert (await second.ask(RequestCode.HEART_BEAT, body=beat("c2", "orders"))).code == ResponseCode.SUCCESS
+        assert live.client_ids == ["c1", "c2"]
+        changed = await second.ask(RequestCode.HEART_BEAT, body=beat("c2", "payments"))
+        assert changed.code == ResponseCode.INVALID_PARAMETER
+        assert live.client_ids == ["c1"], "who changes its mind is not a member any more"
+        alone = await first.ask(RequestCode.HEART_BEAT, body=beat("c1", "payments"))
+        assert alone.code == ResponseCode.SUCCESS, "the only member may change its mind"
 
 
 async def test_groups_that_must_not_be_created_have_no_members(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -31,6 +32,7 @@ from pyromq.net import (
 )
 from pyromq.net.link_state import Phase
 from pyromq.net.preamble import SIGNATURE
+from pyromq.net.tls import FollowedContext, ServerContext, ServerTls, TlsSettings
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import encode_request, encode_response, encode_response_head
@@ -608,7 +610,7 @@ def test_tls_modes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        async with serving(tls_mode=mode, tls_context=server_tls) as (_, address, _):
+        async with serving(tls=ServerContext(mode, server_tls)) as (_, address, _):
             assert await speaks(address, None) is plain
             assert await speaks(address, client_tls) is encrypted
 
@@ -619,7 +621,7 @@ def test_tls_modes(
 
 def test_a_proxy_header_comes_before_tls(run: Run, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
     async def scenario() -> None:
-        options = {"tls_mode": TlsMode.ENFORCING, "tls_context": server_tls, "proxies": ANY_PROXY}
+        options = {"tls": ServerContext(TlsMode.ENFORCING, server_tls), "proxies": ANY_PROXY}
         async with serving(**options) as (_, address, handler):
             loop = asyncio.get_running_loop()
             with socket.create_connection(address) as plain:
@@ -638,7 +640,7 @@ def test_a_proxy_header_comes_before_tls(run: Run, server_tls: ssl.SSLContext, c
 
 def test_an_untrusted_certificate_fails_the_connection(run: Run, server_tls: ssl.SSLContext) -> None:
     async def scenario() -> None:
-        async with serving(tls_mode=TlsMode.PERMISSIVE, tls_context=server_tls) as (_, address, _):
+        async with serving(tls=ServerContext(TlsMode.PERMISSIVE, server_tls)) as (_, address, _):
             with pytest.raises(ConnectFailedError, match="certificate"):
                 await connect(address, tls_context=ssl.create_default_context())
 
@@ -649,7 +651,7 @@ def test_a_broken_handshake_hurts_no_other_connection(
     run: Run, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
 ) -> None:
     async def scenario() -> None:
-        async with serving(tls_mode=TlsMode.PERMISSIVE, tls_context=server_tls) as (_, address, _):
+        async with serving(tls=ServerContext(TlsMode.PERMISSIVE, server_tls)) as (_, address, _):
             async with raw(address) as (reader, writer):
                 writer.write(b"\x16" + b"not TLS at all" * 20)
                 await reader.read()
@@ -660,7 +662,7 @@ def test_a_broken_handshake_hurts_no_other_connection(
 
 def test_tls_without_a_certificate_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="enforcing"):
-        Server(Answering.__new__(Answering), [ANY_PORT], clock=CLOCK, tls_mode=TlsMode.ENFORCING)
+        ServerContext(TlsMode.ENFORCING)
 
 
 # --- links ---------------------------------------------------------------------------------------------------------
@@ -806,13 +808,50 @@ def test_a_server_stops_while_connections_are_being_made(run: Run, turns: int) -
     run(scenario())
 
 
-@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True)])
-def test_listening_beyond_this_machine_is_worth_a_warning(
-    run: Run, host: str, warned: bool, caplog: pytest.LogCaptureFixture
+def test_certificates_are_replaced_without_a_restart(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    clock = ManualClock()
+    first = make_certificate(tmp_path, "first")
+    server_files = Certificate(tmp_path / "server.pem", tmp_path / "server-key.pem")
+
+    def install(certificate: Certificate) -> None:
+        server_files.file.write_bytes(certificate.file.read_bytes())
+        server_files.key.write_bytes(certificate.key.read_bytes())
+
     async def scenario() -> None:
-        async with Server(Answering(), [Address(host, 0)], clock=CLOCK):
-            pass
+        install(first)
+        files = ServerTls(mode=TlsMode.ENFORCING, certificate_file=server_files.file, key_file=server_files.key)
+        trusts_first = TlsSettings(ca_file=first.file).context()
+        async with serving(tls=FollowedContext(files, clock)) as (_, address, _):
+            assert await speaks(address, trusts_first)
+            server_files.key.write_text("not a key")
+            clock.advance_ms(1_000)
+            assert await speaks(address, trusts_first), "the last good ones stay"
+            second = make_certificate(tmp_path, "second")
+            install(second)
+            assert not await speaks(address, TlsSettings(ca_file=second.file).context()), "not looked at yet"
+            clock.advance_ms(1_000)
+            assert await speaks(address, TlsSettings(ca_file=second.file).context())
+            assert not await speaks(address, trusts_first)
 
     run(scenario())
-    assert ("there is no access control" in caplog.text) is warned
+    assert "certificates not replaced, those read before are still in use" in caplog.text
+
+
+def test_a_connection_knows_the_name_in_the_certificate_of_its_peer(run: Run, tmp_path: Path) -> None:
+    ours, theirs = make_certificate(tmp_path, "server"), make_certificate(tmp_path, "billing")
+
+    async def scenario() -> None:
+        files = ServerTls(mode=TlsMode.PERMISSIVE, certificate_file=ours.file, key_file=ours.key, ca_file=theirs.file)
+        tls = TlsSettings(ca_file=ours.file, certificate_file=theirs.file, key_file=theirs.key).context()
+        handler = Answering()
+        async with serving(handler, tls=FollowedContext(files, CLOCK)) as (_, address, _):
+            for context, name in ((tls, "billing"), (None, "")):
+                connection = await connect(address, tls_context=context)
+                await connection.request(CODE, timeout_ms=5_000)
+                assert (await handler.connected.get()).peer_name == name
+                connection.close()
+                await connection.wait_closed()
+
+    run(scenario())

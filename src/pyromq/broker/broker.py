@@ -258,6 +258,7 @@ class Broker(Handler):
     def _close_store(self, parts: Parts) -> None:
         parts.services.offset_keeper.save_now()
         parts.services.table_keeper.save_now()
+        parts.handlers.auditing.log.close()
         parts.write_path.store.close()
 
     # --- requests ---
@@ -265,7 +266,7 @@ class Broker(Handler):
     def on_connected(self, connection: Connection) -> None:
         remote = connection.remote
         host = Host(ip_address(remote.host).packed, remote.port).encode()
-        connection.session = Session(host, Peer(remote.host))
+        connection.session = Session(host, Peer(remote.host, connection.peer_name))
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self._turns.take(connection, requests)
@@ -367,7 +368,7 @@ class Broker(Handler):
         ]
         if now - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now
-            duties += [parts.stats.snapshot, self._drop_silent, self._follow_accounts]
+            duties += [parts.stats.snapshot, self._drop_silent, self._follow_accounts, self._write_audit]
         if now - self._offsets_saved_ms >= self.settings.offsets_save_ms:
             self._offsets_saved_ms = now
             duties.append(services.offset_keeper.tick)
@@ -382,6 +383,12 @@ class Broker(Handler):
             except Exception:  # a defect of one duty must not keep the others from being done
                 logger.exception("periodic work failed")
             stalls.ended(began_s, duty.__qualname__)
+
+    def _write_audit(self) -> None:
+        log = self.parts.handlers.auditing.log
+        log.tick()
+        if log.has_news:
+            self._workers.start_maintenance(log.flush)
 
     def _follow_accounts(self) -> None:
         if self._followed is not None:

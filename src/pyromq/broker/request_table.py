@@ -11,6 +11,7 @@ from typing import Final
 
 from pyromq.broker.admin.access_requests import AccessHandler
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
+from pyromq.broker.admin.auditing import Auditing
 from pyromq.broker.admin.cleaning_requests import CleaningHandler
 from pyromq.broker.admin.client_relay import ClientRelay
 from pyromq.broker.admin.client_requests import ClientHandler
@@ -72,8 +73,12 @@ class Handlers:
     recalls: RecallHandler
     delays: DelayHandler
     access: AccessHandler
+    auditing: Auditing
 
     def deferred(self) -> dict[int, Deferred]:
+        return self.auditing.deferred(self._deferred())
+
+    def _deferred(self) -> dict[int, Deferred]:
         return {
             Code.SEND_MESSAGE: self.sends.send,
             Code.SEND_MESSAGE_V2: self.sends.send,
@@ -93,7 +98,7 @@ class Handlers:
         }
 
     def immediate(self) -> dict[int, Immediate]:
-        return {**self._for_clients(), **self._for_tools(), **self._for_operators()}
+        return self.auditing.immediate({**self._for_clients(), **self._for_tools(), **self._for_operators()})
 
     def _for_clients(self) -> dict[int, Immediate]:
         clients, offsets = self.clients, self.offsets
@@ -162,5 +167,6 @@ class Handlers:
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: cleaning.clean_queues,
             Code.CLEAN_UNUSED_TOPIC: cleaning.clean_topics,
             Code.DELETE_EXPIRED_COMMITLOG: cleaning.delete_expired,
+            Code.QUERY_AUDIT_LOG: self.auditing.find,
             **dict.fromkeys(ACCESS_CODES, self.access.answer),
         }

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyromq.broker.admin.access_requests import AccessHandler
 from pyromq.broker.admin.assignment_requests import AssignmentHandler
+from pyromq.broker.admin.auditing import Auditing
 from pyromq.broker.admin.cleaning_requests import CleaningHandler
 from pyromq.broker.admin.client_relay import ClientRelay
 from pyromq.broker.admin.client_requests import ClientHandler
@@ -62,6 +63,8 @@ from pyromq.model.names import TIMER_TOPIC
 from pyromq.net import Address, Connection, Link, open_connection
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.net.stalls import StallWatch
+from pyromq.security.audit import FOLDER as AUDIT_FOLDER
+from pyromq.security.audit import AuditLog
 from pyromq.store.maintenance import Maintenance
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import QueueRange
@@ -219,6 +222,12 @@ class Wiring:
         link.credentials = inner
         return link
 
+    def _audit_log(self) -> AuditLog:
+        settings, folder = self.environment.settings, self.store.layout.root / AUDIT_FOLDER
+        return AuditLog(
+            folder, settings.name, settings.audit, self.environment.clock.now_ms, disk=self.environment.disk
+        )
+
     # --- handlers ---
 
     def _handlers(
@@ -267,6 +276,7 @@ class Wiring:
             recalls=RecallHandler(environment, tables.topics, write_path, delays, timers),
             delays=delay_requests,
             access=AccessHandler(access),
+            auditing=Auditing(self._audit_log(), environment, tables),
         )
 
 

@@ -14,7 +14,22 @@ import click
 
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
-from pyromq.cli.nouns import acl, cluster, delay, dlq, doctor, group, message, send_consume, store, tail, topic, tx
+from pyromq.cli.nouns import (
+    acl,
+    audit,
+    cluster,
+    delay,
+    dlq,
+    doctor,
+    group,
+    message,
+    send_consume,
+    store,
+    tail,
+    tls,
+    topic,
+    tx,
+)
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.pipeline import commands as pipeline
 from pyromq.cli.servers import apps
@@ -28,6 +43,7 @@ send_consume.add_to(app)
 tail.add_to(app)
 apps.add_to(app)
 doctor.add_to(app)
+audit.add_to(app)
 for noun, commands in (
     ("topic", topic.app),
     ("group", group.app),
@@ -37,6 +53,7 @@ for noun, commands in (
     ("tx", tx.app),
     ("cluster", cluster.app),
     ("store", store.app),
+    ("tls", tls.app),
     ("acl", acl.app),
     ("pipeline", pipeline.app),
 ):

@@ -41,7 +41,7 @@ class GuardedService:
     def handle(self, request: Received[Any], connection: Connection) -> bytes | None:
         """The frame of the response; None for a one-way request."""
         try:
-            peer = Peer(connection.remote.host)
+            peer = Peer(connection.remote.host, connection.peer_name)
             principal = self._guard.admit(request, peer)
             if request.code in _ACCESS_CODES:
                 response = Response(body=self._requests.answer(request, principal))
@@ -61,7 +61,7 @@ class GuardedService:
         request = error.received
         if request is not None:
             try:
-                self._guard.verify(request, Peer(connection.remote.host))
+                self._guard.verify(request, Peer(connection.remote.host, connection.peer_name))
             except MQError as denied:
                 return None if request.is_oneway else encode(request, refusal(denied))
         return self._service.refuse_header(error)

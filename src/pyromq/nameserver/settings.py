@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyromq.errors import ConfigError, quoted
 from pyromq.nameserver.config_keys import KEYS
 from pyromq.nameserver.errors import ProtectedSettingError
+from pyromq.net.exposure import Exposure
 from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.settings import TlsMode
 from pyromq.security.settings import AccessSettings
@@ -66,6 +67,7 @@ class NameServerSettings:
     tls_key_file: Path | None = None  # None: it stands in the file of the certificate
     tls_client_ca_file: Path | None = None  # clients and brokers must show a certificate of these authorities
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose PROXY protocol header is believed
+    insecure_network: bool = False  # listen beyond loopback though strangers could use it, or listen in
     access: AccessSettings = field(default_factory=AccessSettings)
     limits: NameServerLimits = field(default_factory=NameServerLimits)
 
@@ -79,6 +81,10 @@ class NameServerSettings:
         )
         _require(0 <= self.wait_seconds_for_service <= 3600, "wait_seconds_for_service must lie between 0 and 3600")
         _ = self.listener  # building it checks it
+
+    @property
+    def exposure(self) -> Exposure:
+        return Exposure(authenticates=self.access.is_on, insecure_network=self.insecure_network)
 
     @property
     def listener(self) -> ListenerSettings:

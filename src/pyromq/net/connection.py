@@ -125,6 +125,13 @@ class Connection(asyncio.BufferedProtocol):
         return self._drained is not None
 
     @property
+    def peer_name(self) -> str:
+        """The common name in the certificate of the peer, which TLS has verified; empty without one."""
+        found = self._transport.get_extra_info("peercert") if self._transport else None
+        subject = dict(pair for part in (found or {}).get("subject", ()) for pair in part)
+        return str(subject.get("commonName", ""))
+
+    @property
     def in_flight(self) -> int:
         """How many requests of ours wait for a response."""
         return len(self._pending_calls.pending.by_id)

@@ -10,11 +10,12 @@ from typing import Protocol, Self
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError
 from pyromq.net.address import Address
+from pyromq.net.exposure import Exposure
 from pyromq.net.handler import Handler
 from pyromq.net.proxies import TrustedProxies
 from pyromq.net.server import Server
 from pyromq.net.settings import ConnectionSettings, TlsMode
-from pyromq.net.tls import ServerTls
+from pyromq.net.tls import FollowedContext, ServerTls
 from pyromq.wire.frame import FRAME_BYTES_MAX
 
 
@@ -37,6 +38,8 @@ class HasListenerSettings(Protocol):
     def half_read_bytes_max(self) -> int: ...
     @property
     def idle_ms(self) -> int: ...
+    @property
+    def exposure(self) -> Exposure: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,7 @@ class ListenerSettings:
     connections_max: int = 10_000
     half_read_bytes_max: int = 256 << 20
     idle_ms: int = 120_000
+    exposure: Exposure = field(default_factory=Exposure)
 
     def __post_init__(self) -> None:
         TrustedProxies(self.trusted_proxies)
@@ -73,6 +77,7 @@ class ListenerSettings:
             connections_max=settings.connections_max,
             half_read_bytes_max=settings.half_read_bytes_max,
             idle_ms=settings.idle_ms,
+            exposure=settings.exposure,
         )
 
     def server(
@@ -85,7 +90,7 @@ class ListenerSettings:
             clock=clock,
             settings=ConnectionSettings(idle_ms=self.idle_ms, half_read_bytes_max=self.half_read_bytes_max),
             connections_max=self.connections_max,
-            tls_mode=self.tls.mode,
-            tls_context=self.tls.context(),
+            tls=FollowedContext(self.tls, clock),
             proxies=TrustedProxies(self.trusted_proxies),
+            exposure=self.exposure,
         )

@@ -12,7 +12,6 @@ import socket
 import ssl
 from collections.abc import Sequence
 from functools import partial
-from ipaddress import ip_address
 from typing import Final, Self
 
 from pyromq.clock import Clock
@@ -20,6 +19,7 @@ from pyromq.errors import ConfigError
 from pyromq.net.address import Address
 from pyromq.net.connection import Connection
 from pyromq.net.errors import PreambleError
+from pyromq.net.exposure import NO_MATTER, Exposure
 from pyromq.net.half_read import HalfReadFrames
 from pyromq.net.handler import Handler
 from pyromq.net.idle import IdleWatch
@@ -27,6 +27,7 @@ from pyromq.net.preamble import PEEK_BYTES, Preamble
 from pyromq.net.proxies import NO_PROXIES, TrustedProxies
 from pyromq.net.settings import DEFAULT_SETTINGS, ConnectionSettings, TlsMode
 from pyromq.net.stalls import StallWatch
+from pyromq.net.tls import ServerContext
 
 logger = logging.getLogger(__name__)
 
@@ -53,20 +54,18 @@ class Server:
         clock: Clock,
         settings: ConnectionSettings = DEFAULT_SETTINGS,
         connections_max: int = 10_000,
-        tls_mode: TlsMode = TlsMode.DISABLED,
-        tls_context: ssl.SSLContext | None = None,
+        tls: ServerContext | None = None,
         proxies: TrustedProxies = NO_PROXIES,
+        exposure: Exposure = NO_MATTER,
     ) -> None:
-        if tls_mode is not TlsMode.DISABLED and tls_context is None:
-            raise ConfigError(f"TLS mode {tls_mode.value} needs a certificate")
         self._handler = handler
         self._listen = list(listen)
         self._clock = clock
         self._settings = settings
         self._connections_max = connections_max
-        self._tls_mode = tls_mode
-        self._tls_context = tls_context
+        self._tls = tls or ServerContext()
         self._proxies = proxies
+        self._exposure = exposure
         self.stalls = StallWatch()  # of the loop, by requests that came here
         self.half_read = HalfReadFrames(settings.half_read_bytes_max)
         self._watch = IdleWatch(clock, settings.idle_ms)
@@ -94,7 +93,7 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Listens. Raises ConfigError for an address that cannot be bound."""
+        """Listens. Raises ConfigError for an address that cannot be bound, or that ``exposure`` does not allow."""
         try:
             for address in self._listen:
                 self._listeners.append(await _bind(address))
@@ -102,23 +101,14 @@ class Server:
             self._close_listeners()
             raise
         self.addresses = [Address(*listener.getsockname()[:2]) for listener in self._listeners]
+        try:
+            self._exposure.check(self.addresses, self._tls)
+        except ConfigError:
+            self._close_listeners()
+            raise
         for listener in self._listeners:
             self._accept_from(listener)
         logger.info("listening: addresses=%s", ",".join(map(str, self.addresses)))
-        self._warn_of_strangers()
-
-    def _warn_of_strangers(self) -> None:
-        knows_peers = self._tls_context is not None and self._tls_context.verify_mode is ssl.CERT_REQUIRED
-        if self._tls_mode is TlsMode.ENFORCING and knows_peers:
-            return
-        for address in self.addresses:
-            if not ip_address(address.host.partition("%")[0]).is_loopback:
-                logger.warning(
-                    "open to other machines, and there is no access control: whoever reaches %s may send, read, "
-                    "delete and change settings. Keep it behind a firewall, listen on 127.0.0.1, or require "
-                    "certificates of clients (tls_mode enforcing with tls_client_ca_file)",
-                    address,
-                )
 
     async def stop(self, *, grace_ms: int = 5_000) -> None:
         """Accepts no more, sends what is queued, closes; what is unsent after the grace time is dropped."""
@@ -215,10 +205,10 @@ class Server:
         return False
 
     def _admits(self, preamble: Preamble, peer: Address) -> bool:
-        if preamble.is_tls and self._tls_mode is TlsMode.DISABLED:
+        if preamble.is_tls and self._tls.mode is TlsMode.DISABLED:
             logger.warning("connection closed, TLS is disabled here: peer=%s", preamble.source or peer)
             return False
-        if not preamble.is_tls and self._tls_mode is TlsMode.ENFORCING:
+        if not preamble.is_tls and self._tls.mode is TlsMode.ENFORCING:
             logger.warning("connection closed, TLS is required here: peer=%s", preamble.source or peer)
             return False
         return True
@@ -227,7 +217,7 @@ class Server:
         await asyncio.get_running_loop().connect_accepted_socket(
             partial(self._connection, peer),
             peer_socket,
-            ssl=self._tls_context if is_tls else None,
+            ssl=self._tls.current() if is_tls else None,
             ssl_handshake_timeout=HANDSHAKE_S if is_tls else None,
         )
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from pyromq.clock import Clock
 from pyromq.errors import ConfigError
 from pyromq.net.settings import TlsMode
+
+logger = logging.getLogger(__name__)
+
+_LOOK_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +72,72 @@ class ServerTls:
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"certificates cannot be used: {error} ({_files(self)})") from error
         return context
+
+
+class ServerContext:
+    """TLS of one server while it runs: its mode, and the context of the next handshake.
+
+    Certificates are replaced without a restart: files that have changed are read again when the next client comes, at
+    most once a second. Files that cannot be used are told in the log, and the last good ones stay.
+    """
+
+    def __init__(self, mode: TlsMode = TlsMode.DISABLED, context: ssl.SSLContext | None = None) -> None:
+        if mode is not TlsMode.DISABLED and context is None:
+            raise ConfigError(f"TLS mode {mode.value} needs a certificate")
+        self.mode = mode
+        self._context = context
+
+    @property
+    def knows_peers(self) -> bool:
+        """Whether every peer has shown a certificate that is trusted."""
+        context = self._context
+        return self.mode is TlsMode.ENFORCING and context is not None and context.verify_mode is ssl.CERT_REQUIRED
+
+    def current(self) -> ssl.SSLContext | None:
+        """For a handshake that begins now; None when TLS is disabled."""
+        return self._context
+
+
+class FollowedContext(ServerContext):
+    """That of files, which may change. Raises ConfigError when they cannot be used at the start."""
+
+    def __init__(self, tls: ServerTls, clock: Clock) -> None:
+        super().__init__(tls.mode, tls.context())
+        self._tls = tls
+        self._clock = clock
+        self._seen = _versions(tls)
+        self._looked_ms = clock.monotonic_ms()
+
+    def current(self) -> ssl.SSLContext | None:
+        now_ms = self._clock.monotonic_ms()
+        if self._context is not None and now_ms - self._looked_ms >= _LOOK_MS:
+            self._looked_ms = now_ms
+            self._look()
+        return self._context
+
+    def _look(self) -> None:
+        versions = _versions(self._tls)
+        if versions == self._seen:
+            return
+        self._seen = versions
+        try:
+            self._context = self._tls.context()
+        except ConfigError as error:
+            logger.error("certificates not replaced, those read before are still in use: reason=%s", error)
+        else:
+            logger.info("certificates replaced: files=%s", _files(self._tls))
+
+
+def _versions(tls: ServerTls) -> list[tuple[int, int, int]]:
+    """What tells a file from the one that stood there before."""
+    found = []
+    for path in (tls.certificate_file, tls.key_file, tls.ca_file):
+        try:
+            about = path.stat() if path else None
+        except OSError:  # it is being replaced, perhaps
+            about = None
+        found.append((about.st_mtime_ns, about.st_size, about.st_ino) if about else (0, 0, 0))
+    return found
 
 
 def _files(tls: TlsSettings | ServerTls) -> str:

@@ -10,7 +10,7 @@ are forgotten. Refusals are logged once for each address and reason.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pyromq.errors import MQError, quoted
@@ -46,6 +46,7 @@ class Guard:
         self._admitted: set[object] = set()
         self._decided: dict[object, str] = {}  # empty for yes, else why not
         self._logged: set[tuple[str, str]] = set()
+        self.on_refused: Callable[[Received[Any], Peer, str, str], None] | None = None  # with user and reason
 
     def verify(self, request: Received[Any], peer: Peer) -> Principal:
         """Who sent it. Raises AccessDeniedError."""
@@ -106,7 +107,7 @@ class Guard:
         for need in needs:
             reason = reason or self._refusal(principal, need, peer.ip)
         if reason:
-            self._log(request, peer, reason)
+            self._log(request, peer, reason, principal.name)
             raise AccessDeniedError(reason)
 
     def _refusal(self, principal: Principal, need: Need, ip: str) -> str:
@@ -129,7 +130,9 @@ class Guard:
             self._decided.clear()
         return rules
 
-    def _log(self, request: Received[Any], peer: Peer, reason: str) -> None:
+    def _log(self, request: Received[Any], peer: Peer, reason: str, user: str = "") -> None:
+        if self.on_refused is not None:
+            self.on_refused(request, peer, user, reason)
         key = (peer.ip, reason)
         if key in self._logged:
             return

@@ -181,6 +181,9 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
 
+    # --- ours: RocketMQ has no such requests ---
+    QUERY_AUDIT_LOG = 31_001
+
     # --- POP: too large for the 16 bits of a binary header, so JSON headers only ---
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051

@@ -16,6 +16,8 @@ from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.model.limits import CLIENT_ID_CHARACTERS_MAX
 from pyromq.model.names import DERIVED_TOPIC_CHARACTERS_MAX, retry_topic, validate_group, validate_topic
+from pyromq.model.subscription_policy import SubscriptionPolicy, policy_of
+from pyromq.model.topic import GroupConfig
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.consumer import HeartbeatResponseHeader, UnregisterClientHeader
@@ -48,17 +50,20 @@ class ClientHandler:
         heartbeat = decode_heartbeat(request.body)
         self._check(heartbeat)
         refused: RefusedError | None = None
-        served = []
+        served, changed = [], set[str]()
         for consumer in heartbeat.consumer_data_set:
             try:
-                if self._prepare(consumer):
+                if config := self._prepare(consumer):
+                    if not heartbeat.without_sub:
+                        self._refuse_odd(connection, consumer, config)
                     served.append(consumer)
             except MQError as error:
                 refused = refused or RefusedError(*refusal_of(error))
+                changed |= self._members.leave(connection, consumer.group_name)
         heartbeat = msgspec.structs.replace(heartbeat, consumer_data_set=tuple(served))
         language = "OTHER" if request.language is None else request.language.name  # JAVA is 0
         is_known = self._members.knows(connection, heartbeat)
-        changed = self._members.heard_from(connection, heartbeat, language, request.version)
+        changed |= self._members.heard_from(connection, heartbeat, language, request.version)
         for consumer in served:
             live = self._members.consumer_group(consumer.group_name)
             self._filters.register(consumer.group_name, live.subscriptions.values() if live else ())
@@ -83,8 +88,17 @@ class ClientHandler:
             text = f"too many producer groups are connected: at most {self._settings.groups_max} (setting groups_max)"
             raise RefusedError(ResponseCode.INVALID_PARAMETER, text)
 
-    def _prepare(self, consumer: ConsumerData) -> bool:
-        """See to the group and its retry topic; False when the group does not exist and may not be created."""
+    def _refuse_odd(self, connection: Connection, consumer: ConsumerData, config: GroupConfig) -> None:
+        """Where the policy of the group says so: raises RefusedError for who subscribes to something else."""
+        if policy_of(config.attributes, self._settings.subscription_policy) is SubscriptionPolicy.WARN:
+            return
+        if difference := self._members.odd_wish(connection, consumer):
+            text = f"the client cannot join group {consumer.group_name}: {difference}"
+            advice = "give all members the same subscription, or this one a group of its own"
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"{text}; {advice}")
+
+    def _prepare(self, consumer: ConsumerData) -> GroupConfig | None:
+        """See to the group and its retry topic; None when the group does not exist and may not be created."""
         refuse_change(group=consumer.group_name)
         for subscription in consumer.subscription_data_set:
             if len(subscription.topic) > DERIVED_TOPIC_CHARACTERS_MAX:
@@ -94,7 +108,7 @@ class ClientHandler:
         if config is not None and config.retry_queue_nums > 0:
             name = retry_topic(consumer.group_name)
             self._topics.create(name, queues=config.retry_queue_nums, unit=consumer.unit_mode)
-        return config is not None
+        return config
 
     def unregister(self, connection: Connection, request: Received[UnregisterClientHeader]) -> None:
         header = request.header

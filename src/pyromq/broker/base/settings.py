@@ -7,10 +7,13 @@ from pathlib import Path
 
 from pyromq.errors import ConfigError
 from pyromq.model.names import validate_topic
+from pyromq.model.subscription_policy import SubscriptionPolicy
+from pyromq.net.exposure import Exposure
 from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.nameserver_list import check_nameservers
 from pyromq.net.settings import TlsMode
 from pyromq.net.tls import TlsSettings
+from pyromq.security.audit import AuditSettings
 from pyromq.security.settings import AccessSettings
 from pyromq.store.settings import StoreSettings
 
@@ -43,12 +46,14 @@ class BrokerSettings:
     tls_key_file: Path | None = None  # None: it stands in the file of the certificate
     tls_client_ca_file: Path | None = None  # clients must show a certificate of these authorities
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose PROXY protocol header is believed
+    insecure_network: bool = False  # listen beyond loopback though strangers could use it, or listen in
     nameserver_tls: bool = False  # to name servers, with the certificate above where they ask for one
     nameserver_tls_ca_file: Path | None = None  # None: the system's authorities
     nameserver_tls_check_hostname: bool = True
 
     auto_create_topics: bool = True
     auto_create_groups: bool = True
+    subscription_policy: SubscriptionPolicy = SubscriptionPolicy.WARN  # of groups that have none of their own
     default_topic_queues: int = 8
     topics_max: int = 100_000  # what a name server takes from one broker; retry and dead-letter topics count
     groups_max: int = 100_000
@@ -85,6 +90,7 @@ class BrokerSettings:
     transaction_checks_max: int = 15  # 250 at most; then it is put away where a person can look at it
 
     access: AccessSettings = field(default_factory=AccessSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
 
     def __post_init__(self) -> None:
@@ -102,6 +108,10 @@ class BrokerSettings:
             raise ConfigError(f"broker id {self.broker_id} is negative")
         check_nameservers(self.nameservers)
         _ = self.listener  # building it checks it
+
+    @property
+    def exposure(self) -> Exposure:
+        return Exposure(authenticates=self.access.is_on, insecure_network=self.insecure_network)
 
     @property
     def listener(self) -> ListenerSettings:

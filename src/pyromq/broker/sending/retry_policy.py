@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from pyromq.model.subscription_policy import SubscriptionPolicy, policy_of
 from pyromq.model.topic import GroupConfig
 
 _HONOURS_LIMIT = 121  # protocol version 3.4.9
@@ -28,8 +29,13 @@ class _Exponential(msgspec.Struct, frozen=True):
     multiplier: int = 2
 
 
-def attempts_allowed(group: GroupConfig, wanted: int | None, version: int) -> int:
-    """How often a message may fail: as its consumer wants it, if that is new enough to be asked, or its group."""
+def attempts_allowed(group: GroupConfig, wanted: int | None, version: int, policy: SubscriptionPolicy) -> int:
+    """How often a message may fail: as its consumer wants it, if that is new enough to be asked, or its group.
+
+    Where members must agree, the group's own limit counts for all.
+    """
+    if policy_of(group.attributes, policy) is SubscriptionPolicy.REFUSE:
+        return group.retry_max_times
     return wanted if wanted is not None and version >= _HONOURS_LIMIT else group.retry_max_times
 
 

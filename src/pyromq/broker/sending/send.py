@@ -164,7 +164,7 @@ class SendHandler:
         if not header.topic.startswith(RETRY_PREFIX):
             return config, header.topic
         group = self._groups.require(header.topic.removeprefix(RETRY_PREFIX))
-        attempts_max = attempts_allowed(group, header.max_reconsume_times, version)
+        attempts_max = attempts_allowed(group, header.max_reconsume_times, version, self._settings.subscription_policy)
         if (header.reconsume_times or 0) <= attempts_max and not self._locks.is_held(group.group_name):
             return config, header.topic
         dead = self._topics.create(dead_letter_topic(group.group_name), queues=1)

@@ -98,7 +98,7 @@ class SendBackHandler:
         self, group: GroupConfig, header: SendBackHeader, failed: Record, retry: TopicConfig, version: int
     ) -> tuple[bool, Detour]:
         """Whether it is dead, and where it goes."""
-        attempts_max = attempts_allowed(group, header.max_reconsume_times, version)
+        attempts_max = attempts_allowed(group, header.max_reconsume_times, version, self._settings.subscription_policy)
         topic, text = failed.topic.decode(), properties_of(failed).decode()
         first_id = value_of(text, names.ORIGIN_MESSAGE_ID) or stored_id(failed.store_host, failed.position)
         values = {names.ORIGIN_MESSAGE_ID: first_id, names.WAIT: "false"}

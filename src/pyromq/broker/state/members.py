@@ -103,6 +103,17 @@ class ConsumerGroup(Generic[C]):
         usual = next(wish for _, wish in spoken if self._wishes[wish] == most)  # of equals that of the oldest member
         return sorted(client_id for client_id, wish in spoken if wish != usual)
 
+    def odd_wish(self, connection: C, wanted: Wish) -> Wish | None:
+        """What the other members subscribe to, if it is something else; None when they agree, or there are none."""
+        others = Counter(self._wishes)
+        known = self.members.get(connection)
+        if known is not None and known.subscribed is not None:
+            others[known.subscribed] -= 1
+        if others[wanted] > 0:
+            return None
+        usual, count = max(others.items(), key=lambda each: each[1], default=(wanted, 0))
+        return usual if count > 0 else None
+
 
 class Members(Generic[C]):
     """All groups of a broker."""
@@ -166,6 +177,12 @@ class Members(Generic[C]):
                 return False
         return True
 
+    def odd_wish(self, connection: C, data: ConsumerData) -> str:
+        """How a member would differ from the rest of its group, in words; empty when it would not."""
+        group, wanted = self._consumers.get(data.group_name), _wish(data)
+        usual = group.odd_wish(connection, wanted) if group else None
+        return "" if usual is None else f"it subscribes to {_shown(wanted)}, the others to {_shown(usual)}"
+
     # --- changing ---
 
     def heard_from(self, connection: C, heartbeat: Heartbeat, language: str, version: int) -> set[str]:
@@ -203,7 +220,7 @@ class Members(Generic[C]):
             group.put(member)
             return joined
         member.fingerprint = fingerprint
-        member.subscribed = frozenset((each.topic, each.sub_string) for each in data.subscription_data_set)
+        member.subscribed = _wish(data)
         group.put(member)
         resubscribed = _merge_subscriptions(group.subscriptions, data.subscription_data_set)
         if (joined or resubscribed) and not group.agrees:
@@ -219,6 +236,11 @@ class Members(Generic[C]):
                 "members of a group have different subscriptions: group=%s members=%d clients=%s%s",
                 *(group.name, len(others), ",".join(others[:_NAMED_MAX]), ",…" if len(others) > _NAMED_MAX else ""),
             )
+
+    def leave(self, connection: C, consumer_group: str) -> set[str]:
+        """A member is not one any more; returns the consumer groups that must rebalance."""
+        group = self._consumers.get(consumer_group)
+        return self._remove(group, [connection]) if group is not None and connection in group.members else set()
 
     def unregister(
         self, client_id: str, connection: C, producer_group: str | None, consumer_group: str | None
@@ -275,6 +297,16 @@ class Members(Generic[C]):
             self._warned_ms.pop(group.name, None)
             return set()
         return {group.name}
+
+
+def _wish(data: ConsumerData) -> Wish:
+    return frozenset((each.topic, each.sub_string) for each in data.subscription_data_set)
+
+
+def _shown(wish: Wish) -> str:
+    texts = [f"{topic} ({expression})" for topic, expression in sorted(wish)]
+    more = f" and {len(texts) - _NAMED_MAX} more" if len(texts) > _NAMED_MAX else ""
+    return (", ".join(texts[:_NAMED_MAX]) + more) or "nothing"
 
 
 def _merge_subscriptions(known: dict[str, Subscription], wanted: Iterable[Subscription]) -> bool:

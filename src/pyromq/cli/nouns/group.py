@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -11,12 +12,15 @@ from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerO
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.nouns.group_moves import park, reset
 from pyromq.cli.nouns.group_view import HEAD_COLUMNS, LAG_COLUMNS, describe_group, lag_row, show_group
+from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_json, write_rows
+from pyromq.model.subscription_policy import ATTRIBUTE, SubscriptionPolicy
 from pyromq.wording import shown_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
+    from pyromq.model.topic import GroupConfig
     from pyromq.wire.json.bodies import QueueProgress
 
 app = Commands(help="Consumer groups: list, create, lag, describe, reset, park, delete.")
@@ -30,43 +34,69 @@ def list_groups(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormO
     write_rows(sys.stdout, form_for(output, sys.stdout), (Column("group", "group"),), rows)
 
 
-@app.command()
-def create(
-    group: GroupArgument,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """Settings of a group; those that are not given stay as they are."""
+
     retries: Annotated[
         int | None, Option(min=0, help="Retries before a dead letter; a consumer's own attempts_max wins.")
-    ] = None,
-    delays: Annotated[str | None, Option(help="Delay before each retry; the last one repeats: '1s 10s 1m'.")] = None,
-    retry_queues: Annotated[int | None, Option(min=0, help="Queues of the retry topic; 0: no retries.")] = None,
-    broadcast: Annotated[bool | None, Option(help="Whether members may each consume all messages.")] = None,
-    enabled: Annotated[bool | None, Option(help="Whether the group may consume at all.")] = None,
+    ] = None
+    delays: Annotated[str | None, Option(help="Delay before each retry; the last one repeats: '1s 10s 1m'.")] = None
+    retry_queues: Annotated[int | None, Option(min=0, help="Queues of the retry topic; 0: no retries.")] = None
+    broadcast: Annotated[bool | None, Option(help="Whether members may each consume all messages.")] = None
+    enabled: Annotated[bool | None, Option(help="Whether the group may consume at all.")] = None
+    subscriptions: Annotated[
+        SubscriptionPolicy | None,
+        Option(help="Members that subscribe to something else than the others: log them, or keep them out."),
+    ] = None
+
+    def changed(self, known: GroupConfig) -> GroupConfig:
+        """Raises click.BadParameter."""
+        import msgspec
+
+        said = {
+            "retry_max_times": self.retries,
+            "retry_queue_nums": self.retry_queues,
+            "consume_broadcast_enable": self.broadcast,
+            "consume_enable": self.enabled,
+        }
+        changes: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+        if self.delays is not None:
+            changes["group_retry_policy"] = {"type": "CUSTOMIZED", **_ladder(self.delays)}
+        if self.subscriptions is not None:
+            changes["attributes"] = {**known.attributes, ATTRIBUTE: self.subscriptions.value}
+        return msgspec.structs.replace(known, **changes)
+
+
+def _ladder(delays: str) -> dict[str, Any]:
+    from pyromq.errors import ConfigError
+    from pyromq.store.settings import parse_ladder
+
+    try:
+        return {"customizedRetryPolicy": {"next": list(parse_ladder(delays))}} if delays else {}
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@app.command()
+@unfolded
+def create(
+    *,
+    group: GroupArgument,
+    options: GroupOptions,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
     """Create a group on every master, or change the settings that are given; the others stay as they are."""
-    import msgspec
+    from msgspec.structs import replace
 
-    from pyromq.errors import ConfigError
     from pyromq.model.topic import GroupConfig
-    from pyromq.store.settings import parse_ladder
 
-    said = {
-        "retry_max_times": retries,
-        "retry_queue_nums": retry_queues,
-        "consume_broadcast_enable": broadcast,
-        "consume_enable": enabled,
-    }
-    changes: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
-    if delays is not None:
-        try:
-            ladder = {"customizedRetryPolicy": {"next": list(parse_ladder(delays))}} if delays else {}
-        except ConfigError as error:
-            raise click.BadParameter(str(error)) from error
-        changes["group_retry_policy"] = {"type": "CUSTOMIZED", **ladder}
+    options.changed(GroupConfig(group_name=group))  # mistakes are told before anybody is asked
 
     async def put(admin: Admin) -> GroupConfig:
         known = await admin.group_config(group) if group in await admin.groups() else GroupConfig(group_name=group)
-        config = msgspec.structs.replace(known, group_name=group, **changes)
+        config = options.changed(replace(known, group_name=group))
         await admin.create_group(config)
         return config
 
@@ -78,6 +108,7 @@ def create(
         "retry_queues": config.retry_queue_nums,
         "broadcast": config.consume_broadcast_enable,
         "enabled": config.consume_enable,
+        "subscriptions": config.attributes.get(ATTRIBUTE, "the broker's"),
     }
     columns = tuple(Column(name, name.replace("_", " ")) for name in row)
     write_rows(sys.stdout, form_for(output, sys.stdout), columns, [row])

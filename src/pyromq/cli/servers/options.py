@@ -39,6 +39,14 @@ HostOption = Annotated[
     str | None,
     Option(show_default="127.0.0.1", help="Address to listen on; by default only this machine can connect."),
 ]
+InsecureNetworkOption = Annotated[
+    bool | None,
+    Option(
+        "--insecure-network",
+        show_default=False,
+        help="Listen beyond this machine even without access control and TLS: who reaches it may do anything.",
+    ),
+]
 BrokerPortOption = Annotated[
     int | None, Option(min=0, max=65535, show_default="10911", help="Port of the broker; 0 picks a free one.")
 ]
@@ -73,6 +81,7 @@ class UpFlags:
 
     data: DataOption = None
     host: HostOption = None
+    insecure_network: InsecureNetworkOption = None
     nameserver_port: NameServerPortOption = None
     broker_port: BrokerPortOption = None
     broker_name: BrokerNameOption = None
@@ -80,10 +89,15 @@ class UpFlags:
 
     def by_setting(self) -> Flags:
         return {
-            "nameserver": {"host": ("--host", self.host), "port": ("--nameserver-port", self.nameserver_port)},
+            "nameserver": {
+                "host": ("--host", self.host),
+                "insecure_network": ("--insecure-network", self.insecure_network),
+                "port": ("--nameserver-port", self.nameserver_port),
+            },
             "broker": {
                 "data": ("--data", self.data),
                 "host": ("--host", self.host),
+                "insecure_network": ("--insecure-network", self.insecure_network),
                 "port": ("--broker-port", self.broker_port),
                 "name": ("--broker-name", self.broker_name),
                 "store.flush": ("--flush", _flush(self.flush)),
@@ -96,13 +110,19 @@ class NameServerFlags:
     """Settings that have flags of their own with ``pyromq nameserver``."""
 
     host: HostOption = None
+    insecure_network: InsecureNetworkOption = None
     port: NameServerPortOption = None
     data: Annotated[Path | None, Option("--data", metavar="DIR", help="Folder that keeps key-value settings.")] = None
 
     def by_setting(self) -> Flags:
         kv_path = self.data / "kvConfig.json" if self.data else None
         return {
-            "nameserver": {"host": ("--host", self.host), "port": ("--port", self.port), "kv_path": ("--data", kv_path)}
+            "nameserver": {
+                "host": ("--host", self.host),
+                "insecure_network": ("--insecure-network", self.insecure_network),
+                "port": ("--port", self.port),
+                "kv_path": ("--data", kv_path),
+            }
         }
 
 
@@ -112,6 +132,7 @@ class BrokerFlags:
 
     data: DataOption = None
     host: HostOption = None
+    insecure_network: InsecureNetworkOption = None
     port: BrokerPortOption = None
     name: BrokerNameOption = None
     cluster: Annotated[str | None, Option(show_default="DefaultCluster", help="Name of the cluster.")] = None
@@ -126,6 +147,7 @@ class BrokerFlags:
             "broker": {
                 "data": ("--data", self.data),
                 "host": ("--host", self.host),
+                "insecure_network": ("--insecure-network", self.insecure_network),
                 "port": ("--port", self.port),
                 "name": ("--name", self.name),
                 "cluster": ("--cluster", self.cluster),

@@ -11,6 +11,7 @@ plain; the namespace of the client, if it has one, is added. One module per noun
 from __future__ import annotations
 
 from pyromq.client.admin.access import AccessAdmin
+from pyromq.client.admin.auditing import AuditAdmin
 from pyromq.client.admin.direct_consumption import DirectConsumptionAdmin
 from pyromq.client.admin.examining import ExamineAdmin
 from pyromq.client.admin.explaining import ExplainAdmin
@@ -20,5 +21,5 @@ from pyromq.client.admin.schemas import SchemaAdmin
 __all__ = ["EARLIEST", "LATEST", "Admin"]
 
 
-class Admin(ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin, SchemaAdmin, AccessAdmin):
-    """Everything an operator may ask or do; these four lean on all the others."""
+class Admin(ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin, SchemaAdmin, AccessAdmin, AuditAdmin):
+    """Everything an operator may ask or do; these six lean on all the others."""

@@ -463,5 +463,6 @@ class Admin(Face[aio_admin.Admin]):
     apply_template = blocking(aio_admin.Admin.apply_template)
     explain_access = blocking(aio_admin.Admin.explain_access)
     import_accounts = blocking(aio_admin.Admin.import_accounts)
+    audit = blocking(aio_admin.Admin.audit)
     consume_directly = blocking(aio_admin.Admin.consume_directly)
     examine = blocking(aio_admin.Admin.examine)

@@ -9,7 +9,9 @@ import pytest
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.delays.delays import Delays, Detour, recall_handle
-from pyromq.broker.sending.retry_policy import retry_delay_ms
+from pyromq.broker.sending.retry_policy import attempts_allowed, retry_delay_ms
+from pyromq.model.subscription_policy import SubscriptionPolicy
+from pyromq.model.topic import GroupConfig
 from pyromq.testing import ManualClock
 from pyromq.wire.properties import decode_properties
 
@@ -116,3 +118,20 @@ def test_the_handle_names_a_moment_in_the_second_of_the_message(due_ms: int, tol
 )
 def test_ladders_of_groups(policy: dict[str, object], delays: list[int | None]) -> None:
     assert [retry_delay_ms(policy, attempt) for attempt in range(len(delays))] == delays
+
+
+@pytest.mark.parametrize(
+    ("attributes", "policy", "allowed"),
+    [
+        ({}, SubscriptionPolicy.WARN, 3),
+        ({}, SubscriptionPolicy.REFUSE, 5),
+        ({"subscription.policy": "refuse"}, SubscriptionPolicy.WARN, 5),
+        ({"subscription.policy": "warn"}, SubscriptionPolicy.REFUSE, 3),
+        ({"subscription.policy": "nonsense"}, SubscriptionPolicy.REFUSE, 5),
+    ],
+)
+def test_where_members_must_agree_the_limit_of_the_group_counts(
+    attributes: dict[str, str], policy: SubscriptionPolicy, allowed: int
+) -> None:
+    group = GroupConfig(group_name="readers", retry_max_times=5, attributes=attributes)
+    assert attempts_allowed(group, 3, 400, policy) == allowed

@@ -1,0 +1,220 @@
+"""Requests that change something, written into the audit log with what was before and after; and the log, asked for.
+
+A handler that is audited is wrapped once, when the broker starts; all others stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from pyromq.broker.base.access import GuardedAccess
+from pyromq.broker.base.config import describe
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.long_responses import PIECE, PIECES_AT_ONCE, Steps, elsewhere
+from pyromq.broker.base.responses import Deferred, Immediate, Response
+from pyromq.broker.base.session import Session
+from pyromq.broker.state.tables import Tables
+from pyromq.errors import MQError
+from pyromq.net.connection import Connection
+from pyromq.security.audit import AuditEntry, AuditLog, Outcome, Question
+from pyromq.security.audited import AUDITED_BY_BROKERS, action_name
+from pyromq.security.errors import AccessDeniedError
+from pyromq.security.identity import Peer
+from pyromq.security.policies import USER_PREFIX, acl_info
+from pyromq.security.requests import ACCESS_CODES
+from pyromq.security.resources import ResourceType
+from pyromq.security.rights import BROKER_RIGHTS
+from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.json import bodies
+from pyromq.wire.received import Received
+
+FOUND_MAX: Final = 1_000  # entries in one response
+_RESOURCES_MAX: Final = 100  # of one entry
+_QUEUES_MAX: Final = 256  # whose offsets are told
+_ACCESS: Final = frozenset(ACCESS_CODES)
+_ON_A_WORKER: Final = PIECE * (PIECES_AT_ONCE + 1)  # as many as make a response a long one
+
+
+@dataclass(slots=True)
+class _Step:
+    """A request under way."""
+
+    entry: AuditEntry
+    before: dict[str, Any] = field(default_factory=dict)
+
+
+class Auditing:
+    """Between requests and their handlers."""
+
+    def __init__(self, log: AuditLog, environment: Environment, tables: Tables) -> None:
+        self.log = log
+        self._environment = environment
+        self._access = environment.access if isinstance(environment.access, GuardedAccess) else None
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._progress = tables.progress
+        if self._access is not None:
+            self._access.guard.on_refused = self._refused
+
+    # --- what is asked for ---
+
+    def find(self, connection: Connection, request: Received[None]) -> Steps:
+        """Entries, newest first, as JSON; files are read on a worker."""
+        question = bodies.decode(request.body or b"{}", Question)
+        limit = max(1, min(question.limit, FOUND_MAX))
+        search = self.log.search(msgspec.structs.replace(question, limit=limit))
+        yield from elsewhere(_ON_A_WORKER)
+        return lambda: msgspec.json.encode(search())
+
+    # --- what is written ---
+
+    def immediate(self, handlers: dict[int, Immediate]) -> dict[int, Immediate]:
+        """The same handlers, those that change something audited."""
+        return {
+            code: self._audited(handler) if code in AUDITED_BY_BROKERS else handler
+            for code, handler in handlers.items()
+        }
+
+    def deferred(self, handlers: dict[int, Deferred]) -> dict[int, Deferred]:
+        return {
+            code: self._noted(handler) if code in AUDITED_BY_BROKERS else handler for code, handler in handlers.items()
+        }
+
+    def _audited(self, handler: Immediate) -> Immediate:
+        def handle(connection: Connection, request: Received[Any]) -> Response | Steps:
+            step = self._begin(connection, request)
+            try:
+                response = handler(connection, request)
+            except MQError as error:
+                self._fail(step, error)
+                raise
+            if isinstance(response, Generator):
+                return self._watched(step, request, response)
+            self._end(step, request)
+            return response
+
+        return handle
+
+    def _watched(self, step: _Step, request: Received[Any], steps: Steps) -> Steps:
+        try:
+            job = yield from steps
+        except MQError as error:
+            self._fail(step, error)
+            raise
+        self._end(step, request)
+        return job
+
+    def _noted(self, handler: Deferred) -> Deferred:
+        """One whose outcome comes later, from elsewhere."""
+
+        def handle(connection: Connection, request: Received[Any]) -> None:
+            step = self._begin(connection, request)
+            try:
+                handler(connection, request)
+            except MQError as error:
+                self._fail(step, error)
+                raise
+            self.log.record(msgspec.structs.replace(step.entry, outcome=Outcome.ASKED))
+
+        return handle
+
+    def _begin(self, connection: Connection, request: Received[Any]) -> _Step:
+        user = ""
+        if self._access is not None:
+            try:
+                user = self._access.principal_of(connection, request).name
+            except AccessDeniedError:  # it lost its rights since it was admitted; the handler says so
+                pass
+        entry = self._entry(request, connection.session_as(Session).peer, Outcome.DONE, user=user)
+        return _Step(entry, self._state(request))
+
+    def _end(self, step: _Step, request: Received[Any]) -> None:
+        after = self._state(request)
+        names = sorted({*step.before, *after})
+        changes = {
+            name: (step.before.get(name), after.get(name)) for name in names if step.before.get(name) != after.get(name)
+        }
+        self.log.record(msgspec.structs.replace(step.entry, changes=changes))
+
+    def _fail(self, step: _Step, error: MQError) -> None:
+        self.log.refused(msgspec.structs.replace(step.entry, outcome=Outcome.REFUSED, reason=str(error)[:500]))
+
+    def _refused(self, request: Received[Any], peer: Peer, user: str, reason: str) -> None:
+        """By the guard, whatever it is that was asked for."""
+        self.log.refused(self._entry(request, peer, Outcome.REFUSED, user=user, reason=reason[:500]))
+
+    def _entry(
+        self, request: Received[Any], peer: Peer, outcome: Outcome, *, user: str, reason: str = ""
+    ) -> AuditEntry:
+        return AuditEntry(
+            time_ms=self._environment.clock.now_ms(),
+            server=self.log.server,
+            address=peer.ip,
+            action=action_name(request.code),
+            outcome=outcome,
+            user=user,
+            resources=self._resources(request),
+            reason=reason,
+        )
+
+    # --- what it is about ---
+
+    def _resources(self, request: Received[Any]) -> tuple[str, ...]:
+        if request.code in _ACCESS:
+            return (f"{USER_PREFIX}{_user_of(request)}",) if request.header is not None else ()
+        try:
+            right = BROKER_RIGHTS.get(request.code)
+            needs = list(right.needs(request, self._environment.settings.cluster)) if right else []
+        except MQError:  # the handler says what is wrong with it
+            return ()
+        return tuple(str(need.resource) for need in needs[:_RESOURCES_MAX])
+
+    def _state(self, request: Received[Any]) -> dict[str, Any]:
+        """What the request may change, as it is now; without secrets."""
+        code = request.code
+        if code in _ACCESS:
+            return self._state_of_user(_user_of(request))
+        if code == Code.UPDATE_BROKER_CONFIG:
+            settings = self._environment.settings
+            return {f"Setting:{key}": value for key, value in describe(settings, "", 0).items()}
+        state: dict[str, Any] = {}
+        for text in self._resources(request):
+            kind, _, name = text.partition(":")
+            table = self._tables.get(kind)
+            if table is not None and (found := table(name)) is not None:
+                state[text] = msgspec.to_builtins(found)
+        if code in (Code.INVOKE_BROKER_TO_RESET_OFFSET, Code.CLONE_GROUP_OFFSET):
+            state |= self._offsets(request)
+        return state
+
+    @property
+    def _tables(self) -> dict[str, Callable[[str], object]]:
+        return {ResourceType.TOPIC.value: self._topics.table.get, ResourceType.GROUP.value: self._groups.table.get}
+
+    def _offsets(self, request: Received[Any]) -> dict[str, Any]:
+        header = request.header
+        group, topic = str(getattr(header, "group", None) or getattr(header, "dest_group", "")), header.topic or ""
+        config = self._topics.table.get(topic)
+        queues = range(min(config.read_queue_nums, _QUEUES_MAX)) if config else range(0)
+        found = {str(queue): self._progress.committed(group, topic, queue) for queue in queues}
+        return {f"Offsets:{topic}@{group}": found}
+
+    def _state_of_user(self, name: str) -> dict[str, Any]:
+        if self._access is None:
+            return {}
+        rules, state = self._access.guard.book.rules, dict[str, Any]()
+        if (user := rules.users.get(name)) is not None:
+            state[f"User:{name}"] = {"type": user.type.value, "status": user.status.value}
+        if policies := rules.policies.get(name):
+            state[f"Policies:{name}"] = msgspec.to_builtins(acl_info(name, policies))
+        return state
+
+
+def _user_of(request: Received[Any]) -> str:
+    """The user that an access request is about."""
+    subject = getattr(request.header, "username", None) or getattr(request.header, "subject", None) or ""
+    return str(subject).removeprefix(USER_PREFIX)

@@ -1,0 +1,42 @@
+"""Which requests are audited: all that may change something by the table of rights, except what clients do all day."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyromq.security.resources import Action
+from pyromq.security.rights import BROKER_RIGHTS, NAMESERVER_RIGHTS, Rights
+from pyromq.wire.codes import RequestCode as Code
+
+_CHANGES: Final = frozenset((Action.CREATE, Action.UPDATE, Action.DELETE))
+ROUTINE: Final = frozenset(
+    (
+        Code.UPDATE_CONSUMER_OFFSET,  # every consumer, every few seconds
+        Code.REGISTER_BROKER,  # every broker, every half minute
+        Code.UNREGISTER_BROKER,
+        Code.BROKER_HEARTBEAT,
+        Code.QUERY_DATA_VERSION,
+        Code.GET_BROKER_MEMBER_GROUP,
+    )
+)
+"""Requests that change something, too, and that no operator sends."""
+
+
+def audited_codes(rights: Rights) -> frozenset[int]:
+    return frozenset(
+        code
+        for code, right in rights.items()
+        if code not in ROUTINE and any(_CHANGES.intersection(clause.actions) for clause in right.clauses)
+    )
+
+
+AUDITED_BY_BROKERS: Final = audited_codes(BROKER_RIGHTS) | {Code.CONSUME_MESSAGE_DIRECTLY}
+AUDITED_BY_NAMESERVERS: Final = audited_codes(NAMESERVER_RIGHTS)
+
+
+def action_name(code: int) -> str:
+    """``UPDATE_AND_CREATE_TOPIC``; the number where it has no name."""
+    try:
+        return Code(code).name
+    except ValueError:
+        return str(code)
