@@ -198,7 +198,9 @@ class Broker(Handler):
             store.close()
             raise
         self._parts = parts
-        self._immediate, self._deferred = parts.handlers.immediate(), parts.handlers.deferred()
+        auditing = parts.handlers.auditing
+        self._immediate = auditing.immediate(parts.handlers.immediate())
+        self._deferred = auditing.deferred(parts.handlers.deferred())
         self._quick = {code: self._deferred[code] for code in QUICK}
         self._turns.stalls = self._server.stalls
         self._commit_early = parts.write_path.group_commit.commit_early

@@ -48,7 +48,7 @@ class _Step:
 
 
 class Auditing:
-    """Between requests and their handlers."""
+    """Request 31001. Stands between requests that change something and their handlers."""
 
     def __init__(self, log: AuditLog, environment: Environment, tables: Tables) -> None:
         self.log = log

@@ -115,20 +115,25 @@ async def lines_from(descriptor: int, line_bytes_max: int) -> AsyncIterator[byte
     """The lines of a file or pipe as soon as they are there, without their ends.
 
     A line that is longer than any message is cut there and is the last one. A thread reads, since a pipe may be silent
-    for long; it is a daemon, so that Ctrl-C need not wait for it.
+    for long; it is a daemon, so that Ctrl-C need not wait for it. Raises OSError when the input cannot be read.
     """
-    loop, chunks = asyncio.get_running_loop(), asyncio.Queue[bytes](_CHUNKS_MAX)
+    loop, chunks = asyncio.get_running_loop(), asyncio.Queue[bytes | OSError](_CHUNKS_MAX)
 
     def read() -> None:
         with suppress(RuntimeError, CancelledError):  # the loop has ended before the input
-            data = b"-"
-            while data:
-                data = os.read(descriptor, _READ_BYTES)
+            data: bytes | OSError = b"-"
+            while data and not isinstance(data, OSError):
+                try:
+                    data = os.read(descriptor, _READ_BYTES)
+                except OSError as error:
+                    data = error
                 asyncio.run_coroutine_threadsafe(chunks.put(data), loop).result()
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
     rest = b""
     while data := await chunks.get():
+        if isinstance(data, OSError):
+            raise data
         *whole, rest = (rest + data).split(b"\n")
         for line in whole:
             yield line.removesuffix(b"\r")

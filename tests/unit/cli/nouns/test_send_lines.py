@@ -116,6 +116,14 @@ async def test_lines_are_cut_at_their_ends_wherever_reads_end() -> None:
     os.close(reader)
 
 
+async def test_an_input_that_cannot_be_read_is_an_error_and_not_waited_for() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.close(writer)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        [line async for line in lines_from(reader, 100)]
+
+
 async def test_a_line_longer_than_any_message_is_the_last_one() -> None:
     reader, writer = os.pipe()
     thread = write_and_close(writer, b"a\n", b"x" * 5_000, b"\nb\n")
