@@ -8,6 +8,8 @@ import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from pyromq.cli.nouns.send_lines import WINDOW, LineReport, LineSender, lines_from
 from pyromq.errors import MessageRefusedError, TransportError
 
