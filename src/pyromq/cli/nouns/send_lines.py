@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from pyromq.errors import MQError
+from pyromq.errors import ConfigError, MQError
 
 if TYPE_CHECKING:
     from pyromq.aio import Message, Producer, SendReceipt
@@ -115,7 +115,7 @@ async def lines_from(descriptor: int, line_bytes_max: int) -> AsyncIterator[byte
     """The lines of a file or pipe as soon as they are there, without their ends.
 
     A line that is longer than any message is cut there and is the last one. A thread reads, since a pipe may be silent
-    for long; it is a daemon, so that Ctrl-C need not wait for it. Raises OSError when the input cannot be read.
+    for long; it is a daemon, so that Ctrl-C need not wait for it. Raises ConfigError when the input cannot be read.
     """
     loop, chunks = asyncio.get_running_loop(), asyncio.Queue[bytes | OSError](_CHUNKS_MAX)
 
@@ -133,7 +133,7 @@ async def lines_from(descriptor: int, line_bytes_max: int) -> AsyncIterator[byte
     rest = b""
     while data := await chunks.get():
         if isinstance(data, OSError):
-            raise data
+            raise ConfigError(f"standard input cannot be read: {data}") from data
         *whole, rest = (rest + data).split(b"\n")
         for line in whole:
             yield line.removesuffix(b"\r")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyromq.cli.nouns.send_lines import WINDOW, LineReport, LineSender, lines_from
-from pyromq.errors import MessageRefusedError, TransportError
+from pyromq.errors import ConfigError, MessageRefusedError, TransportError
 
 
 class Producer:
@@ -122,7 +122,7 @@ async def test_an_input_that_cannot_be_read_is_an_error_and_not_waited_for() -> 
     reader, writer = os.pipe()
     os.close(reader)
     os.close(writer)
-    with pytest.raises(OSError, match="Bad file descriptor"):
+    with pytest.raises(ConfigError, match="standard input cannot be read: .*Bad file descriptor"):
         [line async for line in lines_from(reader, 100)]
 
 
