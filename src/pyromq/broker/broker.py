@@ -40,7 +40,7 @@ from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.base.workers import Workers
-from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK
+from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
@@ -101,7 +101,7 @@ class Broker(Handler):
         self._parts: Parts | None = None  # from SERVING on
         self._followed: FollowedFile | None = None  # accounts that others keep
         self._tasks: list[asyncio.Task[None]] = []
-        self._turns = Turns(self._serve)
+        self._turns = Turns(self._serve, self._clock.monotonic_s, UNDELAYED)
         self._long_responses = LongResponses(self._workers.encode, self._send)
         self._telling: set[asyncio.Task[None]] = set()  # responses that wait until name servers are told
         self._stopping = asyncio.Lock()  # held while it stops: a second stop waits for the first
@@ -215,7 +215,7 @@ class Broker(Handler):
         self._followed = followed_file(settings.access, disk, guard.book)
         access = GuardedAccess(guard)
         self._environment = replace(self._environment, access=access)
-        self._turns = Turns(partial(self._serve_admitted, access))
+        self._turns = Turns(partial(self._serve_admitted, access), self._clock.monotonic_s, UNDELAYED)
 
     async def stop(self) -> None:
         """Answer what is under way, leave the name servers, seal the store; nothing happens when it does not run."""
@@ -282,7 +282,9 @@ class Broker(Handler):
                 if handle is not None:
                     handle(connection, request)
                     continue
-                until_s = until_s or self._clock.monotonic_s() + TURN_S
+                if not until_s:
+                    is_pull = request.code in UNDELAYED
+                    until_s = self._clock.monotonic_s() + TURN_S if is_pull else self._turns.until_s()
                 self._handle(connection, request)
             except RefusedError as error:
                 send_refusal(connection, request, error.code, error.remark, error.ext)

@@ -48,6 +48,9 @@ QUICK: Final = frozenset(
 )
 """They share a commit, so all that one read brought are served in one turn."""
 
+UNDELAYED: Final = QUICK | {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE}
+"""They do not wait while thousands of connections ask for something else at once: heartbeats after a restart."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:

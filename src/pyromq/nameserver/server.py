@@ -17,7 +17,7 @@ from pyromq.nameserver.kv_file import KvFile
 from pyromq.nameserver.service import NameServerService
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, Connection, Handler, Server
-from pyromq.net.turns import TURN_S, Turns
+from pyromq.net.turns import Turns
 from pyromq.security.guard import Guard
 from pyromq.security.opening import FollowedFile, Place, followed_file, open_guard
 from pyromq.security.resources import ALL_NAMES
@@ -112,13 +112,13 @@ class _Requests(Handler):
         self._guarded = guarded
         self._handle = service.handle if guarded is None else guarded.handle
         self._clock = clock
-        self.turns = Turns(self._serve)
+        self.turns = Turns(self._serve, clock.monotonic_s)
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self.turns.take(connection, requests)
 
     def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
-        until_s = self._clock.monotonic_s() + TURN_S
+        until_s = self.turns.until_s()
         for request in coming:
             if (response := self._handle(request, connection)) is not None:
                 connection.send(response)

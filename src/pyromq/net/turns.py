@@ -4,12 +4,15 @@ A peer may send thousands of requests without waiting; hundreds of them arrive i
 order, for some milliseconds at a time; the rest waits while nothing more is read from that connection. Connections that
 wait take turns, and other events of the loop come between two of these. While a peer does not read its responses
 nothing is served to it either, so what waits is at most one read.
+
+Thousands of connections may each bring one request in the same turn of the loop, as after a restart. What is not quick
+shares one allowance of all of them: when it is used up, the others wait as well, in order, and quick requests pass.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Final
 
 from pyromq.net.connection import Connection
@@ -24,8 +27,12 @@ Serve = Callable[[Connection, Iterator[Received[Any]]], bool]
 class Turns:
     """Owner of the requests that wait for the next turn of their connection."""
 
-    def __init__(self, serve: Serve) -> None:
+    def __init__(self, serve: Serve, now_s: Callable[[], float], quick: Container[int] = frozenset()) -> None:
+        """``quick``: codes that never wait for other connections."""
         self._serve = serve
+        self._now_s = now_s
+        self._quick = quick
+        self._until_s = 0.0  # when the allowance of this turn of the loop is used up; 0: nothing has asked for it yet
         self.stalls: StallWatch | None = None  # the server's, which is made later
         self._waiting: dict[Connection, list[Received[Any]]] = {}
         self._ready: dict[Connection, None] = {}  # of those, whose peers read; the next to have its turn first
@@ -39,11 +46,27 @@ class Turns:
         if connection in self._waiting:
             self._waiting[connection] += requests  # a transport may deliver one more read after it was told to stop
             return
+        if self._until_s and requests[0].code not in self._quick and self._now_s() >= self._until_s:
+            self._wait(connection, requests)
+            return
         coming = iter(requests)
         if self._serve(connection, coming) and (rest := list(coming)):
-            self._waiting[connection] = rest
-            connection.hold_reading()
-            self.go_on(connection)
+            self._wait(connection, rest)
+
+    def until_s(self) -> float:
+        """When what is not quick has to stop, of all connections together, in this turn of the loop."""
+        if not self._until_s:
+            self._until_s = self._now_s() + TURN_S
+            asyncio.get_running_loop().call_soon(self._turn_is_over)
+        return self._until_s
+
+    def _turn_is_over(self) -> None:
+        self._until_s = 0.0
+
+    def _wait(self, connection: Connection, requests: list[Received[Any]]) -> None:
+        self._waiting[connection] = requests
+        connection.hold_reading()
+        self.go_on(connection)
 
     def go_on(self, connection: Connection) -> None:
         """The connection is not congested: it gets a turn if it has something left."""

@@ -22,7 +22,7 @@ class Server(Handler):
     def __init__(self, response_bytes: int = 0) -> None:
         self.now_s = 0.0
         self.answered: list[int] = []
-        self.turns = Turns(self._serve)
+        self.turns = Turns(self._serve, lambda: self.now_s, {int(RequestCode.HEART_BEAT)})
         self._body = bytes(response_bytes)
 
     def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
@@ -66,6 +66,41 @@ def test_a_long_row_of_requests_is_answered_turn_by_turn() -> None:
         await turn()
         assert ids(greedy) == [1, 2, 3, 4, 5, 6]
         assert not greedy.transport.is_reading_paused
+
+    asyncio.run(main())
+
+
+class Sharing(Server):
+    """All connections share a turn of the loop."""
+
+    def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
+        for request in coming:
+            until_s = self.turns.until_s()
+            self.now_s += TURN_S * 0.6
+            self.answered.append(request.correlation_id)
+            connection.send(encode_response(0, request.correlation_id))
+            if self.now_s >= until_s:
+                return True
+        return False
+
+
+def test_connections_that_come_in_the_same_turn_share_it_and_quick_requests_pass() -> None:
+    async def main() -> None:
+        server = Sharing()
+        many = [Rig(handler=server) for _ in range(5)]
+        for number, rig in enumerate(many):
+            rig.arrive(asks(number))
+        assert server.answered == [0, 1], "the allowance of this turn is used up"
+        assert [rig.transport.is_reading_paused for rig in many] == [False, False, True, True, True]
+        honest = Rig(handler=server)
+        honest.arrive(encode_request(RequestCode.HEART_BEAT, 100))
+        assert server.answered == [0, 1, 100]
+        many[3].connection.close("gone")
+        await turn()
+        for _ in range(4):
+            await turn()
+        assert server.answered == [0, 1, 100, 2, 4]
+        assert not any(rig.transport.is_reading_paused for rig in (many[2], many[4]))
 
     asyncio.run(main())
 

@@ -122,7 +122,7 @@ async def test_an_input_that_cannot_be_read_is_an_error_and_not_waited_for() -> 
     reader, writer = os.pipe()
     os.close(reader)
     os.close(writer)
-    with pytest.raises(ConfigError, match="standard input cannot be read: .*Bad file descriptor"):
+    with pytest.raises(ConfigError, match=r"standard input cannot be read: .*Bad file descriptor"):
         [line async for line in lines_from(reader, 100)]
 
 
