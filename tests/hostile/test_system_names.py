@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from pyromq.security.requests import ACCESS_CODES
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
 from tests.hostile.every_request import request_of, served_codes
@@ -91,6 +92,8 @@ WITHOUT_NAMES = {  # or about the caller's own connection
     Code.CLEAN_EXPIRED_CONSUMEQUEUE,
     Code.CLEAN_UNUSED_TOPIC,
     Code.DELETE_EXPIRED_COMMITLOG,
+    Code.QUERY_AUDIT_LOG,
+    *map(Code, ACCESS_CODES),  # users and policies; they have rules of their own
 }
 REFUSED = {int(ResponseCode.NO_PERMISSION), int(ResponseCode.INVALID_PARAMETER)}
 

@@ -26,6 +26,7 @@ CALLS = {
     "consume": "consume known --group readers --count 1",
     "tail": "tail known",
     "doctor": "doctor",
+    "audit": "audit",
     "topic ls": "topic ls",
     "topic create": "topic create known --queues 4",
     "topic describe": "topic describe known",
@@ -95,7 +96,7 @@ WRONG_USAGE = [
 
 
 def commands() -> dict[str, Any]:
-    """Of the command line, by their words: all that take a name server and run where users are."""
+    """Of the command line, by their words: all that take a name server and work without access control."""
     found = dict[str, Any]()
     for name, command in app.commands.items():
         verbs = {f"{name} {verb}": each for verb, each in getattr(command, "commands", {}).items()}
@@ -103,7 +104,8 @@ def commands() -> dict[str, Any]:
     return {
         name: command
         for name, command in found.items()
-        if any(parameter.name == "nameserver" for parameter in command.params) and not name.startswith("pipeline")
+        if any(parameter.name == "nameserver" for parameter in command.params)
+        and not name.startswith(("pipeline", "acl"))
     }
 
 

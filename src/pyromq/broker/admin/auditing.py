@@ -29,6 +29,7 @@ from pyromq.security.requests import ACCESS_CODES
 from pyromq.security.resources import ResourceType
 from pyromq.security.rights import BROKER_RIGHTS
 from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.headers import REQUEST_HEADERS
 from pyromq.wire.json import bodies
 from pyromq.wire.received import Received
 
@@ -144,7 +145,7 @@ class Auditing:
         self.log.refused(msgspec.structs.replace(step.entry, outcome=Outcome.REFUSED, reason=str(error)[:500]))
 
     def _refused(self, request: Received[Any], peer: Peer, user: str, reason: str) -> None:
-        """By the guard, whatever it is that was asked for."""
+        """By the guard, whatever it is that was asked for; what strangers send is not looked into."""
         self.log.refused(self._entry(request, peer, Outcome.REFUSED, user=user, reason=reason[:500]))
 
     def _entry(
@@ -157,18 +158,20 @@ class Auditing:
             action=action_name(request.code),
             outcome=outcome,
             user=user,
-            resources=self._resources(request),
+            resources=self._resources(request) if user or self._access is None else (),
             reason=reason,
         )
 
     # --- what it is about ---
 
     def _resources(self, request: Received[Any]) -> tuple[str, ...]:
+        right = BROKER_RIGHTS.get(request.code)
+        if right is None or (request.header is None and request.code in REQUEST_HEADERS):
+            return ()  # nothing that is answered, or a header that could not be read
         if request.code in _ACCESS:
-            return (f"{USER_PREFIX}{_user_of(request)}",) if request.header is not None else ()
+            return (f"{USER_PREFIX}{_user_of(request)}",)
         try:
-            right = BROKER_RIGHTS.get(request.code)
-            needs = list(right.needs(request, self._environment.settings.cluster)) if right else []
+            needs = list(right.needs(request, self._environment.settings.cluster))
         except MQError:  # the handler says what is wrong with it
             return ()
         return tuple(str(need.resource) for need in needs[:_RESOURCES_MAX])
