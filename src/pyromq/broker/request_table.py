@@ -65,9 +65,6 @@ class Handlers:
     auditing: Auditing
 
     def deferred(self) -> dict[int, Deferred]:
-        return self.auditing.deferred(self._deferred())
-
-    def _deferred(self) -> dict[int, Deferred]:
         return {
             Code.SEND_MESSAGE: self.sends.send,
             Code.SEND_MESSAGE_V2: self.sends.send,
@@ -87,7 +84,7 @@ class Handlers:
         }
 
     def immediate(self) -> dict[int, Immediate]:
-        return self.auditing.immediate({**self._for_clients(), **self._for_tools(), **self._for_operators()})
+        return {**self._for_clients(), **self._for_tools(), **self._for_operators()}
 
     def _for_clients(self) -> dict[int, Immediate]:
         clients, offsets = self.clients, self.offsets

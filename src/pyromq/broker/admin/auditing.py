@@ -47,7 +47,7 @@ class _Step:
 
 
 class Auditing:
-    """Between requests and their handlers."""
+    """Between requests and their handlers; answers Request 31001 itself."""
 
     def __init__(self, log: AuditLog, environment: Environment, tables: Tables) -> None:
         self.log = log

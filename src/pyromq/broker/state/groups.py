@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Mapping
+from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping
 from functools import partial
 
 from pyromq.broker.base.refusals import RefusedError
@@ -34,6 +34,7 @@ class Groups:
         self._table = table
         self._settings = settings
         self._clock = clock
+        self.claim: Callable[[Collection[str]], None] = lambda names: None  # before a client makes these; may refuse
 
     @property
     def table(self) -> GroupTable:
@@ -56,6 +57,7 @@ class Groups:
             config = GroupConfig(group_name=validate_group(group))
             refuse_change(group=group)
             self._refuse_beyond(1)
+            self.claim([group])
             self._table.put(config, self._clock.now_ms())
         return config
 
@@ -87,8 +89,9 @@ class Groups:
         known = {name: self._table.get(name) for name, config in wanted.items() if self._table.get(name) != config}
         if not known:
             return
-        if added := sum(config is None for config in known.values()):
-            self._refuse_beyond(added)
+        if added := [name for name, config in known.items() if config is None]:
+            self._refuse_beyond(len(added))
+            self.claim(added)
         now_ms = self._clock.now_ms()
         for name in known:
             self._table.put(wanted[name], now_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Mapping
+from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -54,6 +54,7 @@ class Topics:
         self._settings = settings
         self._clock = clock
         self.on_change: Callable[[], None] = lambda: None  # name servers have to be told
+        self.claim: Callable[[Collection[str]], None] = lambda names: None  # before a client makes these; may refuse
         self._system = frozenset(config.topic_name for config in system_topics(settings)) | SEND_FORBIDDEN
         self._changed: set[str] = set()  # topics that name servers have not been told of
         self._all_changed = False  # name servers have to be told everything
@@ -143,6 +144,7 @@ class Topics:
         if template_name == DEFAULT_TOPIC and not self._settings.auto_create_topics:
             return None
         self._refuse_beyond(1)
+        self.claim([topic])
         count = max(0, min(queues, template.write_queue_nums))
         return self._add(
             TopicConfig(
@@ -190,8 +192,9 @@ class Topics:
         known = {name: self._table.get(name) for name, config in wanted.items() if self._table.get(name) != config}
         if not known:
             return
-        if added := sum(config is None for config in known.values()):
-            self._refuse_beyond(added)
+        if added := [name for name, config in known.items() if config is None]:
+            self._refuse_beyond(len(added))
+            self.claim(added)
         now_ms = self._clock.now_ms()
         for name in known:
             self._table.put(wanted[name], now_ms)
