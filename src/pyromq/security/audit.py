@@ -23,12 +23,14 @@ import msgspec
 
 from pyromq.clock import Clock
 from pyromq.errors import ConfigError
+from pyromq.wire.json import bodies
 
 logger = logging.getLogger(__name__)
 
 FOLDER: Final = "audit"
 WAITING_MAX: Final = 10_000  # entries that are not written yet
 REPEATS_MAX: Final = 1_000  # refusals that are counted
+FOUND_MAX: Final = 1_000  # entries in one response
 REPEAT_MS: Final = 60_000
 VALUE_BYTES_MAX: Final = 65_536  # before and after, as JSON
 
@@ -190,6 +192,13 @@ class AuditLog:
         """The newest entries that are wanted, newest first; those that wait are written first."""
         self.flush()
         return find_entries(self._folder, question)
+
+
+def answer_question(log: AuditLog, body: bytes) -> bytes:
+    """Entries, newest first, as JSON. Raises RemoteProtocolError."""
+    question = bodies.decode(body or b"{}", Question)
+    limit = max(1, min(question.limit, FOUND_MAX))
+    return msgspec.json.encode(log.find(msgspec.structs.replace(question, limit=limit)))
 
 
 def find_entries(folder: Path, question: Question) -> list[AuditEntry]:

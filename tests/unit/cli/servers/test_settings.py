@@ -18,6 +18,7 @@ from pyromq.errors import ConfigError
 from pyromq.nameserver.config_keys import NAMESRV_CONF
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import TlsMode
+from pyromq.security.audit import AuditSettings
 from pyromq.security.settings import AccessSettings
 from pyromq.store.settings import DELAY_LADDER, Flush, StoreSettings, parse_ladder
 
@@ -101,9 +102,10 @@ def test_every_setting_can_be_given_in_every_way(tmp_path: Path, monkeypatch: py
     for schema in (BROKER, NAMESERVER):
         variables = {schema.variable(name) for name in schema.settings}
         assert len(variables) == len(schema.settings), "two settings share a variable"
-    own = {each.name for each in fields(BrokerSettings)} - {"store", "access"}
+    own = {each.name for each in fields(BrokerSettings)} - {"store", "access", "audit"}
     inner = [*(f"store.{each.name}" for each in fields(StoreSettings))]
     inner += [f"access.{each.name}" for each in fields(AccessSettings)]
+    inner += [f"audit.{each.name}" for each in fields(AuditSettings)]
     assert set(BROKER.settings) == {"data", *own, *inner}
     monkeypatch.setenv("PYROMQ_NAMESERVER_LIMITS_BROKERS_MAX", "7")
     monkeypatch.setenv("PYROMQ_NAMESERVER_TLS_MODE", "permissive")
