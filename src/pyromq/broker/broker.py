@@ -198,13 +198,23 @@ class Broker(Handler):
             store.close()
             raise
         self._parts = parts
-        auditing = parts.handlers.auditing
-        self._immediate = auditing.immediate(parts.handlers.immediate())
-        self._deferred = auditing.deferred(parts.handlers.deferred())
-        self._quick = {code: self._deferred[code] for code in QUICK}
+        parts.quotas.adopt()
+        parts.handlers.config.on_update = self._adopt_quotas
+        self._take_handlers(parts)
         self._turns.stalls = self._server.stalls
         self._commit_early = parts.write_path.group_commit.commit_early
         self.state = Lifecycle.SERVING
+
+    def _take_handlers(self, parts: Parts) -> None:
+        """Every request goes to its quotas, into the audit log, to its handler; mostly to the handler at once."""
+        auditing, quotas, handlers = parts.handlers.auditing, parts.quotas, parts.handlers
+        self._immediate = quotas.immediate(auditing.immediate(handlers.immediate()))
+        self._deferred = quotas.deferred(auditing.deferred(handlers.deferred()))
+        self._quick = {code: self._deferred[code] for code in QUICK}
+
+    def _adopt_quotas(self) -> None:
+        if self.state is Lifecycle.SERVING and self.parts.quotas.adopt():
+            self._take_handlers(self.parts)
 
     def _open_access(self, store: MessageStore) -> None:
         """Requests go through the guard first, if the settings say so. Raises ConfigError, CorruptFileError."""
@@ -269,6 +279,8 @@ class Broker(Handler):
         remote = connection.remote
         host = Host(ip_address(remote.host).packed, remote.port).encode()
         connection.session = Session(host, Peer(remote.host, connection.peer_name))
+        if self._parts is not None:
+            self._parts.quotas.connected(connection)
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self._turns.take(connection, requests)
@@ -346,6 +358,7 @@ class Broker(Handler):
     def on_disconnected(self, connection: Connection, reason: str) -> None:
         self._turns.drop(connection)
         if self._parts is not None:
+            self._parts.quotas.disconnected(connection)
             self._parts.waiters.drop_connection(connection)
             self._parts.handlers.clients.disconnected(connection)
 

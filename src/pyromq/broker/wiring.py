@@ -25,6 +25,7 @@ from pyromq.broker.admin.group_requests import GroupHandler
 from pyromq.broker.admin.lookup_requests import LookupHandler
 from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
+from pyromq.broker.admin.quota_gate import QuotaGate
 from pyromq.broker.admin.reset_requests import ResetHandler
 from pyromq.broker.admin.runtime_requests import RuntimeHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
@@ -70,6 +71,7 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import QueueRange
 from pyromq.store.tables.config_table import ConfigTable
 from pyromq.store.tables.offsets import DelayOffsets
+from pyromq.store.tables.owners import OwnerTable
 from pyromq.store.tables.request_modes import RequestModeTable
 from pyromq.store.timers.files import TimerFiles
 from pyromq.store.timers.metrics import TimerMetrics
@@ -102,6 +104,7 @@ class Parts:
     write_path: WritePath
     services: Services
     handlers: Handlers
+    quotas: QuotaGate  # in front of the handlers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +125,8 @@ class Wiring:
         stats = Stats(self.environment.clock)
         waiters = PullWaiters(self.environment.clock, self.environment.settings.held_pulls_max)
         write_path = self._write_path(stats)
-        services = self._services(tables, stats, write_path)
+        owners = OwnerTable.load(self.environment.disk, self.store.layout.root)
+        services = self._services(tables, stats, write_path, owners)
         handlers = self._handlers(tables, stats, waiters, write_path, services)
         tables.topics.on_change = services.registrar.topics_changed
         write_path.group_commit.on_visible = partial(_wake_readers, services.delay_runner, waiters, handlers.pulls)
@@ -133,6 +137,7 @@ class Wiring:
             write_path=write_path,
             services=services,
             handlers=handlers,
+            quotas=QuotaGate(self.environment, tables, owners, write_path.gate, handlers.pulls, stats.counters),
         )
 
     def _write_path(self, stats: Stats) -> WritePath:
@@ -155,12 +160,12 @@ class Wiring:
 
     # --- services ---
 
-    def _services(self, tables: Tables, stats: Stats, write_path: WritePath) -> Services:
+    def _services(self, tables: Tables, stats: Stats, write_path: WritePath, owners: OwnerTable) -> Services:
         clock, flush_soon = self.environment.clock, write_path.group_commit.flush_soon
         sealer = Sealer(self.store, self.workers.seal, flush_soon)
         delay_runner = self._delay_runner(tables, stats, write_path)
         transaction_log = TransactionLog(write_path, tables.progress, clock)
-        saved_soon: list[ConfigTable] = [tables.topics.table, tables.groups.table, tables.filters.table]
+        saved_soon: list[ConfigTable] = [tables.topics.table, tables.groups.table, tables.filters.table, owners]
         return Services(
             sealer=sealer,
             maintenance=Maintenance(

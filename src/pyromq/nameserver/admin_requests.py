@@ -8,7 +8,8 @@ from typing import Any
 
 from pyromq.nameserver.errors import KeyNotFoundError, NotServedError
 from pyromq.nameserver.settings import describe_settings, update_settings
-from pyromq.nameserver.state import Response, State
+from pyromq.nameserver.state import Response, State, small_body
+from pyromq.security.audit import answer_of
 from pyromq.wire.headers.nameserver import (
     AddWritePermResponseHeader,
     BrokerNameHeader,
@@ -92,3 +93,10 @@ def set_settings(state: State, request: Received[Any], _: Hashable) -> Response:
     state.settings = update_settings(state.settings, request.body)
     logger.info("settings changed: bytes=%d", len(request.body))
     return Response()
+
+
+def find_audited(state: State, request: Received[Any], _: Hashable) -> Response:
+    """31001."""
+    if state.audit_log is None:
+        raise NotServedError("this name server keeps no audit log: give it a folder (setting kv_path, option --data)")
+    return Response(body=answer_of(state.audit_log, small_body(state, request)))()

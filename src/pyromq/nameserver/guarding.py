@@ -11,10 +11,12 @@ import logging
 from typing import Any, Final
 
 from pyromq.errors import ConfigError, MQError
+from pyromq.nameserver.auditing import Auditing
 from pyromq.nameserver.service import NameServerService, encode, refusal
 from pyromq.nameserver.state import Response
 from pyromq.net import Address, Connection
 from pyromq.security.addresses import parsed_ip
+from pyromq.security.audited import AUDITED_BY_NAMESERVERS
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.guard import Guard
 from pyromq.security.identity import Peer, Principal
@@ -33,9 +35,10 @@ _REGISTER: Final = int(RequestCode.REGISTER_BROKER)
 class GuardedService:
     """The service behind its guard."""
 
-    def __init__(self, service: NameServerService, guard: Guard) -> None:
+    def __init__(self, service: NameServerService, guard: Guard, auditing: Auditing | None = None) -> None:
         self._service = service
         self._guard = guard
+        self._auditing = auditing
         self._requests = AccessRequests(guard.book)
 
     def handle(self, request: Received[Any], connection: Connection) -> bytes | None:
@@ -44,7 +47,7 @@ class GuardedService:
             peer = Peer(connection.remote.host, connection.peer_name)
             principal = self._guard.admit(request, peer)
             if request.code in _ACCESS_CODES:
-                response = Response(body=self._requests.answer(request, principal))
+                response = self._change_users(request, principal, connection)
                 return None if request.is_oneway else encode(request, response)
             if request.code == _REGISTER:
                 self._check_address(request.header, principal, peer)
@@ -55,6 +58,16 @@ class GuardedService:
             failure = Response(code=ResponseCode.SYSTEM_ERROR, remark="internal error of the name server")
             return None if request.is_oneway else encode(request, failure)
         return self._service.handle(request, connection)
+
+    def _change_users(self, request: Received[Any], principal: Principal, connection: Connection) -> Response:
+        """Or look at them."""
+
+        def answer() -> Response:
+            return Response(body=self._requests.answer(request, principal))
+
+        if self._auditing is None or request.code not in AUDITED_BY_NAMESERVERS:
+            return answer()
+        return self._auditing.watch(request, connection, answer)
 
     def refuse_header(self, error: HeaderFieldError, connection: Connection) -> bytes | None:
         """Strangers are not told what a request should look like."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pyromq.clock import Clock, SystemClock
+from pyromq.nameserver.auditing import open_log
 from pyromq.nameserver.guarding import GuardedService
 from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.kv_file import KvFile
@@ -18,6 +19,7 @@ from pyromq.nameserver.service import NameServerService
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, Connection, Handler, Server
 from pyromq.net.turns import Turns
+from pyromq.security.audit import AuditLog
 from pyromq.security.guard import Guard
 from pyromq.security.opening import FollowedFile, Place, followed_file, open_guard
 from pyromq.security.resources import ALL_NAMES
@@ -27,6 +29,8 @@ from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
+
+_WRITE_S: Final = 1.0  # between two looks for new entries of the audit log
 
 
 class NameServer:
@@ -59,11 +63,13 @@ class NameServer:
         listen = [Address(settings.host, settings.port)]
         guard = _open_guard(settings)
         followed = followed_file(settings.access, SystemDisk(), guard.book) if guard else None
-        requests = _Requests(service, self._clock, GuardedService(service, guard) if guard else None)
+        log = open_log(settings, self._clock)
+        auditing = service.audit(log, guard) if log else None
+        requests = _Requests(service, self._clock, GuardedService(service, guard, auditing) if guard else None)
         server = settings.listener.server(requests, listen, clock=self._clock, new=self._new_server)
         requests.turns.stalls = server.stalls
         await server.start()
-        self._running = _Running(service, server, followed)
+        self._running = _Running(service, server, followed, log)
         self.guard = guard
         logger.info("name server started: address=%s", self.address)
         return self
@@ -76,17 +82,25 @@ class NameServer:
 
 
 class _Running:
-    """A server that listens, and the timer that looks for silent brokers."""
+    """A server that listens, the timer that looks for silent brokers, and the one that writes the audit log."""
 
-    def __init__(self, service: NameServerService, server: Server, followed: FollowedFile | None) -> None:
+    def __init__(
+        self, service: NameServerService, server: Server, followed: FollowedFile | None, log: AuditLog | None
+    ) -> None:
         self._service = service
         self._followed = followed
+        self._log = log
         self.server = server
         self._timer = self._scan_later()
+        self._writing = None if log is None else asyncio.create_task(_write_forever(log), name="write audit log")
 
     async def stop(self) -> None:
         self._timer.cancel()
         await self.server.stop()
+        if self._writing is not None and self._log is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+            self._log.close()
 
     def _scan_later(self) -> asyncio.TimerHandle:
         delay_s = self._service.settings.scan_interval_ms / 1000
@@ -101,6 +115,14 @@ class _Running:
             if isinstance(entry.connection, Connection):
                 entry.connection.close("its broker was silent for too long")
         self.server.stalls.ended(began_s, "looking for silent brokers")
+
+
+async def _write_forever(log: AuditLog) -> None:
+    while True:
+        await asyncio.sleep(_WRITE_S)
+        log.tick()
+        if log.has_news:
+            await asyncio.to_thread(log.flush)
 
 
 class _Requests(Handler):

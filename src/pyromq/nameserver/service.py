@@ -13,13 +13,16 @@ from typing import Any, Final
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.nameserver import admin_requests, broker_requests, lookup_requests
+from pyromq.nameserver.auditing import Auditing
 from pyromq.nameserver.errors import KeyNotFoundError, NotServedError, ProtectedSettingError, UnknownTopicError
 from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.members import BrokerProcess, LiveMember
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.nameserver.state import Handle, Response, State
+from pyromq.security.audit import AuditLog
 from pyromq.security.errors import AccessChangeError, AccessDeniedError
+from pyromq.security.guard import Guard
 from pyromq.security.requests import ACCESS_CODES
 from pyromq.security.rights import NAMESERVER_RIGHTS, check_rights
 from pyromq.wire.codes import RequestCode as Code
@@ -57,6 +60,7 @@ _HANDLES: Final[dict[int, Handle]] = {
     Code.DELETE_TOPIC_IN_NAMESRV: admin_requests.delete_topic,
     Code.UPDATE_NAMESRV_CONFIG: admin_requests.set_settings,
     Code.GET_NAMESRV_CONFIG: admin_requests.get_settings,
+    Code.QUERY_AUDIT_LOG: admin_requests.find_audited,
     **dict.fromkeys(ACCESS_CODES, admin_requests.refuse_access_request),
 }
 
@@ -77,6 +81,15 @@ class NameServerService:
     def __init__(self, settings: NameServerSettings, *, clock: Clock, kv: KvConfig | None = None) -> None:
         check_rights(NAMESERVER_RIGHTS, _HANDLES, "name server")
         self._state = State(settings, clock=clock, kv=kv or KvConfig(limits=settings.limits))
+        self._clock = clock
+        self._handles = _HANDLES
+
+    def audit(self, log: AuditLog, guard: Guard | None) -> Auditing:
+        """From now on what changes something is written into the log."""
+        self._state.audit_log = log
+        auditing = Auditing(log, self._state, self._clock, guard)
+        self._handles = auditing.handles(_HANDLES)
+        return auditing
 
     @property
     def settings(self) -> NameServerSettings:
@@ -111,7 +124,7 @@ class NameServerService:
         return silent
 
     def _respond(self, request: Received[Any], connection: Hashable) -> Response:
-        handle = _HANDLES.get(request.code)
+        handle = self._handles.get(request.code)
         if handle is None:
             return _unsupported(request.code)
         try:

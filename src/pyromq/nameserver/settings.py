@@ -16,6 +16,7 @@ from pyromq.nameserver.errors import ProtectedSettingError
 from pyromq.net.exposure import Exposure
 from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.settings import TlsMode
+from pyromq.security.audit import AuditSettings
 from pyromq.security.settings import AccessSettings
 from pyromq.setting_keys import parse_lines, suggestion
 
@@ -44,6 +45,13 @@ class NameServerLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerAuditSettings(AuditSettings):
+    """Small files: they are looked through between two requests, and tools change little here."""
+
+    file_bytes_max: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerSettings:
     """Raises ConfigError for values that cannot work."""
 
@@ -69,6 +77,7 @@ class NameServerSettings:
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose PROXY protocol header is believed
     insecure_network: bool = False  # listen beyond loopback though strangers could use it, or listen in
     access: AccessSettings = field(default_factory=AccessSettings)
+    audit: NameServerAuditSettings = field(default_factory=NameServerAuditSettings)
     limits: NameServerLimits = field(default_factory=NameServerLimits)
 
     def __post_init__(self) -> None:

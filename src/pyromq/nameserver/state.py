@@ -12,6 +12,7 @@ from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.route_responses import RouteResponses
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerLimits, NameServerSettings
+from pyromq.security.audit import AuditLog
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers import Header
 from pyromq.wire.received import Received
@@ -23,6 +24,7 @@ class State:
     def __init__(self, settings: NameServerSettings, *, clock: Clock, kv: KvConfig) -> None:
         self.settings = settings
         self.kv = kv
+        self.audit_log: AuditLog | None = None
         self._clock = clock
         self.table = RouteTable(clock, silence_ms_max=settings.broker_silence_ms_max, limits=settings.limits)
         self.routes = RouteResponses(self.table, kv)

@@ -21,12 +21,14 @@ import msgspec
 
 from pyromq.errors import ConfigError
 from pyromq.whole_text import SystemDisk, TextDisk, replace_text
+from pyromq.wire.json import bodies
 
 logger = logging.getLogger(__name__)
 
 FOLDER: Final = "audit"
 WAITING_MAX: Final = 10_000  # entries that are not written yet
 REPEATS_MAX: Final = 1_000  # refusals that are counted
+FOUND_MAX: Final = 1_000  # entries in one response
 REPEAT_MS: Final = 60_000
 ENTRY_BYTES_MAX: Final = 131_072  # as JSON; a longer one loses what was before and after
 _PREFIX: Final = "audit-"
@@ -192,6 +194,14 @@ class AuditLog:
 
     def find(self, question: Question) -> list[AuditEntry]:
         return self.search(question)()
+
+
+def answer_of(log: AuditLog, body: bytes) -> Callable[[], bytes]:
+    """A job that finds entries, newest first, as JSON; it may run on another thread. Raises RemoteProtocolError."""
+    question = bodies.decode(body or b"{}", Question)
+    limit = max(1, min(question.limit, FOUND_MAX))
+    search = log.search(msgspec.structs.replace(question, limit=limit))
+    return lambda: msgspec.json.encode(search())
 
 
 def find_entries(folder: Path, question: Question) -> list[AuditEntry]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+
+from pyromq.security.book import Rules
+from pyromq.security.policies import USER_PREFIX, acl_info
 from pyromq.security.resources import Action
 from pyromq.security.rights import BROKER_RIGHTS, NAMESERVER_RIGHTS, Rights
 from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.received import Received
 
 _CHANGES: Final = frozenset((Action.CREATE, Action.UPDATE, Action.DELETE))
 ROUTINE: Final = frozenset(
@@ -40,3 +45,19 @@ def action_name(code: int) -> str:
         return Code(code).name
     except ValueError:
         return str(code)
+
+
+def subject_of(request: Received[Any]) -> str:
+    """The user that an access request is about."""
+    subject = getattr(request.header, "username", None) or getattr(request.header, "subject", None) or ""
+    return str(subject).removeprefix(USER_PREFIX)
+
+
+def user_state(rules: Rules, name: str) -> dict[str, Any]:
+    """A user and its policies as they are now, without its password."""
+    state: dict[str, Any] = {}
+    if (user := rules.users.get(name)) is not None:
+        state[f"User:{name}"] = {"type": user.type.value, "status": user.status.value}
+    if policies := rules.policies.get(name):
+        state[f"Policies:{name}"] = msgspec.to_builtins(acl_info(name, policies))
+    return state

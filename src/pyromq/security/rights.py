@@ -213,5 +213,6 @@ NAMESERVER_RIGHTS: Final[Rights] = {
     Code.DELETE_TOPIC_IN_NAMESRV: _row(_topic("topic", _DELETE)),
     Code.UPDATE_NAMESRV_CONFIG: _CHANGE_ALL,
     Code.GET_NAMESRV_CONFIG: _LOOK_AT_ALL,
+    Code.QUERY_AUDIT_LOG: _LOOK_AT_ALL,
     **_USERS,
 }

@@ -74,3 +74,12 @@ def decode_batch(data: bytes) -> list[BatchItem]:
         items.append(BatchItem(data[body_start:body_end], data[body_end + 2 : item_end], flag))
         start = item_end
     return items
+
+
+def count_items(data: bytes) -> int:
+    """How many messages a batch holds, by the sizes that it tells; lengths that do not add up end the count."""
+    count, start, end = 0, 0, len(data)
+    while end - start >= ITEM_OVERHEAD_BYTES:
+        count += 1
+        start += max(ITEM_OVERHEAD_BYTES, _READ_HEAD(data, start)[0])
+    return count

@@ -7,6 +7,7 @@ A code that is in neither table is legal on the wire: a server answers it with R
 from __future__ import annotations
 
 from enum import IntEnum, unique
+from typing import Final
 
 
 @unique
@@ -302,3 +303,7 @@ VERSION_STANDARD_JSON = 401  # 4.9.4: routes are written as strict JSON from her
 VERSION_QUEUE_MAPPING = 413  # 5.0.0: a compressed registration ends with queue mappings from here on
 VERSION_GO_AWAY_UNKNOWN_LAST = 475  # 5.3.1: last one that does not understand GO_AWAY
 VERSION_HIGHEST = 612  # larger ones are treated like this one
+
+
+FLOW_CONTROL_TAG: Final = "[FLOW_CONTROL]"
+"""With SYSTEM_BUSY: a quota of the sender is used up. Nothing was stored; a moment later there is room again."""

@@ -20,20 +20,18 @@ from pyromq.broker.base.session import Session
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.net.connection import Connection
-from pyromq.security.audit import AuditEntry, AuditLog, Outcome, Question
-from pyromq.security.audited import AUDITED_BY_BROKERS, action_name
+from pyromq.security.audit import AuditEntry, AuditLog, Outcome, answer_of
+from pyromq.security.audited import AUDITED_BY_BROKERS, action_name, subject_of, user_state
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Peer
-from pyromq.security.policies import USER_PREFIX, acl_info
+from pyromq.security.policies import USER_PREFIX
 from pyromq.security.requests import ACCESS_CODES
 from pyromq.security.resources import ResourceType
 from pyromq.security.rights import BROKER_RIGHTS
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.headers import REQUEST_HEADERS
-from pyromq.wire.json import bodies
 from pyromq.wire.received import Received
 
-FOUND_MAX: Final = 1_000  # entries in one response
 _RESOURCES_MAX: Final = 100  # of one entry
 _QUEUES_MAX: Final = 256  # whose offsets are told
 _ACCESS: Final = frozenset(ACCESS_CODES)
@@ -65,11 +63,9 @@ class Auditing:
 
     def find(self, connection: Connection, request: Received[None]) -> Steps:
         """Entries, newest first, as JSON; files are read on a worker."""
-        question = bodies.decode(request.body or b"{}", Question)
-        limit = max(1, min(question.limit, FOUND_MAX))
-        search = self.log.search(msgspec.structs.replace(question, limit=limit))
+        answer = answer_of(self.log, request.body)
         yield from elsewhere(_ON_A_WORKER)
-        return lambda: msgspec.json.encode(search())
+        return answer
 
     # --- what is written ---
 
@@ -169,7 +165,7 @@ class Auditing:
         if right is None or (request.header is None and request.code in REQUEST_HEADERS):
             return ()  # nothing that is answered, or a header that could not be read
         if request.code in _ACCESS:
-            return (f"{USER_PREFIX}{_user_of(request)}",)
+            return (f"{USER_PREFIX}{subject_of(request)}",)
         try:
             needs = list(right.needs(request, self._environment.settings.cluster))
         except MQError:  # the handler says what is wrong with it
@@ -180,7 +176,7 @@ class Auditing:
         """What the request may change, as it is now; without secrets."""
         code = request.code
         if code in _ACCESS:
-            return self._state_of_user(_user_of(request))
+            return user_state(self._access.guard.book.rules, subject_of(request)) if self._access else {}
         if code == Code.UPDATE_BROKER_CONFIG:
             settings = self._environment.settings
             return {f"Setting:{key}": value for key, value in describe(settings, "", 0).items()}
@@ -205,19 +201,3 @@ class Auditing:
         queues = range(min(config.read_queue_nums, _QUEUES_MAX)) if config else range(0)
         found = {str(queue): self._progress.committed(group, topic, queue) for queue in queues}
         return {f"Offsets:{topic}@{group}": found}
-
-    def _state_of_user(self, name: str) -> dict[str, Any]:
-        if self._access is None:
-            return {}
-        rules, state = self._access.guard.book.rules, dict[str, Any]()
-        if (user := rules.users.get(name)) is not None:
-            state[f"User:{name}"] = {"type": user.type.value, "status": user.status.value}
-        if policies := rules.policies.get(name):
-            state[f"Policies:{name}"] = msgspec.to_builtins(acl_info(name, policies))
-        return state
-
-
-def _user_of(request: Received[Any]) -> str:
-    """The user that an access request is about."""
-    subject = getattr(request.header, "username", None) or getattr(request.header, "subject", None) or ""
-    return str(subject).removeprefix(USER_PREFIX)

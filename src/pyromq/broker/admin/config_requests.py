@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from pyromq.broker.base.config import adopt, changed, describe, parse_changes
 from pyromq.broker.base.environment import Environment
@@ -28,6 +29,7 @@ class ConfigHandler:
         self._clock = environment.clock
         self._address = address
         self.version = DataVersion(timestamp=environment.clock.now_ms())  # changes with every update
+        self.on_update: Callable[[], None] = lambda: None  # the settings have new values
         self._told: tuple[GetBrokerConfigResponseHeader, bytes] | None = None  # until the next update
 
     def get(self, connection: Connection, request: Received[None]) -> tuple[GetBrokerConfigResponseHeader, bytes]:
@@ -49,4 +51,5 @@ class ConfigHandler:
         self._topics.create_system_topics()  # automatic creation needs its template
         if new.permission != permission:
             self._topics.announce()
+        self.on_update()
         logger.info("settings changed: keys=%s peer=%s", ",".join(sorted(changes)), connection.remote_text)

@@ -145,6 +145,7 @@ KEYS: Final[dict[str, SettingKey]] = {
     "messageDelayLevel": SettingKey("store.delay_ladder_ms", parse_ladder, _show_ladder),
     "namesrvAddr": SettingKey("nameservers", parse_list, show_list),
     "osPageCacheBusyTimeOutMills": SettingKey("stuck_disk_ms", parse_int),
+    "quotas": SettingKey("quotas", parse_list, show_list, changeable=True),  # RocketMQ has none
     "recallMessageEnable": SettingKey("recall_messages", parse_bool, show_bool, changeable=True),
     "regionId": SettingKey("region", str),
     "registerBrokerTimeoutMills": SettingKey("register_timeout_ms", parse_int),

@@ -14,6 +14,7 @@ from pyromq.net.nameserver_list import check_nameservers
 from pyromq.net.settings import TlsMode
 from pyromq.net.tls import TlsSettings
 from pyromq.security.audit import AuditSettings
+from pyromq.security.quotas import Scope, parse_quotas
 from pyromq.security.settings import AccessSettings
 from pyromq.store.settings import StoreSettings
 
@@ -89,6 +90,7 @@ class BrokerSettings:
     transaction_check_interval_ms: int = 30_000
     transaction_checks_max: int = 15  # 250 at most; then it is put away where a person can look at it
 
+    quotas: tuple[str, ...] = ()  # such as "user:billing messages=1000 bytes=10m"; ``security.quotas``
     access: AccessSettings = field(default_factory=AccessSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -107,6 +109,8 @@ class BrokerSettings:
         if self.broker_id < 0:
             raise ConfigError(f"broker id {self.broker_id} is negative")
         check_nameservers(self.nameservers)
+        if not self.access.is_on and any(quota.scope is Scope.USER for quota in parse_quotas(self.quotas)):
+            raise ConfigError("quotas of users need access control (setting access.enabled): else nobody has a name")
         _ = self.listener  # building it checks it
 
     @property

@@ -28,6 +28,10 @@ class Counters:
     refused_from_queue_late: int = 0
     refused_from_queue_stuck: int = 0
     refused_stuck: int = 0
+    quota_sends: int = 0  # refused because a quota was used up
+    quota_pulls: int = 0
+    quota_connections: int = 0
+    quota_creations: int = 0
     unread_deleted: int = 0  # messages that retention or a full disk took, once for each group that had not read them
     pulls_found: int = 0
     pulls_missed: int = 0

@@ -62,7 +62,7 @@ class SendGate:
         self._parked: deque[_Parked] = deque()  # oldest first
         self._parked_bytes = 0  # bodies of these
         self._scanning = False  # a scan is arranged
-        self._draining = False  # parked sends are being handled, and pass
+        self.draining = False  # parked sends are being handled, and pass
         self.closed = False  # ``passes`` has to be asked before a send may pass
         group_commit.on_look = self._look
 
@@ -77,7 +77,7 @@ class SendGate:
         if self._group_commit.is_stuck:
             self._counters.refused_at_door += 1
             raise self._refused("[REJECTREQUEST]system busy, start flow control for a while")
-        if self._draining or not (self._parked or self._group_commit.is_busy):
+        if self.draining or not (self._parked or self._group_commit.is_busy):
             return True
         size = len(request.body)
         full = len(self._parked) >= self._settings.parked_sends_max
@@ -111,18 +111,18 @@ class SendGate:
 
     def _look(self) -> None:
         """The disk took something, or did not for a while."""
-        if self._parked and not self._group_commit.is_busy and not self._draining:
+        if self._parked and not self._group_commit.is_busy and not self.draining:
             self._drain()
         self.closed = bool(self._parked) or self._group_commit.is_busy
 
     def _drain(self) -> None:
-        self._draining = True
+        self.draining = True
         try:
             while self._parked and not self._group_commit.is_busy:
                 parked = self._next()
                 self._handle(parked.connection, [parked.request])
         finally:
-            self._draining = False
+            self.draining = False
 
     def _next(self) -> _Parked:
         parked = self._parked.popleft()

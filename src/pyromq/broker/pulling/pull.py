@@ -59,6 +59,10 @@ _RECHECKED_PER_TICK: Final = 2_000  # some 20 ms of signatures
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _MASTER: Final = 0  # there are no reads from replicas, so the broker that a group names for them does not count
 
+Respond = Callable[
+    [Connection, Received[PullHeader], ResponseCode, ReadResult, TopicConfig | None, GroupConfig | None], None
+]
+
 
 class PullHandler:
     """Requests 11 and 361."""
@@ -77,6 +81,7 @@ class PullHandler:
         self._settings = environment.settings
         self._clock = environment.clock
         self._access = environment.access
+        self.leave: Respond = self.respond  # how responses go out: quotas put themselves in between
         self._to_recheck: list[HeldPull] = []  # the rules have changed since these were admitted
 
     def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
@@ -98,7 +103,7 @@ class PullHandler:
         if code is _NOT_FOUND and header.sys_flag & _SUSPEND and not self._waiters.full:
             self._hold(connection, request, wanted)
             return
-        self._respond(connection, request, code, result, topic, group)
+        self.leave(connection, request, code, result, topic, group)
 
     # --- checks ---
 
@@ -177,7 +182,7 @@ class PullHandler:
             return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else _NOT_FOUND
         return code
 
-    def _respond(
+    def respond(
         self,
         connection: Connection,
         request: Received[PullHeader],
@@ -186,6 +191,7 @@ class PullHandler:
         topic: TopicConfig | None,
         group: GroupConfig | None,
     ) -> None:
+        """Send what was read; ``leave`` is what to call."""
         if request.is_oneway:
             return
         header = PullResponseHeader(
@@ -222,7 +228,7 @@ class PullHandler:
         known = self._store.reader.range_of(header.topic, header.queue_id)
         first, end = known if known else (0, 0)
         result = ReadResult(ReadStatus.OFFSET_TOO_SMALL, offset, first, end)
-        self._respond(connection, request, ResponseCode.PULL_OFFSET_MOVED, result, None, None)
+        self.leave(connection, request, ResponseCode.PULL_OFFSET_MOVED, result, None, None)
 
     # --- long polling ---
 
@@ -285,11 +291,11 @@ class PullHandler:
         if result.count or result.next_offset < result.end:  # more arrived than one read looks at: it asks again
             self._waiters.release(held)
             code = self._code(held.request.header, result)
-            self._respond(held.connection, held.request, code, result, None, None)
+            self.leave(held.connection, held.request, code, result, None, None)
         elif result.status is not ReadStatus.OFFSET_OVERFLOW_ONE:
             held.scanned = result.next_offset  # nothing for it so far: look only at what comes after
 
     def _respond_finally(self, held: HeldPull) -> None:
         header: Any = held.request.header
         result = self._read(header, held.scanned, held.wanted)  # what was passed over need not be read again
-        self._respond(held.connection, held.request, self._code(header, result), result, None, None)
+        self.leave(held.connection, held.request, self._code(header, result), result, None, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable
+from collections.abc import Callable, Collection, ItemsView, Iterable
 from functools import partial
 
 from pyromq.broker.base.refusals import RefusedError
@@ -35,6 +35,7 @@ class Groups:
         self._table = table
         self._settings = settings
         self._clock = clock
+        self.claim: Callable[[Collection[str]], None] = lambda names: None  # before a client makes these; may refuse
 
     @property
     def table(self) -> GroupTable:
@@ -57,6 +58,7 @@ class Groups:
             config = GroupConfig(group_name=validate_group(group))
             refuse_change(group=group)
             self._refuse_beyond(1)
+            self.claim([group])
             self._table.put(config, self._clock.now_ms())
         return config
 
@@ -91,8 +93,9 @@ class Groups:
         missing = self._table.missing(configs)
         if not missing and self._table.is_durable:
             return
-        if added := sum(self._table.get(name) is None for name in missing):
-            self._refuse_beyond(added)
+        if added := [name for name in missing if self._table.get(name) is None]:
+            self._refuse_beyond(len(added))
+            self.claim(added)
         yield from self._table.put_all(missing, self._clock.now_ms())
 
     def _refuse_beyond(self, added: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable
+from collections.abc import Callable, Collection, ItemsView, Iterable
 from typing import Final
 
 import msgspec
@@ -54,6 +54,7 @@ class Topics:
         self._settings = settings
         self._clock = clock
         self.on_change: Callable[[], None] = lambda: None  # name servers have to be told
+        self.claim: Callable[[Collection[str]], None] = lambda names: None  # before a client makes these; may refuse
         self._system = frozenset(config.topic_name for config in system_topics(settings)) | SEND_FORBIDDEN
         self._changed: set[str] = set()  # topics that name servers have not been told of
         self._all_changed = False  # name servers have to be told everything
@@ -143,6 +144,7 @@ class Topics:
         if template_name == DEFAULT_TOPIC and not self._settings.auto_create_topics:
             return None
         self._refuse_beyond(1)
+        self.claim([topic])
         count = max(0, min(queues, template.write_queue_nums))
         return self._add(
             TopicConfig(
@@ -193,8 +195,9 @@ class Topics:
         missing = self._table.missing(configs)
         if not missing and self._table.is_durable:
             return
-        if added := sum(self._table.get(name) is None for name in missing):
-            self._refuse_beyond(added)
+        if added := [name for name in missing if self._table.get(name) is None]:
+            self._refuse_beyond(len(added))
+            self.claim(added)
         yield from self._table.put_all(missing, self._clock.now_ms())
         if missing:
             self._tell(*missing)

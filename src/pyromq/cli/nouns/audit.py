@@ -69,7 +69,7 @@ def audit(
     options: AuditOptions,
     broker: Annotated[str, Option(help="Only the log of this broker.")] = "",
     data: Annotated[
-        Path | None, Option(metavar="DIR", help="Read the data folder of a broker, which need not run.")
+        Path | None, Option(metavar="DIR", help="Read the data folder of a server, which need not run.")
     ] = None,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
@@ -91,7 +91,7 @@ def _read(data: Path, question: Question) -> list[AuditEntry]:
     from pyromq.security.audit import FOLDER, find_entries
 
     if not data.is_dir():
-        raise ConfigError(f"{data} is not a folder: name the data folder of a broker")
+        raise ConfigError(f"{data} is not a folder: name the data folder of a server")
     return find_entries(data / FOLDER, question)
 
 

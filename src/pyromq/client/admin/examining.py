@@ -170,6 +170,12 @@ def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
     if unread := int(_number(told.get("unreadMessagesDeleted", ""))):
         text = f"it deleted {counted(unread, 'message')} that groups had not read: its log names them"
         found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
+    kinds = ("Sends", "Pulls", "Connections", "Creations")
+    refused = [(kind.lower(), int(_number(told.get(f"quotaRefused{kind}", "")))) for kind in kinds]
+    if any(count for _, count in refused):
+        counts = ", ".join(f"{count} {kind}" for kind, count in refused if count)
+        text = f"it refused {counts} because a quota was used up: see its setting quotas"
+        found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
     behind = _number(told.get("dispatchBehindBytes", ""))
     if behind > 64 << 20:
         text = f"its queues are {behind / (1 << 20):.0f} MiB behind its log: consumers see messages late"

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, RetryAdvice, TooManyRequestsError
-from pyromq.wire.codes import ResponseCode
+from pyromq.wire.codes import FLOW_CONTROL_TAG, ResponseCode
 
 ADVICE: Final[Mapping[int, RetryAdvice]] = {
     ResponseCode.SYSTEM_ERROR: RetryAdvice.ANY_BROKER,
@@ -54,7 +54,9 @@ def retry_advice(error: MQError) -> RetryAdvice:
 
 
 def is_surely_not_stored(error: MQError) -> bool:
-    """Whether it never left this process, or met a broker that stores nothing at the moment (14)."""
+    """Whether it never left this process, or met a broker that stores nothing (14), or nothing of this sender (2)."""
+    if isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_BUSY:
+        return error.remark.startswith(FLOW_CONTROL_TAG)
     return is_broker_away(error) or isinstance(error, TooManyRequestsError)
 
 

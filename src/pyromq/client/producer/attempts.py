@@ -5,6 +5,8 @@
     requests under way)                            all failed, a pause               while there is time
     code 14: the broker stores nothing now (it     the same                          the same
     stops, its disk is full)
+    code 2 [FLOW_CONTROL]: a quota of the sender   the same                          the same
+    is used up
     no response, connection lost                   another attempt, if one is left   give up: order might suffer
     code 1, 2, 16, 17, 204, 205, 1500              another attempt, if one is left   1500: as above; else give up
     any other response                             give up                           give up

@@ -51,3 +51,9 @@ def test_members_without_a_queue_are_told() -> None:
 )
 def test_members_that_all_have_queues_are_no_finding(members: int, queues: dict[str, int]) -> None:
     assert judge_members("billing", members, queues) == []
+
+
+def test_refusals_by_quotas_are_told() -> None:
+    told = {"quotaRefusedSends": "12", "quotaRefusedPulls": "0", "quotaRefusedCreations": "1"}
+    (finding,) = judge_broker("broker a", told)
+    assert finding.severity is ClusterSeverity.WARNING and "12 sends, 1 creations" in finding.text

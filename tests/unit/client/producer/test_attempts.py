@@ -49,10 +49,13 @@ def test_a_lost_response_is_an_attempt(error: MQError) -> None:
     assert attempts(is_pinned=True).after("a", error, 0, {"a"}) is SendStep.GIVE_UP
 
 
+OVER_QUOTA = BrokerError(code=2, remark="[FLOW_CONTROL]quota topic:orders messages=1 is used up")
 STOPPING = ServiceNotAvailableError(code=14, remark="the broker is stopping")
 
 
-@pytest.mark.parametrize("error", [NOT_CONNECTED, TooManyRequestsError(peer="a", in_flight_max=1), STOPPING])
+@pytest.mark.parametrize(
+    "error", [NOT_CONNECTED, TooManyRequestsError(peer="a", in_flight_max=1), STOPPING, OVER_QUOTA]
+)
 def test_what_was_surely_not_stored_is_no_attempt(error: MQError) -> None:
     tries = attempts()
     steps = [tries.after(broker, error, 0, {"a", "b"}) for broker in ("a", "b", "a", "b")]

@@ -1,0 +1,108 @@
+"""The audit log of a name server: what tools change on it, what it refuses, and where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pyromq.aio import Admin
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.broker import Broker
+from pyromq.clock import SystemClock
+from pyromq.nameserver.server import NameServer
+from pyromq.nameserver.settings import NameServerSettings
+from pyromq.net import Address, open_connection
+from pyromq.security.audit import AuditEntry, Outcome, Question, find_entries
+from pyromq.testing.loopback import SMALL_FILES
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.received import Received
+from tests.conftest import CANARY as CANARY_PART
+from tests.integration.guarded import guarded_access, signed
+
+pytestmark = pytest.mark.integration
+
+
+def settings(folder: Path | None, **more: Any) -> NameServerSettings:
+    return NameServerSettings(port=0, kv_path=folder / "kvConfig.json" if folder else None, **more)
+
+
+async def ask(
+    address: Address, code: RequestCode, ext: dict[str, str], body: bytes = b"", user: str = ""
+) -> Received[Any]:
+    connection = await open_connection(address, clock=SystemClock())
+    try:
+        fields = signed(ext, body, user) if user else ext
+        return await connection.request(code, fields, body, timeout_ms=5_000)
+    finally:
+        connection.close()
+
+
+async def entries(address: Address, user: str = "", **wanted: Any) -> list[AuditEntry]:
+    body = msgspec.json.encode(Question(**wanted))
+    response = await ask(address, RequestCode.QUERY_AUDIT_LOG, {}, body, user)
+    assert response.code == ResponseCode.SUCCESS, response.remark
+    return msgspec.json.decode(response.body, type=list[AuditEntry])
+
+
+async def test_what_tools_change_is_told_with_before_and_after_and_outlives_the_server(tmp_path: Path) -> None:
+    key = {"namespace": "rooms", "key": "orders"}
+    async with NameServer(settings(tmp_path)) as server:
+        await ask(server.address, RequestCode.PUT_KV_CONFIG, {**key, "value": "one"})
+        await ask(server.address, RequestCode.PUT_KV_CONFIG, {**key, "value": "two"})
+        await ask(server.address, RequestCode.DELETE_KV_CONFIG, key)
+        await ask(server.address, RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+        await ask(server.address, RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"orderMessageEnable=true")
+        await ask(server.address, RequestCode.GET_NAMESRV_CONFIG, {})
+        config, wiped, deleted, changed, put = await entries(server.address)
+    assert put.changes == {"Kv:rooms/orders": (None, "one")} and put.resources == ("Kv:rooms/orders",)
+    assert changed.changes == {"Kv:rooms/orders": ("one", "two")}
+    assert deleted.changes == {"Kv:rooms/orders": ("two", None)} and deleted.server == "nameserver"
+    assert wiped.action == "WIPE_WRITE_PERM_OF_BROKER" and wiped.resources == ("Broker:broker-a",)
+    assert config.changes == {"Setting:orderMessageEnable": ("false", "true")}
+    assert find_entries(tmp_path / "audit", Question()) == [config, wiped, deleted, changed, put]
+
+
+async def test_what_it_refuses_is_told(tmp_path: Path) -> None:
+    async with NameServer(settings(tmp_path)) as server:
+        response = await ask(server.address, RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"listenPort=1")
+        assert response.code == ResponseCode.NO_PERMISSION
+        (entry,) = await entries(server.address, outcome="refused")
+    assert entry.action == "UPDATE_NAMESRV_CONFIG" and entry.outcome is Outcome.REFUSED and "listenPort" in entry.reason
+
+
+async def test_with_access_control_the_log_has_users_and_refusals_and_no_secret(tmp_path: Path) -> None:
+    async with NameServer(settings(tmp_path, access=guarded_access())) as server:
+        user = b'{"username": "shop", "password": "%s-shop", "userType": "Normal"}' % CANARY_PART.encode()
+        made = await ask(server.address, RequestCode.AUTH_CREATE_USER, {"username": "shop"}, user, "root")
+        assert made.code == ResponseCode.SUCCESS, made.remark
+        refused = await ask(server.address, RequestCode.PUT_KV_CONFIG, {"namespace": "a", "key": "b", "value": "c"})
+        assert refused.code == ResponseCode.NO_PERMISSION
+        kv, created = await entries(server.address, "root")
+        stranger = await ask(server.address, RequestCode.QUERY_AUDIT_LOG, {}, b"{}")
+        assert stranger.code == ResponseCode.NO_PERMISSION
+    assert (created.action, created.user, created.resources) == ("AUTH_CREATE_USER", "root", ("User:shop",))
+    assert created.changes["User:shop"] == (None, {"type": "Normal", "status": "enable"})
+    assert (kv.action, kv.outcome, kv.user) == ("PUT_KV_CONFIG", Outcome.REFUSED, "")
+    text = b"".join(path.read_bytes() for path in (tmp_path / "audit").iterdir())
+    assert CANARY_PART.encode() not in text
+
+
+async def test_without_a_folder_there_is_no_log() -> None:
+    async with NameServer(settings(None)) as server:
+        response = await ask(server.address, RequestCode.QUERY_AUDIT_LOG, {}, b"{}")
+    assert response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and "kv_path" in (response.remark or "")
+
+
+async def test_admin_asks_name_servers_too(tmp_path: Path) -> None:
+    async with NameServer(settings(tmp_path / "names")) as server, NameServer(settings(None)) as other:
+        names = (str(server.address), str(other.address))
+        broker = BrokerSettings(port=0, store=SMALL_FILES, nameservers=names)
+        async with Broker(broker, tmp_path / "data"), Admin(";".join(names)) as admin:
+            await admin.create_topic("orders", queues=1)
+            await ask(server.address, RequestCode.PUT_KV_CONFIG, {"namespace": "a", "key": "b", "value": "c"})
+            found = await admin.audit()
+            assert {entry.server for entry in found} == {"nameserver", "broker-a"}
+            assert {entry.server for entry in await admin.audit(broker="broker-a")} == {"broker-a"}
