@@ -99,4 +99,4 @@ def find_audited(state: State, request: Received[Any], _: Hashable) -> Response:
     """31001."""
     if state.audit_log is None:
         raise NotServedError("this name server keeps no audit log: give it a folder (setting kv_path, option --data)")
-    return Response(body=answer_of(state.audit_log, small_body(state, request)))()
+    return Response(body=answer_of(state.audit_log, small_body(state, request))())
