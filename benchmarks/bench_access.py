@@ -1,10 +1,10 @@
-"""What access control costs a broker: CPU of its process for each send and each pull, with and without.
+"""What access control and TLS cost a broker: CPU of its process for each send and each pull, with and without.
 
-    python -m benchmarks.bench_access [--seconds 4]
+    python -m benchmarks.bench_access [--seconds 2]
 
 One connection, requests pipelined in windows; bodies of 1 KiB, pulls of 32 messages, flush async. The requests are
-signed beforehand, so that only the broker is measured; signed requests are sent to both, so both read the same bytes.
-The runs of both take turns, and the best of each counts.
+signed beforehand, so that only the broker is measured; signed requests are sent to all, so all read the same bytes. The
+runs take turns, and the best of each counts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,8 @@ _GUARDED: Final = (
     *("--set", f'broker.access.inner_credentials={{"accessKey":"root","secretKey":"{_SECRET}"}}'),
 )
 
+_PERMISSIVE: Final = "broker.tls_mode=permissive"  # plain to the name server of the same process
+
 
 class Server:
     """``pyromq up`` in a folder of its own."""
@@ -49,6 +52,10 @@ class Server:
         found = re.search(r"broker=(\S+):(\d+)", self.process.stdout.readline())
         assert found, "the server did not start"
         self.socket = socket.create_connection((found[1], int(found[2])))
+        if _PERMISSIVE in flags:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # of our own, a moment old
+            self.socket = context.wrap_socket(self.socket)
         self._decoder = FrameDecoder()
 
     def cpu_s(self) -> float:
@@ -112,20 +119,26 @@ def measured_us(server: Server, window: bytes, seconds: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=4.0, help="for each of the four measurements")
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each of the eight measurements")
     seconds = parser.parse_args().seconds
     sends = b"".join(send_frame(number) for number in range(_WINDOW))
     pulls = b"".join(pull_frame(number) for number in range(_WINDOW))
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        servers = {"open": Server(one), "guarded": Server(two, *_GUARDED)}
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [sys.executable, "-m", "pyromq", "tls", "init", f"{folder}/tls"], check=True, capture_output=True
+        )
+        tls = ("--set", _PERMISSIVE, "--set", f"broker.tls_certificate_file={folder}/tls/server.pem")
+        tls += ("--set", f"broker.tls_key_file={folder}/tls/server-key.pem")
+        flags: dict[str, tuple[str, ...]] = {"open": (), "guarded": _GUARDED, "TLS": tls, "both": (*_GUARDED, *tls)}
+        servers = {name: Server(f"{folder}/{name}", *each) for name, each in flags.items()}
         try:
             for kind, window in (("send of 1 KiB", sends), ("pull of 32 × 1 KiB", pulls)):
                 best = dict.fromkeys(servers, float("inf"))
                 for _ in range(4):
                     for name, server in servers.items():
                         best[name] = min(best[name], measured_us(server, window, seconds / 4))
-                cost = best["guarded"] / best["open"] - 1
-                print(f"{kind}: open {best['open']:.1f} µs, guarded {best['guarded']:.1f} µs of CPU, {cost:+.1%}")
+                shown = [f"{name} {us:.1f} µs ({us / best['open'] - 1:+.1%})" for name, us in best.items()]
+                print(f"{kind}: {', '.join(shown)} of CPU")
         finally:
             for server in servers.values():
                 server.stop()

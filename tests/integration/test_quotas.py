@@ -16,12 +16,15 @@ from pyromq.client.core.client import Client
 from pyromq.clock import SystemClock
 from pyromq.errors import ConfigError, MQError, SendFailedError, TransportError
 from pyromq.net import Address, Connection, open_connection
+from pyromq.security.quotas import Account, Meter
 from pyromq.settings import ClientSettings
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
-from pyromq.wire.codes import RequestCode
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.headers.admin import CreateTopicHeader
-from tests.integration.guarded import ROOT, guarded_access
+from tests.integration.guarded import ROOT, ask_as, guarded_access
+from tests.integration.guarded import Client as Peer
+from tests.integration.test_flow_control import fill, held_broker, start_send
 from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -209,3 +212,39 @@ def test_a_user_over_its_quota_does_not_disturb_another(tmp_path: Path) -> None:
             for number in range(50):
                 root.send(Message("orders", b"%d" % number))
             assert numbers(broker)["quota_sends"] == refused
+
+
+async def test_connections_of_a_user_are_counted_by_heartbeats(tmp_path: Path) -> None:
+    quotas = ("user:root connections=1",)
+    settings = BrokerSettings(port=0, store=SMALL_FILES, access=guarded_access(), quotas=quotas)
+    async with Broker(settings, tmp_path / "store") as broker:
+        body = b'{"clientID":"c1","producerDataSet":[{"groupName":"shop"}],"consumerDataSet":[]}'
+        async with Peer(str(broker.address)) as first:
+            for _ in range(2):
+                assert (await ask_as(first, "root", RequestCode.HEART_BEAT, {}, body)).code == 0
+            async with Peer(str(broker.address)) as second:
+                refused = await ask_as(second, "root", RequestCode.HEART_BEAT, {}, body)
+                assert refused.code == ResponseCode.SYSTEM_BUSY and "user:root connections=1" in (refused.remark or "")
+                with pytest.raises(ConnectionError):
+                    await second.receive()
+            async with Peer(str(broker.address)) as other:
+                assert (await ask_as(other, "inner-broker", RequestCode.HEART_BEAT, {}, body)).code == 0
+        await until(lambda: broker.parts.quotas.connections == 0)
+        async with Peer(str(broker.address)) as third:
+            assert (await ask_as(third, "root", RequestCode.HEART_BEAT, {}, body)).code == 0
+
+
+async def test_a_send_that_waits_for_the_disk_is_charged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    charged: list[int] = []
+
+    def charge(meter: Meter, account: Account, messages: int, size_bytes: int) -> None:
+        charged.append(messages)
+
+    monkeypatch.setattr(Meter, "charge", charge)
+    async with held_broker(tmp_path, quotas=("topic:* messages=1000",)) as (broker, client, disk):
+        sends = await fill(broker, client)
+        sends.append(start_send(client))
+        await until(lambda: len(broker.parts.write_path.gate) == 1)
+        disk.free.set()
+        assert [(await each).code for each in sends] == [0, 0, 0]
+    assert charged == [1] * 4, "the first of all, two that wait for the disk, one that waited for those"

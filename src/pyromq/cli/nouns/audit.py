@@ -92,7 +92,9 @@ def _read(data: Path, question: Question) -> list[AuditEntry]:
 
     if not data.is_dir():
         raise ConfigError(f"{data} is not a folder: name the data folder of a server")
-    return find_entries(data / FOLDER, question)
+    folders = (data / FOLDER, data / "namesrv" / FOLDER)  # ``pyromq up`` keeps that of its name server there
+    found = [entry for folder in folders for entry in find_entries(folder, question)]
+    return sorted(found, key=lambda entry: -entry.time_ms)[: question.limit]
 
 
 def _row(entry: AuditEntry) -> dict[str, Any]:
