@@ -75,6 +75,7 @@ class Ledger:
         self._topic, self._group = topic, group
         self.acknowledged: set[str] = set()
         self.consumed: Counter[str] = Counter()
+        self.refresh: Callable[[], object] = lambda: None  # reads what consumers have written since
 
     async def account(self) -> Account:
         """Where everything is that is acknowledged by now; what seems lost was looked for more than once."""
@@ -83,7 +84,9 @@ class Ledger:
         lost = acknowledged
         async with self._admin() as admin:
             while True:
-                found = balance(acknowledged, self.consumed, await self._places(admin))
+                places = await self._places(admin)
+                self.refresh()  # afterwards: what has left its place meanwhile was consumed before that
+                found = balance(acknowledged, self.consumed, places)
                 lost &= found.lost
                 if not lost or asyncio.get_running_loop().time() > deadline:
                     return replace(found, lost=lost)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from pyromq.aio import Admin, Message, Producer, PushConsumer, ReceivedMessage
@@ -72,6 +73,7 @@ class Clerk:
 async def settled(ledger: Ledger, files: list[Path], timeout_s: float = 120) -> Account:
     """The ledger's account when all is over, of consumers that write to files."""
     deadline = asyncio.get_running_loop().time() + timeout_s
+    ledger.refresh = partial(ledger.read, files)
     while True:
         ledger.read(files)
         found = await ledger.settled(0)

@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+READY_S = 60
 READY = re.compile(r"ready nameserver=(\S+):(\d+) broker=\S+:(\d+)")
 
 
@@ -28,6 +29,16 @@ class UpProcess:
         await self.kill()
 
     async def start(self) -> None:
+        """Again with the same ports: a connection of somebody else may have one of them for a moment."""
+        line, until_s = "", asyncio.get_running_loop().time() + READY_S
+        while not line and asyncio.get_running_loop().time() < until_s:
+            line = await self._start()
+        found = READY.match(line)
+        assert found, f"not ready: {line!r}"
+        self.nameserver, self._ports = f"{found[1]}:{found[2]}", (found[2], found[3])
+
+    async def _start(self) -> str:
+        """The line that it prints when it is ready; empty when it ended instead."""
         names, broker = self._ports
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pyromq", "up", "--data", str(self._folder)),
@@ -36,10 +47,10 @@ class UpProcess:
             stderr=asyncio.subprocess.DEVNULL,
         )
         assert self._process.stdout is not None
-        line = (await asyncio.wait_for(self._process.stdout.readline(), 60)).decode()
-        found = READY.match(line)
-        assert found, f"not ready: {line!r}"
-        self.nameserver, self._ports = f"{found[1]}:{found[2]}", (found[2], found[3])
+        line = (await asyncio.wait_for(self._process.stdout.readline(), READY_S)).decode()
+        if not line:
+            await self._process.wait()
+        return line
 
     @property
     def broker_port(self) -> str:

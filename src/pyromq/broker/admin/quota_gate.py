@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 from typing import Any, Final
 
@@ -267,13 +267,30 @@ class QuotaGate:
         """Whatever the handler creates, it creates for the sender of the request."""
 
         def handle(connection: Connection, request: Received[Any]) -> Any:
-            self._creator = self._principal(connection, request)
+            creator = self._creator = self._principal(connection, request)
             try:
-                return handler(connection, request)
+                response = handler(connection, request)
             finally:
                 self._creator = None
+            return self._named_steps(creator, response) if isinstance(response, Generator) else response
 
         return handle
+
+    def _named_steps(self, creator: Principal | None, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """The same steps: what one of them creates, it creates for the sender of the request, too."""
+        go_on: Callable[[], Any] = partial(next, steps)
+        while True:
+            self._creator = creator
+            try:
+                asked = go_on()
+            except StopIteration as end:
+                return end.value
+            finally:
+                self._creator = None
+            try:
+                go_on = partial(steps.send, (yield asked))
+            except Exception as error:  # of the work that was asked for: the steps decide what becomes of it
+                go_on = partial(steps.throw, error)
 
     def _claim(
         self, measure: Measure, owners: dict[str, str], find: Callable[[str], object], names: Collection[str]
