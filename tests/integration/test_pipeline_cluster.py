@@ -8,7 +8,7 @@ import pytest
 
 from pyromq import Admin
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
-from pyromq.errors import BrokerError, GroupNotFoundError, NoPermissionError
+from pyromq.errors import BrokerError, GroupNotFoundError, NoPermissionError, TopicNotFoundError
 from pyromq.model.names import retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm
@@ -16,6 +16,7 @@ from pyromq.pipeline.core.connections import close_all
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.cluster import Cluster
 from pyromq.testing import LoopbackBroker
+from tests.integration.waiting import until_on_thread
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +52,17 @@ def test_a_topic_that_may_not_be_read_is_no_empty_topic(broker: LoopbackBroker, 
         Cluster(SourceOptions(nameserver=broker.nameserver, topics=("letters",))).held()
 
 
+def has_queues(admin: Admin, topic: str) -> bool:
+    try:
+        return bool(admin.route(topic).readable_queues(topic))
+    except TopicNotFoundError:
+        return False
+
+
 def test_a_group_that_stores_its_progress_has_what_tools_look_for(broker: LoopbackBroker, admin: Admin) -> None:
     reading = cluster(broker, group="reports")
     reading.commit(dict.fromkeys(reading.held(), 0))
-    assert admin.route(retry_topic("reports")).readable_queues(retry_topic("reports"))
+    until_on_thread(lambda: has_queues(admin, retry_topic("reports")), "name servers know the retry topic")
     with pytest.raises(BrokerError):  # nobody is connected
         admin.group_connections("reports")
 
