@@ -94,7 +94,8 @@ async def test_the_books_are_right_after_a_broker_was_killed_under_three_workers
         check_books(database)
         async with aio.Admin(server.nameserver) as admin:
             letters = await admin.dead_letters("billing")
-            assert [(each.keys, each.reason) for each in letters] == [(("empty",), "order empty is empty")]
+            # a kill may have it delivered, and buried, twice
+            assert {(each.keys, each.reason) for each in letters} == {(("empty",), "order empty is empty")}
 
 
 async def place_all(web: aio.Producer, numbers: range) -> None:
