@@ -21,7 +21,7 @@ from pyromq.app.signatures import MISSING, Given, Signature, Slot, item_type
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BodyError, ConfigError
 from pyromq.typed import decoder_for
-from pyromq.typed.listeners import UndecodableError
+from pyromq.typed.listeners import UndecodableError, batch_reader
 
 Call = Callable[[Any], Any]
 Fill = Callable[[Any], Any]
@@ -59,22 +59,8 @@ def read_with(annotation: Any) -> Fill:
 
 
 def read_batch_with(annotation: Any) -> Fill:
-    """The same for several; all that do not decode are told at once, and the others come again without them."""
-    decode = decoder_for(annotation)
-
-    def read(batch: list[ReceivedMessage]) -> list[Any]:
-        values: list[Any] = []
-        reasons: dict[int, str] = {}
-        for place, message in enumerate(batch):
-            try:
-                values.append(decode(message.body, message))
-            except BodyError as error:
-                reasons[place] = error.summary
-        if reasons:
-            raise UndecodableError(reasons)
-        return values
-
-    return read
+    """The same for several."""
+    return batch_reader(annotation)
 
 
 def per_message(signature: Signature, values: Values) -> list[tuple[Provider, Signature]]:

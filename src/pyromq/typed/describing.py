@@ -51,4 +51,4 @@ def _hook(kind: Any) -> dict[str, Any]:
         from pydantic import TypeAdapter
 
         return dict(TypeAdapter(kind).json_schema())
-    raise NotImplementedError
+    raise NotImplementedError  # so a hook tells msgspec that it does not know the type

@@ -107,7 +107,12 @@ def batch_reader_for(function: Function) -> Callable[[Sequence[ReadMessage]], li
         raise ConfigError(f"{text}; it is listener=… that takes one")
     if takes_the_message(item[0]):
         return None
-    decode: Decoder[Any] = decoder_for(item[0])
+    return batch_reader(item[0])
+
+
+def batch_reader(annotation: Any) -> Callable[[Sequence[ReadMessage]], list[Any]]:
+    """Values of several messages; all that do not decode are told at once, and the others come again without them."""
+    decode: Decoder[Any] = decoder_for(annotation)
 
     def read(messages: Sequence[ReadMessage]) -> list[Any]:
         values: list[Any] = []
