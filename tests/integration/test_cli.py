@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -120,10 +121,13 @@ def test_a_broker_that_goes_while_lines_are_sent_is_4(tmp_path: Path) -> None:
             sending.stdin.write(b"one\n")
             await sending.stdout.readline()  # the first receipt: it is at work
             await server.kill()
-            sending.stdin.write(b"two\nthree\n")
-            sending.stdin.close()
-            out, err = await asyncio.gather(sending.stdout.read(), sending.stderr.read())
-            return await sending.wait(), err.decode(), len(out)
+            with socket.socket() as nobody:  # a server of another test may not get the port meanwhile
+                nobody.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                nobody.bind(("127.0.0.1", int(server.broker_port)))
+                sending.stdin.write(b"two\nthree\n")
+                sending.stdin.close()
+                out, err = await asyncio.gather(sending.stdout.read(), sending.stderr.read())
+                return await sending.wait(), err.decode(), len(out)
 
     code, err, more = asyncio.run(send())
     assert (code, more) == (4, 0) and "line 2: " in err and "1 line sent; go on with --from-line 2" in err

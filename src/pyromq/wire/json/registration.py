@@ -26,6 +26,7 @@ from typing import Any, Final
 from zlib import compress
 
 import msgspec
+from msgspec.structs import replace
 
 from pyromq.checksum import CRC_MASK, crc32
 from pyromq.errors import RemoteProtocolError
@@ -265,6 +266,20 @@ class _Blocks:
     def block(self) -> bytes:
         return self._take(self.number())
 
+    def blocks(self, count: int) -> list[bytes]:
+        """So many of them, without a call for each."""
+        data, position, taken = self._data, self._position, list[bytes]()
+        for _ in range(count):
+            size = int.from_bytes(data[position : position + _LENGTH.size], "big", signed=True)
+            end = position + _LENGTH.size + size
+            if size < 0 or end > len(data):
+                self._position = position
+                self.block()  # raises, and says what is wrong
+            taken.append(data[position + _LENGTH.size : end])
+            position = end
+        self._position = position
+        return taken
+
     def _take(self, size: int) -> bytes:
         taken = self._data[self._position : self._position + size]
         if len(taken) < size:
@@ -275,15 +290,7 @@ class _Blocks:
 
 def _from_blocks(blocks: _Blocks, version: int, left_out: dict[str, str] | None) -> BrokerRegistration:
     data_version = java_json.decode(blocks.block(), DataVersion)
-    topics: list[TopicConfig] = []
-    for _ in range(blocks.number()):
-        line = blocks.block()
-        try:
-            topics.append(_topic_of(line))
-        except RemoteProtocolError as error:
-            if left_out is None:
-                raise
-            left_out[line[:_NAME_BYTES_SHOWN].partition(b" ")[0].decode(errors="replace")] = str(error)
+    topics = _topics_of(blocks.blocks(blocks.number()), left_out)
     filter_servers = java_json.decode(blocks.block(), list[str])
     static: dict[str, Any] = {}
     if version >= _STATIC_TOPICS_SINCE_VERSION:
@@ -291,11 +298,37 @@ def _from_blocks(blocks: _Blocks, version: int, left_out: dict[str, str] | None)
     return BrokerRegistration(
         topics=RegisteredTopics(
             data_version=data_version,
-            topic_config_table={topic.topic_name: topic for topic in topics},
+            topic_config_table=topics,
             topic_queue_mapping_info_map=static,
         ),
         filter_server_list=filter_servers,
     )
+
+
+def _topics_of(lines: list[bytes], left_out: dict[str, str] | None) -> dict[str, TopicConfig]:
+    topics: dict[str, TopicConfig] = {}
+    alike: dict[bytes, TopicConfig] = {}  # by all but the name: thousands of topics differ in nothing else
+    for line in lines:
+        name, _, rest = line.partition(b" ")
+        try:
+            known = alike.get(rest)
+            if known is None:
+                known = alike[rest] = _topic_of(line)
+            topic_name = _name_of(name)
+        except RemoteProtocolError as error:
+            if left_out is None:
+                raise
+            left_out[name[:_NAME_BYTES_SHOWN].decode(errors="replace")] = str(error)
+        else:
+            topics[topic_name] = replace(known, topic_name=topic_name)
+    return topics
+
+
+def _name_of(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeError as error:
+        raise MalformedRegistrationError("a topic is not UTF-8") from error
 
 
 def _topic_of(line: bytes) -> TopicConfig:

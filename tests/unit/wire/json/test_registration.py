@@ -90,6 +90,20 @@ def test_odd_topics_are_typed_errors(line: bytes) -> None:
         decode_registration(blocks(line), compressed=True, version=317)
 
 
+def test_topics_that_differ_in_their_names_only_keep_them_and_odd_ones_are_left_out_alone() -> None:
+    lines = [
+        b"a 4 8 6 SINGLE_TAG {}",
+        b"\xff 4 8 6 SINGLE_TAG {}",
+        "ä 4 8 6 SINGLE_TAG {}".encode(),
+        b"b 4 x 6 SINGLE_TAG {}",
+    ]
+    left_out: dict[str, str] = {}
+    decoded = decode_registration(blocks(*lines), compressed=True, version=317, left_out=left_out)
+    expected = {name: TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=8) for name in ("a", "ä")}
+    assert decoded.topics.topic_config_table == expected
+    assert list(left_out) == ["\ufffd", "b"] and "UTF-8" in left_out["\ufffd"]
+
+
 def test_a_wrong_checksum_is_found_and_zero_is_not_checked() -> None:
     body = encode_registration(REGISTRATION, version=VERSION)
     assert 0 < body_checksum(body) <= 0x7FFFFFFF
