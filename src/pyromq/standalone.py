@@ -1,17 +1,19 @@
 """Servers as processes: a name server, a broker, or both on one loop (``pyromq up``).
 
 Each prints one line when it is ready and serves until SIGTERM or SIGINT, then stops in order: clients are answered,
-name servers told, the store sealed.
+name servers told, the store sealed. A broker with the setting ``drain_ms`` first stays for so long without taking part
+in new routes, so that producers leave it before it leaves them; a second signal ends that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,13 @@ from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net.settings import TlsMode
 from pyromq.security.settings import with_inner_credentials
+from pyromq.service_manager import ServiceManager
+
+logger = logging.getLogger(__name__)
 
 _GC_THRESHOLD = 50_000  # objects of a broker live for a moment or for ever; looking for cycles often finds none
+
+_STOP_S = 60  # what a service manager is asked for beyond a drain
 
 
 def run_up(nameserver: NameServerSettings, broker: BrokerSettings, folder: Path) -> None:
@@ -49,7 +56,10 @@ async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings |
         broker = replace(broker, access=access)
         nameserver = replace(nameserver, access=replace(nameserver.access, inner_credentials=access.inner_credentials))
     ready = ["ready"]
+    manager = ServiceManager()
+    running: Broker | None = None
     async with AsyncExitStack() as stack:
+        stack.callback(manager.close)
         if nameserver is not None:
             names = await stack.enter_async_context(NameServer(nameserver))
             ready.append(f"nameserver={names.address}")
@@ -63,7 +73,21 @@ async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings |
         gc.set_threshold(_GC_THRESHOLD)
         sys.stdout.write(" ".join(ready) + "\n")
         sys.stdout.flush()
+        manager.ready(" ".join(ready[1:]))
         await stop.wait()
+        if running is not None and broker is not None and broker.drain_ms:
+            stop.clear()
+            await _drain(running, broker.drain_ms / 1000, stop, manager)
+        manager.stopping()
+
+
+async def _drain(broker: Broker, for_s: float, second_signal: asyncio.Event, manager: ServiceManager) -> None:
+    manager.stopping(for_s=for_s + _STOP_S)
+    manager.status(f"draining for {for_s:g} s")
+    logger.info("draining: seconds=%g", for_s)
+    await broker.leave_routes()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(second_signal.wait(), for_s)
 
 
 def _registering_with(broker: BrokerSettings, address: str, nameserver: NameServerSettings) -> BrokerSettings:

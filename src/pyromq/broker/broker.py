@@ -227,6 +227,10 @@ class Broker(Handler):
         self._environment = replace(self._environment, access=access)
         self._turns = Turns(partial(self._serve_admitted, access), self._clock.monotonic_s, UNDELAYED)
 
+    async def leave_routes(self) -> None:
+        """Producers are sent to other brokers from now on, as soon as they ask for routes; all are served as before."""
+        await self.parts.services.registrar.leave_routes()
+
     async def stop(self) -> None:
         """Answer what is under way, leave the name servers, seal the store; nothing happens when it does not run."""
         async with self._stopping:

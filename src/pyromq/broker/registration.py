@@ -66,6 +66,7 @@ class Registrar:
         self._told_version: dict[str, DataVersion] = {}  # what the last complete registration said, by address
         self._remarks: dict[str, str] = {}  # the last one of each name server
         self.name_watch = NameWatch(settings, address)
+        self._writable = True  # False: routes offer no queue of this broker to producers any more
 
     @property
     def registered_with(self) -> list[str]:
@@ -73,6 +74,11 @@ class Registrar:
 
     def topics_changed(self) -> None:
         self._changed.set()
+
+    async def leave_routes(self) -> None:
+        """From now on producers are not sent here; whoever still comes is served."""
+        self._writable = False
+        await self.register_now()
 
     async def register_now(self, *, everything: bool = True) -> None:
         """One round, of what changed if not of everything; name servers out of reach are logged and tried again."""
@@ -204,7 +210,8 @@ class Registrar:
     def _version(self) -> DataVersion:
         version = self.topics.table.version
         state_version = max(version.state_version, self.name_watch.state_version)
-        return msgspec.structs.replace(version, state_version=state_version)
+        timestamp = version.timestamp + (not self._writable)  # another version: name servers take all topics anew
+        return msgspec.structs.replace(version, state_version=state_version, timestamp=timestamp)
 
     def _bodies(self, changed: frozenset[str] | None, *, is_known: bool) -> Iterator[bytes]:
         """A registration in parts that name servers take in one turn each; nearly always one.
@@ -217,6 +224,8 @@ class Registrar:
             configs = {name: configs[name] for name in changed if name in configs}
         parts = list(batched(configs.values(), TOPICS_PER_PART))
         permission = self._settings.permission | _INHERIT
+        if not self._writable:
+            permission &= ~int(Perm.WRITE)
         for number, part in enumerate(parts or [()]):
             to_come = max(0, len(parts) - 1 - number)
             table = {

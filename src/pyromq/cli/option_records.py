@@ -15,10 +15,12 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
+
+T = TypeVar("T")
 
 
-def unfolded(command: Callable[..., None]) -> Callable[..., None]:
+def unfolded(command: Callable[..., T]) -> Callable[..., T]:
     """The command as ``declared`` sees it: the fields of a record stand in its place; all of them have defaults.
 
     No field may share its name with another parameter, or with a field of another record.
@@ -32,12 +34,12 @@ def unfolded(command: Callable[..., None]) -> Callable[..., None]:
         parameters += _fields(records[name]) if name in records else [each.replace(kind=Parameter.KEYWORD_ONLY)]
 
     @wraps(command)
-    def called(**given: Any) -> None:
+    def called(**given: Any) -> T:
         built = {
             name: record(**{field.name: given.pop(field.name) for field in fields(record)})
             for name, record in records.items()
         }
-        command(**given, **built)
+        return command(**given, **built)
 
     called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     return called

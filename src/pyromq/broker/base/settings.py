@@ -74,6 +74,7 @@ class BrokerSettings:
     register_interval_ms: int = 30_000
     register_timeout_ms: int = 24_000
     sync_flush_timeout_ms: int = 5_000
+    drain_ms: int = 0  # between the signal to stop and the stop: producers are sent to other brokers meanwhile
     delay_offsets_save_ms: int = 10_000  # how far delay levels have come
     unflushed_sends_max: int = 10_000  # when so many sends wait for the disk, the next ones wait for them
     unflushed_bytes_max: int = 1 << 30  # with async flush: when so much is written and not on disk, sends wait
@@ -106,6 +107,8 @@ class BrokerSettings:
         for name in (*positive, "topics_max", "groups_max"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
+        if self.drain_ms < 0:
+            raise ConfigError("drain_ms must not be negative")
         if self.broker_id < 0:
             raise ConfigError(f"broker id {self.broker_id} is negative")
         check_nameservers(self.nameservers)

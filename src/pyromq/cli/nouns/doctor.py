@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Annotated
 
 import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
-from pyromq.cli.declared import Commands
+from pyromq.cli.declared import Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
@@ -23,11 +25,30 @@ def add_to(app: Commands) -> None:
     app.command("doctor")(doctor)
 
 
-def doctor(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+def doctor(
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    bundle: Annotated[
+        Path | None,
+        Option("--bundle", metavar="FILE", help="Pack facts for a report of a problem, without secrets and messages."),
+    ] = None,
+    output: FormOption = None,
+) -> None:
     """Examine name servers, brokers, groups and transactions. Exit code 5 if something needs attention."""
+    if bundle is not None:
+        _write_bundle(nameserver, bundle)
+        return
     with progress("examining the cluster"):
         found = with_admin(nameserver, lambda admin: admin.examine())
     rows = [{"severity": each.severity.value, "about": each.about, "text": each.text} for each in found]
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if any(row["severity"] != "ok" for row in rows):
         raise click.exceptions.Exit(ExitCode.PARTIAL)
+
+
+def _write_bundle(nameserver: str, path: Path) -> None:
+    from pyromq.cli.nouns.bundle import collect
+
+    with progress("collecting facts"):
+        bundle = with_admin(nameserver, lambda admin: collect(admin, nameserver))
+    bundle.write(path)
+    sys.stdout.write(f"{path}: {len(bundle.files)} files; look into it before you send it\n")

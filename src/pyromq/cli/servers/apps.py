@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 from pyromq.cli.declared import Argument, Commands, Option
-from pyromq.cli.servers.commands import _log_to_stderr
+from pyromq.cli.option_records import unfolded
+from pyromq.cli.servers.commands import log_to_stderr
+from pyromq.cli.servers.options import AppLogOptions
 
 TargetArgument = Annotated[
     str, Argument(metavar="MODULE:APP", help="Where the App is: shop.main:app, or shop:make_app().")
@@ -27,6 +29,7 @@ def add_to(commands: Commands) -> None:
     commands.add_command(app, "app")
 
 
+@unfolded
 def run(
     target: TargetArgument,
     workers: Annotated[int, Option("--workers", "-w", min=1, help="Processes that share the work.")] = 1,
@@ -41,14 +44,15 @@ def run(
         int | None, Option(help="Serve /live and /ready here; 0 chooses a port.", min=0, max=65_535)
     ] = None,
     health_host: Annotated[str, Option(help="Address of the health endpoint.")] = "127.0.0.1",
-    log: Annotated[str, Option(help="debug, info, warning or error, to standard error.")] = "info",
+    *,
+    logs: AppLogOptions,
 ) -> int:
     """Run an app until SIGTERM or Ctrl-C, which drains it: listeners finish, offsets are committed.
 
     With several workers, one that dies is started again; a second signal ends all at once. Prints one line when
     messages begin to come.
     """
-    _log_to_stderr(log)
+    log_to_stderr(logs.log, logs.log_format)
     from pyromq.app.process import RunOptions, run_process, to_stderr, to_stdout
 
     options = RunOptions(
@@ -59,7 +63,7 @@ def run(
         reload_folders=tuple(reload_dir or ()),
         health_port=health_port,
         health_host=health_host,
-        worker_arguments=("--log", log),
+        worker_arguments=logs.words(),
     )
     return run_process(options, out=to_stdout, tell=to_stderr)
 

@@ -10,7 +10,7 @@ import click
 
 from pyromq.cli.declared import Commands
 from pyromq.cli.option_records import unfolded
-from pyromq.cli.servers.options import BrokerFlags, ConfigOption, NameServerFlags, StartOptions, UpFlags
+from pyromq.cli.servers.options import BrokerFlags, ConfigOption, LogFormat, NameServerFlags, StartOptions, UpFlags
 from pyromq.errors import printable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def add_to(app: Commands) -> None:
 @unfolded
 def up(*, config: ConfigOption = None, flags: UpFlags, options: StartOptions) -> None:
     """Start a name server and a broker in one process."""
-    _log_to_stderr(options.log)
+    log_to_stderr(options.log, options.log_format)
     from pyromq.cli.servers.settings import for_up
     from pyromq.standalone import run_up
 
@@ -43,7 +43,7 @@ def up(*, config: ConfigOption = None, flags: UpFlags, options: StartOptions) ->
 @unfolded
 def nameserver(*, config: ConfigOption = None, flags: NameServerFlags, options: StartOptions) -> None:
     """Start a name server."""
-    _log_to_stderr(options.log)
+    log_to_stderr(options.log, options.log_format)
     from pyromq.cli.servers.settings import for_nameserver
     from pyromq.standalone import run_nameserver
 
@@ -58,7 +58,7 @@ def nameserver(*, config: ConfigOption = None, flags: NameServerFlags, options: 
 @unfolded
 def broker(*, config: ConfigOption = None, flags: BrokerFlags, options: StartOptions) -> None:
     """Start a broker that registers with name servers."""
-    _log_to_stderr(options.log)
+    log_to_stderr(options.log, options.log_format)
     from pyromq.cli.servers.settings import for_broker
     from pyromq.standalone import run_broker
 
@@ -106,9 +106,18 @@ class _PrintableFormatter(logging.Formatter):
         return printable(super().formatException(ei))
 
 
-def _log_to_stderr(level: str) -> None:
+def log_to_stderr(level: str, form: LogFormat = LogFormat.TEXT) -> None:
+    """Raises click.BadParameter."""
     if level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise click.BadParameter("expected debug, info, warning or error", param_hint="--log")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(_formatter(form))
     logging.basicConfig(handlers=[handler], level=level.upper())
+
+
+def _formatter(form: LogFormat) -> logging.Formatter:
+    if form is LogFormat.TEXT:
+        return _PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    from pyromq.integrations.logging import JsonFormatter
+
+    return JsonFormatter()

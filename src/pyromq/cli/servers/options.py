@@ -23,6 +23,11 @@ class FlushMode(StrEnum):
     async_ = "async"
 
 
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
 ConfigOption = Annotated[
     list[Path] | None,
     Option(
@@ -30,6 +35,15 @@ ConfigOption = Annotated[
         "-c",
         metavar="FILE",
         help="TOML, or RocketMQ's .conf; may be repeated, later files override earlier ones.",
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    Option(
+        "--log-format",
+        envvar="PYROMQ_LOG_FORMAT",
+        show_default="text",
+        help="text: lines for people; json: an object on each line, for collectors of logs.",
     ),
 ]
 DataOption = Annotated[
@@ -158,6 +172,18 @@ class BrokerFlags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AppLogOptions:
+    """The log of ``pyromq run``."""
+
+    log: Annotated[str, Option(help="debug, info, warning or error, to standard error.")] = "info"
+    log_format: LogFormatOption = LogFormat.TEXT
+
+    def words(self) -> tuple[str, ...]:
+        """The same, as a command line has it."""
+        return ("--log", self.log, "--log-format", self.log_format.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
     """What every server command has besides: any other setting, a look at all of them, and the log."""
 
@@ -173,6 +199,7 @@ class StartOptions:
         str,
         Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
     ] = "warning"
+    log_format: LogFormatOption = LogFormat.TEXT
 
 
 def _flush(mode: FlushMode | None) -> Any:

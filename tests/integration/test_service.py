@@ -1,0 +1,104 @@
+"""Servers under a service manager: told when they are ready, drained before they stop, logs for collectors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from pyromq import Admin, Message, Producer, aio
+from pyromq.testing import LoopbackBroker
+from tests.integration.up_process import READY
+
+pytestmark = pytest.mark.integration
+
+
+def start(folder: Path, *words: str) -> tuple[str, ...]:
+    ports = ("--nameserver-port", "0", "--broker-port", "0")
+    return (sys.executable, "-m", "pyromq", "up", "--data", str(folder / "data"), *ports, *words)
+
+
+async def test_a_drained_broker_leaves_routes_first_and_serves_until_it_stops(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        loop = asyncio.get_running_loop()
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *start(tmp_path, "--set", "broker.drain_ms=600000"),
+            stdout=pipe,
+            env={"NOTIFY_SOCKET": str(tmp_path / "notify"), "PYTHONPATH": ":".join(sys.path)},
+        )
+        try:
+            assert process.stdout is not None
+            found = READY.match((await process.stdout.readline()).decode())
+            assert found and (await loop.sock_recv(manager, 1000)).startswith(b"READY=1\nSTATUS=nameserver=")
+            nameserver = f"{found[1]}:{found[2]}"
+            async with aio.Producer(nameserver, group="shop") as producer, aio.Admin(nameserver) as admin:
+                await producer.send(Message("orders", b"before"))
+                process.send_signal(signal.SIGTERM)
+                assert await loop.sock_recv(manager, 1000) == b"STOPPING=1\nEXTEND_TIMEOUT_USEC=660000000"
+                assert await loop.sock_recv(manager, 1000) == b"STATUS=draining for 600 s"
+                await until_not_writable(admin)
+                assert (await admin.route("orders")).readable_queues("orders")
+                await producer.send(Message("orders", b"from one who does not know yet"))
+            process.send_signal(signal.SIGTERM)  # the second one ends the drain
+            assert await asyncio.wait_for(process.wait(), 60) == 0
+            assert await loop.sock_recv(manager, 1000) == b"STOPPING=1"
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert not (tmp_path / "data" / "abort").exists()
+
+
+async def until_not_writable(admin: aio.Admin) -> None:
+    while any(each.writable for each in (await admin.route("orders")).queue_datas):  # noqa: ASYNC110, nobody tells
+        await asyncio.sleep(0.01)
+
+
+async def test_json_logs_are_an_object_on_each_line(tmp_path: Path) -> None:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *start(tmp_path, "--log", "info", "--log-format", "json"), stdout=pipe, stderr=pipe
+    )
+    assert process.stdout is not None
+    await process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert {"time", "level", "logger", "event"} <= lines[0].keys()
+    assert any("broker stopped" in line["event"] for line in lines)
+
+
+def test_a_bundle_has_the_facts_and_no_secret(tmp_path: Path) -> None:
+    with LoopbackBroker() as broker:
+        with Producer(broker.nameserver, group="shop") as producer:
+            producer.send(Message("orders", b"c4n4ry in a body"))
+        with Admin(broker.nameserver) as admin:
+            admin.create_group("billing")
+        where = tmp_path / "facts.tar.gz"
+        words = ("doctor", "--bundle", str(where), "--nameserver", broker.nameserver)
+        done = subprocess.run([sys.executable, "-m", "pyromq", *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "look into it before you send it" in done.stdout and where.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(where) as archive:
+        files = {name.removeprefix("pyromq-bundle/"): _text(archive, name) for name in archive.getnames()}
+    assert {"about.json", "cluster.json", "findings.json", "topics.json", "groups.json"} <= files.keys()
+    assert {"brokers/broker-a-0/run-time.json", "brokers/broker-a-0/settings.json"} <= files.keys()
+    assert "orders" in json.loads(files["topics.json"])["described"]
+    assert "billing" in json.loads(files["groups.json"])["described"]
+    assert "c4n4ry" not in "".join(files.values())
+
+
+def _text(archive: tarfile.TarFile, name: str) -> str:
+    content = archive.extractfile(name)
+    assert content is not None
+    return content.read().decode()
