@@ -1,0 +1,227 @@
+"""What an agent does next, given what it sees. Pure: the same sight gives the same step.
+
+A replica joins in three steps: it comes near (``JOIN_BYTES_MAX``), its master is told to wait for it, and only when it
+has everything acknowledged the record names it. It leaves in the other order: the record first, then the waiting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from pyromq.failover.record import BrokerStatus, LeaseRecord, MemberStatus, Role
+
+JOIN_BYTES_MAX: Final = 4 << 20  # a replica so near is waited for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Of one lease; all members must be given the same."""
+
+    duration_s: float = 9.0
+    renew_s: float = 3.0  # between two renewals
+    margin_s: float = 2.0  # a grant ends so long before the lease, an observer waits so much longer
+    look_s: float = 0.5  # between two looks at the record
+    absent_s: float = 6.0  # a member that the master does not hear for so long is no longer in sync
+    hold_s: float = 5.0  # a planned change that takes longer is given up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """All that a decision depends on; times are of one monotonic clock of this machine."""
+
+    me: str
+    now_s: float
+    timing: Timing
+    broker: BrokerStatus | None  # None: it does not answer
+    record: LeaseRecord | None  # None: there is none yet
+    seen_s: float  # since when this very record is seen
+    renewed_s: float  # when the last renewal of ours was begun
+    heard_s: dict[str, float]  # replicas: when each was last heard by our broker
+    held_s: float | None = None  # since when our broker takes no sends
+
+    @property
+    def is_expired(self) -> bool:
+        if self.record is None:
+            return False
+        return self.now_s - self.seen_s > self.record.duration_ms / 1000 + self.timing.margin_s
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Compare-and-set of the record; on success, and if it names us, the broker is granted its time."""
+
+    record: LeaseRecord
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    master: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Take no sends: a planned change is near."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Take sends again: the planned change is given up."""
+
+
+Step = Wait | Write | Promote | Follow | Hold | Release
+
+
+def decide(sight: Sight) -> Step:
+    record, broker = sight.record, sight.broker
+    if broker is None:
+        return Wait("the broker does not answer")
+    if record is None:
+        return _begin(sight, broker)
+    if record.holder == sight.me:
+        return _hold_on(sight, broker, record)
+    if sight.is_expired:
+        return _take(sight, broker, record)
+    if broker.role is Role.MASTER or broker.master != record.holder or broker.number != record.number:
+        return Follow(record.holder, record.number)
+    return Wait(f"{record.holder} is master")
+
+
+def required_members(record: LeaseRecord, broker: BrokerStatus) -> tuple[str, ...]:
+    """The replicas that a master waits for: those in sync, and those about to be."""
+    near = [each.address for each in broker.replicas if _is_near(broker, each)]
+    named = [each for each in record.in_sync if each != record.holder]
+    return tuple(sorted({*near, *named})) if broker.waits else ()
+
+
+# --- the holder ------------------------------------------------------------------------------------------------------
+
+
+def _begin(sight: Sight, broker: BrokerStatus) -> Step:
+    if broker.role is not Role.MASTER:
+        return Wait("there is no lease yet: the broker that was started as master makes it")
+    record = LeaseRecord(
+        holder=sight.me,
+        number=broker.number + 1,
+        in_sync=(sight.me,),
+        confirmed=0,
+        metadata=broker.metadata,
+        duration_ms=round(sight.timing.duration_s * 1000),
+    )
+    return Write(record, "the first lease")
+
+
+def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
+    if broker.number > record.number:
+        return Wait(f"the broker has seen lease {broker.number}, the store has {record.number}: it was set back")
+    if broker.role is Role.REPLICA or broker.number < record.number:
+        if sight.me not in record.in_sync or broker.end < record.confirmed:
+            return Wait(f"the lease is ours, but the log ends at {broker.end} and must reach {record.confirmed}")
+        return Promote(record.number)
+    if record.wanted and record.wanted != sight.me:
+        return _hand_over(sight, broker, record)
+    if broker.held:
+        return Release()
+    members = _in_sync(sight, broker, record)
+    is_due = sight.now_s - sight.renewed_s >= sight.timing.renew_s
+    if is_due or set(members) != set(record.in_sync) or record.wanted:
+        return Write(_renewed(sight, broker, replace(record, in_sync=members, wanted="")), "renewed")
+    return Wait("the lease is ours")
+
+
+def _renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRecord:
+    others = [each for each in map(broker.replica, record.in_sync) if each is not None]
+    return replace(
+        record,
+        confirmed=min([broker.end, *(each.position for each in others)]),
+        metadata=min([broker.metadata, *(each.metadata for each in others)]),
+        duration_ms=round(sight.timing.duration_s * 1000),
+        renewals=record.renewals + 1,
+    )
+
+
+def _in_sync(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> tuple[str, ...]:
+    """Who stays named, and who may be named now."""
+
+    def is_heard(member: str) -> bool:
+        return sight.now_s - sight.heard_s.get(member, float("-inf")) <= sight.timing.absent_s
+
+    heard = [each for each in broker.replicas if is_heard(each.address)]
+    if not broker.waits:  # what was acknowledged since is lost with the master: the lag that is shown
+        near = [each.address for each in heard if _is_near(broker, each) and each.metadata >= broker.metadata]
+        return (sight.me, *sorted(near))
+    stay = [each.address for each in heard if each.address in record.in_sync]
+    join = [each.address for each in heard if _may_join(broker, each)]
+    return (sight.me, *sorted({*stay, *join}))
+
+
+def _may_join(broker: BrokerStatus, member: MemberStatus) -> bool:
+    has_everything = member.position >= broker.acknowledged and member.metadata >= broker.metadata
+    return member.address in broker.required and has_everything
+
+
+def _is_near(broker: BrokerStatus, member: MemberStatus) -> bool:
+    return broker.end - member.position <= JOIN_BYTES_MAX
+
+
+# --- planned changes -------------------------------------------------------------------------------------------------
+
+
+def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
+    """Sends are held until the wanted member has everything; then the record names it. Else all goes on as before."""
+    wanted = broker.replica(record.wanted)
+    is_too_long = sight.held_s is not None and sight.now_s - sight.held_s > sight.timing.hold_s
+    if record.wanted not in record.in_sync or wanted is None or is_too_long:
+        return Write(
+            _renewed(sight, broker, replace(record, wanted="")), f"{record.wanted} is not in sync: change given up"
+        )
+    if not broker.held:
+        return Hold()
+    if wanted.position < broker.end or wanted.metadata < broker.metadata:
+        if sight.now_s - sight.renewed_s >= sight.timing.renew_s:
+            return Write(_renewed(sight, broker, record), "renewed")
+        return Wait(f"{record.wanted} still has {broker.end - wanted.position} bytes to read")
+    handed = replace(_renewed(sight, broker, record), holder=record.wanted, number=record.number + 1, wanted="")
+    return Write(handed, f"handed over to {record.wanted}")
+
+
+# --- the others ------------------------------------------------------------------------------------------------------
+
+
+def _take(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
+    if sight.me not in record.in_sync:
+        return Wait(f"the lease of {record.holder} has expired, but this broker may lack acknowledged messages")
+    if broker.end < record.confirmed:
+        return Wait(f"the log ends at {broker.end}, acknowledged is {record.confirmed}")
+    if broker.metadata < record.metadata:
+        return Wait(f"topics and groups are of version {broker.metadata}, the master's were of {record.metadata}")
+    if broker.number > record.number:
+        return Wait(f"the broker has seen lease {broker.number}, the store has {record.number}: it was set back")
+    taken = replace(
+        record,
+        holder=sight.me,
+        number=record.number + 1,
+        in_sync=(sight.me,),
+        confirmed=broker.end,
+        metadata=broker.metadata,
+        wanted="",
+        renewals=record.renewals + 1,
+    )
+    return Write(taken, f"{record.holder} has not renewed its lease")

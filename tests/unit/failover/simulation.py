@@ -1,0 +1,331 @@
+"""A group of brokers with their agents in simulated time: pauses, cuts, crashes, lost answers, all from one seed.
+
+Everything runs on an event loop whose clock jumps to the next timer, so minutes take a moment and a seed gives the same
+run every time. ``Group.run`` raises AssertionError when two masters acknowledge, or when something acknowledged is
+gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from pyromq.errors import MQError
+from pyromq.failover.agent import Agent
+from pyromq.failover.record import (
+    BrokerStatus,
+    LeaseConflictError,
+    LeaseError,
+    LeaseRecord,
+    MemberStatus,
+    Role,
+)
+from pyromq.failover.rules import Timing
+from pyromq.failover.store import Found
+
+T = TypeVar("T")
+CALL_S = 1.0  # the longest that a call of an agent takes before it is given up
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """When nothing is ready, the clock moves to the next timer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now_s = 1000.0
+
+    def time(self) -> float:
+        return self._now_s
+
+    def _run_once(self) -> None:
+        inside: Any = self
+        if not inside._ready and inside._scheduled:
+            self._now_s = max(self._now_s, inside._scheduled[0]._when)
+        inside_super: Any = super()
+        inside_super._run_once()
+
+
+def simulate(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        return runner.run(work())
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Node:
+    """One machine: its broker and its agent stop together when it is paused or dead."""
+
+    def __init__(self, name: str, chance: random.Random) -> None:
+        self.name = name
+        self.chance = chance
+        self.paused_until_s = 0.0
+        self.is_alive = True
+        self.cut_off: set[str] = set()  # nodes, and "store"
+
+    async def breathe(self, most_s: float = 0.02) -> None:
+        """Time passes, in which the machine may have been paused."""
+        await asyncio.sleep(self.chance.uniform(0.0005, most_s))
+        while now_s() < self.paused_until_s:  # noqa: ASYNC110, it may be paused again meanwhile
+            await asyncio.sleep(self.paused_until_s - now_s() + 0.001)
+
+    def reaches(self, other: str) -> bool:
+        return self.is_alive and other not in self.cut_off
+
+
+class SimulatedStore:
+    """Linear, as etcd is: a write is seen by every read that begins after it."""
+
+    def __init__(self) -> None:
+        self.record: LeaseRecord | None = None
+        self.version = 0
+
+
+class StoreDoor:
+    """How one node reaches it."""
+
+    def __init__(self, node: Node, store: SimulatedStore) -> None:
+        self._node, self._store = node, store
+
+    async def read(self) -> Found | None:
+        await self._arrive()
+        store = self._store
+        found = None if store.record is None else Found(store.record, str(store.version))
+        await self._return()
+        return found
+
+    async def write(self, record: LeaseRecord, expected: str | None) -> str:
+        await self._arrive()
+        store = self._store
+        if expected != (None if store.record is None else str(store.version)):
+            await self._return()
+            raise LeaseConflictError("changed")
+        store.record, store.version = record, store.version + 1
+        version = str(store.version)
+        if self._node.chance.random() < 0.02:
+            raise LeaseError("the answer got lost")
+        await self._return()
+        return version
+
+    async def close(self) -> None: ...
+
+    async def _arrive(self) -> None:
+        await self._node.breathe(0.2)
+        if not self._node.reaches("store"):
+            raise LeaseError("cut off")
+
+    async def _return(self) -> None:
+        await self._node.breathe(0.2)
+        if not self._node.reaches("store"):
+            raise LeaseError("cut off")
+
+
+class SimulatedBroker:
+    """A log of numbers, replicated one by one; it obeys grants to the letter."""
+
+    def __init__(self, group: Group, node: Node, *, is_master: bool) -> None:
+        self.group, self.node = group, node
+        self.role = Role.MASTER if is_master else Role.REPLICA
+        self.number = 0
+        self.master = ""
+        self.log: list[int] = []
+        self.granted_until_s = 0.0
+        self.required: tuple[str, ...] = ()
+        self.acknowledged = 0
+        self.held = False
+        self.reports: dict[str, tuple[int, float]] = {}  # by replica: position, and when
+
+    # --- what the agent asks ---
+
+    async def status(self) -> BrokerStatus:
+        await self._asked()
+        members = [
+            MemberStatus(address=name, position=position, metadata=1)
+            for name, (position, at_s) in self.reports.items()
+            if now_s() - at_s < 2.0 and self.role is Role.MASTER
+        ]
+        return BrokerStatus(
+            address=self.node.name,
+            role=self.role,
+            number=self.number,
+            end=len(self.log),
+            metadata=1,
+            acknowledged=self.acknowledged,
+            required=self.required,
+            waits=self.group.waits,
+            master=self.master,
+            replicas=tuple(members),
+            held=self.held,
+        )
+
+    async def grant(self, number: int, until_s: float, required: tuple[str, ...]) -> None:
+        await self._asked()
+        if self.role is Role.MASTER and number == self.number:
+            self.granted_until_s, self.required = until_s, required
+
+    async def promote(self, number: int) -> None:
+        await self._asked()
+        if number > self.number or (number == self.number and self.role is Role.REPLICA):
+            self.role, self.number, self.master, self.held = Role.MASTER, number, "", False
+            self.granted_until_s, self.required, self.reports = 0.0, (), {}
+            self.acknowledged = len(self.log)  # any of it may have been acknowledged
+
+    async def follow(self, master: str, number: int) -> None:
+        await self._asked()
+        if number >= self.number:
+            self.role, self.number, self.master, self.held = Role.REPLICA, number, master, False
+            self.granted_until_s = 0.0
+
+    async def hold(self) -> None:
+        await self._asked()
+        self.held = True
+
+    async def release(self) -> None:
+        await self._asked()
+        self.held = False
+
+    async def _asked(self) -> None:
+        await self.node.breathe()
+        if not self.node.is_alive:
+            raise MQError("the broker does not answer")
+
+    # --- what it does by itself ---
+
+    @property
+    def may_acknowledge(self) -> bool:
+        return self.node.is_alive and self.role is Role.MASTER and now_s() < self.granted_until_s
+
+    async def replicate(self) -> None:
+        while True:
+            await self.node.breathe(0.1)
+            master = self.group.brokers.get(self.master)
+            if self.role is not Role.REPLICA or master is None or not self.node.is_alive:
+                continue
+            if not (self.node.reaches(self.master) and master.node.reaches(self.node.name)):
+                continue
+            if master.role is not Role.MASTER or master.number != self.number or now_s() < master.node.paused_until_s:
+                continue
+            while self.log != master.log[: len(self.log)]:
+                self.log.pop()  # beyond what the master has
+            self.log += master.log[len(self.log) : len(self.log) + self.node.chance.randrange(1, 6)]
+            master.reports[self.node.name] = (len(self.log), now_s())
+
+    async def send(self, message: int) -> None:
+        """One producer's send: acknowledged, or nobody knows."""
+        if not self.may_acknowledge or self.held:
+            return
+        number = self.number
+        self.log.append(message)
+        end, begun_s = len(self.log), now_s()
+        while now_s() - begun_s < 3.0:
+            await self.node.breathe()
+            if self.number != number or not self.may_acknowledge or len(self.log) < end:
+                return
+            if all(self.reports.get(name, (0, 0.0))[0] >= end for name in self.required):
+                self.acknowledged = max(self.acknowledged, end)
+                self.group.acknowledge(self, message, has_copies=bool(self.required))
+                return
+
+
+class Group:
+    def __init__(self, seed: int, *, members: int = 3, waits: bool = True, timing: Timing | None = None) -> None:
+        self.chance = random.Random(seed)
+        self.waits = waits
+        self.store = SimulatedStore()
+        self.timing = timing or Timing()
+        self.nodes = [Node(f"broker-{number}", self.chance) for number in range(members)]
+        self.brokers = {
+            node.name: SimulatedBroker(self, node, is_master=number == 0) for number, node in enumerate(self.nodes)
+        }
+        self.agents = {
+            node.name: Agent(
+                node.name, StoreDoor(node, self.store), self.brokers[node.name], timing=self.timing, now_s=now_s
+            )
+            for node in self.nodes
+        }
+        self.acknowledged: list[int] = []  # with copies in all members in sync
+        self.alone: list[int] = []  # by a master without replicas: the status of the send says so
+        self.last_number = 0
+        self.promotions = 0
+        self._sent = 0
+
+    def acknowledge(self, broker: SimulatedBroker, message: int, *, has_copies: bool) -> None:
+        others = [each for each in self.brokers.values() if each is not broker and each.may_acknowledge]
+        running = [each for each in others if now_s() >= each.node.paused_until_s]
+        assert not running, f"two masters at {now_s()}: {broker.node.name}, {running[0].node.name}"
+        assert broker.number >= self.last_number, "a master of an earlier lease acknowledged"
+        self.promotions += broker.number > self.last_number
+        self.last_number = broker.number
+        (self.acknowledged if has_copies else self.alone).append(message)
+
+    async def run(self, for_s: float, *, faults: bool = True) -> None:
+        tasks = [asyncio.create_task(agent.run()) for agent in self.agents.values()]
+        tasks += [asyncio.create_task(broker.replicate()) for broker in self.brokers.values()]
+        tasks.append(asyncio.create_task(self._produce()))
+        try:
+            until_s = now_s() + for_s
+            while now_s() < until_s:
+                await asyncio.sleep(self.chance.uniform(0.5, 12.0))
+                for task in tasks:
+                    if task.done():
+                        task.result()
+                if faults:
+                    self._something_happens()
+            for node in self.nodes:
+                node.is_alive, node.cut_off, node.paused_until_s = True, set(), 0.0
+            await asyncio.sleep(60)
+            self._check()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _produce(self) -> None:
+        running: set[asyncio.Task[None]] = set()
+        while True:
+            await asyncio.sleep(self.chance.uniform(0.01, 0.2))
+            self._sent += 1
+            broker = self.chance.choice(list(self.brokers.values()))
+            task = asyncio.create_task(broker.send(self._sent))
+            running.add(task)
+            for done in [each for each in running if each.done()]:
+                running.discard(done)
+                done.result()
+
+    def _something_happens(self) -> None:
+        chance, node = self.chance, self.chance.choice(self.nodes)
+        match chance.randrange(7):
+            case 0:
+                node.paused_until_s = now_s() + chance.uniform(0.5, 30)
+            case 1:
+                node.is_alive = False
+            case 2:
+                node.is_alive, node.cut_off = True, set()
+            case 3:
+                node.cut_off |= {"store"}
+            case 4:
+                node.cut_off |= {chance.choice(self.nodes).name}
+            case 5:
+                node.cut_off = set()
+            case 6:
+                if self.store.record is not None:
+                    self.store.record = replace(self.store.record, wanted=node.name)
+                    self.store.version += 1
+
+    def _check(self) -> None:
+        masters = [each for each in self.brokers.values() if each.may_acknowledge]
+        assert len(masters) == 1, [
+            (each.node.name, each.role, self.agents[each.node.name].state.step) for each in self.brokers.values()
+        ]
+        lost = [message for message in self.acknowledged if message not in set(masters[0].log)]
+        assert not lost, f"acknowledged and gone: {lost[:10]}"
+        self.logs_agree(masters[0])
+
+    def logs_agree(self, master: SimulatedBroker) -> None:
+        for broker in self.brokers.values():
+            assert broker.log == master.log[: len(broker.log)], broker.node.name

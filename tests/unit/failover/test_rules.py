@@ -1,0 +1,161 @@
+"""What an agent decides, case by case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberStatus, Role, decode_record
+from pyromq.failover.rules import (
+    JOIN_BYTES_MAX,
+    Follow,
+    Hold,
+    Promote,
+    Release,
+    Sight,
+    Timing,
+    Wait,
+    Write,
+    decide,
+    required_members,
+)
+
+A, B, C = "a:1", "b:1", "c:1"
+RECORD = LeaseRecord(holder=A, number=3, in_sync=(A, B), confirmed=100, metadata=7, duration_ms=9000)
+MASTER = BrokerStatus(
+    address=A,
+    role=Role.MASTER,
+    number=3,
+    end=120,
+    metadata=7,
+    acknowledged=110,
+    required=(B,),
+    replicas=(MemberStatus(address=B, position=115, metadata=7),),
+)
+REPLICA = BrokerStatus(address=B, role=Role.REPLICA, number=3, end=115, metadata=7, master=A)
+
+
+def sight(me: str, broker: BrokerStatus | None, record: LeaseRecord | None = RECORD, **given: Any) -> Sight:
+    usual: dict[str, Any] = {
+        "now_s": 100.0,
+        "timing": Timing(),
+        "seen_s": 99.0,
+        "renewed_s": 99.0,
+        "heard_s": {B: 99.9},
+    }
+    return Sight(me=me, broker=broker, record=record, **{**usual, **given})
+
+
+def written(step: object) -> LeaseRecord:
+    assert isinstance(step, Write), step
+    return step.record
+
+
+def test_the_holder_waits_and_renews_in_time() -> None:
+    assert isinstance(decide(sight(A, MASTER)), Wait)
+    renewed = written(decide(sight(A, MASTER, renewed_s=96.0)))
+    assert (renewed.holder, renewed.number, renewed.in_sync, renewed.confirmed) == (A, 3, (A, B), 115)
+    assert renewed.renewals == RECORD.renewals + 1
+
+
+def test_a_broker_that_does_not_answer_is_not_renewed_for() -> None:
+    assert isinstance(decide(sight(A, None, renewed_s=0.0)), Wait)
+
+
+def test_a_replica_that_is_not_heard_is_taken_out_of_the_record_first() -> None:
+    gone = replace(MASTER, replicas=())
+    record = written(decide(sight(A, gone)))
+    assert record.in_sync == (A,) and required_members(record, gone) == ()
+    assert required_members(RECORD, gone) == (B,)  # until the record is written, it is waited for
+    assert written(decide(sight(A, MASTER, heard_s={B: 90.0}))).in_sync == (A,)
+
+
+def test_a_replica_joins_after_it_is_waited_for_and_has_everything() -> None:
+    alone = replace(RECORD, in_sync=(A,))
+    near = replace(MASTER, required=())
+    assert required_members(alone, near) == (B,)
+    assert isinstance(decide(sight(A, near, alone)), Wait)  # not waited for yet
+    behind = replace(MASTER, acknowledged=116)
+    assert isinstance(decide(sight(A, behind, alone)), Wait)
+    assert written(decide(sight(A, MASTER, alone))).in_sync == (A, B)
+    old = replace(MASTER, replicas=(MemberStatus(address=B, position=115, metadata=6),))
+    assert isinstance(decide(sight(A, old, alone)), Wait)
+
+
+def test_a_replica_far_behind_is_not_waited_for() -> None:
+    far = replace(MASTER, end=JOIN_BYTES_MAX * 2, required=())
+    assert required_members(replace(RECORD, in_sync=(A,)), far) == ()
+
+
+def test_nobody_takes_a_lease_that_is_renewed() -> None:
+    assert isinstance(decide(sight(B, REPLICA)), Wait)
+    assert isinstance(decide(sight(B, REPLICA, seen_s=100 - 9.0)), Wait)
+
+
+def test_a_member_in_sync_takes_an_expired_lease_with_the_next_number() -> None:
+    taken = written(decide(sight(B, REPLICA, seen_s=100 - 11.1)))
+    assert (taken.holder, taken.number, taken.in_sync, taken.confirmed) == (B, 4, (B,), 115)
+
+
+@pytest.mark.parametrize(
+    ("me", "status", "why"),
+    [
+        (C, replace(REPLICA, address=C), "may lack"),
+        (B, replace(REPLICA, end=99), "acknowledged is 100"),
+        (B, replace(REPLICA, metadata=6), "topics and groups"),
+        (B, replace(REPLICA, number=9), "set back"),
+    ],
+)
+def test_who_may_lack_something_does_not_take_it(me: str, status: BrokerStatus, why: str) -> None:
+    step = decide(sight(me, status, seen_s=0.0))
+    assert isinstance(step, Wait) and why in step.reason
+
+
+def test_a_master_that_lost_its_lease_follows_the_new_one() -> None:
+    assert decide(sight(A, MASTER, replace(RECORD, holder=B, number=4))) == Follow(B, 4)
+    other = replace(REPLICA, master=C)
+    assert decide(sight(B, other)) == Follow(A, 3)
+
+
+def test_a_broker_that_came_back_as_replica_is_promoted_under_its_own_lease_only_with_everything() -> None:
+    back = replace(REPLICA, address=A, end=120)
+    assert decide(sight(A, back)) == Promote(3)
+    assert isinstance(decide(sight(A, replace(back, end=99))), Wait)
+
+
+def test_the_first_lease_is_made_by_who_was_started_as_master() -> None:
+    assert isinstance(decide(sight(B, replace(REPLICA, number=0), None)), Wait)
+    assert written(decide(sight(A, replace(MASTER, number=0), None))).number == 1
+
+
+def test_a_planned_change_holds_sends_until_the_wanted_member_has_everything() -> None:
+    wanted = replace(RECORD, wanted=B)
+    assert isinstance(decide(sight(A, MASTER, wanted)), Hold)
+    held = replace(MASTER, held=True)
+    assert isinstance(decide(sight(A, held, wanted, held_s=99.5)), Wait)
+    level = replace(held, replicas=(MemberStatus(address=B, position=120, metadata=7),))
+    handed = written(decide(sight(A, level, wanted, held_s=99.5)))
+    assert (handed.holder, handed.number, handed.wanted, handed.confirmed) == (B, 4, "", 120)
+
+
+def test_a_planned_change_that_takes_too_long_is_given_up() -> None:
+    wanted, held = replace(RECORD, wanted=B), replace(MASTER, held=True)
+    given_up = written(decide(sight(A, held, wanted, held_s=90.0)))
+    assert (given_up.holder, given_up.number, given_up.wanted) == (A, 3, "")
+    assert isinstance(decide(sight(A, held, given_up)), Release)
+    assert written(decide(sight(A, MASTER, replace(RECORD, wanted=C)))).wanted == ""
+
+
+def test_without_waiting_for_replicas_those_near_could_be_next() -> None:
+    careless = replace(MASTER, waits=False, required=(), acknowledged=120)
+    assert required_members(RECORD, careless) == ()
+    assert written(decide(sight(A, careless, renewed_s=0.0))).in_sync == (A, B)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", b'{"holder":1}'])
+def test_what_is_no_lease_is_a_typed_error(data: bytes) -> None:
+    with pytest.raises(LeaseError):
+        decode_record(data)
+    assert decode_record(RECORD.encode()) == RECORD
