@@ -30,7 +30,6 @@ from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
 from pyromq.client.consumer.dispatch.runners import ThreadRunner, Work
-from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.group_member import Topics
 from pyromq.client.consumer.offsets.offset_keeper import BrokerOffsets, OffsetKeeper
 from pyromq.client.consumer.push_consumer import PushConsumer
@@ -39,7 +38,6 @@ from pyromq.client.consumer.rules.outcome import (
     DEAD_LETTER_LEVEL,
     BatchResult,
     ConsumeStatus,
-    attempts_max,
 )
 from pyromq.client.consumer.rules.start_offset import Stored
 from pyromq.client.core.client import Client
@@ -99,9 +97,7 @@ class AcknowledgingConsumer(PushConsumer):
     # --- life ---
 
     def _make_service(self) -> ConcurrentService:
-        send_backs = SendBacks(self.client, self._calls, self.group, attempts_max(self.settings.attempts_max))
-        parts = (self._listener, self.settings, self._tasks, send_backs, self._hook_runner, self._clock)
-        self._acknowledging = _AcknowledgingService(*parts)
+        self._acknowledging = _AcknowledgingService(*self._service_parts())
         self._acknowledging.connect(arrived=self._wake, finished=self._commit_soon)
         return self._acknowledging
 

@@ -24,9 +24,10 @@ SEND_BACK, SEND = RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V
 
 
 class Broker:
-    """A client that knows one broker, which refuses send-backs, or does not answer."""
+    """A client that knows one broker, which refuses send-backs, or does not answer; Apache's takes no stories."""
 
-    def __init__(self, refuses: int = 0, fails: MQError | None = None) -> None:
+    def __init__(self, refuses: int = 0, fails: MQError | None = None, *, is_apache: bool = False) -> None:
+        self._is_apache = is_apache
         self._refuses = refuses
         self._fails = fails
         self.got: list[tuple[int, Any]] = []
@@ -43,11 +44,14 @@ class Broker:
 
     async def get(self, topic: str, *, timeout_ms: int) -> None: ...
 
-    def address(self, broker: str, broker_id: int) -> str:
+    def address(self, broker: str, broker_id: int = 0) -> str:
         return "b:1"
 
     def link(self, address: str) -> Broker:
         return self
+
+    async def takes_stories(self, link: Broker) -> bool:
+        return not self._is_apache
 
     master_link = link
 
