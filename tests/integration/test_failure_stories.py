@@ -36,7 +36,13 @@ from tests.integration.waiting import until, until_on_thread
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
 FAST = PushConsumerSettings(
-    start="earliest", rebalance_ms=100, persist_ms=100, retry_wait_ms=100, rest_ms=10, attempts_max=2, code_version="7.1"
+    start="earliest",
+    rebalance_ms=100,
+    persist_ms=100,
+    retry_wait_ms=100,
+    rest_ms=10,
+    attempts_max=2,
+    code_version="7.1",
 )
 TOPIC = "orders"
 

@@ -251,7 +251,10 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def failure_story(self) -> FailureStory | None:
-        """Why it failed before, as consumers told it; None if it did not, or nobody told."""
+        """Why it failed before, as consumers told it; None if it did not, or nobody told.
+
+        It grows when its listener fails.
+        """
         return self._story or FailureStory.of(self.properties)
 
     def note_failure(self, story: FailureStory) -> None:
