@@ -26,9 +26,10 @@ from pyromq.errors import ConfigError, DeadLetterError, GroupNotFoundError
 from pyromq.hooks import ConsumeHook, install, uninstall
 from pyromq.integrations.task_queues import SyncTaskQueues, TaskQueues
 from pyromq.model.failure import STORY_NAMES, FailureStory
+from pyromq.model.topic import GroupConfig
 from pyromq.results import BatchResult
 from pyromq.settings import PushConsumerSettings
-from pyromq.testing import LoopbackBroker
+from pyromq.testing import FaultyDisk, LoopbackBroker
 from pyromq.wire.headers.consumer import HeartbeatResponseHeader
 from tests.integration.quick_delays import QUICK_DELAYS
 from tests.integration.waiting import until, until_on_thread
@@ -85,8 +86,8 @@ def stories_taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 @asynccontextmanager
-async def filled(*bodies: bytes, **properties: str) -> AsyncIterator[LoopbackBroker]:
-    async with LoopbackBroker(QUICK_DELAYS) as broker:
+async def filled(*bodies: bytes, disk: FaultyDisk | None = None, **properties: str) -> AsyncIterator[LoopbackBroker]:
+    async with LoopbackBroker(QUICK_DELAYS, disk=disk) as broker:
         async with Admin(broker.nameserver) as admin, Producer(broker.nameserver, group="makers") as producer:
             await admin.create_topic(TOPIC, queues=1)
             for body in bodies:
@@ -392,28 +393,84 @@ async def test_a_redriven_message_begins_a_story_of_its_own() -> None:
         ]
 
 
-async def test_dead_letters_and_retries_by_error() -> None:
+async def test_dead_letters_by_error() -> None:
     def handle(message: ReceivedMessage) -> None:
-        if message.body == b"later":
-            raise CardDeclinedError("comes again")
         raise (ValueError if message.body.startswith(b"a") else CardDeclinedError)(message.body.decode())
 
-    async with filled(b"a1", b"a2", b"b1", b"later") as broker:
-        levels = {"retry_levels": {1: -1}}
-        async with consumer(broker, handle, **levels), Admin(broker.nameserver) as admin:
+    async with filled(b"a1", b"a2", b"a3", b"b1") as broker, Admin(broker.nameserver) as admin:
+        async with consumer(broker, handle, retry_levels={1: -1}):
             await until_letters(admin, "billing", 4)
-            found = await admin.dead_letters_by_error("billing")
-            assert [(each.error_class.rpartition(".")[2], each.count) for each in found.errors] == [
-                ("ValueError", 2),
-                ("CardDeclinedError", 2),
-            ] or [each.count for each in found.errors] == [2, 1, 1]
-            assert (found.messages, found.is_cut) == (4, False)
-            assert {each.topics for each in found.errors} == {(TOPIC,)}
-            assert {each.versions for each in found.errors} == {("7.1",)}
-            cut = await admin.dead_letters_by_error("billing", count_max=1)
-            assert (cut.messages, cut.is_cut) == (1, True)
-            assert [(each.begin, each.end) for each in cut.scanned] == [(3, 4)]
-            with pytest.raises(GroupNotFoundError):
-                await admin.dead_letters_by_error("nobody")
+        found = await admin.dead_letters_by_error("billing")
+        assert [(each.error_class.rpartition(".")[2], each.count) for each in found.errors] == [
+            ("ValueError", 3),
+            ("CardDeclinedError", 1),
+        ]
+        assert (found.group, found.messages, found.is_cut) == ("billing", 4, False)
+        assert {(each.topics, each.versions) for each in found.errors} == {((TOPIC,), ("7.1",))}
+        cut = await admin.dead_letters_by_error("billing", count_max=1)
+        assert (cut.messages, cut.is_cut) == (1, True)
+        assert [(each.topic, each.begin, each.end) for each in cut.scanned] == [("%DLQ%billing", 3, 4)]
+        with pytest.raises(GroupNotFoundError):
+            await admin.dead_letters_by_error("nobody")
+        for wrong in (0, -1, True, "10"):
             with pytest.raises(ConfigError):
-                await admin.dead_letters_by_error("billing", count_max=0)
+                await admin.dead_letters_by_error("billing", count_max=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", [{}, {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [600_000]}}])
+async def test_messages_that_come_again_by_error(policy: dict[str, Any]) -> None:
+    """Those that wait for their level, or for a time of their own, and those that nobody took up yet."""
+    async with LoopbackBroker() as broker, Admin(broker.nameserver) as admin:
+        more = {"group_retry_policy": policy} if policy else {}
+        await admin.create_group(GroupConfig(group_name="billing", **more))
+        await admin.create_topic(TOPIC, queues=1)
+        async with Producer(broker.nameserver, group="makers") as producer:
+            for body in (b"1", b"2"):
+                await producer.send(Message(TOPIC, body))
+        assert (await admin.retries_by_error("billing")).errors == ()
+        async with consumer(broker, a_coroutine):
+            async with asyncio.timeout(60):
+                while (found := await admin.retries_by_error("billing")).messages < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        [error] = found.errors
+        assert (error.count, error.topics, found.is_cut) == (2, (TOPIC,), False)
+        assert error.error_class.endswith("CardDeclinedError")
+        assert await admin.retries_by_error("billing", count_max=1_000) == found
+        with pytest.raises(GroupNotFoundError):
+            await admin.retries_by_error("nobody")
+
+
+async def test_nothing_is_lost_when_the_broker_crashes_between_failure_and_response() -> None:
+    bodies = [b"%d" % number for number in range(30)]
+    async with (
+        filled(*bodies, disk=FaultyDisk()) as broker,
+        consumer(broker, a_coroutine),
+        Admin(broker.nameserver) as admin,
+    ):
+        await until(lambda: broker.stored("%RETRY%billing"), "something came again")
+        await broker.crash()
+        await until_letters(admin, "billing", 1)
+        await broker.crash()
+        async with asyncio.timeout(60):
+            while {letter.body for letter in await admin.newest("%DLQ%billing", 1_000)} != set(bodies):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        for letter in await admin.newest("%DLQ%billing", 1_000):
+            assert letter.failure_story is not None and letter.delivery_attempt >= 3
+        broker.assert_nothing_lost()
+
+
+async def test_what_no_broker_takes_back_is_tried_here_and_its_story_grows() -> None:
+    seen: list[FailureStory | None] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(message.failure_story)
+        raise CardDeclinedError(f"time {len(seen)}")
+
+    async with filled(b"1") as broker:
+        broker.faults.refuse(times=4, requests=("send_back", "send"))
+        async with consumer(broker, handle):
+            [letter] = await dead_letters(broker, "billing", 1)
+    told = [(story.newest.text, story.count) if story else None for story in seen]
+    assert told[0] is None
+    assert letter.failure_story is not None and letter.failure_story.count == len(seen)
+    assert letter.failure_story.first.text == "time 1"

@@ -257,6 +257,11 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
         """
         return self._story or FailureStory.of(self.properties)
 
+    @property
+    def untold_story(self) -> FailureStory | None:
+        """What brokers do not know yet: why it failed here; None if it did not."""
+        return self._story
+
     def note_failure(self, story: FailureStory) -> None:
         """Consumers tell the story with the message; one that is tried here again has it, too."""
         msgspec.structs.force_setattr(self, "_story", story)

@@ -66,6 +66,11 @@ class Record(msgspec.Struct, gc=False):
         """Why it failed before, as consumers told it; None if it did not, or nobody told."""
         return self._story or FailureStory.of(self.properties)
 
+    @property
+    def untold_story(self) -> FailureStory | None:
+        """What its broker does not know yet."""
+        return self._story
+
     def note_failure(self, failure: Failure) -> None:
         """It failed once more; it is sent back with that."""
         self._story = story_after(self.failure_story, failure)

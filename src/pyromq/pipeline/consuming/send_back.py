@@ -98,7 +98,7 @@ def letter_properties(record: Record, dead: Dead, batch: str, stored_id: str = "
         record.raw_properties,
         topic=record.stored_topic,
         message_id=stored_id or record.message_id,
-        story=record.failure_story,
+        story=record.untold_story,
         more=facts,
     )
 
@@ -190,7 +190,7 @@ class RowSendBack:
             topic=record.stored_topic,
             message_id=self._stored_id(record) or record.message_id,
             delay_level=copy_level(verdict.delay_level, record.delivery_attempt),
-            story=record.failure_story,
+            story=record.untold_story,
         )
         await self._send_copy(record, properties, record.body, attempts_max=self._attempts_max)
 

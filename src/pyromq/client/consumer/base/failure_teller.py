@@ -63,8 +63,8 @@ class FailureTeller:
     def returned_retry(self, messages: Sequence[ReceivedMessage]) -> None:
         self.said(messages, RETURNED_RETRY, "")
 
-    def timed_out(self, messages: Sequence[ReceivedMessage], timeout_ms: int) -> None:
-        self.said(messages, TIMED_OUT, f"it took longer than consume_timeout_ms={timeout_ms}")
+    def timed_out(self, messages: Sequence[ReceivedMessage]) -> None:
+        self.said(messages, TIMED_OUT, "it took longer than consume_timeout_ms allows")
 
     def said(self, messages: Sequence[ReceivedMessage], error_class: str, text: str) -> None:
         """Failed without an exception."""

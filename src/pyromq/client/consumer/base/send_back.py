@@ -62,7 +62,7 @@ class SendBackCalls:
 
     async def takes_story(self, message: FailedMessage) -> bool:
         """Whether a send-back tells all there is to tell; with False a copy is to be sent. Raises TransportError."""
-        return message.failure_story is None or await self._calls.takes_stories(message.broker)
+        return message.untold_story is None or await self._calls.takes_stories(message.broker)
 
     def begin(self, message: FailedMessage, delay_level: int) -> Begun | None:
         """The fast path: a request without a task. None when there is no connection that would take it at once."""

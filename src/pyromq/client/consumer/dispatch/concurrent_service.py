@@ -193,7 +193,7 @@ class ConcurrentService:
         if self._settings.model is MessageModel.BROADCASTING:
             self._settle(owned, Outcome(dropped=late))
         else:
-            self._teller.timed_out(late, self._settings.consume_timeout_ms)
+            self._teller.timed_out(late)
             self._settle(owned, Outcome(send_back=[SendBack(message, TIMED_OUT_LEVEL) for message in late]))
 
     # --- the end ---

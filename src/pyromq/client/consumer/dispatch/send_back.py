@@ -132,7 +132,7 @@ class SendBacks:
             topic=message.stored_topic,
             message_id=message.offset_message_id,
             delay_level=level,
-            story=message.failure_story,
+            story=message.untold_story,
             more=facts,
         )
         flags = message.sys_flag & BODY_FLAGS

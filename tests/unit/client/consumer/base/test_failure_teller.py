@@ -28,12 +28,12 @@ def test_the_attempts_of_a_message_here_add_up() -> None:
     teller.raised([message], ValueError("a"))
     again = message.after_failure()
     clock.advance_ms(1_000)
-    teller.timed_out([again], 900)
+    teller.timed_out([again])
     story = told(again)
     assert (story.first.error_class, story.first.attempt, story.first.time_ms) == ("ValueError", 1, NOW_MS)
     assert (story.newest.error_class, story.newest.attempt, story.newest.time_ms) == (TIMED_OUT, 2, NOW_MS + 1_000)
     assert (story.newest.version, story.count, story.same) == ("7", 2, 1)
-    assert "900" in story.newest.text
+    assert "consume_timeout_ms" in story.newest.text
     teller.returned_retry([again])
     assert told(again).newest.error_class == RETURNED_RETRY
 
