@@ -89,6 +89,9 @@ def test_a_failed_task_is_tried_again_and_then_a_dead_letter(broker: PyroMQBroke
         until_on_thread(lambda: attempts == {"poison": 3, "flaky": 2})
         broker.join(fail.queue_name, timeout=20_000)
         until_on_thread(lambda: dead_letters(loopback, broker.group("default")) == 1)
+        with Admin(loopback.nameserver) as admin:
+            [letter] = admin.dead_letters(broker.group("default"))
+    assert (letter.failure.error_class, letter.failure.text) == ("ValueError", "not now")
     assert attempts == {"poison": 3, "flaky": 2}
 
 

@@ -180,8 +180,13 @@ def test_a_dead_letter_is_explained_listed_and_redriven_once(nameserver: str, ad
     assert (story.group, story.state) == ("undertakers", GroupState.DEAD)
     table = typed("message", "explain", first, "--topic", "bury", "-o", "table")
     assert "dead letter" in table and "%DLQ%undertakers" in table
+    assert "as the test wants it" in table and [failure.attempt for failure in story.attempts] == [1]
 
-    letters = typed.rows("dlq", "ls", "undertakers")
+    (error,) = typed.rows("dlq", "ls", "undertakers")
+    assert (error["error_class"], error["count"], error["topics"]) == ("ValueError", 2, "bury")
+    shown = typed("dlq", "ls", "undertakers", "-o", "table")
+    assert "first seen" in shown and "as the test wants it" in shown and error["stack"] in shown
+    letters = typed.rows("dlq", "ls", "undertakers", "--messages")
     assert {(row["topic"], row["is_redriven"]) for row in letters} == {("bury", False)}
     head, last = sorted(letters, key=lambda row: int(row["offset"]))
     assert {head["message_id"], last["message_id"]} == {first, second}
@@ -193,7 +198,11 @@ def test_a_dead_letter_is_explained_listed_and_redriven_once(nameserver: str, ad
     statuses = [(head["message_id"], "sent"), (last["message_id"], "sent before")]
     assert [(row["message_id"], row["status"]) for row in rows] == statuses
     assert typed.rows("dlq", "redrive", "undertakers") == [] and "left to redrive" in typed.err
-    assert all(row["is_redriven"] for row in typed.rows("dlq", "ls", "undertakers"))
+    assert all(row["is_redriven"] for row in typed.rows("dlq", "ls", "undertakers", "--messages"))
+    assert [row["redriven"] for row in typed.rows("dlq", "ls", "undertakers")] == [2]
+    assert typed.rows("dlq", "redrive", "undertakers", "--error", "KeyError", "--dry-run") == []
+    assert typed.rows("dlq", "ls", "undertakers", "--retries") == [] and "come again" in typed.err
+    typed("dlq", "ls", "undertakers", "--retries", "--messages", expect=1)
 
     again = [message for message in admin.newest("bury", 10) if message.get("REDRIVEN_FROM")]
     assert {(message.body, message.keys, message.tags) for message in again} == {
@@ -201,7 +210,9 @@ def test_a_dead_letter_is_explained_listed_and_redriven_once(nameserver: str, ad
         (b"2", ("k2",), ""),
     }
     assert all(message.get("RETRY_TOPIC") is None and message.delivery_attempt == 0 for message in again)
-    assert typed("dlq", "ls", "undertakers", "-o", "csv").splitlines()[0].startswith("dead_ms,topic,message_id")
+    csv = typed("dlq", "ls", "undertakers", "--messages", "-o", "csv")
+    assert csv.splitlines()[0].startswith("dead_ms,topic,message_id")
+    assert typed("dlq", "ls", "undertakers", "-o", "csv").splitlines()[0].startswith("error_class,stack,count")
     typed("dlq", "ls", "no-such-group", expect=2)
 
 

@@ -23,14 +23,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Self
+from functools import partial
+from typing import Final, Self, TypeAlias
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
+from pyromq.client.consumer.base.failure_teller import FailureTeller
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
 from pyromq.client.consumer.base.settings import PushConsumerSettings
 from pyromq.client.consumer.dispatch.concurrent_service import ConcurrentService
 from pyromq.client.consumer.dispatch.runners import ThreadRunner, Work
-from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.group_member import Topics
 from pyromq.client.consumer.offsets.offset_keeper import BrokerOffsets, OffsetKeeper
 from pyromq.client.consumer.push_consumer import PushConsumer
@@ -39,7 +40,6 @@ from pyromq.client.consumer.rules.outcome import (
     DEAD_LETTER_LEVEL,
     BatchResult,
     ConsumeStatus,
-    attempts_max,
 )
 from pyromq.client.consumer.rules.start_offset import Stored
 from pyromq.client.core.client import Client
@@ -61,6 +61,11 @@ EARLY_MS: Final = 1_000
 HANDOVER_MS: Final = 3_000
 """How long a queue that moves to another member may take: for tasks that are shorter none runs twice."""
 _FINISH_PERCENT: Final = 80  # of that time, to finish; the rest is for the last commit, and for news that travel
+REQUEUED: Final = "requeued"
+REJECTED: Final = "rejected"
+"""What messages tell in place of the class of an error, where a framework gives none."""
+Why: TypeAlias = BaseException | str | None
+"""Why a task failed, as far as its framework says so."""
 NO_TIMEOUT_MS: Final = 365 * 86_400_000
 """Messages stay out for as long as their tasks take; the framework has time limits of its own."""
 
@@ -99,9 +104,7 @@ class AcknowledgingConsumer(PushConsumer):
     # --- life ---
 
     def _make_service(self) -> ConcurrentService:
-        send_backs = SendBacks(self.client, self._calls, self.group, attempts_max(self.settings.attempts_max))
-        parts = (self._listener, self.settings, self._tasks, send_backs, self._hook_runner, self._clock)
-        self._acknowledging = _AcknowledgingService(*parts)
+        self._acknowledging = _AcknowledgingService(*self._service_parts())
         self._acknowledging.connect(arrived=self._wake, finished=self._commit_soon)
         return self._acknowledging
 
@@ -185,17 +188,29 @@ class AcknowledgingConsumer(PushConsumer):
         """It is done; False when that does not count: its queue is another member's, or it was ended before."""
         return self._end(message, None)
 
-    def retry(self, message: ReceivedMessage, delay_ms: int | None = None) -> bool:
+    def retry(self, message: ReceivedMessage, delay_ms: int | None = None, *, error: Why = None) -> bool:
         """It comes again, to any member, after at least this time (rounded up to a delay level) or as the broker says.
 
-        A broker that cannot be reached hears of it later. Too many failures make it a dead letter. False as ``ack``.
+        A broker that cannot be reached hears of it later. Too many failures make it a dead letter. ``error`` is why,
+        and travels with it. False as ``ack``.
         """
         level = BROKER_CHOOSES if delay_ms is None else level_after(delay_ms)
+        self._tell(message, error, REQUEUED)
         return self._end(message, BatchResult(ConsumeStatus.RETRY, delay_level=level))
 
-    def dead(self, message: ReceivedMessage) -> bool:
-        """It is a dead letter. False as ``ack``."""
+    def dead(self, message: ReceivedMessage, *, error: Why = None) -> bool:
+        """It is a dead letter, with the error if there is one. False as ``ack``."""
+        self._tell(message, error, REJECTED)
         return self._end(message, BatchResult(ConsumeStatus.RETRY, delay_level=DEAD_LETTER_LEVEL))
+
+    def _tell(self, message: ReceivedMessage, error: Why, word: str) -> None:
+        if message not in self._out:
+            return
+        teller = self._acknowledging.teller
+        if isinstance(error, BaseException):
+            teller.raised([message], error)
+        else:
+            teller.said([message], word, error or "")
 
     def release(self, message: ReceivedMessage) -> bool:
         """It waits again, before those behind it; no attempt is counted. False as ``ack``."""
@@ -262,6 +277,13 @@ class _HandedOut:
 class _AcknowledgingService(ConcurrentService):
     """Hands out messages when it is asked for them, instead of calling listeners."""
 
+    @property
+    def teller(self) -> FailureTeller:
+        return self._teller
+
+    def _tell(self, *_: object) -> None:
+        """Those who end a message say why."""
+
     def connect(self, *, arrived: Callable[[], object], finished: Callable[[], object]) -> None:
         self._finished = finished
         self._runner = _NoRunner(arrived)
@@ -311,13 +333,13 @@ class SyncAcknowledgingConsumer(ConsumerFace[AcknowledgingConsumer]):
         """It is done."""
         self._open_thread().soon(self.inner.ack, message)
 
-    def retry(self, message: ReceivedMessage, delay_ms: int | None = None) -> None:
+    def retry(self, message: ReceivedMessage, delay_ms: int | None = None, *, error: Why = None) -> None:
         """It comes again, after at least this time."""
-        self._open_thread().soon(self.inner.retry, message, delay_ms)
+        self._open_thread().soon(partial(self.inner.retry, error=error), message, delay_ms)
 
-    def dead(self, message: ReceivedMessage) -> None:
+    def dead(self, message: ReceivedMessage, *, error: Why = None) -> None:
         """It is a dead letter."""
-        self._open_thread().soon(self.inner.dead, message)
+        self._open_thread().soon(partial(self.inner.dead, error=error), message)
 
     def release(self, messages: Sequence[ReceivedMessage]) -> None:
         """They wait again, as if they had never been handed out."""

@@ -21,6 +21,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Unpack, cast
 
 from pyromq.client.core.options import ClientOptions, check_options
@@ -197,7 +198,7 @@ class _Consumer(Consumer):
             return _Message(Message.decode(received.body), received, self)
         except DecodeError as error:  # it would fail here for ever
             logger.error("message is no task, dead letter: id=%s error=%s", received.message_id, error)
-            self._end(self._inner.dead, received)
+            self._end(partial(self._inner.dead, error=error), received)
             return None
 
     def _fill(self) -> bool:
@@ -222,9 +223,10 @@ class _Consumer(Consumer):
         home._end(home._inner.ack, cast(_Message, message).received)
 
     def nack(self, message: MessageProxy) -> None:
-        """It is a dead letter."""
+        """It is a dead letter, with what its actor raised last."""
         home = cast(_Message, message).home
-        home._end(home._inner.dead, cast(_Message, message).received)
+        error = getattr(message, "_exception", None)  # Dramatiq keeps it there until the message is done with
+        home._end(partial(home._inner.dead, error=error), cast(_Message, message).received)
 
     def _end(self, say: Callable[[ReceivedMessage], None], received: ReceivedMessage) -> None:
         try:

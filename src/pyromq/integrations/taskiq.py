@@ -161,13 +161,13 @@ class PyroMQBroker(AsyncBroker):
             task = self.formatter.loads(message.body).task_name
         except Exception as error:  # whatever a formatter raises
             logger.error("message is no task, dead letter: id=%s error=%s", message.message_id, error)
-            consumer.dead(message)
+            consumer.dead(message, error=error)
             return False
         if self.find_task(task) is not None:
             return True
         facts = (task, message.message_id, message.delivery_attempt + 1)
         logger.error("no function for a task, it comes again later: task=%s id=%s attempt=%d", *facts)
-        consumer.retry(message)
+        consumer.retry(message, error=f"no function for the task {task}")
         return False
 
 

@@ -70,7 +70,7 @@ class ClientHandler:
         self.notices.tell(changed)
         if refused is not None:
             raise refused
-        return HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=not is_known)
+        return HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=not is_known, takes_stories=True)
 
     def _check(self, heartbeat: Heartbeat) -> None:
         """What is kept of it is bounded; raises RefusedError."""

@@ -3,7 +3,8 @@
     failed message ─▶ a copy with one attempt more ─▶ waits at its delay level ─▶ %RETRY%group ─▶ consumed again
                                                    └─▶ too many attempts, or told so: %DLQ%group
 
-The copy is stored before the response leaves, so the consumer may forget the original once it has the response.
+The copy is stored before the response leaves, so the consumer may forget the original once it has the response. A
+consumer of PyroMQ tells why the message failed (``model.failure``); the copy has that as properties.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pyromq.broker.sending.retry_policy import attempts_allowed, retry_delay_ms
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import StoreError
 from pyromq.model import property_names as names
+from pyromq.model.failure import STORY_BYTES_MAX, STORY_NAMES
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
@@ -31,14 +33,16 @@ from pyromq.wire.codes import ResponseCode
 from pyromq.wire.fast.responses import success
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.message_id import stored_id
-from pyromq.wire.properties import find_property
-from pyromq.wire.property_text import value_of, with_values
+from pyromq.wire.properties import PROPERTIES_BYTES_MAX, find_property
+from pyromq.wire.property_text import split_items, value_of, with_values, without
 from pyromq.wire.received import Received
 from pyromq.wire.record import Record
 
 _FIRST_RETRY_LEVEL: Final = 3
 _NO_DELAY: Final = "0"  # of dead letters, as RocketMQ has it; those that come as sends have -1
 _WRITE: Final = int(Perm.WRITE)
+_STORY_NAMES: Final = frozenset(STORY_NAMES)
+_ROOM_BYTES: Final = 1_024  # for where a copy goes after its delay, its origin, a checksum
 
 
 class SendBackHandler:
@@ -99,7 +103,7 @@ class SendBackHandler:
     ) -> tuple[bool, Detour]:
         """Whether it is dead, and where it goes."""
         attempts_max = attempts_allowed(group, header.max_reconsume_times, version, self._settings.subscription_policy)
-        topic, text = failed.topic.decode(), properties_of(failed).decode()
+        topic, text = failed.topic.decode(), with_story(properties_of(failed).decode(), header.failure_story)
         first_id = value_of(text, names.ORIGIN_MESSAGE_ID) or stored_id(failed.store_host, failed.position)
         values = {names.ORIGIN_MESSAGE_ID: first_id, names.WAIT: "false"}
         if not value_of(text, names.RETRY_TOPIC):
@@ -113,6 +117,23 @@ class SendBackHandler:
             return False, self._delays.place_after(topic, queue_id, with_values(text, values), delay_ms)
         level = header.delay_level or _FIRST_RETRY_LEVEL + failed.delivery_attempt
         return False, self._delays.place_at_level(topic, queue_id, text, level, values)
+
+
+def with_story(properties: str, told: str | None) -> str:
+    """The properties of a failed message, and what its consumer tells of the failure.
+
+    Nothing but the names of a story is taken from there. What is too long, or leaves too little room for what the
+    broker adds, is left out: the message goes its way without it.
+    """
+    if not told:
+        return properties
+    story = {name: value for name, value in split_items(told[:STORY_BYTES_MAX]).items() if name in _STORY_NAMES}
+    whole = with_values(properties, story, drop=STORY_NAMES)
+    try:
+        fits = len(told) <= STORY_BYTES_MAX and len(whole.encode()) <= PROPERTIES_BYTES_MAX - _ROOM_BYTES
+    except UnicodeEncodeError:
+        fits = False
+    return whole if fits else without(properties, STORY_NAMES)
 
 
 def _origin(failed: Record) -> str:

@@ -1,8 +1,9 @@
-"""``pyromq dlq``: dead letters, the messages a group gave up on, and sending them again."""
+"""``pyromq dlq``: dead letters, the messages a group gave up on, by error or one by one, and sending them again."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
@@ -10,15 +11,19 @@ import click
 from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import DryRunOption, progress
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
     from pyromq.client.admin.dead_letters import DeadLetter, Redriven
+    from pyromq.client.admin.error_groups import ErrorGroup, ErrorGroups
 
 app = Commands(help="Dead letters: list, redrive.")
+
+_MESSAGES, _SCANNED = 100, 10_000
 
 _COLUMNS = (
     Column("dead_ms", "dead since", show=show_time, whole=True),
@@ -34,7 +39,20 @@ _COLUMNS = (
         styles={"yes": "green"},
         optional=True,
     ),
+    Column("error_class", "error", optional=True),
     Column("reason", "why", optional=True),
+)
+_ERRORS = (
+    Column("error_class", "error", show=lambda name: name or "(not told)"),
+    Column("stack", "hash", whole=True),
+    Column("count", "letters", right=True),
+    Column("redriven", "redriven", right=True, optional=True, show=lambda count: str(count or "")),
+    Column("first_ms", "first seen", show=show_time, whole=True),
+    Column("last_ms", "last seen", show=show_time, whole=True),
+    Column("topics", "topics"),
+    Column("versions", "versions", optional=True),
+    Column("hosts", "hosts", optional=True, only=Form.CSV),
+    Column("text", "why, the newest", optional=True),
 )
 _REDRIVEN = (
     Column("message_id", "dead letter"),
@@ -49,12 +67,38 @@ _REDRIVEN = (
 @app.command("ls")
 def list_letters(
     group: GroupArgument,
-    count: Annotated[int, Option("--max", min=1, help="List at most this many, the newest ones.")] = 100,
+    messages: Annotated[bool, Option("--messages", "-m", help="List the letters themselves, oldest first.")] = False,
+    retries: Annotated[
+        bool, Option("--retries", help="Instead of dead letters, messages that failed and come again.")
+    ] = False,
+    count: Annotated[
+        int | None,
+        Option("--max", min=1, help="Read at most this many, the newest ones; 10 000 by default, 100 with --messages."),
+    ] = None,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
-    """List the dead letters of a group, oldest first."""
+    """Show the dead letters of a group by error, the most frequent first."""
 
+    if messages and retries:
+        raise click.UsageError("--retries are shown by error: leave --messages out")
+    if messages:
+        _list_messages(group, count or _MESSAGES, nameserver, output)
+        return
+    what = "messages that come again" if retries else "dead letters"
+    with progress(f"reading {what} of {group}"):
+        found = with_admin(nameserver, lambda admin: _by_error(admin, group, retries, count or _SCANNED))
+    write_rows(sys.stdout, form_for(output, sys.stdout), _ERRORS, map(_error_row, found.errors))
+    if not found.messages:
+        click.echo(f"group {group} has no {what}", err=True)
+    if found.is_cut:
+        ranges = ", ".join(
+            f"{each.topic} {each.broker}:{each.queue} {each.begin}–{each.end}" for each in found.scanned if each.is_cut
+        )
+        click.echo(f"only the newest were read, older ones are there (--max): {ranges}", err=True)
+
+
+def _list_messages(group: str, count: int, nameserver: str, output: Form | None) -> None:
     with progress(f"reading dead letters of {group}"):
         found = with_admin(nameserver, lambda admin: admin.dead_letters(group, count_max=count))
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, map(_letter_row, found))
@@ -62,11 +106,30 @@ def list_letters(
         click.echo(f"group {group} has no dead letters", err=True)
 
 
+async def _by_error(admin: Admin, group: str, retries: bool, count: int) -> ErrorGroups:
+    if retries:
+        return await admin.retries_by_error(group, count_max=count)
+    return await admin.dead_letters_by_error(group, count_max=count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhichLetters:
+    """Those that have one of each."""
+
+    key: Annotated[list[str] | None, Option(help="Only letters with this key; may be repeated.")] = None
+    tag: Annotated[list[str] | None, Option(help="Only letters with this tag; may be repeated.")] = None
+    error: Annotated[
+        list[str] | None,
+        Option(metavar="CLASS|HASH", help="Only letters with this error: class or hash; may be repeated."),
+    ] = None
+
+
 @app.command()
+@unfolded
 def redrive(
     group: GroupArgument,
-    key: Annotated[list[str] | None, Option(help="Only letters with this key; may be repeated.")] = None,
-    tag: Annotated[list[str] | None, Option(help="Only letters with this tag; may be repeated.")] = None,
+    *,
+    which: WhichLetters,
     dry_run: DryRunOption = False,
     count: Annotated[int, Option("--max", min=0, help="Send at most this many; 0: no limit.")] = 0,
     only_group: Annotated[
@@ -81,7 +144,13 @@ def redrive(
         found = []
         with progress("redriving") as tell:
             async for each in admin.redriving(
-                group, keys=key or (), tags=tag or (), dry_run=dry_run, count_max=count, only_group=only_group
+                group,
+                keys=which.key or (),
+                tags=which.tag or (),
+                dry_run=dry_run,
+                count_max=count,
+                only_group=only_group,
+                errors=which.error or (),
             ):
                 found.append(each)
                 tell(f"redriving: {len(found)} letters")
@@ -90,7 +159,8 @@ def redrive(
     found = with_admin(nameserver, work)
     write_rows(sys.stdout, form_for(output, sys.stdout), _REDRIVEN, map(_redriven_row, found))
     if not found:
-        click.echo(f"group {group} has no dead letters left to redrive", err=True)
+        chosen = " that match" if which != WhichLetters() else ""
+        click.echo(f"group {group} has no dead letters{chosen} left to redrive", err=True)
     if any(each.error for each in found):
         raise click.exceptions.Exit(ExitCode.PARTIAL)
 
@@ -98,7 +168,20 @@ def redrive(
 def _letter_row(letter: DeadLetter) -> dict[str, Any]:
     import msgspec
 
-    return {**msgspec.structs.asdict(letter), "keys": " ".join(letter.keys)}
+    failure = letter.failure
+    return {
+        **msgspec.structs.asdict(letter),
+        "keys": " ".join(letter.keys),
+        "error_class": failure.error_class,
+        "stack": failure.stack,
+    }
+
+
+def _error_row(error: ErrorGroup) -> dict[str, Any]:
+    import msgspec
+
+    row = msgspec.structs.asdict(error)
+    return {**row, **{name: " ".join(row[name]) for name in ("topics", "versions", "hosts")}}
 
 
 def _redriven_row(each: Redriven) -> dict[str, Any]:

@@ -205,6 +205,27 @@ def _group_rows(told: Explanation) -> list[dict[str, Any]]:
     ]
 
 
+_ATTEMPTS = (
+    Column("group", "group"),
+    Column("attempt", "attempt", right=True),
+    Column("time_ms", "failed", show=show_time, whole=True),
+    Column("error_class", "error"),
+    Column("text", "why", optional=True),
+    Column("stack", "hash", whole=True),
+    Column("version", "version", optional=True),
+    Column("host", "host", optional=True),
+)
+
+
+def _attempt_rows(told: Explanation) -> list[dict[str, Any]]:
+    """Why each attempt of each group failed."""
+    import msgspec
+
+    return [
+        {"group": story.group, **msgspec.structs.asdict(failure)} for story in told.groups for failure in story.attempts
+    ]
+
+
 def _show_explanation(told: Explanation) -> None:
     marks = [f"message {told.message_id}", f"topic {told.topic}"]
     marks += [f"tag {told.tags}"] if told.tags else []
@@ -214,6 +235,9 @@ def _show_explanation(told: Explanation) -> None:
     if told.groups:
         click.echo()
         write_rows(sys.stdout, Form.TABLE, _GROUP_COLUMNS, _group_rows(told))
+    if attempts := _attempt_rows(told):
+        click.echo()
+        write_rows(sys.stdout, Form.TABLE, _ATTEMPTS, attempts)
     if told.trace:
         click.echo()
         write_rows(sys.stdout, Form.TABLE, TRACE_COLUMNS, map(trace_row, told.trace))

@@ -167,8 +167,8 @@ def redrive(
     died_from, died_before = times_of(which.begin, which.end)
     letters = selection([dead_letter_topic(group)], FilterOptions(), cluster, died_from, died_before)
     chosen: dict[str, Any] = {
-        "nameserver": cluster.nameserver, "where": which.where, "begin": died_from, "patch": function,
-        "only_group": sending.only_group, "options": cluster.source_options,
+        "nameserver": cluster.nameserver, "where": which.where, "errors": which.error or (), "begin": died_from,
+        "patch": function, "only_group": sending.only_group, "options": cluster.source_options,
     }  # fmt: skip
     if not has_dead_letters(cluster, group):
         click.echo(f"group {group} has no dead letters", err=True)

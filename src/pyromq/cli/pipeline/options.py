@@ -146,6 +146,10 @@ class LetterOptions:
     """Which dead letters ``redrive`` sends."""
 
     where: WhereOption = ""
+    error: Annotated[
+        list[str] | None,
+        Option("--error", metavar="CLASS|HASH", help="Letters with this error: class or hash; may be repeated."),
+    ] = None
     begin: Annotated[str, Option("--begin", metavar="TIME", help="Letters that became dead at this time or later.")] = (
         ""
     )

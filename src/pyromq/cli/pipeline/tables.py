@@ -144,7 +144,8 @@ _REPORT: Final = (
     )),
     ("dead", "Dead letters", (
         Column("group", "group"), Column("topic", "topic"), Column("cause", "cause"),
-        Column("count", "letters", right=True, show=_number), Column("last_ms", "last", show=show_time, whole=True),
+        Column("stack", "hash", optional=True), Column("count", "letters", right=True, show=_number),
+        Column("first_ms", "first", show=show_time, whole=True), Column("last_ms", "last", show=show_time, whole=True),
     )),
 )  # fmt: skip
 

@@ -15,11 +15,12 @@ from pyromq.client.admin.auditing import AuditAdmin
 from pyromq.client.admin.direct_consumption import DirectConsumptionAdmin
 from pyromq.client.admin.examining import ExamineAdmin
 from pyromq.client.admin.explaining import ExplainAdmin
+from pyromq.client.admin.failures import FailureAdmin
 from pyromq.client.admin.offsets import EARLIEST, LATEST
 from pyromq.client.admin.schemas import SchemaAdmin
 
 __all__ = ["EARLIEST", "LATEST", "Admin"]
 
 
-class Admin(ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin, SchemaAdmin, AccessAdmin, AuditAdmin):
-    """Everything an operator may ask or do; these six lean on all the others."""
+class Admin(FailureAdmin, ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin, SchemaAdmin, AccessAdmin, AuditAdmin):
+    """Everything an operator may ask or do; these seven lean on all the others."""

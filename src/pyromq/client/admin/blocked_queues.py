@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import msgspec
 
@@ -10,15 +11,19 @@ from pyromq.client.admin.lookup import LookupAdmin
 from pyromq.client.admin.offsets import OffsetAdmin, OffsetMove
 from pyromq.client.consumer.base.running_info import HeadOfLine, QueueInfo, heads_of_line
 from pyromq.client.consumer.rules.outcome import DEAD_LETTER_LEVEL
+from pyromq.client.consumer.rules.retry_copy import story_text
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import ConfigError, GroupOfflineError, MQError
 from pyromq.model import property_names as names
+from pyromq.model.failure import failure_told, story_after
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import SendBackHeader
 from pyromq.wire.headers.shared import ConsumerRunningInfoHeader
 from pyromq.wire.json import java_json
 from pyromq.wire.json.bodies import QueueProgress
+
+_PARKED: Final = failure_told("parked", "an operator moved it out of the way")
 
 
 class ClientState(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +131,9 @@ class BlockedQueueAdmin(OffsetAdmin, LookupAdmin):
         """
         message, move = await self.plan_park(group, queue, offset)
         name = self.client.wire_name(group)
+        parked = msgspec.structs.replace(
+            _PARKED, attempt=message.delivery_attempt + 1, time_ms=self.client.clock.now_ms()
+        )
         header = SendBackHeader(
             position=message.position,
             group=name,
@@ -133,6 +141,7 @@ class BlockedQueueAdmin(OffsetAdmin, LookupAdmin):
             origin_msg_id=message.get(names.ORIGIN_MESSAGE_ID) or message.offset_message_id,
             origin_topic=message.get(names.RETRY_TOPIC) or message.stored_topic,
             max_reconsume_times=message.delivery_attempt,
+            failure_story=story_text(story_after(message.failure_story, parked)),
         )
         await self._ask(await self._address(queue.broker), RequestCode.CONSUMER_SEND_MSG_BACK, header)
         await self.carry_out(group, [move])

@@ -23,6 +23,7 @@ from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.selectors import hashed_index
 from pyromq.errors import GroupNotFoundError, MQError, TopicNotFoundError
 from pyromq.model import property_names as names
+from pyromq.model.failure import STORY_NAMES, Failure, FailureStory, failure_told
 from pyromq.model.names import DEFAULT_TOPIC, GROUP_CHARACTERS_MAX, dead_letter_topic, retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode
@@ -32,14 +33,15 @@ from pyromq.wire.property_text import join_items
 _PRODUCER: Final = "PYROMQ_REDRIVE"
 _COMPRESSION_FLAGS: Final = 0x1 | 0x700
 _KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.INSTANCE_ID)
-_LEFT_OUT: Final = names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE}
+_LEFT_OUT: Final = names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE, *STORY_NAMES}
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A message that a group gave up on. ``topic`` is where it was sent first; empty if it does not say.
 
-    ``reason`` is why, where a consumer said so: a body that does not decode, a DeadLetterError, a verdict of Spark.
+    ``reason`` is why, where a consumer said so: a body that does not decode, a DeadLetterError, a verdict of Spark, or
+    else the text of the last error. ``story`` tells more of it; None where consumers tell no stories.
     """
 
     group: str
@@ -57,6 +59,14 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     offset_message_id: str = ""
     is_redriven: bool = False
     reason: str = ""
+    story: FailureStory | None = None
+
+    @property
+    def failure(self) -> Failure:
+        """Why it failed last; empty where nobody told."""
+        if self.story is not None:
+            return self.story.newest
+        return failure_told("", self.reason) if self.reason else Failure(error_class="")
 
 
 class RedriveStatus(StrEnum):
@@ -118,9 +128,10 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
         dry_run: bool = False,
         count_max: int = 0,
         only_group: bool = False,
+        errors: Collection[str] = (),
     ) -> list[Redriven]:
         """All of ``redriving`` at once."""
-        chosen = {"keys": keys, "tags": tags}
+        chosen = {"keys": keys, "tags": tags, "errors": errors}
         found = self.redriving(group, dry_run=dry_run, count_max=count_max, only_group=only_group, **chosen)
         return [each async for each in found]
 
@@ -133,14 +144,16 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
         dry_run: bool = False,
         count_max: int = 0,
         only_group: bool = False,
+        errors: Collection[str] = (),
     ) -> AsyncIterator[Redriven]:
         """Sends dead letters to their first topic again, and tells of each; ``count_max`` 0 means all.
 
-        Every group of the topic gets them; with ``only_group`` this one alone. ``keys`` and ``tags`` choose some. A
-        message that left several letters is sent once, for its oldest.
+        Every group of the topic gets them; with ``only_group`` this one alone. ``keys``, ``tags`` and ``errors``
+        (classes, with or without their module, or stack hashes) choose some. A message that left several letters is
+        sent once, for its oldest. It goes without the story of its failure: that stays in the letter.
         """
         sent = 0
-        keys, tags = _several(keys), _several(tags)
+        keys, tags, errors = _several(keys), _several(tags), _several(errors)
         parts = [await self._letters_in(group, queue) for queue in await self._dead_queues(group)]
         if all(part.done >= part.end for part in parts):
             return
@@ -149,7 +162,9 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
             has_gap = dry_run
             async for message in self.walk(queue, done, end):
                 letter = self._letter_of(group, message)
-                if (keys and not set(keys) & set(message.keys)) or (tags and message.tags not in tags):
+                is_chosen = _is_one_of(letter.failure, errors) if errors else True
+                is_chosen = is_chosen and (not keys or bool(set(keys) & set(message.keys)))
+                if not is_chosen or (tags and message.tags not in tags):
                     has_gap = True
                     continue
                 if count_max and sent >= count_max:
@@ -264,6 +279,7 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
 
     def _letter_of(self, group: str, message: ReceivedMessage) -> DeadLetter:
         topic = message.get(names.RETRY_TOPIC) or message.get(names.DLQ_ORIGIN_TOPIC) or ""
+        story = message.failure_story
         return DeadLetter(
             group=group,
             topic=self.client.plain_name(topic),
@@ -278,7 +294,8 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
             tags=message.tags,
             body_bytes=len(message.packed_body),
             offset_message_id=message.offset_message_id,
-            reason=message.get(names.DLQ_ERROR) or "",
+            reason=message.get(names.DLQ_ERROR) or (story.newest.text if story is not None else ""),
+            story=story,
         )
 
 
@@ -293,6 +310,10 @@ def _originals_of(letters: Iterable[_KnownLetter]) -> OriginalMessages:
 def application_properties(given: Mapping[str, str]) -> list[tuple[str, str]]:
     """Those that a message keeps when it is sent again: what the system did to it is gone."""
     return [(name, value) for name, value in given.items() if name in _KEPT or name not in _LEFT_OUT]
+
+
+def _is_one_of(failure: Failure, errors: Collection[str]) -> bool:
+    return any(failure.is_called(name) for name in errors)
 
 
 def _several(given: Collection[str]) -> Collection[str]:

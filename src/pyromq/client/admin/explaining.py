@@ -144,4 +144,5 @@ def copy_of(
         due_ms=due_ms,
         is_pending=is_pending,
         committed=committed,
+        failure=message.failure_story,
     )

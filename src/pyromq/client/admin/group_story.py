@@ -13,6 +13,7 @@ import msgspec
 
 from pyromq.client.admin.message_facts import Facts, GroupFacts
 from pyromq.filters import InvalidFilterError, compile_filter
+from pyromq.model.failure import Failure
 from pyromq.model.names import DEAD_LETTER_PREFIX
 from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.trace import ConsumeBegan, ConsumeEnded, TraceRecord
@@ -28,7 +29,10 @@ class GroupState(StrEnum):
 
 
 class GroupStory(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group has done with the message. Times are 0 where they are not known."""
+    """What one group has done with the message. Times are 0 where they are not known.
+
+    ``attempts`` tells why it failed, attempt by attempt, as far as consumers told and copies of it are still there.
+    """
 
     group: str
     state: GroupState
@@ -37,6 +41,7 @@ class GroupStory(msgspec.Struct, frozen=True, kw_only=True):
     next_attempt_ms: int = 0
     consumed_ms: int = 0
     is_online: bool = False
+    attempts: tuple[Failure, ...] = ()
 
 
 def story_of(facts: Facts, group: GroupFacts) -> GroupStory:
@@ -129,7 +134,16 @@ def _story(
         next_attempt_ms=next_attempt_ms,
         consumed_ms=consumed_ms,
         is_online=group.is_online,
+        attempts=attempts_of(group),
     )
+
+
+def attempts_of(group: GroupFacts) -> tuple[Failure, ...]:
+    """Every copy tells of the attempt before it, and of the first one; the whole text wins over its beginning."""
+    stories = [copy.failure for copy in (*group.waiting, *group.retries, *group.dead) if copy.failure is not None]
+    found = {story.first.attempt: story.first for story in stories}
+    found |= {story.newest.attempt: story.newest for story in stories}
+    return tuple(found[attempt] for attempt in sorted(found))
 
 
 def mismatch(subscription: Subscription | None, tags: str, properties: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pyromq.model.failure import FailureStory
 from pyromq.wire.json.heartbeat import Subscription
 from pyromq.wire.trace import TraceRecord
 
@@ -25,6 +26,7 @@ class StoredCopy(msgspec.Struct, frozen=True, kw_only=True):
     due_ms: int = 0
     is_pending: bool = False
     committed: int | None = None
+    failure: FailureStory | None = None  # what it tells of the attempts before it
 
 
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Final, Unpack
 
 from pyromq.client.consumer.base.consume_stats import Totals
+from pyromq.client.consumer.base.failure_teller import FailureTeller
 from pyromq.client.consumer.base.hook_runner import HookRunner
 from pyromq.client.consumer.base.listeners import Listener, MessageListener
 from pyromq.client.consumer.base.owned_queue import OwnedQueue
@@ -46,8 +47,10 @@ from pyromq.client.core.options import check_options, checked_group, client_for,
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.stack_dump import dump_stacks
 from pyromq.client.core.stop_signals import stop_signals
+from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.producer.producer import trace_dispatcher
 from pyromq.client.producer.trace import ConsumerTrace, TraceDispatcher, trace_topic_of
+from pyromq.clock import Clock
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.times import Span, given_ms, given_timeout_ms
@@ -193,12 +196,18 @@ class PushConsumer(GroupMember):
         await super().close()
 
     def _make_service(self) -> ConcurrentService | OrderlyService:
-        limit = attempts_max(self.settings.attempts_max)
-        send_backs = SendBacks(self.client, self._calls, self.group, limit)
-        parts = (self._listener, self.settings, self._tasks, send_backs, self._hook_runner, self._clock)
+        parts = self._service_parts()
         if self.settings.orderly:
             return OrderlyService(*parts, self._share.abandon_soon if self._uses_locks else None)
         return ConcurrentService(*parts)
+
+    def _service_parts(self) -> tuple[Listener, PushConsumerSettings, TaskOwner, SendBacks, HookRunner, Clock]:
+        settings = self.settings
+        teller = FailureTeller(
+            self._clock, self._hook_runner.masks, settings.code_version, is_on=settings.failure_stories
+        )
+        send_backs = SendBacks(self.client, self._calls, self.group, attempts_max(settings.attempts_max), teller)
+        return self._listener, settings, self._tasks, send_backs, self._hook_runner, self._clock
 
     async def _finish(self) -> None:
         try:

@@ -160,6 +160,10 @@ class Client:
             if isinstance(outcome, Exception):
                 logger.info("a broker did not hear us leave: group=%s error=%s", role.group, outcome)
 
+    async def takes_stories(self, link: Link) -> bool:
+        """Whether the broker behind it takes the story of a failure with a send-back. Raises TransportError."""
+        return await self._heartbeats.ask_whether_it_takes_stories(link)
+
     # --- names ---
 
     def wire_name(self, name: str) -> str:

@@ -3,6 +3,9 @@
 A connection to a broker begins with one, so the broker knows the client before the first request. After that all known
 brokers hear one from time to time: a client that is silent for too long is taken for dead, and its queues are given to
 others.
+
+The response says whether the broker takes the story of a failure with a send-back (``wire.headers``: PyroMQ's does,
+Apache's does not). That holds for the connection it came on: behind the next one there may be another broker.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -18,9 +22,10 @@ from pyromq.client.core.errors import error_of
 from pyromq.client.core.roles import Role, heartbeat_of
 from pyromq.client.core.signing import Signer
 from pyromq.errors import MQError
-from pyromq.net import Connection
+from pyromq.net import Connection, Link
 from pyromq.wire.codes import RequestCode, ResponseCode
-from pyromq.wire.json.heartbeat import encode_heartbeat
+from pyromq.wire.headers.consumer import HeartbeatResponseHeader
+from pyromq.wire.json.heartbeat import Heartbeat, encode_heartbeat
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -61,6 +66,19 @@ class Heartbeats:
         if response.code != ResponseCode.SUCCESS:
             raise error_of(response)
 
+    async def ask_whether_it_takes_stories(self, link: Link) -> bool:
+        """By a heartbeat, without groups if there are none, where none was answered yet. Raises TransportError."""
+        connection = await link.connection(timeout_ms=self._timeout_ms)
+        if (known := takes_stories(connection)) is not None:
+            return known
+        heartbeat = heartbeat_of(self._client_id, self._roles) or Heartbeat(client_id=self._client_id)
+        body = encode_heartbeat(heartbeat)
+        response = await connection.request(
+            _HEART_BEAT, self._signer.signed(None, body), body, timeout_ms=self._timeout_ms
+        )
+        _learn(connection, response)
+        return takes_stories(connection) or False
+
     def greet(self, connection: Connection) -> None:
         """A new connection, or one whose broker should hear at once that a role joined."""
         heartbeat = heartbeat_of(self._client_id, self._roles)
@@ -72,10 +90,26 @@ class Heartbeats:
         response.add_done_callback(partial(_log_greeting, connection))
 
 
+def takes_stories(connection: Connection) -> bool | None:
+    """Whether the broker behind it does; None before it has answered a heartbeat."""
+    return connection.session if isinstance(connection.session, bool) else None
+
+
+def _learn(connection: Connection, response: Received[Any]) -> None:
+    """A refusal tells nothing, and is taken for no: what is sent then suits every broker."""
+    connection.session = False
+    if response.code == ResponseCode.SUCCESS:
+        with suppress(MQError):  # a broker that says it in another way does not say it
+            connection.session = bool(response.header_as(HeartbeatResponseHeader).takes_stories)
+
+
 def _log_greeting(connection: Connection, response: asyncio.Future[Received[Any]]) -> None:
     if response.cancelled():
         return
     if (error := response.exception()) is not None:
         logger.warning("heartbeat failed: broker=%s error=%s", connection.remote_text, error)
-    elif response.result().code != ResponseCode.SUCCESS:
+        return
+    if response.result().code == ResponseCode.SUCCESS or connection.session is None:
+        _learn(connection, response.result())
+    if response.result().code != ResponseCode.SUCCESS:
         logger.warning("heartbeat refused: broker=%s error=%s", connection.remote_text, error_of(response.result()))

@@ -107,6 +107,14 @@ class ConsumeHook:
         """
         return None
 
+    def mask_error(self, text: str) -> str:
+        """What may be stored of the text of an error: it travels with the failed message, and others read it there.
+
+        The class of the error and a hash of its stack are told in any case. If it raises, or returns no text, the text
+        is left out.
+        """
+        return text
+
     def after_poll(self, messages: Sequence[ReceivedMessage], group: str, elapsed_ms: int) -> None:
         """A pull consumer hands these out, after waiting so long for them."""
 

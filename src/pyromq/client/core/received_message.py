@@ -14,6 +14,7 @@ import msgspec
 
 from pyromq.errors import CorruptRecordError
 from pyromq.model import property_names as names
+from pyromq.model.failure import FailureStory
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.typed.decoding import decode_json, decode_text, decoder_for
@@ -70,6 +71,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     namespace: str = ""
     pull: PullFacts | None = None  # None: it was not pulled by a consumer
     failures_here: int = 0  # of this member alone: failures that no broker could be told of
+    _story: FailureStory | None = None  # likewise: what its properties do not tell yet
     _properties: dict[str, str] | None = None
     _body: bytes | None = None
 
@@ -246,6 +248,23 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     def after_failure(self) -> Self:
         """The same message with one attempt more, to be tried here again."""
         return msgspec.structs.replace(self, failures_here=self.failures_here + 1)
+
+    @property
+    def failure_story(self) -> FailureStory | None:
+        """Why it failed before, as consumers told it; None if it did not, or nobody told.
+
+        It grows when its listener fails.
+        """
+        return self._story or FailureStory.of(self.properties)
+
+    @property
+    def untold_story(self) -> FailureStory | None:
+        """What brokers do not know yet: why it failed here; None if it did not."""
+        return self._story
+
+    def note_failure(self, story: FailureStory) -> None:
+        """Consumers tell the story with the message; one that is tried here again has it, too."""
+        msgspec.structs.force_setattr(self, "_story", story)
 
     @property
     def prepared_position(self) -> int:

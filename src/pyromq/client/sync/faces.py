@@ -447,6 +447,8 @@ class Admin(Face[aio_admin.Admin]):
     trace = blocking(aio_admin.Admin.trace)
     explain = blocking(aio_admin.Admin.explain)
     dead_letters = blocking(aio_admin.Admin.dead_letters)
+    dead_letters_by_error = blocking(aio_admin.Admin.dead_letters_by_error)
+    retries_by_error = blocking(aio_admin.Admin.retries_by_error)
     redrive = blocking(aio_admin.Admin.redrive)
     delayed = blocking(aio_admin.Admin.delayed)
     recall = blocking(aio_admin.Admin.recall)

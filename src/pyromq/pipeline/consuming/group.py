@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
+from pyromq.client.consumer.base.failure_teller import code_version
 from pyromq.errors import ConfigError
 from pyromq.pipeline.arrow.columns import spark_type
 from pyromq.pipeline.consuming.options import STARTS, ConsumeOptions, ConsumeSettings
@@ -75,7 +76,9 @@ def consume(
     batches of Arrow and returns one verdict per row, or None when all are done; ``columns`` adds to those that are
     there. ``start`` is for a group that has no progress yet: latest or earliest. Without ``checkpoint`` a restart goes
     on from the group's progress at the brokers. ``trigger`` as Spark's ``trigger(**trigger)``, ``options`` as the
-    source has them. Raises OptionError, SchemaError, ConfigError, and TypeError for an option that does not exist.
+    source has them. What fails tells why: ``code_version`` names the version of the code, ``mask_error`` gets the text
+    of an error and returns what may be stored of it. Raises OptionError, SchemaError, ConfigError, and TypeError for an
+    option that does not exist.
     """
     from pyspark import cloudpickle
 
@@ -88,7 +91,9 @@ def consume(
     source = source_options(topics, group, settings.nameserver, STARTS[settings.start], settings.options or {})
     reaching = with_nameservers_known_here(parse_options(source, Use.STREAM))
     code: bytes = cloudpickle.dumps(handler)  # type: ignore[no-untyped-call]
-    work = Work(reaching, group, settings.attempts_max, settings.batches, code)
+    mask = b"" if settings.mask_error is None else cloudpickle.dumps(settings.mask_error)  # type: ignore[no-untyped-call]
+    version = code_version(settings.code_version)  # as it is known here: workers may have another environment
+    work = Work(reaching, group, settings.attempts_max, settings.batches, code, mask, version)
     columns = columns_of(settings.columns)
     schema = ", ".join(f"{column} {spark_type(column, properties_as_map=False)}" for column in columns)
     checkpoint = settings.checkpoint or tempfile.mkdtemp(prefix=f"pyromq-{group}-")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
+from pyromq.client.consumer.rules.failure_capture import Mask
 from pyromq.errors import ConfigError
 
 ATTEMPTS_MAX: Final = 16
@@ -25,6 +26,8 @@ class ConsumeOptions(TypedDict, total=False):
     trigger: Mapping[str, Any] | None
     options: Mapping[str, object] | None
     name: str
+    code_version: str
+    mask_error: Mask | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +43,13 @@ class ConsumeSettings:
     trigger: Mapping[str, Any] | None = None  # arguments of Spark's ``trigger``; None: as fast as possible
     options: Mapping[str, object] | None = None  # of the source
     name: str = ""  # of the query
+    code_version: str = ""  # of the handler, in what failed rows tell; PYROMQ_CODE_VERSION when empty
+    mask_error: Mask | None = None  # gets the text of an error, returns what may be stored of it
 
     def __post_init__(self) -> None:
         if self.start not in STARTS:
             raise ConfigError(f"start must be latest or earliest, not {self.start!r}")
         if self.attempts_max < 0:
             raise ConfigError(f"attempts_max must not be negative: {self.attempts_max}")
+        if self.mask_error is not None and not callable(self.mask_error):
+            raise ConfigError(f"mask_error must be a function, not {type(self.mask_error).__name__}")

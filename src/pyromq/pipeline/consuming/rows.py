@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyromq.model import property_names as names
+from pyromq.model.failure import Failure, FailureStory, story_after
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.pipeline.arrow.columns import ARROW_TYPES, no_column
 from pyromq.pipeline.arrow.slices import in_slices
@@ -37,6 +38,7 @@ class Record(msgspec.Struct, gc=False):
     position: int
     raw_properties: str
     body: bytes  # of a row that reaches a handler; None when it cannot be decompressed
+    _story: FailureStory | None = None  # what its properties do not tell yet
 
     @property
     def topic(self) -> str:
@@ -58,6 +60,20 @@ class Record(msgspec.Struct, gc=False):
     @property
     def properties(self) -> dict[str, str]:
         return split_items(self.raw_properties)
+
+    @property
+    def failure_story(self) -> FailureStory | None:
+        """Why it failed before, as consumers told it; None if it did not, or nobody told."""
+        return self._story or FailureStory.of(self.properties)
+
+    @property
+    def untold_story(self) -> FailureStory | None:
+        """What its broker does not know yet."""
+        return self._story
+
+    def note_failure(self, failure: Failure) -> None:
+        """It failed once more; it is sent back with that."""
+        self._story = story_after(self.failure_story, failure)
 
     def get(self, name: str) -> str:
         """Empty when there is none of that name."""

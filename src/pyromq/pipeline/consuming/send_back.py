@@ -1,7 +1,7 @@
 """Send-back of rows that are not done, to the broker that has them.
 
     retry   36 CONSUMER_SEND_MSG_BACK: the broker delivers a copy again after the delay; if it refuses (the message has
-            expired since), a copy is sent to %RETRY%group
+            expired since), or takes no story of a failure (Apache's), a copy is sent to %RETRY%group
     dead    a send to %RETRY%group that has more attempts than it may have, which brokers put to %DLQ%group: unlike a
             send-back it carries properties, so the letter tells what happened; and it needs no topic to exist. A body
             that cannot be decompressed is sent as the broker has it
@@ -14,15 +14,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
+
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
+from pyromq.client.consumer.base.failure_teller import code_version
 from pyromq.client.consumer.base.send_back import BODY_FLAGS, SendBackCalls
+from pyromq.client.consumer.rules.failure_capture import Mask, Raised, masked
 from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties
 from pyromq.client.core.client import Client
 from pyromq.errors import BrokerError, MQError
 from pyromq.model import property_names as names
+from pyromq.model.failure import FACT_BYTES_MAX, printable
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.consuming.rows import Judged, Record
 from pyromq.pipeline.consuming.verdicts import STAGE_ATTEMPTS, Dead, Retry
@@ -31,6 +38,7 @@ from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.core.retry_window import RetryWindow
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.headers.consumer import ViewMessageHeader
+from pyromq.wire.message_id import Host, MalformedHostError, encode_offset_id
 from pyromq.wire.record import decode_record
 
 logger = logging.getLogger(__name__)
@@ -52,19 +60,66 @@ def decided(record: Record, verdict: Retry | Dead, attempts_max: int) -> Retry |
     return verdict
 
 
-def letter_properties(record: Record, dead: Dead, batch: str) -> str:
-    """Those of the message, and what happened to it."""
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What rows that are not done tell of it: ``mask`` gets the text of an error and returns what may be stored."""
+
+    code_version: str = ""
+    mask: Mask | None = None
+
+    def masked(self, text: str) -> str:
+        return masked(text, [self.mask]) if text and self.mask is not None else text
+
+    def note(self, record: Record, verdict: Retry | Dead, now_ms: int) -> None:
+        """Why the row is not done. Telling is never worth a row: what goes wrong here is logged."""
+        try:
+            raised = verdict.raised if isinstance(verdict, Retry) else None
+            raised = raised or Raised(type(verdict).__name__, verdict.reason, "")
+            failure = raised.failure([self.mask] if self.mask is not None else [])
+            record.note_failure(
+                msgspec.structs.replace(
+                    failure,
+                    version=printable(code_version(self.code_version), FACT_BYTES_MAX),
+                    host=printable(socket.gethostname(), FACT_BYTES_MAX),
+                    attempt=record.delivery_attempt + 1,
+                    time_ms=now_ms,
+                )
+            )
+        except Exception:
+            logger.exception("failure not told, the row goes back without: id=%s", record.message_id)
+
+
+def letter_properties(record: Record, dead: Dead, batch: str, stored_id: str = "") -> str:
+    """Those of the message, and what happened to it; ``stored_id`` leads its broker to it."""
     reason = dead.reason.translate(_WITHOUT_MARKS).strip()[:_ERROR_CHARACTERS_MAX] or "no reason given"
     source = f"{record.stored_topic}/{record.broker}/{record.queue_id}/{record.queue_offset}"
     facts = {DLQ_ERROR: reason, DLQ_STAGE: dead.stage, DLQ_BATCH: batch, DLQ_SOURCE: source}
-    return copy_properties(record.raw_properties, topic=record.stored_topic, message_id=record.message_id, more=facts)
+    return copy_properties(
+        record.raw_properties,
+        topic=record.stored_topic,
+        message_id=stored_id or record.message_id,
+        story=record.untold_story,
+        more=facts,
+    )
+
+
+_TELLING: Final = Telling()
 
 
 class RowSendBack:
     """For one task; ``batch`` names it in dead letters."""
 
-    def __init__(self, connected: Connected, options: SourceOptions, group: str, attempts_max: int, batch: str) -> None:
+    def __init__(
+        self,
+        connected: Connected,
+        options: SourceOptions,
+        group: str,
+        attempts_max: int,
+        batch: str,
+        telling: Telling = _TELLING,
+    ) -> None:
         self._connected = connected
+        self._telling = telling
         self._options = options
         self._batch = batch
         self._client: Client = connected.client
@@ -82,9 +137,12 @@ class RowSendBack:
 
     async def _send_back(self, judged: Iterable[Judged]) -> None:
         limit = self._attempts_max
-        work = [
-            self._surely(record, decided(record, verdict, limit)) for record, verdict in judged if verdict is not None
-        ]
+        work = []
+        for record, verdict in judged:
+            if verdict is not None:
+                self._telling.note(record, verdict, self._client.clock.now_ms())
+                shown = replace(verdict, reason=self._telling.masked(verdict.reason))
+                work.append(self._surely(record, decided(record, shown, limit)))
         for outcome in await asyncio.gather(*work, return_exceptions=True):
             if outcome is not None:
                 raise outcome
@@ -111,21 +169,43 @@ class RowSendBack:
                 await asyncio.sleep(pause_ms / 1000)
 
     async def _retry(self, record: Record, verdict: Retry) -> None:
-        try:
+        if record.body is None:
             await self._calls.send_back(record, verdict.delay_level)
-        except BrokerError as error:
-            if record.body is None:
-                raise
-            logger.info("not sent back, sending a copy: id=%s error=%s", record.message_id, error)
-            level = copy_level(verdict.delay_level, record.delivery_attempt)
-            properties = copy_properties(
-                record.raw_properties, topic=record.stored_topic, message_id=record.message_id, delay_level=level
-            )
-            await self._send_copy(record, properties, record.body, attempts_max=self._attempts_max)
+        elif await self._calls.takes_story(record):
+            try:
+                await self._calls.send_back(record, verdict.delay_level)
+            except BrokerError as error:
+                logger.info("not sent back, sending a copy: id=%s error=%s", record.message_id, error)
+                await self._send_retry_copy(record, verdict)
+        else:
+            try:
+                await self._send_retry_copy(record, verdict)
+            except BrokerError as error:
+                logger.info("copy not taken, sending back without the story: id=%s error=%s", record.message_id, error)
+                await self._calls.send_back(record, verdict.delay_level)
+
+    async def _send_retry_copy(self, record: Record, verdict: Retry) -> None:
+        properties = copy_properties(
+            record.raw_properties,
+            topic=record.stored_topic,
+            message_id=self._stored_id(record) or record.message_id,
+            delay_level=copy_level(verdict.delay_level, record.delivery_attempt),
+            story=record.untold_story,
+        )
+        await self._send_copy(record, properties, record.body, attempts_max=self._attempts_max)
 
     async def _send_dead_letter(self, record: Record, dead: Dead) -> None:
         body, sys_flag = (record.body, 0) if record.body is not None else await self._as_stored(record)
-        await self._send_copy(record, letter_properties(record, dead, self._batch), body, sys_flag, attempts_max=0)
+        properties = letter_properties(record, dead, self._batch, self._stored_id(record))
+        await self._send_copy(record, properties, body, sys_flag, attempts_max=0)
+
+    def _stored_id(self, record: Record) -> str:
+        """What brokers call the origin of a copy; empty where the broker is known by a name."""
+        address = self._client.brokers.address(record.broker) or ""
+        try:
+            return encode_offset_id(Host.parse(address), record.position)
+        except MalformedHostError:
+            return ""
 
     async def _as_stored(self, record: Record) -> tuple[bytes, int]:
         """A body that cannot be decompressed, as its broker has it, and the flag that says how it was compressed."""

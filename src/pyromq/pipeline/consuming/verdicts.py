@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from pyromq.client.consumer.rules.failure_capture import Raised, raised_of
 from pyromq.errors import ConfigError
 from pyromq.model.message import DELAY_LEVEL_MAX
 
@@ -19,6 +20,7 @@ class Retry:
 
     delay_level: int = 0
     reason: str = ""
+    raised: Raised | None = field(default=None, repr=False, compare=False)  # what the handler raised, if it did
 
     def __post_init__(self) -> None:
         if not 0 <= self.delay_level <= DELAY_LEVEL_MAX:
@@ -49,4 +51,5 @@ def verdict_of(outcome: object) -> Verdict:
 
 def failed(error: Exception) -> Retry:
     """A handler raised."""
-    return Retry(reason=f"{type(error).__name__}: {error}")
+    raised = raised_of(error)
+    return Retry(reason=f"{type(error).__name__}: {raised.text}", raised=raised)

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from pyromq.pipeline.consuming.rows import judge_batch, judge_records
-from pyromq.pipeline.consuming.send_back import RowSendBack
+from pyromq.pipeline.consuming.send_back import RowSendBack, Telling
 from pyromq.pipeline.core.checkpoint_log import FOLDER, CheckpointLog
 from pyromq.pipeline.core.connections import connect
 from pyromq.pipeline.core.options import SourceOptions
@@ -42,6 +42,12 @@ class Work:
     attempts_max: int
     in_batches: bool
     handler: bytes  # pickled by value: it may be written in a notebook
+    mask: bytes = b""  # likewise; empty when there is none
+    code_version: str = ""
+
+    def telling(self) -> Telling:
+        """What rows that are not done tell of it."""
+        return Telling(self.code_version, pickle.loads(self.mask) if self.mask else None)
 
     def as_option(self) -> str:
         return base64.b64encode(pickle.dumps(self)).decode()
@@ -126,7 +132,8 @@ def handle_rows(work: tuple[Work, Any], batch: str, batches: Iterator[pa.RecordB
         rows += each.num_rows
         if judged := judge(each, handler):
             if send_back is None:
-                send_back = RowSendBack(connect(facts.reaching), facts.reaching, facts.group, facts.attempts_max, batch)
+                connected, limit = connect(facts.reaching), facts.attempts_max
+                send_back = RowSendBack(connected, facts.reaching, facts.group, limit, batch, facts.telling())
             send_back.send_back(judged)
     return Handled(rows, send_back.retried, send_back.dead) if send_back is not None else Handled(rows, 0, 0)
 

@@ -120,6 +120,7 @@ class HeartbeatResponseHeader(Header, frozen=True, kw_only=True):
 
     is_support_heart_beat_v2: bool | None = msgspec.field(name="IS_SUPPORT_HEART_BEAT_V2", default=None)
     is_sub_change: bool | None = msgspec.field(name="IS_SUB_CHANGE", default=None)
+    takes_stories: bool | None = msgspec.field(name="PYROMQ_FAILURE_STORY", default=None)  # ``failure_story`` of 36
 
 
 class UnregisterClientHeader(Header, frozen=True, kw_only=True):
@@ -140,3 +141,4 @@ class SendBackHeader(Header, frozen=True, kw_only=True):
     origin_topic: str | None = None
     unit_mode: bool | None = None
     max_reconsume_times: Int32 | None = None
+    failure_story: str | None = None  # PyroMQ's own: properties that tell why it failed (``model.failure``)

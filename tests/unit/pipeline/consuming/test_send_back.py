@@ -9,24 +9,30 @@ from typing import Any, cast
 
 import pytest
 
+from pyromq.client.consumer.rules.failure_capture import MASK_FAILED
 from pyromq.errors import BrokerError, MQError, TransportError
-from pyromq.pipeline.consuming.send_back import RowSendBack, decided, letter_properties
-from pyromq.pipeline.consuming.verdicts import Dead, Retry
+from pyromq.model.failure import FailureStory
+from pyromq.pipeline.consuming.send_back import RowSendBack, Telling, decided, letter_properties
+from pyromq.pipeline.consuming.verdicts import Dead, Retry, failed
 from pyromq.pipeline.core.errors import SourceUnreachableError
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.testing import ManualClock
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.properties import decode_properties
-from pyromq.wire.property_text import value_of
+from pyromq.wire.property_text import split_items, value_of
 from tests.unit.pipeline.consuming.records import record
 
 SEND_BACK, SEND = RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2
 
 
 class Broker:
-    """A client that knows one broker, which refuses send-backs, or does not answer."""
+    """A client that knows one broker, which refuses send-backs, or does not answer; Apache's takes no stories."""
 
-    def __init__(self, refuses: int = 0, fails: MQError | None = None) -> None:
+    def __init__(
+        self, refuses: int = 0, fails: MQError | None = None, *, is_apache: bool = False, refuses_copies: int = 0
+    ) -> None:
+        self._is_apache = is_apache
+        self._refuses_copies = refuses_copies
         self._refuses = refuses
         self._fails = fails
         self.got: list[tuple[int, Any]] = []
@@ -43,11 +49,14 @@ class Broker:
 
     async def get(self, topic: str, *, timeout_ms: int) -> None: ...
 
-    def address(self, broker: str, broker_id: int) -> str:
+    def address(self, broker: str, broker_id: int = 0) -> str:
         return "b:1"
 
     def link(self, address: str) -> Broker:
         return self
+
+    async def takes_stories(self, link: Broker) -> bool:
+        return not self._is_apache
 
     master_link = link
 
@@ -56,8 +65,8 @@ class Broker:
         if code == SEND_BACK and self._fails is not None:
             self.clock.advance_ms(1_000)
             raise self._fails
-        is_refused = code == SEND_BACK and self._refuses
-        return SimpleNamespace(code=self._refuses if is_refused else ResponseCode.SUCCESS, remark="no such message")
+        refused = self._refuses if code == SEND_BACK else self._refuses_copies
+        return SimpleNamespace(code=refused or ResponseCode.SUCCESS, remark="no such message")
 
 
 def rows_to(broker: Broker) -> RowSendBack:
@@ -100,6 +109,47 @@ def test_a_row_without_a_response_is_not_copied_but_tried_again_for_a_while() ->
     with pytest.raises(SourceUnreachableError, match="sending back orders/a/1/7"):
         rows.send_back([(record(), Retry())])
     assert {code for code, _ in broker.got} == {SEND_BACK} and rows.retried == 0
+
+
+def test_a_row_tells_why_with_the_send_back_or_where_that_tells_nothing_with_a_copy() -> None:
+    verdict = failed(raised(ValueError("card 4111")))
+    for is_apache, code in ((False, SEND_BACK), (True, SEND)):
+        broker = Broker(is_apache=is_apache)
+        telling = Telling("7", lambda text: text.replace("4111", "****"))
+        rows = RowSendBack(cast(Any, broker), SourceOptions(nameserver="n:1"), "g", 16, "query/0", telling)
+        rows.send_back([(record(delivery_attempt=2), verdict)])
+        [(asked, header)] = broker.got
+        assert asked == code and rows.retried == 1
+        text = header["i"] if is_apache else header.failure_story
+        story = FailureStory.of(split_items(text))
+        assert story is not None
+        assert (story.newest.error_class, story.newest.text) == ("ValueError", "card ****")
+        assert (story.newest.version, story.newest.attempt) == ("7", 3)
+        if is_apache:
+            assert (header["j"], header["l"], value_of(text, "DELAY")) == ("3", "16", "5")
+
+
+def test_a_copy_that_apache_does_not_take_goes_back_without_its_story() -> None:
+    broker = Broker(refuses_copies=ResponseCode.MESSAGE_ILLEGAL, is_apache=True)
+    rows = rows_to(broker)
+    rows.send_back([(record(), Retry(reason="x"))])
+    assert [code for code, _ in broker.got] == [SEND, SEND_BACK] and rows.retried == 1
+
+
+def test_a_mask_that_fails_hides_reason_and_story_and_the_row_is_dead_all_the_same() -> None:
+    broker = Broker()
+    telling = Telling("", lambda text: 1 / 0)  # type: ignore[arg-type, return-value]
+    rows = RowSendBack(cast(Any, broker), SourceOptions(nameserver="n:1"), "g", 16, "query/0", telling)
+    rows.send_back([(record(), Dead("card 4111"))])
+    [(_, copy)] = broker.got
+    assert "4111" not in copy["i"] and value_of(copy["i"], "DLQ_ERROR") == MASK_FAILED and rows.dead == 1
+
+
+def raised(error: Exception) -> Exception:
+    try:
+        raise error
+    except Exception as own:
+        return own
 
 
 def test_a_dead_row_is_a_copy_that_has_no_attempts_left() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pyromq.client.consumer.rules.pull_state import Pull, pull_flags
 from pyromq.client.consumer.rules.start_offset import AskBegin, AskByTime, AskEnd, NotNow, StartAt, StartPlan, Stored
 from pyromq.client.core.client import Client
+from pyromq.client.core.heartbeats import takes_stories
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
 from pyromq.model.queue import Offset, QueueId
 from pyromq.model.route import TopicRoute
@@ -198,10 +199,17 @@ class BrokerCalls:
         signed = self._client.signer.signed(header)
         return await self._link(broker).request(_SEND_BACK, signed, timeout_ms=SEND_BACK_MS)
 
+    async def takes_stories(self, broker: str) -> bool:
+        """Whether ``send_back`` may tell why a message failed."""
+        return await self._client.takes_stories(self._link(broker))
+
     def begin_send_back(self, broker: str, header: SendBackHeader) -> asyncio.Future[Received[Any]] | None:
-        """The same without waiting, as a future; None when the connection is not there, or congested."""
+        """The same without waiting, as a future; None when the connection is not there, or congested, or when the
+        broker is not known to take the story that the header tells."""
         connection = self._link(broker).ready
         if connection is None or connection.is_congested:
+            return None
+        if header.failure_story is not None and not takes_stories(connection):
             return None
         return connection.request_nowait(_SEND_BACK, self._client.signer.signed(header), timeout_ms=SEND_BACK_MS)
 

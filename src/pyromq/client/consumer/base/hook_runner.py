@@ -75,6 +75,11 @@ class HookRunner:
 
         listener.wrap(call_coroutine if listener.is_coroutine else call)
 
+    @property
+    def masks(self) -> tuple[Callable[[str], str], ...]:
+        """What hooks do to the text of an error; those that leave it as it is are left out."""
+        return tuple(hook.mask_error for hook in self._hooks if type(hook).mask_error is not ConsumeHook.mask_error)
+
     def __bool__(self) -> bool:
         return bool(self._hooks)
 

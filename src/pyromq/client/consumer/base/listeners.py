@@ -175,7 +175,13 @@ def as_failure(error: BaseException) -> Exception:
     """What a listener on a thread raised; whatever it is, the message has failed and the consumer lives."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    return RuntimeError(f"the listener raised {error!r}")
+    try:
+        shown = repr(error)
+    except Exception:  # it is the application's, and this thread has to live
+        shown = type(error).__name__
+    failure = RuntimeError(f"the listener raised {shown}")
+    failure.__cause__ = error
+    return failure
 
 
 def raise_unless_ours(error: asyncio.CancelledError) -> NoReturn:

@@ -1,5 +1,6 @@
 """Send-back: a failed message on its way back to a broker, or a copy of it to the group's retry topic.
 
+    the broker takes no stories   a copy, in which the story is                    the same
     36 CONSUMER_SEND_MSG_BACK ──▶ taken                                            the message may be finished
          │ what then?             consumers (dispatch.send_back)                   Spark (pipeline.consuming.send_back)
          ├─ refused               a copy, to any broker of the retry topic         a copy, to the same broker
@@ -59,6 +60,10 @@ class SendBackCalls:
         self._attempts_max = attempts_max
         self.retry_topic = retry_topic(group)
 
+    async def takes_story(self, message: FailedMessage) -> bool:
+        """Whether a send-back tells all there is to tell; with False a copy is to be sent. Raises TransportError."""
+        return message.untold_story is None or await self._calls.takes_stories(message.broker)
+
     def begin(self, message: FailedMessage, delay_level: int) -> Begun | None:
         """The fast path: a request without a task. None when there is no connection that would take it at once."""
         return self._calls.begin_send_back(message.broker, self._header(message, delay_level))
@@ -77,15 +82,17 @@ class SendBackCalls:
         topic = self._client.wire_name(message.stored_topic)
         return send_back_header(message, self._group, delay_level, topic=topic, attempts_max=self._attempts_max)
 
-    def copy_of(self, message: FailedMessage, properties: str, body: bytes, sys_flag: int = 0) -> OutgoingMessage:
-        """A copy for the retry topic; ``sys_flag`` says how the body is compressed."""
+    def copy_of(
+        self, message: FailedMessage, properties: str, body: bytes, sys_flag: int = 0, *, born_ms: int | None = None
+    ) -> OutgoingMessage:
+        """A copy for the retry topic; ``sys_flag`` says how the body is compressed, ``born_ms`` None means now."""
         return OutgoingMessage(
             code=SEND,
             topic=self.retry_topic,
             body=body,
             properties=properties,
             unique_ids="",
-            born_ms=self._client.clock.now_ms(),
+            born_ms=self._client.clock.now_ms() if born_ms is None else born_ms,
             deadline_ms=0,
             flag=message.flag,
             sys_flag=sys_flag,

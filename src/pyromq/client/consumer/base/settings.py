@@ -96,10 +96,15 @@ class PushConsumerSettings(MemberSettings):
     rest_ms: int = SUSPEND_MS  # orderly: how long a queue rests after a failure
     auto_commit: bool = True  # orderly: False leaves it to the listener's COMMIT and ROLLBACK
     lock_ms: int = RENEW_MS  # orderly: how often locks are renewed
+    code_version: str = ""  # of the application, in the story of a failure; PYROMQ_CODE_VERSION when empty
+    failure_stories: bool = True  # failed messages tell why (``pyromq.model.failure``)
 
     def __post_init__(self) -> None:
         MemberSettings.__post_init__(self)
-        require(isinstance(self.orderly, bool), f"orderly must be True or False, not {self.orderly!r}")
+        for name in ("orderly", "failure_stories"):
+            value = getattr(self, name)
+            require(isinstance(value, bool), f"{name} must be True or False, not {value!r}")
+        require(isinstance(self.code_version, str), f"code_version must be text, not {self.code_version!r}")
         text = "orderly and broadcast exclude each other: order needs a queue lock, and each queue has one owner then"
         require(not (self.orderly and self.broadcast), text)
         require_number("batch_max", self.batch_max, 1, BATCH_MAX)
@@ -147,6 +152,7 @@ class _PushConsumerOptions(ConsumerOptions, total=False):
     skip_when_behind: int | None
     consume_timeout_ms: int | None
     consume_timeout: Span | None
+    code_version: str | None
     hooks: Sequence[ConsumeHook]
     trace: bool | str
 
@@ -157,6 +163,7 @@ class PushConsumerOptions(_PushConsumerOptions, total=False):
     ``batch_listener`` takes the place of ``listener`` and gets up to ``batch_max`` messages at once. ``hooks`` look on
     while listeners are called; ``trace`` writes what they do to RocketMQ's trace topic, or to the topic that it names.
     ``skip_when_behind=100_000`` skips what stands further back in a queue than that, as if it had been consumed.
+    ``code_version`` names the version of the application in what failed messages tell.
     ``consume_timeout`` is ``consume_timeout_ms`` as timedelta or seconds. The others are fields of
     ``PushConsumerSettings``.
     """

@@ -24,6 +24,7 @@ from pyromq.client.consumer.dispatch.runners import CoroutineRunner, ThreadRunne
 from pyromq.client.consumer.dispatch.send_back import SendBacks
 from pyromq.client.consumer.dispatch.send_back_queue import SendBackQueue
 from pyromq.client.consumer.rules.outcome import (
+    STAGE_DECODE,
     TIMED_OUT_LEVEL,
     BatchResult,
     ConsumeStatus,
@@ -63,6 +64,7 @@ class ConcurrentService:
         self._messages_max = settings.limits.messages_max
         self._line: deque[OwnedQueue] = deque()  # queues with messages
         self._listed: set[OwnedQueue] = set()  # those in the line
+        self._teller = send_backs.teller
         self._send_back_queue = SendBackQueue(send_backs, tasks, self._sent_back)
         self._is_closed = False
         self.is_paused = False  # by the application, all queues at once
@@ -120,15 +122,18 @@ class ConcurrentService:
             self._give_up(owned, batch, error, seconds)
             return
         verdict: ConsumeStatus | BatchResult | None = None
+        failure: Exception | None = None
         try:
             if error is not None:
                 raise error
             verdict = checked(result, _KINDS)
         except Exception as cause:  # the listener's own, or its result is none: the messages have failed
+            failure = cause
             facts = (owned.queue, batch[0].offset, batch[0].message_id)
             logger.warning("listener failed: queue=%s offset=%d id=%s", *facts, exc_info=cause)
         settings = self._settings
         outcome = decide(batch, verdict, model=settings.model, ladder=settings.retry_levels)
+        self._tell([item.message for item in outcome.send_back], verdict, failure)
         ok = len(outcome.finished)
         owned.counts.consumed(ok, len(batch) - ok, seconds)
         self._settle(owned, outcome)
@@ -137,10 +142,23 @@ class ConcurrentService:
         """Dead letters at once; what was taken with them is handed out again."""
         letters = letters_of(error, len(batch))
         tell_of_dead_letters(owned, batch, letters, seconds)
+        if letters.stage == STAGE_DECODE:
+            self._teller.reasons(batch, error, letters.reasons)
+        else:
+            self._teller.raised(batch, error)
         self._settle(owned, give_up(batch, letters, model=self._settings.model))
         if again := [message for place, message in enumerate(batch) if place not in letters.reasons]:
             owned.settle().put_back(again, failed=False)
             self.arrived(owned)
+
+    def _tell(
+        self, failed: list[ReceivedMessage], verdict: ConsumeStatus | BatchResult | None, error: Exception | None
+    ) -> None:
+        """Why they go back."""
+        if error is not None:
+            self._teller.raised(failed, error)
+        else:
+            self._teller.returned_retry(failed)
 
     def _settle(self, owned: OwnedQueue, outcome: Outcome[ReceivedMessage]) -> None:
         """Verdicts on messages that were given up on, or put back meanwhile, are counted and passed over."""
@@ -175,6 +193,7 @@ class ConcurrentService:
         if self._settings.model is MessageModel.BROADCASTING:
             self._settle(owned, Outcome(dropped=late))
         else:
+            self._teller.timed_out(late)
             self._settle(owned, Outcome(send_back=[SendBack(message, TIMED_OUT_LEVEL) for message in late]))
 
     # --- the end ---

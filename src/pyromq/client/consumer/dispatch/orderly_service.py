@@ -26,7 +26,7 @@ from pyromq.client.consumer.rules.orderly_outcome import (
     decide_orderly,
     give_up_orderly,
 )
-from pyromq.client.consumer.rules.outcome import Letters, attempts_max, letters_of
+from pyromq.client.consumer.rules.outcome import STAGE_DECODE, Letters, attempts_max, letters_of
 from pyromq.client.consumer.rules.queue_state import RunState
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.core.tasks import TaskOwner
@@ -142,6 +142,7 @@ class OrderlyService:
             failure = error
             facts = (owned.queue, batch[0].offset, batch[0].message_id)
             logger.warning("listener failed, queue rests: queue=%s offset=%d id=%s", *facts, exc_info=error)
+        self._tell(batch, verdict, failure, letters)
         status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
         is_ok = status in (OrderlyStatus.SUCCESS, OrderlyStatus.COMMIT)
         count, seconds = len(batch), self._now_s() - began
@@ -153,6 +154,24 @@ class OrderlyService:
         if self._hook_runner:
             self._hook_runner.ended(batch, verdict, failure, seconds)
         return letters if letters is not None else verdict
+
+    def _tell(
+        self,
+        batch: list[ReceivedMessage],
+        verdict: OrderlyStatus | OrderlyResult | None,
+        error: Exception | None,
+        letters: Letters | None,
+    ) -> None:
+        """Why they failed, if they did: messages are tried here again, and the story grows with them."""
+        teller = self._send_backs.teller
+        if error is None:
+            status = verdict.status if isinstance(verdict, OrderlyResult) else verdict
+            if status is OrderlyStatus.SUSPEND:
+                teller.returned_retry(batch)
+        elif letters is not None and letters.stage == STAGE_DECODE:
+            teller.reasons(batch, error, letters.reasons)
+        else:
+            teller.raised(batch, error)
 
     def _decide(
         self, batch: list[ReceivedMessage], verdict: OrderlyStatus | OrderlyResult | Letters | None

@@ -1,7 +1,11 @@
 """Send-back of a consumer's failed messages: to the broker that has them, or else as a copy to the group's retry topic.
 
 failed       36 CONSUMER_SEND_MSG_BACK ──refused, unreachable──▶ SEND to %RETRY%group, any broker ──▶ False: keep it
+   Apache    SEND to %RETRY%group, its own broker first, with the story ──not taken──▶ 36, without ──▶ False: keep it
 dead letter  SEND to %RETRY%group, with the reason ──not taken──▶ 36, level −1 ──▶ False: keep it
+
+Apache's brokers have no place for the story of a failure in 36, so a copy carries it: with the attempts, the delay and
+the origin that the broker itself would have given it.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
+from pyromq.client.consumer.base.failure_teller import FailureTeller
 from pyromq.client.consumer.base.send_back import BODY_FLAGS, Begun, SendBackCalls
 from pyromq.client.consumer.rules.outcome import DEAD_LETTER_LEVEL, NO_REASON
 from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties
@@ -31,9 +36,15 @@ _WITHOUT_MARKS: Final = str.maketrans({names.NAME_END: " ", names.ITEM_END: " "}
 
 
 class SendBacks:
-    """For one group; ``attempts_max`` None means that of the group. Nothing here raises MQError."""
+    """For one group; ``attempts_max`` None means that of the group. Nothing here raises MQError.
 
-    def __init__(self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None) -> None:
+    ``teller`` notes on messages why they failed, before they are sent back.
+    """
+
+    def __init__(
+        self, client: Client, calls: BrokerCalls, group: str, attempts_max: int | None, teller: FailureTeller
+    ) -> None:
+        self.teller = teller
         self._client = client
         self._calls = SendBackCalls(client, calls, group, attempts_max)
         self._attempts_max = attempts_max
@@ -50,13 +61,18 @@ class SendBacks:
 
         ``begun`` is what the fast path ended with.
         """
+        limit = message.delivery_attempt if delay_level < 0 else self._attempts_max
+        is_copied = False
         try:
+            if begun is None and not await self._calls.takes_story(message):
+                is_copied = True
+                if await self._send_copy(message, limit, delay_level, own_first=True):
+                    return True
             await self._calls.send_back(message, delay_level, begun)
             return True
         except MQError as error:
-            logger.info("not sent back, sending a copy: id=%s error=%s", message.message_id, error)
-        limit = message.delivery_attempt if delay_level < 0 else self._attempts_max
-        return await self._send_copy(message, limit, delay_level)
+            logger.info("not sent back: id=%s error=%s", message.message_id, error)
+        return not is_copied and await self._send_copy(message, limit, delay_level)
 
     async def send_dead_letter(self, message: ReceivedMessage) -> bool:
         """An orderly consumer gives a message up; False when no broker took it."""
@@ -68,7 +84,7 @@ class SendBacks:
         The copy has one attempt more than it may have. Without the reason it goes where no copy is taken, as when the
         properties would be too long.
         """
-        text = one_line(reason.translate(_WITHOUT_MARKS), REASON_CHARACTERS_MAX)
+        text = one_line(self.teller.mask(reason).translate(_WITHOUT_MARKS), REASON_CHARACTERS_MAX)
         facts = {names.DLQ_ERROR: text or NO_REASON, names.DLQ_STAGE: stage}
         if await self._send_copy(message, message.delivery_attempt, None, facts):
             return True
@@ -85,6 +101,8 @@ class SendBacks:
         attempts_max: int | None,
         delay_level: int | None,
         facts: Mapping[str, str] = _NOTHING,
+        *,
+        own_first: bool = False,
     ) -> bool:
         """The copy counts this failure; one that has more than ``attempts_max`` then is a dead letter."""
         topic = self._calls.retry_topic
@@ -96,6 +114,8 @@ class SendBacks:
             logger.warning("failed message kept here: id=%s error=%s", message.message_id, error)
             return False
         self._client.rng.shuffle(queues)
+        if own_first and (own := [queue for queue in queues if queue.broker == message.broker][:1]):
+            queues = [*own, *(queue for queue in queues if queue.broker != message.broker)]
         for queue in queues[:_TRIES_MAX]:
             try:
                 await self._calls.send_copy(copy, queue, message.delivery_attempt, attempts_max)
@@ -112,6 +132,8 @@ class SendBacks:
             topic=message.stored_topic,
             message_id=message.offset_message_id,
             delay_level=level,
+            story=message.untold_story,
             more=facts,
         )
-        return self._calls.copy_of(message, properties, message.packed_body, message.sys_flag & BODY_FLAGS)
+        flags = message.sys_flag & BODY_FLAGS
+        return self._calls.copy_of(message, properties, message.packed_body, flags, born_ms=message.born_ms)

@@ -10,7 +10,9 @@ A message that failed goes back to its broker in one of two forms:
                 than it may have becomes a dead letter, and so does any copy of a group that holds locks on queues,
                 which only orderly consumers do
 
-``base.send_back`` sends both, for consumers and for the pipeline.
+``base.send_back`` sends both, for consumers and for the pipeline. Either tells why the message failed
+(``model.failure``): a send-back to a broker that is known to take that (PyroMQ's; Apache's would drop it), else the
+copy. A story that makes the properties too long is left out.
 """
 
 from __future__ import annotations
@@ -19,10 +21,14 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from pyromq.model import property_names as names
+from pyromq.model.failure import STORY_BYTES_MAX, STORY_NAMES, FailureStory
 from pyromq.wire.headers.consumer import SendBackHeader
-from pyromq.wire.property_text import value_of, with_values, without
+from pyromq.wire.properties import PROPERTIES_BYTES_MAX
+from pyromq.wire.property_text import join_items, value_of, with_values, without
 
 FIRST_RETRY_LEVEL: Final = 3
+COPY_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1_024
+"""Of the properties of a copy with a story: brokers add some of their own (where it goes after its delay)."""
 
 _LEFT_OUT: Final = (
     *(names.PREPARED, names.MIN_OFFSET, names.MAX_OFFSET, names.CONSUME_START_TIME),  # true of the original alone
@@ -56,6 +62,10 @@ class FailedMessage(Protocol):
     @property
     def flag(self) -> int: ...
 
+    @property
+    def untold_story(self) -> FailureStory | None:
+        """Why it failed, this time and before; None when its properties tell all there is to tell."""
+
 
 def send_back_header(
     message: FailedMessage, group: str, delay_level: int, *, topic: str, attempts_max: int | None
@@ -68,23 +78,40 @@ def send_back_header(
         origin_msg_id=message.message_id or None,
         origin_topic=topic,
         max_reconsume_times=attempts_max,
+        failure_story=story_text(message.untold_story) or None,
     )
 
 
+def story_text(story: FailureStory | None) -> str:
+    """As properties; empty when there is none, or it is beyond every measure."""
+    text = "" if story is None else join_items(story.properties().items())
+    return text if len(text) <= STORY_BYTES_MAX and len(text.encode()) <= STORY_BYTES_MAX else ""
+
+
 def copy_properties(
-    properties: str, *, topic: str, message_id: str, delay_level: int = 0, more: Mapping[str, str] = _NOTHING
+    properties: str,
+    *,
+    topic: str,
+    message_id: str,
+    delay_level: int = 0,
+    story: FailureStory | None = None,
+    more: Mapping[str, str] = _NOTHING,
 ) -> str:
     """Properties of a retry copy, from those of the original; ``topic`` is where that is stored.
 
-    A message that was retried before keeps the topic and the id of its first copy. ``more`` is added; a level of 0
-    leaves the delay out.
+    A message that was retried before keeps the topic and the id of its first copy. ``more`` is added, and ``story``
+    where there is room for it; a level of 0 leaves the delay out.
     """
     text = without(properties, _LEFT_OUT)
     origin = {names.RETRY_TOPIC: topic, names.ORIGIN_MESSAGE_ID: message_id}
     values = {name: value for name, value in origin.items() if value and not value_of(text, name)}
     if delay_level:
         values[names.DELAY] = str(delay_level)
-    return with_values(text, {**values, **more})
+    whole = with_values(text, {**values, **more})
+    if story is None:
+        return whole
+    told = with_values(whole, story.properties(), drop=STORY_NAMES)
+    return told if len(told.encode("utf-8", "replace")) <= COPY_BYTES_MAX else without(whole, STORY_NAMES)
 
 
 def copy_level(delay_level: int, delivery_attempt: int) -> int:

@@ -80,13 +80,20 @@ class HandledTwice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadCause(msgspec.Struct, frozen=True, kw_only=True):
-    """The last of many causes has no group and topic: it counts the dead letters of all those that are not named."""
+    """Dead letters of one error: of one class and stack hash where consumers told them, else of one cause.
+
+    ``cause`` is that of the newest of them. The last of many has no group and topic: it counts the dead letters of all
+    those that are not named.
+    """
 
     group: str
     topic: str
     cause: str
     count: int
     last_ms: int
+    first_ms: int = 0
+    error_class: str = ""
+    stack: str = ""
 
 
 class Lag(msgspec.Struct, frozen=True, kw_only=True):

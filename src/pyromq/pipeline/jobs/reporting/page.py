@@ -169,9 +169,16 @@ def _dead(report: Report) -> str:
         Bar(" · ".join(filter(None, (each.group, each.cause))), (float(each.count),), _count(each.count))
         for each in report.dead
     ]
-    rows = [(each.group, each.topic, each.cause, _count(each.count), shown_time(each.last_ms)) for each in report.dead]
-    heads = ("group", "topic", "cause", "#dead letters", "last")
+    rows = [
+        (each.group, each.topic, each.cause, each.stack, _count(each.count), _time(each.first_ms), _time(each.last_ms))
+        for each in report.dead
+    ]
+    heads = ("group", "topic", "cause", "hash", "#dead letters", "first seen", "last seen")
     return _section("Dead letters", "What groups gave up on, and why.", bars_chart(bars, "dead letters"), heads, rows)
+
+
+def _time(time_ms: int) -> str:
+    return shown_time(time_ms) if time_ms else ""
 
 
 def _section(title: str, text: str, chart: str, heads: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()) -> str:

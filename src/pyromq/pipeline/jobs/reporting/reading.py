@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from pyromq.errors import NotFoundError
+from pyromq.model import failure
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.pipeline.consuming.send_back import DLQ_ERROR
@@ -17,7 +18,7 @@ from pyromq.pipeline.jobs.reporting.numbers import AttemptCount, DeadCause
 from pyromq.pipeline.jobs.reporting.trace_frame import handled_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from pyromq import Admin
 
@@ -68,24 +69,49 @@ def retried(spark: SparkSession, reading: Selection, groups: Iterable[str]) -> t
 
 
 def dead_causes(spark: SparkSession, reading: Selection, groups: Iterable[str]) -> tuple[DeadCause, ...]:
-    """The most frequent first; many of them end with one for all the others."""
+    """By error, the most frequent first; many of them end with one for all the others."""
     from pyspark.sql import functions as F  # noqa: N812
 
     frame = _sent_back(spark, reading, {dead_letter_topic(group): group for group in groups})
     if frame is None:
         return ()
-    told = [F.col("properties").getItem(name) for name in _CAUSES]
-    given_up = F.concat(F.lit("given up after "), F.col("delivery_attempt").cast("string"), F.lit(" attempts"))
-    cause = F.substring(F.coalesce(*told, given_up), 1, _CAUSE_CHARACTERS).alias("cause")
-    numbers = F.count("*").alias("count"), F.max(F.unix_millis("store_time")).alias("last_ms")
-    ordered = frame.groupBy("group", "topic", cause).agg(*numbers).orderBy(F.desc("count"), "group", "cause")
+    letters = frame.withColumns(_told_columns())
+    by_cause = F.when(F.col("stack") == "", F.col("cause")).otherwise(F.lit(""))
+    numbers = F.count("*").alias("count"), F.min("seen_first").alias("first_ms"), F.max("seen_last").alias("last_ms")
+    newest = F.max_by("cause", "seen_last").alias("cause")
+    by_error = letters.groupBy("group", "topic", "error_class", "stack", by_cause.alias("key")).agg(*numbers, newest)
+    ordered = by_error.drop("key").orderBy(F.desc("count"), "group", "cause")
     found = [DeadCause(**row.asDict()) for row in ordered.limit(CAUSES_MAX).collect()]
     if len(found) < CAUSES_MAX:
         return tuple(found)
-    (whole,) = frame.agg(*numbers).collect()
+    (whole,) = letters.agg(*numbers).collect()
     others = whole["count"] - sum(each.count for each in found)
-    rest = DeadCause(group="", topic="", cause="all other causes", count=others, last_ms=whole["last_ms"])
+    times = {"first_ms": whole["first_ms"], "last_ms": whole["last_ms"]}
+    rest = DeadCause(group="", topic="", cause="all other causes", count=others, **times)
     return (*found, rest) if others else tuple(found)
+
+
+def _told_columns() -> dict[str, Column]:
+    """``error_class, stack, cause, seen_first, seen_last``: what a dead letter tells of its last error."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def told(name: str) -> Column:
+        return F.col("properties").getItem(name)
+
+    is_story = told(failure.COUNT).isNotNull()
+    error = F.when(is_story, F.concat_ws(": ", told(failure.CLASS), told(failure.TEXT)))
+    given_up = F.concat(F.lit("given up after "), F.col("delivery_attempt").cast("string"), F.lit(" attempts"))
+    cause = F.coalesce(*(told(name) for name in _CAUSES), error, given_up)
+    stored = F.unix_millis("store_time")
+    last = F.coalesce(told(failure.TIME).try_cast("bigint"), stored)
+    is_same = told(failure.FIRST_STACK) == told(failure.STACK)
+    return {
+        "error_class": F.when(is_story, F.coalesce(told(failure.CLASS), F.lit(""))).otherwise(F.lit("")),
+        "stack": F.when(is_story, F.coalesce(told(failure.STACK), F.lit(""))).otherwise(F.lit("")),
+        "cause": F.substring(cause, 1, _CAUSE_CHARACTERS),
+        "seen_first": F.coalesce(F.when(is_same, told(failure.FIRST_TIME).try_cast("bigint")), last),
+        "seen_last": last,
+    }
 
 
 def _sent_back(spark: SparkSession, reading: Selection, groups: Mapping[str, str]) -> DataFrame | None:

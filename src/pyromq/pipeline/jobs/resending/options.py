@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -44,6 +44,7 @@ class RedriveOptions(TypedDict, total=False):
 
     nameserver: str
     where: str
+    errors: Sequence[str]
     begin: int | None
     end: int | Mapping[str, object] | None
     dry_run: bool
@@ -64,6 +65,7 @@ class RedriveSettings:
 
     nameserver: str = ""
     where: str = ""  # condition over the source's columns: properties['DLQ_ERROR'] LIKE '%timeout%'
+    errors: Sequence[str] = ()  # only letters with one of these: classes, with or without their module, or stack hashes
     begin: int | None = None  # milliseconds since 1970: dead letters of then or later; None: from the oldest on
     end: int | Mapping[str, object] | None = None  # before that time, or these offsets; None: all there are now
     dry_run: bool = True  # only tell what would become of each
@@ -79,3 +81,5 @@ class RedriveSettings:
 
     def __post_init__(self) -> None:
         check_rate(self.rate)
+        if isinstance(self.errors, str):  # one text is one of them, not its letters
+            object.__setattr__(self, "errors", (self.errors,) if self.errors else ())

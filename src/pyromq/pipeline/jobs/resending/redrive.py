@@ -17,6 +17,7 @@ import msgspec
 
 from pyromq.client.admin.dead_letters import REDRIVEN_FROM, application_properties
 from pyromq.client.admin.original_messages import redriven_id
+from pyromq.model import failure
 from pyromq.model import property_names as names
 from pyromq.model.names import dead_letter_topic, retry_topic
 from pyromq.pipeline.core.keywords import settings_from
@@ -39,7 +40,7 @@ from pyromq.pipeline.jobs.resending.outgoing import (
 from pyromq.pipeline.jobs.resending.sending import PacedSender
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 class Redriving(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,10 +62,10 @@ class Redriving(msgspec.Struct, frozen=True, kw_only=True):
 def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) -> Redriving:
     """Tell what would become of each dead letter; with ``dry_run=False`` send them, at most ``rate`` a second.
 
-    ``where`` is a condition over the source's columns (``properties['DLQ_ERROR'] LIKE '%timeout%'``), ``begin`` and
-    ``end`` (milliseconds) are when messages died. Every group of the topic gets the messages; with ``only_group`` this
-    one alone. What dies meanwhile is left to the next run. Raises what the source raises, and TypeError for an option
-    that does not exist.
+    ``where`` is a condition over the source's columns (``properties['DLQ_ERROR'] LIKE '%timeout%'``), ``errors`` are
+    classes or stack hashes, ``begin`` and ``end`` (milliseconds) are when messages died. Every group of the topic gets
+    the messages; with ``only_group`` this one alone. What dies meanwhile is left to the next run. Raises what the
+    source raises, and TypeError for an option that does not exist.
     """
     settings = settings_from(RedriveSettings, options, "redrive")
     watch = Stopwatch(settings.clock)
@@ -79,6 +80,8 @@ def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) 
     selection.require_properties_as_map()
     with failures_in_words():
         frame = selection.frozen().frame(spark).select(*dict.fromkeys((*COLUMNS, *ORDER)))
+        if settings.errors:
+            frame = frame.where(_has_one_of(settings.errors))
         originals = Originals(_letters(frame))
         found = len(originals)
         letters = (
@@ -102,6 +105,17 @@ def redrive(spark: SparkSession, group: str, **options: Unpack[RedriveOptions]) 
             )
             verdict, outcomes = _send(letters, found, sender, canary, settings)
     return summary(group, settings.dry_run, verdict, outcomes, watch.seconds)
+
+
+def _has_one_of(errors: Sequence[str]) -> Column:
+    """As ``Failure.is_called`` has it."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    error_class, stack = (F.col("properties").getItem(name) for name in (failure.CLASS, failure.STACK))
+    found = F.lit(False)
+    for name in errors:
+        found = found | (stack == name) | (error_class == name) | error_class.endswith(f".{name}")
+    return found
 
 
 def _letters(frame: DataFrame) -> list[Any]:

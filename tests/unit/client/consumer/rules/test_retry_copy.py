@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyromq.client.consumer.rules.retry_copy import copy_level, copy_properties, send_back_header
+from pyromq.model.failure import STORY_NAMES, FailureStory, failure_told
 from pyromq.wire.properties import decode_properties, encode_properties
 
 
@@ -30,13 +31,22 @@ def test_a_copy_without_an_id_has_none_and_takes_what_is_added() -> None:
     assert copied({}, message_id="", more={"WHY": "x"}) == {"RETRY_TOPIC": "orders", "WHY": "x"}
 
 
+def test_a_copy_tells_the_story_if_there_is_room_for_it() -> None:
+    story = FailureStory.begun_by(failure_told("E", "bad"))
+    told = copied({"shop": "north", "FAILURE_HOST": "of an older story"}, story=story)
+    assert told == {"shop": "north", **story.properties(), "RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "ID"}
+    full = copied({"big": "x" * 31_700, **story.properties()}, story=story)
+    assert full["big"] == "x" * 31_700 and FailureStory.of(full) is None and not set(full) & set(STORY_NAMES)
+
+
 @pytest.mark.parametrize(("wished", "attempt", "level"), [(9, 2, 9), (0, 0, 3), (0, 2, 5), (-1, 16, 19)])
 def test_a_copy_waits_as_long_as_was_wished_or_as_a_broker_would_choose(wished: int, attempt: int, level: int) -> None:
     assert copy_level(wished, attempt) == level
 
 
 def test_a_send_back_names_the_stored_message() -> None:
-    message: Any = SimpleNamespace(position=99, message_id="")
+    message: Any = SimpleNamespace(position=99, message_id="", untold_story=None)
     header = send_back_header(message, "g", 4, topic="ns%orders", attempts_max=None)
     assert (header.position, header.group, header.delay_level) == (99, "g", 4)
     assert (header.origin_msg_id, header.origin_topic, header.max_reconsume_times) == (None, "ns%orders", None)
+    assert header.failure_story is None

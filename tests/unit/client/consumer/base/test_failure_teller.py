@@ -1,0 +1,97 @@
+"""What is noted on failed messages, and that nothing that goes wrong with it is raised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyromq.client.consumer.base import failure_teller
+from pyromq.client.consumer.base.failure_teller import FailureTeller
+from pyromq.client.consumer.rules.failure_capture import MASK_FAILED, RETURNED_RETRY, TIMED_OUT
+from pyromq.model.failure import FailureStory
+from pyromq.testing import ManualClock
+from tests.unit.received import received
+
+NOW_MS = 1_700_000_000_000
+
+
+def told(message: Any) -> FailureStory:
+    story = message.failure_story
+    assert story is not None
+    return story  # type: ignore[no-any-return]
+
+
+def test_the_attempts_of_a_message_here_add_up() -> None:
+    clock = ManualClock(NOW_MS)
+    teller, message = FailureTeller(clock, version="7"), received()
+    teller.raised([message], ValueError("a"))
+    again = message.after_failure()
+    clock.advance_ms(1_000)
+    teller.timed_out([again])
+    story = told(again)
+    assert (story.first.error_class, story.first.attempt, story.first.time_ms) == ("ValueError", 1, NOW_MS)
+    assert (story.newest.error_class, story.newest.attempt, story.newest.time_ms) == (TIMED_OUT, 2, NOW_MS + 1_000)
+    assert (story.newest.version, story.count, story.same) == ("7", 2, 1)
+    assert "consume_timeout_ms" in story.newest.text
+    teller.returned_retry([again])
+    assert told(again).newest.error_class == RETURNED_RETRY
+
+
+def test_what_was_told_before_goes_on() -> None:
+    teller, first = FailureTeller(ManualClock(NOW_MS)), received()
+    teller.raised([first], ValueError("a"))
+    stored = received(**told(first).properties())
+    teller.raised([stored], ValueError("a"))
+    assert (told(stored).count, told(stored).same, told(stored).first) == (2, 2, told(first).first)
+
+
+def test_each_message_that_cannot_be_decoded_has_its_reason() -> None:
+    teller, batch = FailureTeller(ManualClock()), [received(), received(), received()]
+    teller.reasons(batch, ValueError("x"), {0: "no id", 2: "no name"})
+    assert [told(message).newest.text for message in (batch[0], batch[2])] == ["no id", "no name"]
+    assert batch[1].failure_story is None
+
+
+def test_a_mask_is_used_for_all_that_is_told() -> None:
+    teller = FailureTeller(ManualClock(), [lambda text: text.upper()])
+    message = received()
+    teller.said([message], "rejected", "no way")
+    assert told(message).newest.text == "NO WAY" and teller.mask("x") == "X"
+    teller.said([message], "rejected", "")
+    assert told(message).newest.text == ""
+    broken = FailureTeller(ManualClock(), [lambda text: 1 / 0])  # type: ignore[list-item, return-value]
+    broken.raised([message], ValueError("secret"))
+    assert told(message).newest.text == MASK_FAILED
+
+
+def test_a_mistake_of_ours_costs_the_story_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> Any:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(failure_teller, "raised_of", broken)
+    monkeypatch.setattr(failure_teller, "failure_told", broken)
+    teller, message = FailureTeller(ManualClock()), received()
+    teller.raised([message], ValueError("x"))
+    teller.said([message], "rejected", "x")
+    teller.raised([], ValueError("x"))
+    assert message.failure_story is None and "goes back without" in caplog.text
+
+
+def test_a_teller_that_is_off_tells_nothing() -> None:
+    teller, message = FailureTeller(ManualClock(), is_on=False), received()
+    teller.raised([message], ValueError("x"))
+    teller.returned_retry([message])
+    teller.reasons([message], ValueError("x"), {0: "y"})
+    assert message.failure_story is None
+
+
+def test_the_environment_names_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYROMQ_CODE_VERSION", "from outside\x01")
+    message = received()
+    FailureTeller(ManualClock()).raised([message], ValueError("x"))
+    assert told(message).newest.version == "from outside"
+    FailureTeller(ManualClock(), version="named").raised([message], ValueError("x"))
+    assert told(message).newest.version == "named"
