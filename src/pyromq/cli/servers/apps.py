@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pyromq.cli.declared import Argument, Commands, Option
-from pyromq.cli.servers.commands import _log_to_stderr
+from pyromq.cli.servers.commands import log_to_stderr
 
 TargetArgument = Annotated[
     str, Argument(metavar="MODULE:APP", help="Where the App is: shop.main:app, or shop:make_app().")
@@ -48,7 +48,7 @@ def run(
     With several workers, one that dies is started again; a second signal ends all at once. Prints one line when
     messages begin to come.
     """
-    _log_to_stderr(log)
+    log_to_stderr(log)
     from pyromq.app.process import RunOptions, run_process, to_stderr, to_stdout
 
     options = RunOptions(

@@ -28,7 +28,7 @@ def add_to(app: Commands) -> None:
 @unfolded
 def up(*, config: ConfigOption = None, flags: UpFlags, options: StartOptions) -> None:
     """Start a name server and a broker in one process."""
-    _log_to_stderr(options.log)
+    log_to_stderr(options.log)
     from pyromq.cli.servers.settings import for_up
     from pyromq.standalone import run_up
 
@@ -43,7 +43,7 @@ def up(*, config: ConfigOption = None, flags: UpFlags, options: StartOptions) ->
 @unfolded
 def nameserver(*, config: ConfigOption = None, flags: NameServerFlags, options: StartOptions) -> None:
     """Start a name server."""
-    _log_to_stderr(options.log)
+    log_to_stderr(options.log)
     from pyromq.cli.servers.settings import for_nameserver
     from pyromq.standalone import run_nameserver
 
@@ -58,7 +58,7 @@ def nameserver(*, config: ConfigOption = None, flags: NameServerFlags, options: 
 @unfolded
 def broker(*, config: ConfigOption = None, flags: BrokerFlags, options: StartOptions) -> None:
     """Start a broker that registers with name servers."""
-    _log_to_stderr(options.log)
+    log_to_stderr(options.log)
     from pyromq.cli.servers.settings import for_broker
     from pyromq.standalone import run_broker
 
@@ -106,7 +106,7 @@ class _PrintableFormatter(logging.Formatter):
         return printable(super().formatException(ei))
 
 
-def _log_to_stderr(level: str) -> None:
+def log_to_stderr(level: str) -> None:
     if level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         raise click.BadParameter("expected debug, info, warning or error", param_hint="--log")
     handler = logging.StreamHandler(sys.stderr)

@@ -74,6 +74,16 @@ NameServersOption = Annotated[
     ),
 ]
 
+MetricsPortOption = Annotated[
+    int | None,
+    Option(
+        min=0, max=65535, show_default="5557, or another one if that is taken", help="Port of /metrics and /health."
+    ),
+]
+NoMetricsOption = Annotated[
+    bool | None, Option("--no-metrics", show_default=False, help="Serve neither /metrics nor /health.")
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpFlags:
@@ -86,6 +96,8 @@ class UpFlags:
     broker_port: BrokerPortOption = None
     broker_name: BrokerNameOption = None
     flush: FlushModeOption = None
+    metrics_port: MetricsPortOption = None
+    no_metrics: NoMetricsOption = None
 
     def by_setting(self) -> Flags:
         return {
@@ -101,6 +113,7 @@ class UpFlags:
                 "port": ("--broker-port", self.broker_port),
                 "name": ("--broker-name", self.broker_name),
                 "store.flush": ("--flush", _flush(self.flush)),
+                **_metrics(self.metrics_port, self.no_metrics),
             },
         }
 
@@ -113,6 +126,8 @@ class NameServerFlags:
     insecure_network: InsecureNetworkOption = None
     port: NameServerPortOption = None
     data: Annotated[Path | None, Option("--data", metavar="DIR", help="Folder that keeps key-value settings.")] = None
+    metrics_port: MetricsPortOption = None
+    no_metrics: NoMetricsOption = None
 
     def by_setting(self) -> Flags:
         kv_path = self.data / "kvConfig.json" if self.data else None
@@ -122,6 +137,7 @@ class NameServerFlags:
                 "insecure_network": ("--insecure-network", self.insecure_network),
                 "port": ("--port", self.port),
                 "kv_path": ("--data", kv_path),
+                **_metrics(self.metrics_port, self.no_metrics),
             }
         }
 
@@ -138,6 +154,8 @@ class BrokerFlags:
     cluster: Annotated[str | None, Option(show_default="DefaultCluster", help="Name of the cluster.")] = None
     nameservers: NameServersOption = None
     flush: FlushModeOption = None
+    metrics_port: MetricsPortOption = None
+    no_metrics: NoMetricsOption = None
 
     def by_setting(self) -> Flags:
         from pyromq.net.nameserver_list import parse_nameservers
@@ -153,6 +171,7 @@ class BrokerFlags:
                 "cluster": ("--cluster", self.cluster),
                 "nameservers": ("--nameserver", addresses),
                 "store.flush": ("--flush", _flush(self.flush)),
+                **_metrics(self.metrics_port, self.no_metrics),
             }
         }
 
@@ -173,6 +192,13 @@ class StartOptions:
         str,
         Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
     ] = "warning"
+
+
+def _metrics(port: int | None, is_off: bool | None) -> dict[str, tuple[str, Any]]:
+    return {
+        "metrics.port": ("--metrics-port", port),
+        "metrics.enabled": ("--no-metrics", False if is_off else None),
+    }
 
 
 def _flush(mode: FlushMode | None) -> Any:
