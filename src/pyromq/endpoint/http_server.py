@@ -74,6 +74,10 @@ class HttpServer:
         assert self._server is not None, "it has not been started"
         return Address(*self._server.sockets[0].getsockname()[:2])
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._serving)
+
     async def start(self, address: Address) -> None:
         """Raises OSError."""
         handshake_s = _HANDSHAKE_S if self._tls else None
