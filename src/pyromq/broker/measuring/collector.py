@@ -234,7 +234,7 @@ class BrokerCollector:
             queueing.append((labels, max(0, now_ms - lag.oldest_ready_ms) if lag.oldest_ready_ms else 0))
             ready.append((labels, lag.messages - lag.in_flight))
             finished.append(((group, topic), lag.finished))
-            if lag.blocked_since_ms:
+            if lag.blocked_since_ms is not None:
                 blocking.append(((group, topic), (monotonic_ms - lag.blocked_since_ms) / 1000))
         letters, worst = (yield from self._dead_letters()), (yield from self._lag.worst())
         odd: list[tuple[Labels, Value]] = [

@@ -50,7 +50,7 @@ class GroupLag:
     in_flight: int = 0  # of these, fetched
     oldest_ms: int = 0  # when the oldest was stored; 0: there is none
     oldest_ready_ms: int = 0  # likewise, of those that were not fetched
-    blocked_since_ms: int = 0  # by the monotonic clock; 0: nothing blocks
+    blocked_since_ms: int | None = None  # by the monotonic clock; None: nothing blocks
     finished: int = 0  # by how much its offsets have grown since the first collection
     heads: dict[int, _Head] = field(default_factory=dict)  # by queue that is behind
     behind: dict[int, int] = field(default_factory=dict)  # likewise: messages
@@ -115,7 +115,8 @@ class LagTable:
             head = lag.heads[queue_id] = self._head((topic, queue_id), offset, before.heads.get(queue_id), now_ms)
             lag.oldest_ms = min(lag.oldest_ms or head.stored_ms, head.stored_ms)
             if pulled > offset:
-                lag.blocked_since_ms = min(lag.blocked_since_ms or head.since_ms, head.since_ms)
+                known_ms = lag.blocked_since_ms
+                lag.blocked_since_ms = head.since_ms if known_ms is None else min(known_ms, head.since_ms)
             if pulled < end:
                 ready_ms = head.stored_ms if pulled == offset else self._stored_ms((topic, queue_id), pulled)
                 lag.oldest_ready_ms = min(lag.oldest_ready_ms or ready_ms, ready_ms)
