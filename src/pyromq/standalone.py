@@ -20,6 +20,11 @@ from typing import Any
 
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
+from pyromq.client.admin.measuring import MeasureAdmin
+from pyromq.endpoint.endpoint import Endpoint, Shelter
+from pyromq.endpoint.sources import Source
+from pyromq.exporter.exporter import Exporter, ExporterSettings
+from pyromq.metrics.settings import MetricsSettings
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net.settings import TlsMode
@@ -46,11 +51,37 @@ def run_broker(settings: BrokerSettings, folder: Path) -> None:
     _run(_serve(None, settings, folder))
 
 
-async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings | None, folder: Path | None) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+def run_exporter(
+    nameservers: str, asked: ExporterSettings, shown: MetricsSettings, *, insecure_network: bool = False
+) -> None:
+    """Metrics of a cluster. Raises ConfigError."""
+    _run(_export(nameservers, asked, shown, Shelter(insecure_network=insecure_network)))
+
+
+async def _export(nameservers: str, asked: ExporterSettings, shown: MetricsSettings, shelter: Shelter) -> None:
+    stop = _stop_on_signals()
+    async with AsyncExitStack() as stack:
+        endpoint = await stack.enter_async_context(Endpoint(shown, shelter))
+        admin = await stack.enter_async_context(MeasureAdmin(nameservers))
+        endpoint.add(await stack.enter_async_context(Exporter(admin, asked, labels=shown.label_values)))
+        _say_ready(["ready", f"metrics={endpoint.url}"])
+        await stop.wait()
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def _say_ready(words: list[str]) -> None:
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()
+
+
+async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings | None, folder: Path | None) -> None:
+    stop = _stop_on_signals()
     if nameserver is not None and broker is not None and nameserver.access.is_on:
         access = with_inner_credentials(broker.access)
         broker = replace(broker, access=access)
@@ -60,19 +91,25 @@ async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings |
     running: Broker | None = None
     async with AsyncExitStack() as stack:
         stack.callback(manager.close)
+        endpoint = await _endpoint(broker or nameserver, stack)  # first: it also tells how the start goes
         if nameserver is not None:
-            names = await stack.enter_async_context(NameServer(nameserver))
+            names = NameServer(nameserver)
+            _show(endpoint, names)
+            await stack.enter_async_context(names)
             ready.append(f"nameserver={names.address}")
             if broker is not None:
                 broker = _registering_with(broker, str(names.address), nameserver)
         if broker is not None and folder is not None:
-            running = await stack.enter_async_context(Broker(broker, folder))
+            running = Broker(broker, folder)
+            _show(endpoint, running)
+            await stack.enter_async_context(running)
             ready.append(f"broker={running.address}")
+        if endpoint is not None and endpoint.url:
+            ready.append(f"metrics={endpoint.url}")
         gc.collect()
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD)
-        sys.stdout.write(" ".join(ready) + "\n")
-        sys.stdout.flush()
+        _say_ready(ready)
         manager.ready(" ".join(ready[1:]))
         await stop.wait()
         if running is not None and broker is not None and broker.drain_ms:
@@ -88,6 +125,22 @@ async def _drain(broker: Broker, for_s: float, second_signal: asyncio.Event, man
     await broker.leave_routes()
     with suppress(TimeoutError):
         await asyncio.wait_for(second_signal.wait(), for_s)
+
+
+async def _endpoint(settings: BrokerSettings | NameServerSettings | None, stack: AsyncExitStack) -> Endpoint | None:
+    """Metrics and health of the process, as its broker has it set, or its name server. Raises ConfigError."""
+    assert settings is not None
+    metrics = settings.metrics
+    if not metrics.enabled and not metrics.otlp_endpoint:
+        return None
+    tls = settings.listener.tls.context() if metrics.tls else None
+    endpoint = Endpoint(metrics, Shelter(tls, insecure_network=settings.insecure_network))
+    return await stack.enter_async_context(endpoint)
+
+
+def _show(endpoint: Endpoint | None, server: Source) -> None:
+    if endpoint is not None:
+        endpoint.add(server)
 
 
 def _registering_with(broker: BrokerSettings, address: str, nameserver: NameServerSettings) -> BrokerSettings:

@@ -175,7 +175,7 @@ def test_the_process_says_when_it_is_ready_and_stops_in_order(number: signal.Sig
         assert line.startswith("ready nameserver=127.0.0.1:")
 
         async def main() -> None:
-            async with connected(Address.parse(line.strip().partition("=")[2])) as client:
+            async with connected(Address.parse(line.partition("=")[2].split()[0])) as client:
                 await register(client)
                 assert (await ask_route(client)).code == 0
 

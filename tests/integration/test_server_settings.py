@@ -96,7 +96,7 @@ def test_a_broker_starts_with_a_real_broker_conf(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     store = tmp_path / "store"
     with pyromq("nameserver", "--port", "0") as (_, ready):
-        nameserver = ready.strip().partition("nameserver=")[2]
+        nameserver = ready.partition("nameserver=")[2].split()[0]
         lines = f"namesrvAddr={nameserver}\nlistenPort=0\nstorePathRootDir={store}\n"
         conf.write_text(SMALL_CONF + lines, encoding="utf-8")
         with pyromq("broker", "--config", str(conf)) as (_, ready):

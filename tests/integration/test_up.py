@@ -48,7 +48,8 @@ def up(data: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]
 
 def test_it_says_when_it_is_ready_and_where(tmp_path: Path) -> None:
     with up(tmp_path / "data") as (_, line):
-        assert re.fullmatch(r"ready nameserver=127\.0\.0\.1:\d+ broker=127\.0\.0\.1:\d+\n", line)
+        address = r"127\.0\.0\.1:\d+"
+        assert re.fullmatch(rf"ready nameserver={address} broker={address} metrics=http://{address}/metrics\n", line)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -73,7 +74,7 @@ def test_a_second_one_on_the_same_folder_is_refused_clearly(tmp_path: Path) -> N
 
 def test_a_taken_port_is_refused_clearly(tmp_path: Path) -> None:
     with up(tmp_path / "one") as (_, line):
-        port = line.rsplit(":", 1)[1].strip()
+        port = line.partition(" broker=127.0.0.1:")[2].split()[0]
         with up(tmp_path / "two", "--broker-port", port) as (second, nothing):
             assert nothing == ""
             assert second.wait(15) == 1

@@ -27,6 +27,7 @@ from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
 from pyromq.broker.base.long_responses import LongResponses, Steps
 from pyromq.broker.base.refusals import RefusedError, refusal_of, too_large
+from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.base.responses import (
     BODY_BYTES_MAX,
     Deferred,
@@ -40,12 +41,18 @@ from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.base.workers import Workers
+from pyromq.broker.measuring.collector import BrokerCollector
+from pyromq.broker.measuring.health import serving_health
 from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import MQError
 from pyromq.filters import load_parser
+from pyromq.metrics.health import HealthReport, Startup
+from pyromq.metrics.process_table import LOOP_LAG
+from pyromq.metrics.samples import Family, Histogram, Part
 from pyromq.net import Address, Connection, Handler, Server
+from pyromq.net.measuring import server_families
 from pyromq.net.stalls import LoopProbe
 from pyromq.net.turns import TURN_S, Turns
 from pyromq.security.identity import Peer
@@ -53,6 +60,7 @@ from pyromq.security.opening import FollowedFile, Place, followed_file, open_gua
 from pyromq.security.rights import BROKER_RIGHTS, check_rights
 from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
+from pyromq.store.recovery_report import RecoveryProgress
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.message_id import Host
@@ -99,6 +107,9 @@ class Broker(Handler):
         self._server: Server | None = None  # from LISTENING on
         self._probe: LoopProbe | None = None  # likewise
         self._parts: Parts | None = None  # from SERVING on
+        self._recovery = RecoveryProgress()
+        self._lag = Histogram(LOOP_LAG.buckets)  # how late timers of the loop are, in seconds
+        self._collector: BrokerCollector | None = None  # from the first collection on
         self._followed: FollowedFile | None = None  # accounts that others keep
         self._tasks: list[asyncio.Task[None]] = []
         self._turns = Turns(self._serve, self._clock.monotonic_s, UNDELAYED)
@@ -110,6 +121,7 @@ class Broker(Handler):
         self._deferred: dict[int, Deferred] = {}
         self._quick: dict[int, Deferred] = {}  # of these, requests after which nothing looks at the clock
         self._commit_early: Callable[[], None] = lambda: None
+        self._times = RequestTimes()
         # by the monotonic clock
         self._slow_ticked_ms = 0
         self._offsets_saved_ms = 0
@@ -133,6 +145,38 @@ class Broker(Handler):
     @property
     def store(self) -> MessageStore:
         return self.parts.write_path.store
+
+    # --- how it is ---
+
+    def startup(self) -> Startup:
+        """May be asked from any thread, also while the loop is busy with recovery."""
+        if self.state in (Lifecycle.NEW, Lifecycle.LISTENING):
+            return Startup(False, f"the broker is starting: {self._recovery.text}")
+        return Startup(True, f"the broker: {self.state.value}")
+
+    def health(self) -> HealthReport:
+        """On the loop."""
+        if self.state is not Lifecycle.SERVING or self._parts is None:
+            return HealthReport((f"the broker is {self.state.name.lower()}: {self.state.value}",))
+        return serving_health(self._parts, self.settings)
+
+    @property
+    def common_labels(self) -> dict[str, str]:
+        """Of every metric."""
+        settings = self.settings
+        labels = {"cluster": settings.cluster, "node_type": "broker", "node_id": settings.name}
+        return {**settings.metrics.label_values, **labels}
+
+    def collect(self) -> Generator[None, None, list[Part]]:
+        """The metrics of this moment, in steps; none before it serves, or after."""
+        if self.state is not Lifecycle.SERVING or self._parts is None or self._server is None:
+            return []
+        if self._collector is None:
+            self._collector = BrokerCollector(self._parts, self.settings, self._clock, self._environment.disk)
+        server = self._server
+        found = yield from self._collector.collect()
+        found += [*server_families("broker", server), Family(LOOP_LAG, [((), self._lag.now())])]
+        return [Part(self.common_labels, found)]
 
     # --- life ---
 
@@ -167,6 +211,7 @@ class Broker(Handler):
             await registrar.register_now()
             self._tasks.append(asyncio.create_task(registrar.run(), name="broker-register"))
         self._probe = LoopProbe(self._server.stalls)
+        self._probe.on_look = self._lag.observe
         self._probe.start()
         if settings.property_filter:
             self._workers.start_maintenance(load_parser)
@@ -176,7 +221,14 @@ class Broker(Handler):
         """Open the store and build the parts on it; from here on requests are answered."""
         assert self._server is not None
         disk, host = self._environment.disk, identity.host.encode()
-        store = MessageStore.open(self._folder, self.settings.store, disk=disk, clock=self._clock, store_host=host)
+        store = MessageStore.open(
+            self._folder,
+            self.settings.store,
+            disk=disk,
+            clock=self._clock,
+            store_host=host,
+            progress=self._recovery,
+        )
         try:
             self._open_access(store)
         except BaseException:  # nobody could be verified, perhaps: the folder must not stay locked; raised again
@@ -203,6 +255,7 @@ class Broker(Handler):
         self._take_handlers(parts)
         self._turns.stalls = self._server.stalls
         self._commit_early = parts.write_path.group_commit.commit_early
+        self._times = parts.stats.counters.requests
         self.state = Lifecycle.SERVING
 
     def _take_handlers(self, parts: Parts) -> None:
@@ -291,7 +344,7 @@ class Broker(Handler):
 
     def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
         """A turn of one connection: sends are quick and share their commit, of the rest only what fits into a turn."""
-        quick, until_s = self._quick, 0.0
+        quick, until_s, times = self._quick, 0.0, self._times
         for request in coming:
             handle = quick.get(request.code)
             try:
@@ -300,18 +353,27 @@ class Broker(Handler):
                     continue
                 if not until_s:
                     is_pull = request.code in UNDELAYED
-                    until_s = self._clock.monotonic_s() + TURN_S if is_pull else self._turns.until_s()
+                    times.began_s = now_s = self._clock.monotonic_s()
+                    until_s = now_s + TURN_S if is_pull else self._turns.until_s()
                 self._handle(connection, request)
             except RefusedError as error:
+                times.refuse(request, error.code)
                 send_refusal(connection, request, error.code, error.remark, error.ext)
             except MQError as error:
-                send_refusal(connection, request, *refusal_of(error))
+                code, remark = refusal_of(error)
+                times.refuse(request, code)
+                send_refusal(connection, request, code, remark)
             except Exception as error:  # a defect of ours must not take the connection, or other requests, with it
+                times.refuse(request, ResponseCode.SYSTEM_ERROR)
                 logger.exception("request failed: code=%d peer=%s", request.code, connection.remote_text)
                 send_failure(connection, request, error)
-            if until_s and self._clock.monotonic_s() >= until_s:
-                self._commit_early()
-                return True
+            if until_s:
+                now_s = self._clock.monotonic_s()
+                if handle is None:
+                    times.done(request.code, now_s)
+                if now_s >= until_s:
+                    self._commit_early()
+                    return True
         self._commit_early()
         return False
 
@@ -324,11 +386,12 @@ class Broker(Handler):
             self._respond(connection, request, response(connection, request))
         else:
             text = f" request type {request.code} not supported"
+            self._times.refuse(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
             send_refusal(connection, request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
 
     def _serve_admitted(self, access: GuardedAccess, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
         """What ``_serve`` does, for those who may."""
-        return self._serve(connection, _admitted(access, connection, coming))
+        return self._serve(connection, _admitted(access, connection, coming, self._times))
 
     def on_bad_header(self, connection: Connection, error: HeaderFieldError) -> None:
         access, request = self._environment.access, error.received
@@ -425,15 +488,18 @@ class Broker(Handler):
 
 
 def _admitted(
-    access: GuardedAccess, connection: Connection, coming: Iterator[Received[Any]]
+    access: GuardedAccess, connection: Connection, coming: Iterator[Received[Any]], times: RequestTimes
 ) -> Iterator[Received[Any]]:
     """The requests whose senders may; the others are refused when their turn comes."""
     for request in coming:
         try:
             access.admit(connection, request)
         except MQError as error:
-            send_refusal(connection, request, *refusal_of(error))
+            code, remark = refusal_of(error)
+            times.refuse(request, code, known=False)
+            send_refusal(connection, request, code, remark)
         except Exception as error:  # a defect of ours, or of a plug-in, lets nobody in
+            times.refuse(request, ResponseCode.SYSTEM_ERROR, known=False)
             logger.exception("request not verified: code=%d peer=%s", request.code, connection.remote_text)
             send_failure(connection, request, error)
         else:

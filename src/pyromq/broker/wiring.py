@@ -129,7 +129,9 @@ class Wiring:
         services = self._services(tables, stats, write_path, owners)
         handlers = self._handlers(tables, stats, waiters, write_path, services)
         tables.topics.on_change = services.registrar.topics_changed
-        write_path.group_commit.on_visible = partial(_wake_readers, services.delay_runner, waiters, handlers.pulls)
+        write_path.group_commit.on_visible = partial(
+            _wake_readers, services.delay_runner, waiters, handlers.pulls, stats.touched
+        )
         return Parts(
             tables=tables,
             stats=stats,
@@ -150,6 +152,7 @@ class Wiring:
             stuck_disk_ms=settings.stuck_disk_ms,
             waiting_max=settings.unflushed_sends_max,
             unflushed_bytes_max=settings.unflushed_bytes_max,
+            times=stats.counters.requests,
         )
         return WritePath(
             store=self.store,
@@ -285,8 +288,11 @@ class Wiring:
         )
 
 
-def _wake_readers(delay_runner: DelayRunner, waiters: PullWaiters, pulls: PullHandler, queues: set[QueueKey]) -> None:
+def _wake_readers(
+    delay_runner: DelayRunner, waiters: PullWaiters, pulls: PullHandler, touched: set[QueueKey], queues: set[QueueKey]
+) -> None:
     """Messages of these queues became visible."""
+    touched |= queues
     delay_runner.on_visible(queues)
     if len(waiters):
         for queue in queues:

@@ -22,6 +22,7 @@ from pyromq.cli.nouns import (
     dlq,
     doctor,
     group,
+    health,
     message,
     send_consume,
     store,
@@ -32,7 +33,7 @@ from pyromq.cli.nouns import (
 )
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.pipeline import commands as pipeline
-from pyromq.cli.servers import apps
+from pyromq.cli.servers import apps, exporter
 from pyromq.cli.servers import commands as servers
 from pyromq.cli.tls import ConnectionOptions, put_into_environment
 from pyromq.errors import MQError, printable
@@ -42,7 +43,9 @@ servers.add_to(app)
 send_consume.add_to(app)
 tail.add_to(app)
 apps.add_to(app)
+exporter.add_to(app)
 doctor.add_to(app)
+health.add_to(app)
 audit.add_to(app)
 for noun, commands in (
     ("topic", topic.app),

@@ -5,6 +5,7 @@ A valid name consists of ``% | a-z A-Z 0-9 _ -`` only, so it is also a safe fold
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from pyromq.errors import InvalidNameError
@@ -14,6 +15,7 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 TOPIC_CHARACTERS_MAX = 127
 DERIVED_TOPIC_CHARACTERS_MAX = 255  # retry and dead-letter topics carry a group name behind their prefix
 GROUP_CHARACTERS_MAX = 120
+REDRIVE_PREFIX = "PYROMQ_REDRIVE"
 
 DEFAULT_TOPIC = "TBW102"  # template of automatically created topics
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delay levels
@@ -41,6 +43,14 @@ def retry_topic(group: str) -> str:
 
 def dead_letter_topic(group: str) -> str:
     return DEAD_LETTER_PREFIX + group
+
+
+def redrive_group(group: str) -> str:
+    """The group whose offsets say how far the dead letters of another one are redriven."""
+    name = f"{REDRIVE_PREFIX}_{group}"
+    if len(name) <= GROUP_CHARACTERS_MAX:
+        return name
+    return f"{REDRIVE_PREFIX}_{hashlib.blake2b(group.encode(), digest_size=16).hexdigest()}"
 
 
 def _validate(kind: str, name: str, characters_max: int) -> str:

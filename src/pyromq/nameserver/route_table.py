@@ -56,6 +56,15 @@ class RouteTable:
     def revision(self) -> int:
         return self._queues.revision + self._broker_changes
 
+    @property
+    def member_count(self) -> int:
+        """Registered addresses, masters and replicas."""
+        return len(self._live)
+
+    @property
+    def topic_count(self) -> int:
+        return len(self._queues)
+
     # --- brokers register --------------------------------------------------------------------------------------------
 
     def register(self, registration: Registration, connection: Hashable) -> Registered | Outranked:

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final, Self
 
 from pyromq.clock import Clock, SystemClock
+from pyromq.metrics.health import HealthReport, Startup
+from pyromq.metrics.process_table import KNOWN_BROKERS, KNOWN_TOPICS
+from pyromq.metrics.samples import Family, Part
 from pyromq.nameserver.auditing import open_log
 from pyromq.nameserver.guarding import GuardedService
 from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.kv_file import KvFile
+from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.service import NameServerService
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, Connection, Handler, Server
+from pyromq.net.measuring import server_families
 from pyromq.net.turns import Turns
 from pyromq.security.audit import AuditLog
 from pyromq.security.guard import Guard
@@ -54,6 +59,40 @@ class NameServer:
         """Where it listens, with the port that the system chose if the settings say 0."""
         assert self._running is not None, "only inside the block"
         return self._running.server.addresses[0]
+
+    # --- how it is ---
+
+    def startup(self) -> Startup:
+        """May be asked from any thread."""
+        is_done = self._running is not None
+        return Startup(is_done, "the name server answers" if is_done else "the name server does not listen yet")
+
+    def health(self) -> HealthReport:
+        """On the loop."""
+        if self._running is None:
+            return HealthReport(("the name server does not answer: it has not started, or it has stopped",))
+        return HealthReport()
+
+    @property
+    def common_labels(self) -> dict[str, str]:
+        """Of every metric."""
+        address = str(self.address) if self._running else ""
+        return {**self._settings.metrics.label_values, "cluster": "", "node_type": "nameserver", "node_id": address}
+
+    def collect(self) -> Generator[None, None, list[Part]]:
+        """The metrics of this moment, in steps."""
+        if self._running is None:
+            return []
+        table = self._running.table
+        yield
+        found = [
+            *server_families("nameserver", self._running.server),
+            Family(KNOWN_BROKERS, [((), table.member_count)]),
+            Family(KNOWN_TOPICS, [((), table.topic_count)]),
+        ]
+        return [Part(self.common_labels, found)]
+
+    # --- life ---
 
     async def __aenter__(self) -> Self:
         """Reads the key-value file, if there is one, and listens. Raises ConfigError, CorruptFileError, OSError."""
@@ -93,6 +132,10 @@ class _Running:
         self.server = server
         self._timer = self._scan_later()
         self._writing = None if log is None else asyncio.create_task(_write_forever(log), name="write audit log")
+
+    @property
+    def table(self) -> RouteTable:
+        return self._service.table
 
     async def stop(self) -> None:
         self._timer.cancel()

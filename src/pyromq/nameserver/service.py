@@ -92,6 +92,10 @@ class NameServerService:
         return auditing
 
     @property
+    def table(self) -> RouteTable:
+        return self._state.table
+
+    @property
     def settings(self) -> NameServerSettings:
         """As they are now: admin tools change them."""
         return self._state.settings

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyromq.errors import ConfigError, quoted
+from pyromq.metrics.settings import MetricsSettings
 from pyromq.nameserver.config_keys import KEYS
 from pyromq.nameserver.errors import ProtectedSettingError
 from pyromq.net.exposure import Exposure
@@ -78,6 +79,7 @@ class NameServerSettings:
     insecure_network: bool = False  # listen beyond loopback though strangers could use it, or listen in
     access: AccessSettings = field(default_factory=AccessSettings)
     audit: NameServerAuditSettings = field(default_factory=NameServerAuditSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     limits: NameServerLimits = field(default_factory=NameServerLimits)
 
     def __post_init__(self) -> None:

@@ -79,6 +79,10 @@ class Server:
     def connections(self) -> frozenset[Connection]:
         return frozenset(self._watch.connections)
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._watch.connections)
+
     def close_idle(self) -> None:
         """Closes connections that have been silent for too long; happens by itself from time to time."""
         self._watch.sweep()

@@ -96,6 +96,7 @@ class LoopProbe:
         self._timer: asyncio.TimerHandle | None = None
         self._began_wall_s = self._began_cpu_s = 0.0
         self._counted = 0  # stalls by then
+        self.on_look: Callable[[float], None] = lambda late_s: None  # how late the timer came, every time
 
     def start(self) -> None:
         self._began_wall_s, self._began_cpu_s = self._wall_s(), self._cpu_s()
@@ -107,7 +108,8 @@ class LoopProbe:
             self._timer.cancel()
 
     def _look(self) -> None:
-        is_late = self._wall_s() - self._began_wall_s > PROBE_S + STALL_S
-        if is_late and self._stalls.count == self._counted:
+        late_s = self._wall_s() - self._began_wall_s - PROBE_S
+        self.on_look(max(0.0, late_s))
+        if late_s > STALL_S and self._stalls.count == self._counted:
             self._stalls.note(self._cpu_s() - self._began_cpu_s - PROBE_S, ELSEWHERE)
         self.start()

@@ -48,6 +48,7 @@ from pyromq.store.log.flushes import LogFlushes
 from pyromq.store.log.log_reader import LogReader
 from pyromq.store.queue_reader import QueueReader
 from pyromq.store.recovery import Opened, Recovery
+from pyromq.store.recovery_report import RecoveryProgress
 from pyromq.store.removal import Removal
 from pyromq.store.sealing.seals import Seals
 from pyromq.store.settings import Flush, StoreSettings
@@ -123,6 +124,7 @@ class MessageStore:
         disk: Disk | None = None,
         clock: Clock | None = None,
         store_host: bytes = LOOPBACK_HOST,
+        progress: RecoveryProgress | None = None,
     ) -> Self:
         """Open a folder, new or used, and recover what is in it. Raises StoreInUseError, LogGapError, DiskFullError."""
         settings, disk, clock = settings or StoreSettings(), disk or RealDisk(), clock or SystemClock()
@@ -132,7 +134,7 @@ class MessageStore:
         except OSError as error:
             raise cannot_open(layout.root, error) from error
         try:
-            recovery = Recovery(disk, layout.root, settings, clock, store_host)
+            recovery = Recovery(disk, layout.root, settings, clock, store_host, progress)
             disk.write(layout.abort, str(os.getpid()).encode())
             disk.sync_folder(layout.root)
             store = cls(layout, settings, disk, clock, lock, recovery.run())

@@ -36,7 +36,7 @@ from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.log_walk import DamagedRange, LogWalk
 from pyromq.store.queue_rebuild import QueueRebuild, Queues
-from pyromq.store.recovery_report import Cut, RecoveryReport
+from pyromq.store.recovery_report import Cut, RecoveryProgress, RecoveryReport
 from pyromq.store.sealing.checkpoint import load_checkpoint, load_flushed
 from pyromq.store.sealing.seal import Seal, load_seal
 from pyromq.store.settings import StoreSettings
@@ -65,7 +65,16 @@ class Opened:
 class Recovery:
     """One opening of one store; make it, ``run`` it, throw it away."""
 
-    def __init__(self, disk: Disk, root: Path, settings: StoreSettings, clock: Clock, store_host: bytes) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        root: Path,
+        settings: StoreSettings,
+        clock: Clock,
+        store_host: bytes,
+        progress: RecoveryProgress | None = None,
+    ) -> None:
+        self._progress = progress or RecoveryProgress()
         self._disk = disk
         self._layout = Layout(root)
         self._settings = settings
@@ -216,9 +225,12 @@ class Recovery:
 
     def _scan(self, start: int, rebuild: QueueRebuild) -> int:
         """Enter records from ``start`` on into their queues; returns the end of the log, and wipes what lies behind."""
-        walk = LogWalk(self._segments, start, self._durable)
+        walk, progress = LogWalk(self._segments, start, self._durable), self._progress
+        progress.end = max((segment.end for segment in self._segments), default=0)
+        progress.start = progress.position = start
         for records in walk:
             rebuild.enter(records)
+            progress.position = walk.position
         self._report.damaged += walk.damaged
         self._cut_from(walk.position, walk.reason)
         return walk.position

@@ -22,6 +22,22 @@ class Cut:
 
 
 @dataclass(slots=True)
+class RecoveryProgress:
+    """How far recovery is with its walk through the log; other threads may look at it."""
+
+    start: int = 0
+    position: int = 0
+    end: int = 0  # of the last file: the log ends somewhere before
+
+    @property
+    def text(self) -> str:
+        if self.end <= self.start:
+            return "the store is being opened"
+        walked, whole = self.position - self.start, self.end - self.start
+        return f"the store is being recovered: {100 * walked // whole} % ({walked} of at most {whole} bytes)"
+
+
+@dataclass(slots=True)
 class RecoveryReport:
     """What opening the store found and did."""
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyromq.testing.faulty_disk import Crashed, CrashMode, FaultyDisk
     from pyromq.testing.loopback import LoopbackBroker, guarded_by
     from pyromq.testing.manual_clock import ManualClock
+    from pyromq.testing.metrics_endpoint import metrics_of
     from pyromq.testing.observing.ledger import Ledger
     from pyromq.testing.observing.observed import GroupView
     from pyromq.testing.observing.seen import SeenMessage, SeenMessages
@@ -28,6 +29,7 @@ _HOMES = {  # nothing is imported before it is wanted: pytest imports this packa
     "Ledger": "observing.ledger",
     "LoopbackBroker": "loopback",
     "guarded_by": "loopback",
+    "metrics_of": "metrics_endpoint",
     "ManualClock": "manual_clock",
     "NotSettledError": "virtual_time",
     "SeenMessage": "observing.seen",
@@ -49,6 +51,7 @@ __all__ = [
     "SeenMessage",
     "SeenMessages",
     "guarded_by",
+    "metrics_of",
 ]
 
 

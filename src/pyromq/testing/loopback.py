@@ -345,6 +345,10 @@ class LoopbackBroker:
         self._thread.call(work)
         return Done()
 
+    def on_loop(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something where the servers live, from inside a ``with`` block, and wait for it."""
+        self._call(work())
+
     def _on_loop(self, function: Callable[[], T]) -> T:
         """Where the servers live; an ``async with`` block is there already."""
         return function() if self._thread is None else self._thread.call(called(function))

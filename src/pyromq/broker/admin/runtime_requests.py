@@ -51,6 +51,10 @@ class RuntimeHandler:
         self._started_ms = environment.clock.now_ms()
 
     def runtime_info(self, connection: Connection, request: Received[None]) -> bytes:
+        return bodies.encode(bodies.KeyValues(table=self.facts()))
+
+    def facts(self) -> dict[str, str]:
+        """What the broker says about itself."""
         store, usage = self._store, self._disk.usage(self._store.layout.root)
         table: dict[str, object] = {
             "brokerVersionDesc": VERSION_TEXT,
@@ -77,7 +81,9 @@ class RuntimeHandler:
             "startAcceptSendRequestTimeStamp": 0,
         }
         table |= self._traffic() | self._delays.runtime() | self._stalls.report() | self._name_watch.report()
-        return bodies.encode(bodies.KeyValues(table={key: str(value) for key, value in table.items()}))
+        if not store.health.writable:
+            table["storeTrouble"] = str(store.health.error())
+        return {key: str(value) for key, value in table.items()}
 
     def _traffic(self) -> dict[str, object]:
         counters, rates = self._stats.counters, self._stats.rates_text

@@ -75,6 +75,44 @@ def _show_not(value: bool) -> str:
     return show_bool(not value)
 
 
+_EXPORTERS: Final = {"DISABLE": False, "0": False, "PROM": True, "2": True}
+
+
+def _parse_exporter(text: str) -> bool:
+    if text.upper() in ("OTLP_GRPC", "1"):
+        raise ConfigError(
+            "OTLP goes over HTTP here: set metrics.otlp_endpoint to the URL of a collector, and PROM here"
+        )
+    if text.upper() not in _EXPORTERS:
+        raise ConfigError(f"{shown(text)} is neither DISABLE nor PROM; OTLP has settings of its own (metrics.otlp_…)")
+    return _EXPORTERS[text.upper()]
+
+
+def _show_exporter(enabled: bool) -> str:
+    return "PROM" if enabled else "DISABLE"
+
+
+def _parse_labels(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _show_labels(labels: tuple[str, ...]) -> str:
+    return ",".join(labels)
+
+
+def _parse_metrics_host(text: str) -> str:
+    return text.strip() or "127.0.0.1"
+
+
+def _parse_metrics_port(text: str) -> int | None:
+    """Empty: the default one, or another if that is taken."""
+    return parse_int(text) if text else None
+
+
+def _show_metrics_port(port: int | None) -> str:
+    return "" if port is None else str(port)
+
+
 def _parse_register_period(text: str) -> int:
     """RocketMQ takes what is outside these limits for the nearer one."""
     return min(max(_REGISTER_MS_MIN, parse_int(text)), _REGISTER_MS_MAX)
@@ -142,6 +180,13 @@ KEYS: Final[dict[str, SettingKey]] = {
     "maxTransferBytesOnMessageInMemory": SettingKey("store.read_bytes_max", parse_int),
     "maxTransferCountOnMessageInDisk": SettingKey("store.cold_read_count_max", parse_int),
     "maxTransferCountOnMessageInMemory": SettingKey("store.read_count_max", parse_int),
+    "metricGrpcExporterIntervalInMills": SettingKey("metrics.otlp_interval_ms", parse_int),
+    "metricGrpcExporterTimeOutInMills": SettingKey("metrics.otlp_timeout_ms", parse_int),
+    "metricsExporterType": SettingKey("metrics.enabled", _parse_exporter, _show_exporter),
+    "metricsLabel": SettingKey("metrics.labels", _parse_labels, _show_labels),
+    "metricsOtelCardinalityLimit": SettingKey("metrics.series_max", parse_int),
+    "metricsPromExporterHost": SettingKey("metrics.host", _parse_metrics_host),
+    "metricsPromExporterPort": SettingKey("metrics.port", _parse_metrics_port, _show_metrics_port),
     "messageDelayLevel": SettingKey("store.delay_ladder_ms", parse_ladder, _show_ladder),
     "namesrvAddr": SettingKey("nameservers", parse_list, show_list),
     "osPageCacheBusyTimeOutMills": SettingKey("stuck_disk_ms", parse_int),

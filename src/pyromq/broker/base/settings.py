@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyromq.errors import ConfigError
+from pyromq.metrics.settings import MetricsSettings
 from pyromq.model.names import validate_topic
 from pyromq.model.subscription_policy import SubscriptionPolicy
 from pyromq.net.exposure import Exposure
@@ -94,6 +95,7 @@ class BrokerSettings:
     quotas: tuple[str, ...] = ()  # such as "user:billing messages=1000 bytes=10m"; ``security.quotas``
     access: AccessSettings = field(default_factory=AccessSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
 
     def __post_init__(self) -> None:

@@ -9,8 +9,11 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 
+from pyromq.broker.base.request_times import RequestTimes
 from pyromq.broker.base.window_counters import Window, WindowCounters, WindowGrowth
 from pyromq.clock import Clock
+from pyromq.metrics.broker_table import FINISH_LATENCY
+from pyromq.metrics.samples import Histogram
 from pyromq.wire.json import bodies
 
 WINDOWS_S = (10, 60, 600)
@@ -46,12 +49,29 @@ class Counters:
     gets: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # by topic and group
     send_backs: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # likewise
     dead: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))  # dead letters, likewise
+    requests: RequestTimes = field(default_factory=RequestTimes)  # how they ended, and when
+    endings: TransactionCounts = field(default_factory=lambda: TransactionCounts())
 
     def numbers(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in _NUMBERS}
 
 
 _NUMBERS = tuple(each.name for each in fields(Counters) if each.type == "int")
+
+
+class TransactionCounts:
+    """How transactions ended, by topic."""
+
+    def __init__(self) -> None:
+        self.committed: defaultdict[str, int] = defaultdict(int)
+        self.rolled_back: defaultdict[str, int] = defaultdict(int)
+        self.ages: dict[str, Histogram] = {}  # in seconds
+
+    def ended(self, topic: str, *, committed: bool, age_s: float) -> None:
+        (self.committed if committed else self.rolled_back)[topic] += 1
+        if topic not in self.ages:
+            self.ages[topic] = Histogram(FINISH_LATENCY.buckets)
+        self.ages[topic].observe(age_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +95,7 @@ class Stats:
         self.counters = Counters(
             puts=self.puts.totals, gets=self.gets.totals, send_backs=self.send_backs.totals, dead=self.dead.totals
         )
+        self.touched: set[tuple[str, int]] = set()  # queues with new messages since lag was looked at
         self._history: deque[tuple[int, dict[str, int]]] = deque(maxlen=WINDOWS_S[-1] + 1)  # all numbers, once a second
         self._mornings = [self.counters.numbers(), self.counters.numbers()]  # yesterday's, today's
         self._day = self._today()  # to notice that a new one has begun

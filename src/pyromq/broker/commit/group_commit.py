@@ -23,6 +23,7 @@ import msgspec
 
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import refusal_of
+from pyromq.broker.base.request_times import RequestTimes
 from pyromq.clock import Clock
 from pyromq.errors import MQError, StoreError
 from pyromq.net.connection import Connection
@@ -68,10 +69,12 @@ class GroupCommit:
         stuck_disk_ms: int = 1_000,
         waiting_max: int = 10_000,
         unflushed_bytes_max: int = 1 << 30,
+        times: RequestTimes | None = None,
     ) -> None:
         self._store = store
         self._flusher = flusher
         self._clock = clock
+        self._times = times or RequestTimes()
         self._flush_timeout_ms = flush_timeout_ms
         self._stuck_disk_ms = stuck_disk_ms
         self._waiting_max = waiting_max
@@ -96,6 +99,7 @@ class GroupCommit:
         self._internal_waiting: deque[tuple[int, list[OnStored]]] = deque()  # safe once the log is flushed up to there
         self._running: FlushJob | None = None  # the fsync that is under way
         self._running_since_ms = 0
+        self._running_since_s = 0.0  # the same, to measure it
         self._asked_again = False  # while it runs, someone asked for what it does not cover
         self._scheduled = False  # a commit at the end of this turn of the loop
         self._sender: Connection | None = None  # of the last groups, as long as it was only one
@@ -185,7 +189,9 @@ class GroupCommit:
             self._refuse(at_commit + after_flush, refusal)
             _tell(internal, refusal)
             return
+        self._times.commits.observe(len(at_commit) + len(after_flush) + len(internal))
         _respond(at_commit)
+        self._times.answered(at_commit, 0)
         if not self._sync:
             _tell(internal, None)
             self._show(touched)
@@ -225,6 +231,7 @@ class GroupCommit:
             self._nothing_to_flush()
             return
         self._running, self._running_since_ms, self._asked_again = job, self._clock.monotonic_ms(), False
+        self._running_since_s = self._clock.monotonic_s()
         self._idle.clear()
         seen_after, self._unseen = self._unseen, set()
         future = self._loop.run_in_executor(self._flusher, job.run)
@@ -232,6 +239,7 @@ class GroupCommit:
 
     def _flushed(self, job: FlushJob, seen: set[QueueKey], future: asyncio.Future[None]) -> None:
         self._running = None
+        self._times.flushes.observe(self._clock.monotonic_s() - self._running_since_s)
         error = future.exception()
         if error is not None:
             self._store.flushes.fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
@@ -241,7 +249,7 @@ class GroupCommit:
             self._nothing_to_flush()
             return
         while self._waiting and self._waiting[0].end <= job.end:
-            _respond(self._next_waiting())
+            self._respond_next()
         self.look()
         self._show(seen)
         self._tell_internal(job.end, None)
@@ -271,7 +279,7 @@ class GroupCommit:
             self._tell_internal(0, refusal)
             return
         while self._waiting and self._waiting[0].end <= self._store.flushed_position:
-            _respond(self._next_waiting())
+            self._respond_next()
         seen, self._unseen = self._unseen, set()
         self._show(seen)
         self._tell_internal(self._store.flushed_position, None)
@@ -296,6 +304,11 @@ class GroupCommit:
             for connection, _, response in self._next_waiting():
                 if response:
                     connection.send(_unconfirmed(response))
+
+    def _respond_next(self) -> None:
+        waited_ms, sends = self.oldest_wait_ms(), self._next_waiting()
+        _respond(sends)
+        self._times.answered(sends, waited_ms)
 
     def _next_waiting(self) -> list[PendingSend]:
         sends = self._waiting.popleft().sends

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
+from pyromq.broker.base.request_times import HELD, SUCCESS
 from pyromq.broker.base.responses import send_failure, send_refusal
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.system_names import refuse_change
@@ -192,6 +193,7 @@ class PullHandler:
         group: GroupConfig | None,
     ) -> None:
         """Send what was read; ``leave`` is what to call."""
+        self._counters.requests.outcome = code
         if request.is_oneway:
             return
         header = PullResponseHeader(
@@ -235,10 +237,13 @@ class PullHandler:
     def _hold(self, connection: Connection, request: Received[PullHeader], wanted: PullFilter) -> None:
         header = request.header
         hold_ms = header.suspend_timeout_millis if self._settings.long_polling else self._settings.short_polling_ms
-        deadline_ms = self._clock.monotonic_ms() + max(0, hold_ms)
+        now_ms = self._clock.monotonic_ms()
+        deadline_ms = now_ms + max(0, hold_ms)
         queue = (header.topic, header.queue_id)
         version = self._access.version
-        self._waiters.hold(HeldPull(connection, request, queue, header.queue_offset, deadline_ms, wanted, version))
+        held = HeldPull(connection, request, queue, header.queue_offset, deadline_ms, wanted, version, now_ms)
+        self._waiters.hold(held)
+        self._counters.requests.outcome = HELD
 
     def wake(self, queue: QueueKey) -> None:
         """Readers can see new messages of a queue: answer the pulls that wait for one of them."""
@@ -270,9 +275,14 @@ class PullHandler:
 
     def _attempt(self, held: HeldPull, response: Callable[[HeldPull], None]) -> None:
         """A failure of one of them does not keep the others from their responses."""
+        requests = self._counters.requests
+        requests.outcome = HELD
         try:
             self._recheck(held)
             response(held)
+            if requests.outcome != HELD:
+                waited_ms = self._clock.monotonic_ms() - held.since_ms
+                requests.note(held.request.code, requests.outcome, waited_ms, held=True)
         except AccessDeniedError as error:
             self._waiters.release(held)
             send_refusal(held.connection, held.request, ResponseCode.NO_PERMISSION, str(error))
@@ -280,6 +290,8 @@ class PullHandler:
             logger.exception("held pull failed: topic=%s queue=%d", *held.queue)
             self._waiters.release(held)
             send_failure(held.connection, held.request, error)
+        finally:
+            requests.outcome = SUCCESS
 
     def _wake(self, held: HeldPull) -> None:
         reset = self._progress.take_reset(held.request.header.consumer_group, *held.queue)

@@ -28,6 +28,7 @@ class HeldPull:
     deadline_ms: int
     wanted: PullFilter
     rules_version: int = 0  # of users and policies, when it was admitted
+    since_ms: int = 0  # when it began to wait
     answered: bool = field(default=False)
 
 

@@ -104,6 +104,10 @@ class Progress:
     def items(self) -> ItemsView[tuple[str, str], dict[int, int]]:
         return self._table.items()
 
+    def queues_of(self, topic: str, group: str) -> dict[int, int] | None:
+        """Committed offsets by queue, to be looked at; None when there are none."""
+        return self._table.queues_of(topic, group)
+
     def forget_topic(self, topic: str) -> None:
         for group in self.groups_of(topic):
             self._forget(topic, group)

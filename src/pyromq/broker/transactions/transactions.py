@@ -155,6 +155,8 @@ class TransactionHandler:
             is_new = not (is_special or is_asked)  # else that has to be looked at
             if ending is Ending.COMMIT and (is_new or not self._was_committed(prepared, is_asked=is_asked)):
                 queue = self._stage_final(prepared)
+            elif ending is Ending.ROLLBACK:
+                self._count_end(prepared, take_home(prepared.properties)[0], committed=False)
             self._log.end(offset, ending)
         self._group_commit.staged((connection, request, success(request)), queue)
 
@@ -210,6 +212,7 @@ class TransactionHandler:
 
     def _stage_final(self, prepared: StoredPrepared) -> QueueKey:
         topic, queue_id, properties = take_home(prepared.properties)
+        home = topic
         if self._topics.get(topic) is None:
             self._topics.require(topic)
         if _DELAY_BYTES in properties or _TIMED_BYTES in properties:
@@ -234,7 +237,12 @@ class TransactionHandler:
         counters.put_messages += 1
         counters.put_bytes += len(prepared.body)
         counters.puts[topic] += ONE_MESSAGE + placed.size
+        self._count_end(prepared, home, committed=True)
         return topic, queue_id
+
+    def _count_end(self, prepared: StoredPrepared, topic: str, *, committed: bool) -> None:
+        age_s = max(0, self._clock.now_ms() - prepared.born_ms) / 1000
+        self._counters.endings.ended(topic, committed=committed, age_s=age_s)
 
     # --- once more ---
 

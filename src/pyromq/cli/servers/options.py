@@ -88,6 +88,16 @@ NameServersOption = Annotated[
     ),
 ]
 
+MetricsPortOption = Annotated[
+    int | None,
+    Option(
+        min=0, max=65535, show_default="5557, or another one if that is taken", help="Port of /metrics and /health."
+    ),
+]
+NoMetricsOption = Annotated[
+    bool | None, Option("--no-metrics", show_default=False, help="Serve neither /metrics nor /health.")
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpFlags:
@@ -100,6 +110,8 @@ class UpFlags:
     broker_port: BrokerPortOption = None
     broker_name: BrokerNameOption = None
     flush: FlushModeOption = None
+    metrics_port: MetricsPortOption = None
+    no_metrics: NoMetricsOption = None
 
     def by_setting(self) -> Flags:
         return {
@@ -115,6 +127,7 @@ class UpFlags:
                 "port": ("--broker-port", self.broker_port),
                 "name": ("--broker-name", self.broker_name),
                 "store.flush": ("--flush", _flush(self.flush)),
+                **_metrics(self.metrics_port, self.no_metrics),
             },
         }
 
@@ -127,6 +140,8 @@ class NameServerFlags:
     insecure_network: InsecureNetworkOption = None
     port: NameServerPortOption = None
     data: Annotated[Path | None, Option("--data", metavar="DIR", help="Folder that keeps key-value settings.")] = None
+    metrics_port: MetricsPortOption = None
+    no_metrics: NoMetricsOption = None
 
     def by_setting(self) -> Flags:
         kv_path = self.data / "kvConfig.json" if self.data else None
@@ -136,6 +151,7 @@ class NameServerFlags:
                 "insecure_network": ("--insecure-network", self.insecure_network),
                 "port": ("--port", self.port),
                 "kv_path": ("--data", kv_path),
+                **_metrics(self.metrics_port, self.no_metrics),
             }
         }
 
@@ -152,6 +168,8 @@ class BrokerFlags:
     cluster: Annotated[str | None, Option(show_default="DefaultCluster", help="Name of the cluster.")] = None
     nameservers: NameServersOption = None
     flush: FlushModeOption = None
+    metrics_port: MetricsPortOption = None
+    no_metrics: NoMetricsOption = None
 
     def by_setting(self) -> Flags:
         from pyromq.net.nameserver_list import parse_nameservers
@@ -167,6 +185,7 @@ class BrokerFlags:
                 "cluster": ("--cluster", self.cluster),
                 "nameservers": ("--nameserver", addresses),
                 "store.flush": ("--flush", _flush(self.flush)),
+                **_metrics(self.metrics_port, self.no_metrics),
             }
         }
 
@@ -200,6 +219,13 @@ class StartOptions:
         Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
     ] = "warning"
     log_format: LogFormatOption = LogFormat.TEXT
+
+
+def _metrics(port: int | None, is_off: bool | None) -> dict[str, tuple[str, Any]]:
+    return {
+        "metrics.port": ("--metrics-port", port),
+        "metrics.enabled": ("--no-metrics", False if is_off else None),
+    }
 
 
 def _flush(mode: FlushMode | None) -> Any:

@@ -8,7 +8,6 @@ of its own, so that a later run begins there.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -24,13 +23,13 @@ from pyromq.client.producer.selectors import hashed_index
 from pyromq.errors import GroupNotFoundError, MQError, TopicNotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.failure import STORY_NAMES, Failure, FailureStory, failure_told
-from pyromq.model.names import DEFAULT_TOPIC, GROUP_CHARACTERS_MAX, dead_letter_topic, retry_topic
+from pyromq.model.names import DEFAULT_TOPIC, REDRIVE_PREFIX, dead_letter_topic, redrive_group, retry_topic
 from pyromq.model.queue import QueueId
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.property_text import join_items
 
-_PRODUCER: Final = "PYROMQ_REDRIVE"
+_PRODUCER: Final = REDRIVE_PREFIX
 _COMPRESSION_FLAGS: Final = 0x1 | 0x700
 _KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.INSTANCE_ID)
 _LEFT_OUT: Final = names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE, *STORY_NAMES}
@@ -243,16 +242,16 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
 
     async def _redriven_to(self, group: str, queue: QueueId) -> int:
         try:
-            return await self.committed(_offset_group(group), queue) or 0
+            return await self.committed(redrive_group(group), queue) or 0
         except GroupNotFoundError:
             return 0
 
     async def _remember_redriven(self, group: str, queue: QueueId, offset: int) -> None:
         try:
-            await self._commit(_offset_group(group), queue, offset)
+            await self._commit(redrive_group(group), queue, offset)
         except GroupNotFoundError:
-            await self.create_group(_offset_group(group))
-            await self._commit(_offset_group(group), queue, offset)
+            await self.create_group(redrive_group(group))
+            await self._commit(redrive_group(group), queue, offset)
 
     # --- letters ---
 
@@ -319,10 +318,3 @@ def _is_one_of(failure: Failure, errors: Collection[str]) -> bool:
 def _several(given: Collection[str]) -> Collection[str]:
     """One text is one of them, not its letters."""
     return (given,) if isinstance(given, str) and given else given
-
-
-def _offset_group(group: str) -> str:
-    name = f"{_PRODUCER}_{group}"
-    if len(name) <= GROUP_CHARACTERS_MAX:
-        return name
-    return f"{_PRODUCER}_{hashlib.blake2b(group.encode(), digest_size=16).hexdigest()}"

@@ -13,14 +13,13 @@ from pyromq.client.admin.clusters import ClusterAdmin
 from pyromq.client.admin.dead_letters import DeadLetterAdmin
 from pyromq.client.admin.transactions import TransactionAdmin
 from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError
+from pyromq.metrics.health import broker_findings, disk_percent
 from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.wire.json.bodies import QueueProgress
 from pyromq.wire.json.heartbeat import ConsumerConnections, MessageModel
 from pyromq.wording import counted, shown_span
 
-_DISK_WARN_PERCENT: Final = 75
-_DISK_BAD_PERCENT: Final = 85
 _TRANSACTION_WARN_MS: Final = 10 * 60_000
 _LAG_WARN_MS: Final = 60_000  # several times longer than members take to commit what they have done
 _HEADS_MAX: Final = 16  # queues whose oldest message is looked at, the longest ones first
@@ -161,33 +160,11 @@ class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin, BlockedQueue
 
 def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
     """From what a broker says about itself."""
-    found = []
-    percent = _number(told.get("commitLogDiskRatio", "")) * 100
-    if percent >= _DISK_WARN_PERCENT:
-        severity = ClusterSeverity.BAD if percent >= _DISK_BAD_PERCENT else ClusterSeverity.WARNING
-        text = f"its disk is {percent:.0f} % full: old messages go early, then it takes none"
-        found.append(ClusterFinding(severity=severity, about=about, text=text))
-    if unread := int(_number(told.get("unreadMessagesDeleted", ""))):
-        text = f"it deleted {counted(unread, 'message')} that groups had not read: its log names them"
-        found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
-    kinds = ("Sends", "Pulls", "Connections", "Creations")
-    refused = [(kind.lower(), int(_number(told.get(f"quotaRefused{kind}", "")))) for kind in kinds]
-    if any(count for _, count in refused):
-        counts = ", ".join(f"{count} {kind}" for kind, count in refused if count)
-        text = f"it refused {counts} because a quota was used up: see its setting quotas"
-        found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
-    behind = _number(told.get("dispatchBehindBytes", ""))
-    if behind > 64 << 20:
-        text = f"its queues are {behind / (1 << 20):.0f} MiB behind its log: consumers see messages late"
-        found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
-    if taken := _number(told.get("nameTaken", "")):
-        holder = told.get("nameTakenBy", "")
-        text = f"another process registered under its name {taken:.0f} times, last from {holder}: stop it or rename it"
-        found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
-    if stalls := _number(told.get("loopStalls", "")):
-        worst = f"the worst of {told.get('loopStallWorstMs', '')} ms by {told.get('loopStallCode', '')}"
-        text = f"{stalls:.0f} times it served nobody for more than 100 ms, {worst}: see its log"
-        found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
+    found = [
+        ClusterFinding(severity=ClusterSeverity(each.severity.value), about=about, text=each.text)
+        for each in broker_findings(told)
+    ]
+    percent = disk_percent(told)
     return found or [
         ClusterFinding(severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full")
     ]
@@ -215,10 +192,3 @@ def judge_lag(group: str, members: int, lag: int, oldest: Sequence[tuple[int, Qu
     text += f" {shown_span(age_ms)} ({where}): a listener is stuck, or the group is slower than what arrives;"
     text += f" see pyromq group describe {group}"
     return [ClusterFinding(severity=ClusterSeverity.WARNING, about=f"group {group}", text=text)]
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0

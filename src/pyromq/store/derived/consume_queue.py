@@ -267,13 +267,17 @@ class ConsumeQueue:
 
     def raw_entries(self, offset: int, count: int) -> Iterator[tuple[int, int, int]]:
         """The same as plain tuples of position, size and tag hash, for readers of many."""
+        return ENTRY.iter_unpack(self.entry_bytes(offset, count))
+
+    def entry_bytes(self, offset: int, count: int) -> bytes:
+        """The same as they lie in the file."""
         end = self.end
         segment = self._segments.holding(offset * ENTRY_BYTES)
         if segment is None or not self.first <= offset < end:
-            return iter(())
+            return b""
         at = offset * ENTRY_BYTES - segment.base
         size = min(count, end - offset) * ENTRY_BYTES
-        return ENTRY.iter_unpack(segment.open_once().read_at(at, min(size, segment.size - at)))
+        return segment.open_once().read_at(at, min(size, segment.size - at))
 
     def first_at_or_after(self, position: int) -> int:
         """The first offset whose record starts at ``position`` or later; ``end`` when there is none."""

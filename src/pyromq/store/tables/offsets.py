@@ -57,6 +57,10 @@ class OffsetTable(ConfigTable):
         queues = self._offsets.get((topic, group))
         return None if queues is None else queues.get(queue_id)
 
+    def queues_of(self, topic: str, group: str) -> dict[int, int] | None:
+        """To be looked at, not edited."""
+        return self._offsets.get((topic, group))
+
     def items(self) -> ItemsView[tuple[str, str], dict[int, int]]:
         """By topic and group, the next offset of each queue; to be looked at, not edited."""
         return self._offsets.items()

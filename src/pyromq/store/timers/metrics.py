@@ -7,6 +7,7 @@ Saved now and then, so after a crash the numbers are roughly right; nothing depe
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import ItemsView
 
 import msgspec
@@ -36,12 +37,18 @@ class TimerMetrics(ConfigTable):
         super().__init__(file)
         self._counts: dict[str, WaitingCount] = {}
         self.changed = False
+        self.taken: defaultdict[str, int] = defaultdict(int)  # since the start: these began to wait
+        self.released: defaultdict[str, int] = defaultdict(int)  # and these wait no more
 
     def items(self) -> ItemsView[str, WaitingCount]:
         return self._counts.items()
 
     def add(self, topic: str, change: int, now_ms: int) -> None:
         """One more, or one less; a topic for which nothing waits is not listed."""
+        if change > 0:
+            self.taken[topic] += change
+        else:
+            self.released[topic] -= change
         known = self._counts.get(topic)
         count = (known.count if known else 0) + change
         if count > 0:

@@ -15,6 +15,7 @@ from pyromq.broker.base.settings import BrokerSettings
 from pyromq.cli.main import main
 from pyromq.cli.servers.settings import BROKER, NAMESERVER, ServerSettings, for_broker, for_nameserver, for_up
 from pyromq.errors import ConfigError
+from pyromq.metrics.settings import MetricsSettings
 from pyromq.nameserver.config_keys import NAMESRV_CONF
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import TlsMode
@@ -102,10 +103,11 @@ def test_every_setting_can_be_given_in_every_way(tmp_path: Path, monkeypatch: py
     for schema in (BROKER, NAMESERVER):
         variables = {schema.variable(name) for name in schema.settings}
         assert len(variables) == len(schema.settings), "two settings share a variable"
-    own = {each.name for each in fields(BrokerSettings)} - {"store", "access", "audit"}
+    own = {each.name for each in fields(BrokerSettings)} - {"store", "access", "audit", "metrics"}
     inner = [*(f"store.{each.name}" for each in fields(StoreSettings))]
     inner += [f"access.{each.name}" for each in fields(AccessSettings)]
     inner += [f"audit.{each.name}" for each in fields(AuditSettings)]
+    inner += [f"metrics.{each.name}" for each in fields(MetricsSettings)]
     assert set(BROKER.settings) == {"data", *own, *inner}
     monkeypatch.setenv("PYROMQ_NAMESERVER_LIMITS_BROKERS_MAX", "7")
     monkeypatch.setenv("PYROMQ_NAMESERVER_TLS_MODE", "permissive")

@@ -1,0 +1,225 @@
+"""The exporter: rounds of admin requests, and what a scrape is shown of the last one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self, TypeVar
+
+from pyromq.client.admin.measuring import MeasureAdmin
+from pyromq.errors import ConfigError, GroupOfflineError, MQError
+from pyromq.exporter.facts import BrokerFacts
+from pyromq.exporter.families import is_system_group, parts_of
+from pyromq.metrics import exporter_table as table
+from pyromq.metrics.health import HealthReport, Startup
+from pyromq.metrics.samples import Family, Part
+from pyromq.model.names import RETRY_PREFIX
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REQUESTS_AT_ONCE: Final = 8  # of one broker
+_STALE_ROUNDS: Final = 3  # without one that worked, the exporter is not ready
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExporterSettings:
+    """Raises ConfigError for what cannot work."""
+
+    interval_ms: int = 15_000
+    broker_timeout_ms: int = 10_000  # for everything that is asked of one broker in a round
+    topics_max: int = 2_000  # on each broker whose queues are asked for, in the order of their names
+    members_max: int = 500  # on each broker, likewise
+    with_topics: bool = True
+    with_members: bool = True
+
+    def __post_init__(self) -> None:
+        if self.interval_ms < 1_000:
+            raise ConfigError("the interval of an exporter is at least one second")
+        if self.broker_timeout_ms < 100:
+            raise ConfigError("a broker needs at least 100 ms to answer")
+
+
+class Exporter:
+    """``async with Exporter(admin, settings) as exporter``: rounds are made inside the block; a source of an endpoint.
+
+    ``admin`` is open already.
+    """
+
+    def __init__(
+        self,
+        admin: MeasureAdmin,
+        settings: ExporterSettings | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self._labels = dict(labels or {})  # of every series
+        self._admin = admin
+        self._clock = admin.client.clock
+        self._settings = settings or ExporterSettings()
+        self._task: asyncio.Task[None] | None = None
+        self._brokers: dict[str, BrokerFacts] = {}  # by address
+        self._ends: dict[tuple[str, str], tuple[int, int]] = {}  # by address and topic: when, and its offsets added up
+        self._round_s = 0.0
+        self._made_ms: int | None = None  # the last round that reached a name server, by the monotonic clock
+        self._began_ms = self._clock.monotonic_ms()
+        self._trouble = ""
+        self.errors = Counter[str]()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="exporter")
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            began_ms = self._clock.monotonic_ms()
+            try:
+                await self.refresh()
+            except Exception:  # a defect of one round must not end the rounds
+                logger.exception("round of admin requests failed")
+            took_ms = self._clock.monotonic_ms() - began_ms
+            await asyncio.sleep(max(1_000, self._settings.interval_ms - took_ms) / 1000)
+
+    # --- a round ---
+
+    async def refresh(self) -> None:
+        """Ask everybody; what does not answer does not keep the others from being shown."""
+        began_s = self._clock.monotonic_s()
+        try:
+            cluster = await self._admin.cluster()
+        except MQError as error:
+            self.errors["cluster"] += 1
+            if not self._trouble:
+                logger.warning("name servers do not answer: reason=%s", error)
+            self._trouble = f"name servers do not answer: {error}"
+            return
+        self._trouble = ""
+        clusters = {name: key for key, names in cluster.cluster_addr_table.items() for name in names}
+        known = [
+            BrokerFacts(clusters.get(name, ""), name, address)
+            for name, broker in sorted(cluster.broker_addr_table.items())
+            if (address := broker.master_addr)
+        ]
+        await asyncio.gather(*(self._look_at(facts) for facts in known))
+        addresses = {facts.address for facts in known}
+        for facts in self._brokers.values():
+            if facts.address not in addresses:
+                logger.info("broker is not registered any more: broker=%s address=%s", facts.name, facts.address)
+        shown = {(facts.address, topic) for facts in known for topic in facts.topics}
+        self._ends = {key: end for key, end in self._ends.items() if key in shown}
+        self._brokers = {facts.address: facts for facts in known}
+        self._round_s, self._made_ms = self._clock.monotonic_s() - began_s, self._clock.monotonic_ms()
+
+    async def _look_at(self, facts: BrokerFacts) -> None:
+        try:
+            async with asyncio.timeout(self._settings.broker_timeout_ms / 1000):
+                facts.runtime = await self._admin.broker_runtime(facts.address)
+                facts.is_up = True
+                await self._look_closer(facts)
+        except (MQError, TimeoutError) as error:
+            self.errors["runtime" if not facts.is_up else "timeout"] += 1
+            was = self._brokers.get(facts.address)
+            if was is None or was.is_up != facts.is_up:
+                where = f"{facts.name} ({facts.address})"
+                logger.warning("broker does not answer: broker=%s reason=%s", where, str(error) or "timeout")
+
+    async def _look_closer(self, facts: BrokerFacts) -> None:
+        """Each question by itself: brokers of other versions may not know all of them."""
+        admin, address, settings = self._admin, facts.address, self._settings
+        topics = await self._or("topics", admin.topics_at(address), {})
+        groups = await self._or("groups", admin.groups_at(address), [])
+        facts.topic_count, facts.group_count = len(topics) or None, len(groups) or None
+        facts.progress = await self._or("progress", admin.progress_at(address), [])
+        if settings.with_topics:
+            shown = [name for name in sorted(topics) if not name.startswith(RETRY_PREFIX)][: settings.topics_max]
+            await _some_at_once(self._topic(facts, name) for name in shown)
+        if settings.with_members:
+            await _some_at_once(self._members(facts, group) for group in groups if not is_system_group(group))
+            asked = [(group, each.client_id) for group, told in facts.members.items() for each in told.connection_set]
+            await _some_at_once(self._report(facts, *each) for each in asked[: settings.members_max])
+
+    async def _or(self, request: str, work: Awaitable[T], otherwise: T) -> T:
+        try:
+            return await work
+        except MQError as error:
+            self.errors[request] += 1
+            logger.debug("admin request failed: request=%s reason=%s", request, error)
+            return otherwise
+
+    async def _topic(self, facts: BrokerFacts, topic: str) -> None:
+        stats = await self._or("topic stats", self._admin.topic_stats_at(facts.address, topic), None)
+        if stats is None:
+            return
+        facts.topics[topic] = stats
+        now_ms, key = self._clock.monotonic_ms(), (facts.address, topic)
+        total = sum(held.max_offset for held in stats.offset_table.values())
+        then_ms, then = self._ends.get(key, (now_ms, total))
+        measured = max(0, total - then) * 1000 / (now_ms - then_ms) if now_ms > then_ms else 0.0
+        facts.topic_rates[topic] = stats.topic_put_tps or measured
+        self._ends[key] = now_ms, total
+
+    async def _members(self, facts: BrokerFacts, group: str) -> None:
+        try:
+            facts.members[group] = await self._admin.members_at(facts.address, group)
+        except GroupOfflineError:
+            return
+        except MQError:
+            self.errors["members"] += 1
+
+    async def _report(self, facts: BrokerFacts, group: str, client_id: str) -> None:
+        work = self._admin.member_report_at(facts.address, group, client_id)
+        report = await self._or("member report", work, None)
+        if report is not None:
+            facts.reports[group, client_id] = report
+
+    # --- what an endpoint shows ---
+
+    def startup(self) -> Startup:
+        is_done = self._made_ms is not None or bool(self._trouble)
+        return Startup(is_done, "the exporter shows a cluster" if is_done else "the first round is not over yet")
+
+    def health(self) -> HealthReport:
+        age_ms = self._clock.monotonic_ms() - (self._made_ms if self._made_ms is not None else self._began_ms)
+        if age_ms > _STALE_ROUNDS * self._settings.interval_ms + self._settings.broker_timeout_ms:
+            return HealthReport((self._trouble or f"no round was finished for {age_ms // 1000} s",))
+        return HealthReport((self._trouble,) if self._trouble and self._made_ms is None else ())
+
+    def collect(self) -> Generator[None, None, list[Part]]:
+        now_ms = self._clock.monotonic_ms()
+        own = [
+            Family(table.REFRESH_TIME, [((), self._round_s)]),
+            Family(table.REFRESH_ERRORS, [((request,), count) for request, count in self.errors.items()]),
+        ]
+        if self._made_ms is not None:
+            own.append(Family(table.REFRESH_AGE, [((), (now_ms - self._made_ms) / 1000)]))
+        parts = [Part({**self._labels, "node_type": "exporter"}, own)]
+        for facts in list(self._brokers.values()):
+            parts += parts_of([facts], self._clock.now_ms(), self._labels)
+            yield
+        return parts
+
+
+async def _some_at_once(work: Iterable[Awaitable[None]]) -> None:
+    """All of it, a few at a time."""
+    waiting: set[asyncio.Future[None]] = set()
+    try:
+        for each in work:
+            waiting.add(asyncio.ensure_future(each))
+            if len(waiting) >= REQUESTS_AT_ONCE:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    one.result()
+        if waiting:
+            await asyncio.gather(*waiting)
+    finally:
+        for one in waiting:
+            one.cancel()

@@ -1,0 +1,92 @@
+"""How a metric is declared: everything about it that is known before there is a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+
+class Kind(Enum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Stability(Enum):
+    """What may become of a name."""
+
+    ROCKETMQ = "RocketMQ's name, labels and unit: stays as long as they do"
+    STABLE = "changes with a major version only"
+    NEW = "may change with any version, told in the change log"
+
+
+class Server(Enum):
+    """Who has the metric."""
+
+    BROKER = "broker"
+    NAMESERVER = "name server"
+    EXPORTER = "exporter"
+
+
+class Row(Enum):
+    """Rows of the dashboard, in their order."""
+
+    OVERVIEW = "Overview"
+    TRAFFIC = "Messages in and out"
+    GROUPS = "Consumer groups"
+    REQUESTS = "Requests and refusals"
+    STORE = "Store and disk"
+    LOOP = "Event loop and process"
+    WAITING = "Delays and transactions"
+    CLIENTS = "Clients"
+    CLUSTER = "Cluster (exporter)"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel of the dashboard: ``by`` are the labels that its lines are told apart by."""
+
+    row: Row
+    title: str
+    by: tuple[str, ...] = ()
+    quantile: float = 0.99  # of histograms
+
+
+BROKER: Final = (Server.BROKER,)
+NAMESERVER: Final = (Server.NAMESERVER,)
+EXPORTER: Final = (Server.EXPORTER,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """``name`` is RocketMQ's where it has one; in text form the unit follows it, as OpenTelemetry's exporters do it."""
+
+    name: str
+    kind: Kind
+    help: str
+    source: str  # where its numbers come from
+    labels: tuple[str, ...] = ()
+    unit: str = ""
+    buckets: tuple[float, ...] = ()
+    stability: Stability = Stability.NEW
+    servers: tuple[Server, ...] = BROKER
+    panel: Panel | None = None
+    text_name: str = field(init=False)  # as Prometheus has it
+
+    def __post_init__(self) -> None:
+        suffix = "_total" if self.kind is Kind.COUNTER else ""
+        base = self.name.removesuffix(suffix) if suffix else self.name
+        if self.unit and not base.endswith(f"_{self.unit}"):
+            base = f"{base}_{self.unit}"
+        object.__setattr__(self, "text_name", base + suffix)
+        assert bool(self.buckets) == (self.kind is Kind.HISTOGRAM), f"{self.name}: only histograms have buckets"
+        assert not suffix or self.name.endswith(suffix), f"{self.name}: the name of a counter ends in _total"
+        assert list(self.buckets) == sorted(set(self.buckets)), f"{self.name}: buckets rise"
+
+    @property
+    def series_names(self) -> tuple[str, ...]:
+        """The names that samples have in text form."""
+        if self.kind is Kind.HISTOGRAM:
+            return tuple(f"{self.text_name}{suffix}" for suffix in ("_bucket", "_sum", "_count"))
+        return (self.text_name,)

@@ -1,0 +1,88 @@
+"""Health: whether a server does its work, and what is wrong with it; probes and the doctor use the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+_DISK_WARN_PERCENT: Final = 75
+_DISK_BAD_PERCENT: Final = 85
+_DISPATCH_BEHIND_BYTES: Final = 64 << 20
+_QUOTA_KINDS: Final = ("Sends", "Pulls", "Connections", "Creations")
+
+
+class Severity(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    severity: Severity
+    text: str
+
+
+class Startup(NamedTuple):
+    """How far a server is with its start; may be asked from any thread."""
+
+    is_done: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """Of one server: ``reasons`` keep it from being ready; ``findings`` do not, and should be looked at."""
+
+    reasons: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.reasons
+
+
+def broker_findings(told: Mapping[str, str]) -> list[Finding]:
+    """From what a broker says about itself in its run-time information; empty when nothing is wrong."""
+    found = []
+    if trouble := told.get("storeTrouble", ""):
+        found.append(Finding(Severity.BAD, trouble))
+    percent = disk_percent(told)
+    if percent >= _DISK_WARN_PERCENT:
+        severity = Severity.BAD if percent >= _DISK_BAD_PERCENT else Severity.WARNING
+        found.append(Finding(severity, f"its disk is {percent:.0f} % full: old messages go early, then it takes none"))
+    if unread := int(_number(told.get("unreadMessagesDeleted", ""))):
+        messages = "1 message" if unread == 1 else f"{unread} messages"
+        found.append(Finding(Severity.BAD, f"it deleted {messages} that groups had not read: its log names them"))
+    refused = [(kind.lower(), int(_number(told.get(f"quotaRefused{kind}", "")))) for kind in _QUOTA_KINDS]
+    if any(count for _, count in refused):
+        counts = ", ".join(f"{count} {kind}" for kind, count in refused if count)
+        text = f"it refused {counts} because a quota was used up: see its setting quotas"
+        found.append(Finding(Severity.WARNING, text))
+    behind = _number(told.get("dispatchBehindBytes", ""))
+    if behind > _DISPATCH_BEHIND_BYTES:
+        text = f"its queues are {behind / (1 << 20):.0f} MiB behind its log: consumers see messages late"
+        found.append(Finding(Severity.WARNING, text))
+    if taken := _number(told.get("nameTaken", "")):
+        holder = told.get("nameTakenBy", "")
+        text = f"another process registered under its name {taken:.0f} times, last from {holder}: stop it or rename it"
+        found.append(Finding(Severity.BAD, text))
+    if stalls := _number(told.get("loopStalls", "")):
+        worst = f"the worst of {told.get('loopStallWorstMs', '')} ms by {told.get('loopStallCode', '')}"
+        text = f"{stalls:.0f} times it served nobody for more than 100 ms, {worst}: see its log"
+        found.append(Finding(Severity.WARNING, text))
+    return found
+
+
+def disk_percent(told: Mapping[str, str]) -> float:
+    return _number(told.get("commitLogDiskRatio", "")) * 100
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
