@@ -139,11 +139,6 @@ class CuttingProxy:
         self._server.close()
         self.cut()
 
-    async def next_connection(self) -> None:
-        """Until a replica connects once more."""
-        seen = self.connections
-        await until(lambda: self.connections > seen, "the replica connects again")
-
     def cut(self) -> None:
         """Every connection ends now."""
         for writer in self._writers:
