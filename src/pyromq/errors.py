@@ -13,7 +13,7 @@
              │                    GroupNotFoundError, GroupOfflineError, ExpressionRefusedError, NotFoundError
              └─ StoreError ────── CorruptRecordError, CorruptFileError, OffsetOutOfRangeError, PositionOutOfRangeError,
                                   StoreReadOnlyError ── DiskFullError, UntrustedDiskError; StoreInUseError,
-                                  StoreNotFoundError, StoreClosedError, LogGapError
+                                  StoreNotFoundError, StoreClosedError, LogGapError, ForeignLogError
 
 ``retry`` tells whether trying again can help, and where; of a BrokerError that depends on its code
 (``client.core.retry_advice``, which is what producers and the pipeline ask). ``pyromq.outbox`` and
@@ -353,6 +353,10 @@ class UntrustedDiskError(StoreReadOnlyError):
 
 class LogGapError(StoreError):
     """A commit log file between two others is missing or has the wrong size: restore it from a replica or a backup."""
+
+
+class ForeignLogError(StoreError):
+    """The log of another broker cannot be continued here: it is cut into other files, or is not the same log."""
 
 
 class CorruptFileError(StoreError):

@@ -107,7 +107,7 @@ def test_a_broker_starts_with_a_real_broker_conf(tmp_path: Path) -> None:
         with pyromq("broker", "--config", str(conf)) as (process, ready):
             assert (process.wait(30), ready) == (1, "")
             assert process.stderr is not None
-            assert "brokerRole=SLAVE is not supported: replication is not supported yet" in process.stderr.read()
+            assert "a replica needs a broker id above 0" in process.stderr.read()
 
 
 # --- TLS ---

@@ -43,6 +43,7 @@ from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.base.workers import Workers
 from pyromq.broker.measuring.collector import BrokerCollector
 from pyromq.broker.measuring.health import serving_health
+from pyromq.broker.replicating.replica_refusals import of_a_replica
 from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
@@ -55,6 +56,7 @@ from pyromq.net import Address, Connection, Handler, Server
 from pyromq.net.measuring import server_families
 from pyromq.net.stalls import LoopProbe
 from pyromq.net.turns import TURN_S, Turns
+from pyromq.replication.settings import Role
 from pyromq.security.identity import Peer
 from pyromq.security.opening import FollowedFile, Place, followed_file, open_guard
 from pyromq.security.rights import BROKER_RIGHTS, check_rights
@@ -73,7 +75,10 @@ _SLOW_TICK_MS = 1_000
 
 
 class Lifecycle(Enum):
-    """How far a broker is. It goes through these once, in this order; a start that fails ends with ``STOPPED``."""
+    """How far a broker is. It goes through these in this order; a start that fails ends with ``STOPPED``.
+
+    A change of role goes back to ``LISTENING`` for a moment.
+    """
 
     NEW = "nothing is open yet"
     LISTENING = "the port is taken, but nothing is read from it: the store is not open"
@@ -110,6 +115,8 @@ class Broker(Handler):
         self._recovery = RecoveryProgress()
         self._lag = Histogram(LOOP_LAG.buckets)  # how late timers of the loop are, in seconds
         self._collector: BrokerCollector | None = None  # from the first collection on
+        self._identity: Identity | None = None  # likewise
+        self._nameserver_tls: SSLContext | None = None
         self._followed: FollowedFile | None = None  # accounts that others keep
         self._tasks: list[asyncio.Task[None]] = []
         self._turns = Turns(self._serve, self._clock.monotonic_s, UNDELAYED)
@@ -198,24 +205,39 @@ class Broker(Handler):
         await self._server.start()  # first: the port is part of message ids. Nothing is read before the store is open.
         self.state = Lifecycle.LISTENING
         port = self.address.port
-        identity = Identity(Address(advertised, port), Host(ip.packed, port))
+        identity = self._identity = Identity(Address(advertised, port), Host(ip.packed, port))
+        self._nameserver_tls = nameserver_tls
         try:
             self._open(identity, nameserver_tls)
         except BaseException:  # what has started must not outlive a start that failed; raised again
             self.state = Lifecycle.STOPPED
             await self._server.stop()
             raise
-        registrar = self.parts.services.registrar
-        self._tasks = [asyncio.create_task(self._tick_forever(), name="broker-tick")]
-        if settings.nameservers:
-            await registrar.register_now()
-            self._tasks.append(asyncio.create_task(registrar.run(), name="broker-register"))
+        try:
+            await self._begin(self.parts)
+        except BaseException:  # likewise: the port for replicas is taken, perhaps
+            await self.stop()
+            raise
         self._probe = LoopProbe(self._server.stalls)
         self._probe.on_look = self._lag.observe
         self._probe.start()
         if settings.property_filter:
             self._workers.start_maintenance(load_parser)
         logger.info("broker started: name=%s address=%s store=%s", settings.name, identity.address, self._folder)
+
+    async def _begin(self, parts: Parts) -> None:
+        """Start what runs by itself, and tell name servers. Raises OSError."""
+        registrar, replication = parts.services.registrar, parts.replication
+        await replication.start(self.address.port)
+        if replication.leader is not None:
+            settings, found = self.settings.replication, replication.leader.address
+            host = settings.advertised_host or (registrar.host if ip_address(found.host).is_unspecified else found.host)
+            registrar.ha_address = str(Address(host, found.port))
+        self._tasks = [asyncio.create_task(self._tick_forever(), name="broker-tick")]
+        if self.settings.nameservers:
+            await registrar.register_now()
+            self._tasks.append(asyncio.create_task(registrar.run(), name="broker-register"))
+        self._tasks += [asyncio.create_task(task, name=name) for name, task in replication.tasks().items()]
 
     def _open(self, identity: Identity, nameserver_tls: SSLContext | None) -> None:
         """Open the store and build the parts on it; from here on requests are answered."""
@@ -261,9 +283,17 @@ class Broker(Handler):
     def _take_handlers(self, parts: Parts) -> None:
         """Every request goes to its quotas, into the audit log, to its handler; mostly to the handler at once."""
         auditing, quotas, handlers = parts.handlers.auditing, parts.quotas, parts.handlers
-        self._immediate = quotas.immediate(auditing.immediate(handlers.immediate()))
-        self._deferred = quotas.deferred(auditing.deferred(handlers.deferred()))
+        immediate, deferred = handlers.immediate(), handlers.deferred()
+        if self._is_replica:
+            reads = self.settings.replication.replica_reads
+            immediate, deferred = of_a_replica(immediate, reads=reads), of_a_replica(deferred, reads=reads)
+        self._immediate = quotas.immediate(auditing.immediate(immediate))
+        self._deferred = quotas.deferred(auditing.deferred(deferred))
         self._quick = {code: self._deferred[code] for code in QUICK}
+
+    @property
+    def _is_replica(self) -> bool:
+        return self.settings.replication.role is Role.REPLICA
 
     def _adopt_quotas(self) -> None:
         if self.state is Lifecycle.SERVING and self.parts.quotas.adopt():
@@ -302,6 +332,45 @@ class Broker(Handler):
             self.state = Lifecycle.STOPPED
         logger.info("broker stopped: name=%s", self.settings.name)
 
+    async def change_role(self, role: Role, broker_id: int) -> None:
+        """Become a master or a replica, on the same folder and port; raises ConfigError, StoreError, OSError.
+
+        What is under way is answered, the store is closed and opened again in the new role: what it recovers, rebuilds
+        and delivers is what any broker does at its start. Clients are disconnected, and come back. Who may be master is
+        decided elsewhere: nothing here keeps two brokers from being it.
+        """
+        async with self._stopping:
+            assert self.state is Lifecycle.SERVING, f"the broker is {self.state.name}"
+            assert self._server is not None and self._identity is not None
+            replication = replace(self.settings.replication, role=role)
+            replace(self.settings, replication=replication, broker_id=broker_id)  # checks it
+            await self._cancel_tasks()
+            await self._finish(self.parts)
+            self._immediate = dict.fromkeys(self._immediate, _refuse_in_between)
+            self._workers.shutdown()
+            self._close_store(self.parts)
+            self.state, self._parts = Lifecycle.LISTENING, None
+            for connection in self._server.connections:
+                connection.close("the broker changes its role")
+            self.settings.replication, self.settings.broker_id = replication, broker_id
+            self._workers = Workers()
+            self._long_responses = LongResponses(self._workers.encode, self._send)
+            self._open(self._identity, self._nameserver_tls)
+            if role.is_master:
+                self._set_back_offsets(self.parts)
+            await self._begin(self.parts)
+        logger.warning("role changed: name=%s role=%s id=%d", self.settings.name, role.value, broker_id)
+
+    def _set_back_offsets(self, parts: Parts) -> None:
+        """Groups that were further than what this broker has must not skip what comes next."""
+
+        def end_of(topic: str, queue_id: int) -> int:
+            known = parts.write_path.store.reader.range_of(topic, queue_id)
+            return known.end if known else 0
+
+        if ahead := parts.tables.progress.bring_back(end_of):
+            logger.warning("committed offsets beyond the end of their queues, set back to it: queues=%d", ahead)
+
     async def _cancel_tasks(self) -> None:
         tasks = [*self._tasks, *self._telling]
         for task in tasks:
@@ -322,7 +391,11 @@ class Broker(Handler):
             services.sealer.advance()
             await asyncio.sleep(0.005)
         await group_commit.drain()
-        await services.delay_runner.close()
+        await parts.replication.stop()
+        if self._is_replica:
+            services.delay_runner.files.close()  # their progress is the master's, and saved
+        else:
+            await services.delay_runner.close()
 
     def _close_store(self, parts: Parts) -> None:
         parts.services.offset_keeper.save_now()
@@ -447,12 +520,18 @@ class Broker(Handler):
             services.sealer.advance,
             services.table_keeper.tick,
             services.maintenance.tick,
-            services.transaction_checks.tick,
-            services.delay_runner.tick,
         ]
+        if not self._is_replica:
+            duties += [services.transaction_checks.tick, services.delay_runner.tick]
         if now - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now
-            duties += [parts.stats.snapshot, self._drop_silent, self._follow_accounts, self._write_audit]
+            duties += [
+                parts.replication.tick,
+                parts.stats.snapshot,
+                self._drop_silent,
+                self._follow_accounts,
+                self._write_audit,
+            ]
         if now - self._offsets_saved_ms >= self.settings.offsets_save_ms:
             self._offsets_saved_ms = now
             duties.append(services.offset_keeper.tick)
@@ -516,3 +595,7 @@ def _addresses(settings: BrokerSettings) -> list[Address]:
 
 def _refuse(connection: Connection, request: Received[Any]) -> None:
     send_refusal(connection, request, ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping; use another one")
+
+
+def _refuse_in_between(connection: Connection, request: Received[Any]) -> None:
+    raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker changes its role; try again")

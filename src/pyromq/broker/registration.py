@@ -17,11 +17,17 @@ from pyromq.errors import ConnectFailedError, MQError, quoted
 from pyromq.model.limits import problem_of_topic
 from pyromq.model.queue import QueueId
 from pyromq.model.topic import DataVersion, Perm, TopicConfig
+from pyromq.net.address import Address
 from pyromq.net.connection import Connection
 from pyromq.net.link import Link
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.wire.codes import VERSION, RequestCode, ResponseCode
-from pyromq.wire.headers.nameserver import BrokerIdentityHeader, GetRouteHeader, RegisterBrokerHeader
+from pyromq.wire.headers.nameserver import (
+    BrokerIdentityHeader,
+    GetRouteHeader,
+    RegisterBrokerHeader,
+    RegisterBrokerResponseHeader,
+)
 from pyromq.wire.json.registration import BrokerRegistration, RegisteredTopics, body_checksum, encode_registration
 from pyromq.wire.json.route import decode_route
 from pyromq.wire.received import Received
@@ -52,7 +58,8 @@ class Registrar:
         self.topics = topics
         self._settings = settings
         self._address = address
-        self._ha_address = ha_address
+        self.ha_address = ha_address  # where replicas connect
+        self.on_registered: Callable[[str | None, str | None], None] = lambda master, replication: None
         self._known = known
         self._open_link = open_link
         self._links = {name: open_link(name) for name in known.addresses}  # by address of the name server
@@ -67,6 +74,11 @@ class Registrar:
         self._remarks: dict[str, str] = {}  # the last one of each name server
         self.name_watch = NameWatch(settings, address)
         self._writable = True  # False: routes offer no queue of this broker to producers any more
+
+    @property
+    def host(self) -> str:
+        """Of this broker, as clients are told."""
+        return Address.parse(self._address).host
 
     @property
     def registered_with(self) -> list[str]:
@@ -167,6 +179,9 @@ class Registrar:
             return
         if response.code == ResponseCode.SUCCESS:
             self._told_all[name] = told if changed is not None else link.ready
+            if self._settings.broker_id:
+                answer = response.header_as(RegisterBrokerResponseHeader)
+                self.on_registered(answer.master_addr, answer.ha_server_addr)
         self._note(name, response.code == ResponseCode.SUCCESS, response.remark or f"code {response.code}")
 
     async def _send(self, name: str, link: Link, changed: frozenset[str] | None) -> Received[Any]:
@@ -178,7 +193,7 @@ class Registrar:
                 broker_name=self._settings.name,
                 broker_addr=self._address,
                 cluster_name=self._settings.cluster,
-                ha_server_addr=self._ha_address,
+                ha_server_addr=self.ha_address,
                 broker_id=self._settings.broker_id,
                 compressed=False,
                 body_crc32=body_checksum(body),

@@ -51,6 +51,8 @@ from pyromq.broker.delays.timers import Timers
 from pyromq.broker.pulling.pull import PullHandler
 from pyromq.broker.pulling.pull_waiters import PullWaiters
 from pyromq.broker.registration import Registrar
+from pyromq.broker.replicating.master_calls import MasterCalls
+from pyromq.broker.replicating.replication import Replication, ReplicationWiring
 from pyromq.broker.request_table import Handlers
 from pyromq.broker.sending.reply import ReplyHandler
 from pyromq.broker.sending.send import SendHandler
@@ -64,6 +66,7 @@ from pyromq.model.names import TIMER_TOPIC
 from pyromq.net import Address, Connection, Link, open_connection
 from pyromq.net.nameserver_list import NameServerList
 from pyromq.net.stalls import StallWatch
+from pyromq.replication.settings import Role
 from pyromq.security.audit import FOLDER as AUDIT_FOLDER
 from pyromq.security.audit import AuditLog
 from pyromq.store.maintenance import Maintenance
@@ -73,7 +76,7 @@ from pyromq.store.tables.config_table import ConfigTable
 from pyromq.store.tables.offsets import DelayOffsets
 from pyromq.store.tables.owners import OwnerTable
 from pyromq.store.tables.request_modes import RequestModeTable
-from pyromq.store.timers.files import TimerFiles
+from pyromq.store.timers.files import TimerFiles, remove_timer_files
 from pyromq.store.timers.metrics import TimerMetrics
 from pyromq.wire.received import Received
 
@@ -104,6 +107,7 @@ class Parts:
     write_path: WritePath
     services: Services
     handlers: Handlers
+    replication: Replication
     quotas: QuotaGate  # in front of the handlers
 
 
@@ -128,6 +132,10 @@ class Wiring:
         owners = OwnerTable.load(self.environment.disk, self.store.layout.root)
         services = self._services(tables, stats, write_path, owners)
         handlers = self._handlers(tables, stats, waiters, write_path, services)
+        replication = self._replication(tables, write_path, services.registrar)
+        if replication.follower is not None:
+            handlers.pulls.master_is_near = replication.follower.attached.is_set
+        handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         tables.topics.on_change = services.registrar.topics_changed
         write_path.group_commit.on_visible = partial(
             _wake_readers, services.delay_runner, waiters, handlers.pulls, stats.touched
@@ -139,6 +147,7 @@ class Wiring:
             write_path=write_path,
             services=services,
             handlers=handlers,
+            replication=replication,
             quotas=QuotaGate(self.environment, tables, owners, write_path.gate, handlers.pulls, stats.counters),
         )
 
@@ -160,6 +169,18 @@ class Wiring:
             gate=SendGate(group_commit, stats.counters, settings, clock, self.on_requests),
             internal_writes=InternalWrites(self.store, group_commit),
         )
+
+    def _replication(self, tables: Tables, write_path: WritePath, registrar: Registrar) -> Replication:
+        wiring = ReplicationWiring(self.environment, write_path, tables)
+        if self.environment.settings.replication.role is Role.REPLICA:
+            calls = MasterCalls(self._open_link)
+            replication = wiring.of_a_replica(calls, registrar.register_now, self.workers.save)
+            if replication.known_master is not None:
+                registrar.on_registered = replication.known_master.told
+        else:
+            replication = wiring.of_a_master()
+        write_path.group_commit.on_durable = replication.durable
+        return replication
 
     # --- services ---
 
@@ -194,11 +215,14 @@ class Wiring:
         store, clock, disk = self.store, self.environment.clock, self.environment.disk
         put, counters = write_path.internal_writes.put, stats.counters
         root, due = store.layout.root, DueMessages(store.records, tables.topics)
+        is_replica = self.environment.settings.replication.role is Role.REPLICA
+        if is_replica:  # they were made when this was a master: with the master's note they are made anew
+            remove_timer_files(disk, root)
         now_ms = clock.now_ms()
         offsets, metrics = DelayOffsets.load(disk, root, now_ms), TimerMetrics.load(disk, root, now_ms)
         waiting = store.reader.range_of(TIMER_TOPIC, 0) or QueueRange(0, 0)
         files = TimerFiles.open(disk, root, store.settings, store.records, waiting, now_ms)
-        return DelayRunner(
+        runner = DelayRunner(
             store,
             Schedule(store, offsets, due, put, counters, clock),
             Timers(store, files, due, put, counters, clock, metrics),
@@ -208,6 +232,9 @@ class Wiring:
             write_path.group_commit.flush_soon,
             self.environment,
         )
+        if is_replica:  # what is due is delivered by the master alone
+            runner.halt()
+        return runner
 
     def _registrar(self, tables: Tables) -> Registrar:
         settings, address = self.environment.settings, self.identity.address

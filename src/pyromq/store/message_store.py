@@ -35,6 +35,7 @@ import msgspec
 from pyromq.clock import Clock, SystemClock
 from pyromq.errors import LocalProtocolError, StoreClosedError
 from pyromq.model.names import validate_topic
+from pyromq.store.copied_log import CopiedLog
 from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.derived.entry_tag import entry_tag
@@ -81,6 +82,7 @@ class MessageStore:
       not;
     - ``flushes`` and ``seals`` make things durable with the help of worker threads (``flush`` and ``seal`` of the store
       need none);
+    - ``copies`` takes over what another broker's log has, instead of messages of clients;
     - ``indexer`` brings waiting keys into the index; ``removal`` frees the space of deleted files;
     - ``health`` says whether the store can be written, and why not;
     - ``queues`` lists the queues there are; ``recovered`` is the report of recovery; ``settings`` and ``layout`` say
@@ -111,8 +113,11 @@ class MessageStore:
         self.seals = Seals(self.log, self._queues, self.indexer, self.flushes, self.health, disk, layout)
         self.removal = Removal(disk, self.log, self._queues, self.index)
         self._backlog = EntryBacklog(settings.entry_backlog_max, self.seals.note_flushed)
+        self.copies = CopiedLog(
+            self.log, self._queues, self._backlog, self.indexer, self.seals, self.health, self._new_queue
+        )
         self._topics: dict[str, TopicBytes] = {}  # encoded once for all records of a topic
-        self._ladder_ms = settings.delay_ladder_ms
+        self._ladder_ms = self.copies.ladder_ms = settings.delay_ladder_ms
         self._commit_ms = 0  # the store time of everything staged together; 0 when nothing is
 
     @classmethod

@@ -29,6 +29,7 @@ EVERY_TICK = {
     "services.delay_runner.tick",
 }
 EVERY_SECOND = {
+    "replication.tick",
     "stats.snapshot",
     "tables.members.drop_silent",
     "tables.filters.tick",

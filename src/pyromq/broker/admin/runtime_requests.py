@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from pyromq.broker.admin.delay_requests import DelayHandler
@@ -49,6 +50,9 @@ class RuntimeHandler:
         self._waiters = waiters
         self._stats = stats
         self._started_ms = environment.clock.now_ms()
+        # of a broker that has replicas, or is one: what it is doing, in our words and in RocketMQ's
+        self.replication_facts: Callable[[], dict[str, object]] = dict
+        self.replication_state: Callable[[], bodies.ReplicationState] = self._alone
 
     def runtime_info(self, connection: Connection, request: Received[None]) -> bytes:
         return bodies.encode(bodies.KeyValues(table=self.facts()))
@@ -81,6 +85,7 @@ class RuntimeHandler:
             "startAcceptSendRequestTimeStamp": 0,
         }
         table |= self._traffic() | self._delays.runtime() | self._stalls.report() | self._name_watch.report()
+        table |= self.replication_facts()
         if not store.health.writable:
             table["storeTrouble"] = str(store.health.error())
         return {key: str(value) for key, value in table.items()}
@@ -126,8 +131,11 @@ class RuntimeHandler:
         return partial(bodies.encode, told)
 
     def replication(self, connection: Connection, request: Received[None]) -> bytes:
+        return bodies.encode(self.replication_state())
+
+    def _alone(self) -> bodies.ReplicationState:
         """A master without replicas."""
-        return bodies.encode(bodies.ReplicationState(master_commit_log_max_offset=self._store.end_position))
+        return bodies.ReplicationState(master_commit_log_max_offset=self._store.end_position)
 
     def stats_data(self, connection: Connection, request: Received[ViewBrokerStatsHeader]) -> bytes:
         """What one topic or group did in the last minute, hour and day."""

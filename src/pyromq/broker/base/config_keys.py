@@ -11,6 +11,7 @@ from typing import Final
 
 from pyromq.broker.base.config_ignored import IGNORED
 from pyromq.errors import ConfigError
+from pyromq.replication.settings import Role
 from pyromq.security.secret import Secret
 from pyromq.setting_keys import (
     KeyTable,
@@ -33,6 +34,12 @@ _HOUR_MS: Final = 3_600_000
 _PAGE_BYTES: Final = 4_096
 _REGISTER_MS_MIN: Final = 10_000
 _REGISTER_MS_MAX: Final = 60_000
+_ROLES: Final = {
+    "ASYNC_MASTER": Role.ASYNC_MASTER,
+    "SYNC_MASTER": Role.SYNC_MASTER,
+    "SLAVE": Role.REPLICA,
+    "ALONE": Role.ALONE,
+}
 _LADDER_UNITS: Final = (("d", 86_400_000), ("h", _HOUR_MS), ("m", 60_000), ("s", 1_000), ("ms", 1))
 
 
@@ -113,6 +120,16 @@ def _show_metrics_port(port: int | None) -> str:
     return "" if port is None else str(port)
 
 
+def _parse_role(text: str) -> Role:
+    if text.upper() not in _ROLES:
+        raise ConfigError(f"{shown(text)} is none of {', '.join(_ROLES)}")
+    return _ROLES[text.upper()]
+
+
+def _show_role(role: Role) -> str:
+    return next(name for name, each in _ROLES.items() if each is role)
+
+
 def _parse_register_period(text: str) -> int:
     """RocketMQ takes what is outside these limits for the nearer one."""
     return min(max(_REGISTER_MS_MIN, parse_int(text)), _REGISTER_MS_MAX)
@@ -133,6 +150,7 @@ def _show_memory_percent(count_bytes: int) -> int:
 KEYS: Final[dict[str, SettingKey]] = {
     "accessMessageInMemoryMaxRatio": SettingKey("store.hot_bytes", _parse_memory_percent, _show_memory_percent),
     "aclEnable": SettingKey("access.enabled", parse_bool, show_bool),
+    "allAckInSyncStateSet": SettingKey("replication.all_in_sync", parse_bool, show_bool),
     "authenticationEnabled": SettingKey("access.authentication", parse_bool, show_bool),
     "authorizationEnabled": SettingKey("access.authorization", parse_bool, show_bool),
     "autoCreateSubscriptionGroup": SettingKey("auto_create_groups", parse_bool, show_bool, changeable=True),
@@ -141,9 +159,11 @@ KEYS: Final[dict[str, SettingKey]] = {
     "brokerClusterName": SettingKey("cluster", str),
     "brokerFastFailureEnable": SettingKey("fast_failure", parse_bool, show_bool, changeable=True),
     "brokerIP1": SettingKey("advertised_host", str),
+    "brokerIP2": SettingKey("replication.advertised_host", str),
     "brokerId": SettingKey("broker_id", parse_int),
     "brokerName": SettingKey("name", str),
     "brokerPermission": SettingKey("permission", parse_int, changeable=True),
+    "brokerRole": SettingKey("replication.role", _parse_role, _show_role),
     "channelExpiredTimeout": SettingKey("client_expiry_ms", parse_int),
     "defaultTopicQueueNums": SettingKey("default_topic_queues", parse_int),
     "deleteFileBatchMax": SettingKey("store.delete_files_max", parse_int),
@@ -151,6 +171,7 @@ KEYS: Final[dict[str, SettingKey]] = {
     "diskMaxUsedSpaceRatio": SettingKey("store.clean_percent", parse_int, changeable=True),
     "diskSpaceCleanForciblyRatio": SettingKey("store.force_clean_percent", parse_int),
     "diskSpaceWarningLevelRatio": SettingKey("store.full_percent", parse_int),
+    "enableAutoInSyncReplicas": SettingKey("replication.auto_in_sync_replicas", parse_bool, show_bool),
     "enabledAppendPropCRC": SettingKey("store.checksums", parse_bool, show_bool),
     "enablePropertyFilter": SettingKey("property_filter", parse_bool, show_bool, changeable=True),
     "fileReservedTime": SettingKey("store.keep_ms", times(_HOUR_MS), divided(_HOUR_MS), changeable=True),
@@ -161,6 +182,14 @@ KEYS: Final[dict[str, SettingKey]] = {
     "flushDelayOffsetInterval": SettingKey("delay_offsets_save_ms", parse_int, changeable=True),
     "flushDiskType": SettingKey("store.flush", _parse_flush, _show_flush),
     "flushIntervalCommitLog": SettingKey("store.flush_interval_ms", parse_int, changeable=True),
+    "haHousekeepingInterval": SettingKey("replication.silence_ms_max", parse_int),
+    "haListenPort": SettingKey("replication.port", parse_int),
+    "haMasterAddress": SettingKey("replication.master_replication_address", str),
+    "haSlaveFallbehindMax": SettingKey("replication.gap_bytes_max", parse_int),  # its name in 4.x
+    "haMaxGapNotInSync": SettingKey("replication.gap_bytes_max", parse_int),
+    "haSendHeartbeatInterval": SettingKey("replication.heartbeat_interval_ms", parse_int),
+    "haTransferBatchSize": SettingKey("replication.slice_bytes", parse_int),
+    "inSyncReplicas": SettingKey("replication.in_sync_replicas", parse_int),
     "initAuthenticationUser": SettingKey("access.initial_user", Secret),
     "innerClientAuthenticationCredentials": SettingKey("access.inner_credentials", Secret),
     "listenPort": SettingKey("port", parse_int),
@@ -188,6 +217,7 @@ KEYS: Final[dict[str, SettingKey]] = {
     "metricsPromExporterHost": SettingKey("metrics.host", _parse_metrics_host),
     "metricsPromExporterPort": SettingKey("metrics.port", _parse_metrics_port, _show_metrics_port),
     "messageDelayLevel": SettingKey("store.delay_ladder_ms", parse_ladder, _show_ladder),
+    "minInSyncReplicas": SettingKey("replication.min_in_sync_replicas", parse_int),
     "namesrvAddr": SettingKey("nameservers", parse_list, show_list),
     "osPageCacheBusyTimeOutMills": SettingKey("stuck_disk_ms", parse_int),
     "quotas": SettingKey("quotas", parse_list, show_list, changeable=True),  # RocketMQ has none
@@ -199,8 +229,11 @@ KEYS: Final[dict[str, SettingKey]] = {
     "sendThreadPoolQueueCapacity": SettingKey("unflushed_sends_max", parse_int),
     "serverChannelMaxIdleTimeSeconds": SettingKey("idle_ms", times(1_000), divided(1_000)),
     "shortPollingTimeMills": SettingKey("short_polling_ms", parse_int, changeable=True),
+    "slaveReadEnable": SettingKey("replication.replica_reads", parse_bool, show_bool),
+    "slaveTimeout": SettingKey("replication.confirm_timeout_ms", parse_int),
     "storeReplyMessageEnable": SettingKey("store_replies", parse_bool, show_bool, changeable=True),
     "syncFlushTimeout": SettingKey("sync_flush_timeout_ms", parse_int),
+    "syncFromLastFile": SettingKey("replication.from_last_file", parse_bool, show_bool),
     "timerMaxDelaySec": SettingKey("timer_delay_ms_max", times(1_000), divided(1_000)),
     "timerRollWindowSlot": SettingKey("store.timer_roll_ms", times(1_000), divided(1_000)),
     "traceTopicEnable": SettingKey("trace_topic", parse_bool, show_bool),
@@ -223,27 +256,23 @@ PARTS_OF_FOLDER: Final = {  # keys that RocketMQ has for parts of it, which have
 }
 
 
-_REPLICAS: Final = "replication is not supported yet"
+_CONTROLLER: Final = "replication by a Controller or DLedger is not supported: use brokerRole SYNC_MASTER and SLAVE"
 _ROCKSDB: Final = "PyroMQ keeps its indexes in plain files, not in RocksDB"
 _DISCOVERY: Final = "give the URL of the address server instead, namesrvAddr=http://host:port/rocketmq/nsaddr"
 
 REFUSED: Final[dict[str, Refused]] = {
-    "brokerId": Refused(("0",), f"{_REPLICAS}, so every broker is a master"),
-    "brokerRole": Refused(("ASYNC_MASTER",), f"{_REPLICAS}, so every broker is a master without replicas"),
-    "enableControllerMode": Refused(("false",), _REPLICAS),
-    "enableDLegerCommitLog": Refused(("false",), _REPLICAS),
+    "enableControllerMode": Refused(("false",), _CONTROLLER),
+    "enableDLegerCommitLog": Refused(("false",), _CONTROLLER),
     "enableLmq": Refused(("false",), "light message queues are not supported"),
     "enableMultiDispatch": Refused(("false",), "light message queues are not supported"),
     "fetchNameSrvAddrByDnsLookup": Refused(("false",), "write the addresses of all name servers in namesrvAddr"),
     "fetchNamesrvAddrByAddressServer": Refused(("false",), _DISCOVERY),
-    "inSyncReplicas": Refused(("0", "1"), _REPLICAS),
     "indexRocksDBEnable": Refused(("false",), _ROCKSDB),
     "messageStorePlugIn": Refused(("",), "the store takes no plug-ins"),
-    "minInSyncReplicas": Refused(("0", "1"), _REPLICAS),
     "readOnlyCommitLogStorePaths": Refused(("",), "the log is kept in one folder"),
     "storeType": Refused(("default",), _ROCKSDB),
     "timerRocksDBEnable": Refused(("false",), _ROCKSDB),
-    "totalReplicas": Refused(("0", "1"), _REPLICAS),
+    "totalReplicas": Refused(("0", "1"), _CONTROLLER),
     "transRocksDBEnable": Refused(("false",), _ROCKSDB),
 }
 

@@ -14,6 +14,7 @@ from pyromq.net.listener_settings import ListenerSettings
 from pyromq.net.nameserver_list import check_nameservers
 from pyromq.net.settings import TlsMode
 from pyromq.net.tls import TlsSettings
+from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.security.audit import AuditSettings
 from pyromq.security.quotas import Scope, parse_quotas
 from pyromq.security.settings import AccessSettings
@@ -93,6 +94,7 @@ class BrokerSettings:
     transaction_checks_max: int = 15  # 250 at most; then it is put away where a person can look at it
 
     quotas: tuple[str, ...] = ()  # such as "user:billing messages=1000 bytes=10m"; ``security.quotas``
+    replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
@@ -113,10 +115,23 @@ class BrokerSettings:
             raise ConfigError("drain_ms must not be negative")
         if self.broker_id < 0:
             raise ConfigError(f"broker id {self.broker_id} is negative")
+        self._check_role()
         check_nameservers(self.nameservers)
         if not self.access.is_on and any(quota.scope is Scope.USER for quota in parse_quotas(self.quotas)):
             raise ConfigError("quotas of users need access control (setting access.enabled): else nobody has a name")
         _ = self.listener  # building it checks it
+
+    def _check_role(self) -> None:
+        replication = self.replication
+        if replication.role is Role.REPLICA:
+            if self.broker_id == 0:
+                raise ConfigError("a replica needs a broker id above 0 (--broker-id 1): 0 is the master's")
+            if not (self.nameservers or replication.master_address or replication.master_replication_address):
+                raise ConfigError(
+                    "a replica needs to know its master: give name servers, or its address (--master HOST:PORT)"
+                )
+        elif replication.role.has_port and self.broker_id:
+            raise ConfigError(f"a master has broker id 0, not {self.broker_id}")
 
     @property
     def exposure(self) -> Exposure:

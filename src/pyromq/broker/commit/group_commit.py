@@ -3,6 +3,7 @@
     requests of this turn of the loop ─▶ stage, stage, … ─▶ end of the turn: one commit
         async flush ─▶ responses leave at once; ``store.maintenance`` says when the next fsync is due
         sync flush  ─▶ wait for the running fsync, then for the next one, which serves all sends that wait by then
+        sync master ─▶ after that, or at once with async flush: wait for replicas, in ``replica_gate``
 
 While a single connection sends, waiting for others only costs time: its group is committed as soon as its requests are
 staged (``commit_early``). Owner of everything between a staged message and its response; runs on the loop, only fsync
@@ -17,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -37,6 +38,7 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
+_NOT_FLUSHED = "the message is stored, but the disk did not confirm it in time"
 _ALONE_COMMITS = 16  # after so many groups in a row with sends of one connection, it counts as the only one
 
 
@@ -54,6 +56,21 @@ class WaitingCommit(NamedTuple):
     end: int
     since_ms: int
     sends: list[PendingSend]
+
+
+class ReplicaWait(Protocol):
+    """What a sync master puts between the disk and the responses (``replica_gate``)."""
+
+    waiting: int  # sends that wait for replicas
+
+    def hold(self, commit: WaitingCommit) -> None:
+        """Answer these sends when replicas have them, or say why not."""
+
+    def hold_internal(self, end: int, internal: list[OnStored]) -> None:
+        """Likewise for internal writes."""
+
+    async def drain(self) -> None:
+        """Until nothing waits."""
 
 
 class GroupCommit:
@@ -84,7 +101,10 @@ class GroupCommit:
         self.is_stuck = False  # one flush takes too long: sends should go elsewhere
         self.on_look: Callable[[], None] = lambda: None
         self.on_visible: Callable[[set[QueueKey]], None] = lambda queues: None  # readers can see more of these queues
+        self.on_durable: Callable[[], None] = lambda: None  # more of the log is on disk
         self._sync = store.settings.flush is Flush.SYNC  # a send is answered when it is on disk
+        self._waits = self._sync  # a send may have to wait for something
+        self._replicas: ReplicaWait | None = None  # of a sync master: what is on disk waits there
         self._loop = asyncio.get_running_loop()
         # what is staged and not committed yet
         self._answered_at_commit: list[PendingSend] = []
@@ -107,6 +127,10 @@ class GroupCommit:
         self._idle = asyncio.Event()  # no fsync is under way
         self._idle.set()
 
+    def wait_for(self, replicas: ReplicaWait | None) -> None:
+        """From now on sends are answered when replicas have them, too."""
+        self._replicas, self._waits = replicas, self._sync or replicas is not None
+
     @property
     def waiting(self) -> int:
         """Sends that wait for the disk."""
@@ -125,6 +149,8 @@ class GroupCommit:
         else:  # no send waits for a flush, until a power cut would take more than is allowed
             self.is_busy = self._unflushed_bytes() >= self._unflushed_bytes_max and self._store.health.trusted
             self.is_stuck = self.is_busy and is_late
+        if self._replicas is not None and self._replicas.waiting + self._waiting_sends >= self._waiting_max:
+            self.is_busy = True
         self.on_look()
 
     def _unflushed_bytes(self) -> int:
@@ -136,7 +162,7 @@ class GroupCommit:
 
     def staged(self, pending: PendingSend, queue: QueueKey, *, wait: bool = True) -> None:
         """Something was staged: it is committed when everything that arrived with it is staged too."""
-        if wait and self._sync:
+        if wait and self._waits:
             self._answered_after_flush.append(pending)
         else:
             self._answered_at_commit.append(pending)
@@ -187,13 +213,16 @@ class GroupCommit:
             count, is_defect = len(at_commit) + len(after_flush) + len(internal), refusal is not error
             logger.error("group commit refused: messages=%d reason=%s", count, refusal, exc_info=is_defect)
             self._refuse(at_commit + after_flush, refusal)
-            _tell(internal, refusal)
+            tell(internal, refusal)
             return
         self._times.commits.observe(len(at_commit) + len(after_flush) + len(internal))
-        _respond(at_commit)
+        respond(at_commit)
         self._times.answered(at_commit, 0)
         if not self._sync:
-            _tell(internal, None)
+            if self._replicas is None:
+                tell(internal, None)
+            else:
+                self._hold(self._replicas, after_flush, internal)
             self._show(touched)
             if self._unflushed_bytes() * 2 >= self._unflushed_bytes_max:
                 self._fall_behind()
@@ -206,6 +235,23 @@ class GroupCommit:
             self._waiting_sends += len(after_flush)
             self.look()
         self._flush()
+
+    def _hold(self, replicas: ReplicaWait, sends: list[PendingSend], internal: list[OnStored]) -> None:
+        """With async flush: replicas get what is on disk, so it is brought there."""
+        end = self._store.end_position
+        if internal:
+            replicas.hold_internal(end, internal)
+        if sends:
+            replicas.hold(WaitingCommit(end, self._clock.monotonic_ms(), sends))
+        self.flush_soon()
+
+    def copied(self, queues: set[QueueKey]) -> None:
+        """Of a replica: records of these queues were appended, and shall be on disk soon."""
+        if self._sync:
+            self._unseen |= queues
+        else:
+            self._show(queues)
+        self.flush_soon()
 
     def _run_before_commit(self) -> None:
         self._scheduled = True  # what they stage belongs to this group
@@ -249,10 +295,11 @@ class GroupCommit:
             self._nothing_to_flush()
             return
         while self._waiting and self._waiting[0].end <= job.end:
-            self._respond_next()
+            self._release_next()
         self.look()
         self._show(seen)
         self._tell_internal(job.end, None)
+        self.on_durable()
         if self._sync or self._asked_again:
             self._flush()
         else:  # the next one comes when it is due: else each would start the next, hundreds a second
@@ -267,7 +314,11 @@ class GroupCommit:
 
     def _tell_internal(self, end: int, error: MQError | None) -> None:
         while self._internal_waiting and (error is not None or self._internal_waiting[0][0] <= end):
-            _tell(self._internal_waiting.popleft()[1], error)
+            position, internal = self._internal_waiting.popleft()
+            if error is None and self._replicas is not None:
+                self._replicas.hold_internal(position, internal)
+            else:
+                tell(internal, error)
 
     def _nothing_to_flush(self) -> None:
         """Everything is on disk, or nothing can be trusted to be: either way nothing waits any longer."""
@@ -279,7 +330,7 @@ class GroupCommit:
             self._tell_internal(0, refusal)
             return
         while self._waiting and self._waiting[0].end <= self._store.flushed_position:
-            self._respond_next()
+            self._release_next()
         seen, self._unseen = self._unseen, set()
         self._show(seen)
         self._tell_internal(self._store.flushed_position, None)
@@ -303,11 +354,16 @@ class GroupCommit:
         while self._waiting and self._waiting[0].since_ms < limit:
             for connection, _, response in self._next_waiting():
                 if response:
-                    connection.send(_unconfirmed(response))
+                    connection.send(unconfirmed(response, ResponseCode.FLUSH_DISK_TIMEOUT, _NOT_FLUSHED))
 
-    def _respond_next(self) -> None:
-        waited_ms, sends = self.oldest_wait_ms(), self._next_waiting()
-        _respond(sends)
+    def _release_next(self) -> None:
+        """The oldest commit that waits is on disk; its times are taken here, also if replicas make it wait on."""
+        waited_ms, oldest = self.oldest_wait_ms(), self._waiting[0]
+        sends = self._next_waiting()
+        if self._replicas is None:
+            respond(sends)
+        else:
+            self._replicas.hold(oldest)
         self._times.answered(sends, waited_ms)
 
     def _next_waiting(self) -> list[PendingSend]:
@@ -322,6 +378,8 @@ class GroupCommit:
                 await self._idle.wait()
             else:
                 await asyncio.sleep(0)
+        if self._replicas is not None:
+            await self._replicas.drain()
 
     # --- responses ---
 
@@ -337,13 +395,13 @@ class GroupCommit:
                 )
 
 
-def _respond(sends: list[PendingSend]) -> None:
+def respond(sends: list[PendingSend]) -> None:
     for connection, _, response in sends:
         if response:
             connection.send(response)
 
 
-def _tell(internal: list[OnStored], error: MQError | None) -> None:
+def tell(internal: list[OnStored], error: MQError | None) -> None:
     for on_stored in internal:
         try:
             on_stored(error)
@@ -351,11 +409,10 @@ def _tell(internal: list[OnStored], error: MQError | None) -> None:
             logger.exception("the callback of an internal write failed")
 
 
-def _unconfirmed(response: bytes) -> bytes:
+def unconfirmed(response: bytes, code: ResponseCode, remark: str) -> bytes:
     """The same response, with the address of the message, but not the promise."""
     (frame,) = FrameDecoder().feed(response)
     command = decode_command(frame)
     if command.code != ResponseCode.SUCCESS:
         return response
-    code, remark = ResponseCode.FLUSH_DISK_TIMEOUT, "the message is stored, but the disk did not confirm it in time"
     return encode_command(msgspec.structs.replace(command, code=code, remark=remark))

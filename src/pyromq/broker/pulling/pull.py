@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
@@ -57,8 +59,9 @@ _CODES: Final = {
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 _RECHECKED_PER_TICK: Final = 2_000  # some 20 ms of signatures
+_FOUND: Final = ResponseCode.SUCCESS
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
-_MASTER: Final = 0  # there are no reads from replicas, so the broker that a group names for them does not count
+_MASTER: Final = 0
 
 Respond = Callable[
     [Connection, Received[PullHeader], ResponseCode, ReadResult, TopicConfig | None, GroupConfig | None], None
@@ -83,6 +86,8 @@ class PullHandler:
         self._clock = environment.clock
         self._access = environment.access
         self.leave: Respond = self.respond  # how responses go out: quotas put themselves in between
+        self._suggests = self._settings.replication.replica_reads  # clients are told where to read
+        self.master_is_near: Callable[[], bool] | None = None  # of a replica: whether it follows a master now
         self._to_recheck: list[HeldPull] = []  # the rules have changed since these were admitted
 
     def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
@@ -101,6 +106,8 @@ class PullHandler:
             if self._progress.has_room(header.consumer_group, header.topic, header.queue_id):
                 self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = self._code(header, result)
+        if self.master_is_near is not None and code is not _FOUND:
+            code, result = self._of_a_replica(header, code, result)
         if code is _NOT_FOUND and header.sys_flag & _SUSPEND and not self._waiters.full:
             self._hold(connection, request, wanted)
             return
@@ -183,6 +190,18 @@ class PullHandler:
             return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else _NOT_FOUND
         return code
 
+    def _of_a_replica(
+        self, header: PullHeader, code: ResponseCode, result: ReadResult
+    ) -> tuple[ResponseCode, ReadResult]:
+        """A replica that has nothing sends to its master; while that is away, it never moves a reader elsewhere.
+
+        The offset may be one that the replica does not have yet, or that it never had: the master may well have it.
+        """
+        if code is ResponseCode.PULL_OFFSET_MOVED:
+            code, result = _NOT_FOUND, msgspec.structs.replace(result, next_offset=header.queue_offset)
+        is_near = self.master_is_near is not None and self.master_is_near()
+        return (ResponseCode.PULL_RETRY_IMMEDIATELY if is_near else code), result
+
     def respond(
         self,
         connection: Connection,
@@ -197,7 +216,7 @@ class PullHandler:
         if request.is_oneway:
             return
         header = PullResponseHeader(
-            suggest_which_broker_id=_MASTER,
+            suggest_which_broker_id=self._suggested(request.header, result) if self._suggests else _MASTER,
             next_begin_offset=result.next_offset,
             min_offset=result.first,
             max_offset=result.end,
@@ -223,6 +242,15 @@ class PullHandler:
         else:
             counters.pulls_missed += 1
             connection.send(head)
+
+    def _suggested(self, header: PullHeader, result: ReadResult) -> int:
+        """RocketMQ's rule: a replica for readers of what memory no longer holds, else the broker the group names."""
+        group = self._groups.table.get(header.consumer_group)
+        if result.count and self._store.end_position - result.end_position > self._store.settings.hot_bytes:
+            return group.which_broker_when_consume_slowly if group else _MASTER
+        if self.master_is_near is not None and self.master_is_near():
+            return _MASTER
+        return group.broker_id if group else _MASTER
 
     def _reset_response(self, connection: Connection, request: Received[PullHeader], offset: int) -> None:
         header = request.header
@@ -302,12 +330,18 @@ class PullHandler:
         result = self._read(held.request.header, held.scanned, held.wanted)
         if result.count or result.next_offset < result.end:  # more arrived than one read looks at: it asks again
             self._waiters.release(held)
-            code = self._code(held.request.header, result)
-            self.leave(held.connection, held.request, code, result, None, None)
+            self._leave_held(held, result)
         elif result.status is not ReadStatus.OFFSET_OVERFLOW_ONE:
             held.scanned = result.next_offset  # nothing for it so far: look only at what comes after
 
     def _respond_finally(self, held: HeldPull) -> None:
         header: Any = held.request.header
         result = self._read(header, held.scanned, held.wanted)  # what was passed over need not be read again
-        self.leave(held.connection, held.request, self._code(header, result), result, None, None)
+        self._leave_held(held, result)
+
+    def _leave_held(self, held: HeldPull, result: ReadResult) -> None:
+        header = held.request.header
+        code = self._code(header, result)
+        if self.master_is_near is not None and code is not _FOUND:
+            code, result = self._of_a_replica(header, code, result)
+        self.leave(held.connection, held.request, code, result, None, None)

@@ -10,9 +10,10 @@ from pyromq.broker.state.filters import Filters
 from pyromq.broker.state.groups import Groups
 from pyromq.broker.state.locks import QueueLocks
 from pyromq.broker.state.members import Members
-from pyromq.broker.state.progress import Progress
+from pyromq.broker.state.progress import Progress, ReplicaProgress
 from pyromq.broker.state.topics import Topics
 from pyromq.net.connection import Connection
+from pyromq.replication.settings import Role
 from pyromq.store.message_store import MessageStore
 from pyromq.store.tables.config_table import ConfigTable
 from pyromq.store.tables.filter_table import FilterTable
@@ -42,7 +43,7 @@ def open_tables(environment: Environment, store: MessageStore) -> Tables:
     tables = Tables(
         topics=Topics(TopicTable.load(disk, root), settings, clock),
         groups=Groups(GroupTable.load(disk, root), settings, clock),
-        progress=Progress(OffsetTable.load(disk, root, clock.now_ms()), clock),
+        progress=_progress(environment, OffsetTable.load(disk, root, clock.now_ms())),
         filters=Filters(FilterTable.load(disk, root), clock),
         members=Members(clock, settings.client_expiry_ms),
         locks=QueueLocks(clock, settings.lock_expiry_ms),
@@ -54,6 +55,11 @@ def open_tables(environment: Environment, store: MessageStore) -> Tables:
         _recover(tables, store)
     tables.groups.create_preset_groups()
     return tables
+
+
+def _progress(environment: Environment, table: OffsetTable) -> Progress:
+    is_replica = environment.settings.replication.role is Role.REPLICA
+    return (ReplicaProgress if is_replica else Progress)(table, environment.clock)
 
 
 def _is_damaged(table: ConfigTable, store: MessageStore) -> bool:

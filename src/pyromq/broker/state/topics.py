@@ -86,6 +86,13 @@ class Topics:
             self._add(_plain(topic, count))  # they have messages: no limit keeps them away
         return sorted(counts)
 
+    def adopt(self, text: bytes) -> None:
+        """Of a replica: the master's table, as it stands in a response. Raises ValueError."""
+        before = self._table.version
+        self._table.adopt(text)
+        if self._table.version != before:
+            self._tell()
+
     def take_changes(self) -> frozenset[str] | None:
         """The topics that changed since the last call; None when name servers should get everything."""
         changed, self._changed = frozenset(self._changed), set()

@@ -28,6 +28,12 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class RoleName(StrEnum):
+    async_master = "async-master"
+    sync_master = "sync-master"
+    replica = "replica"
+
+
 ConfigOption = Annotated[
     list[Path] | None,
     Option(
@@ -170,6 +176,17 @@ class BrokerFlags:
     flush: FlushModeOption = None
     metrics_port: MetricsPortOption = None
     no_metrics: NoMetricsOption = None
+    role: Annotated[
+        RoleName | None,
+        Option(
+            help="Among the brokers of its name: a master that has replicas, and waits for them or not, or a replica.",
+        ),
+    ] = None
+    broker_id: Annotated[int | None, Option(min=0, help="0: the master; a replica has a number of its own.")] = None
+    master: Annotated[
+        str | None,
+        Option(metavar="HOST:PORT", help="Of a replica: its master, if no name server shall be asked for it."),
+    ] = None
 
     def by_setting(self) -> Flags:
         from pyromq.net.nameserver_list import parse_nameservers
@@ -186,6 +203,9 @@ class BrokerFlags:
                 "nameservers": ("--nameserver", addresses),
                 "store.flush": ("--flush", _flush(self.flush)),
                 **_metrics(self.metrics_port, self.no_metrics),
+                "replication.role": ("--role", _role(self.role)),
+                "broker_id": ("--broker-id", self.broker_id),
+                "replication.master_address": ("--master", self.master),
             }
         }
 
@@ -232,3 +252,9 @@ def _flush(mode: FlushMode | None) -> Any:
     from pyromq.store.settings import Flush
 
     return None if mode is None else Flush(mode.value)
+
+
+def _role(name: RoleName | None) -> Any:
+    from pyromq.replication.settings import Role
+
+    return None if name is None else Role(name.value)

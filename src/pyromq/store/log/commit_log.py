@@ -250,6 +250,28 @@ class CommitLog:
             raise MessageTooLargeError(what="record", size_bytes=size, bytes_max=self._size_max)
         return size
 
+    def begin_at(self, position: int) -> None:
+        """The log of another broker begins there, and this one, which is empty, is to be its copy. Raises OSError."""
+        assert not len(self._segments) and not self.end, "only an empty log can begin anywhere"
+        self._segments.get_or_create(position)
+        self.open_at(position, trusted_from=position, last_stored_ms=0)
+
+    def stage_copied(self, data: bytes) -> None:
+        """Bytes as another broker's log has them here: whole records, or a blank mark that fills its segment.
+
+        They lie in one segment. Raises OSError when the next one cannot be created.
+        """
+        if self._segment is None:
+            self._segment = self._segments.get_or_create(self._staged_end)
+            self._room = self._segment.end - self._staged_end
+        assert len(data) <= self._room, "copied bytes lie in two segments"
+        self._parts.append(data)
+        self._staged_end += len(data)
+        self._room -= len(data)
+        if not self._room:  # the mark was part of it: what follows goes into the next segment
+            self._full_writes.append((self._segment, self._write_start, self._parts))
+            self._segment, self._parts, self._write_start = None, [], self._staged_end
+
     def write_staged(self, stored_ms: int) -> None:
         """Write everything staged, or raise OSError with the log as it was before the first ``stage``.
 

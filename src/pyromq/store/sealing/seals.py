@@ -167,6 +167,17 @@ class Seals:
             raise self._health.failed_write(f"the deletion of topic {topic}", error) from error
         self._sealed = seal
 
+    def record_restart(self, topic: str, queue_id: int) -> None:
+        """A queue begins anew: recovery finds what belongs to it behind the seal alone. Raises StoreReadOnlyError."""
+        name = f"{topic}/{queue_id}"
+        queues = {known: seals for known, seals in self._sealed.queues.items() if known != name}
+        seal = msgspec.structs.replace(self._sealed, queues=queues)
+        try:
+            self._file.save_deletion(seal)
+        except OSError as error:
+            raise self._health.failed_write(f"the new beginning of queue {name}", error) from error
+        self._sealed = seal
+
     def sync_later(self, folders: Iterable[Path]) -> None:
         """Names went from these folders: the next seal, which no longer speaks of their deletion, syncs them first."""
         self._unsynced_folders.update(folders)

@@ -20,7 +20,7 @@ from typing import ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 
-from pyromq.errors import StoreReadOnlyError
+from pyromq.errors import ProtocolError, StoreReadOnlyError
 from pyromq.model.topic import DataVersion
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
@@ -46,6 +46,7 @@ class ConfigTable(ABC):
         self.unsaved = False  # something changed since the last save
         self.found = False  # there was a text to load, or one was saved since
         self.trouble = ""  # why the newest text was not loaded: it is damaged, empty or gone
+        self._given: bytes | None = None  # a text that is read in place of the file's
         self._saves = 0  # number of the newest save that was asked for
         self._written = 0  # number of the save that is on disk
         self._writing = Lock()
@@ -66,6 +67,17 @@ class ConfigTable(ABC):
             table.version = msgspec.structs.replace(table.version, timestamp=now_ms)
         table.unsaved = bool(table.trouble)  # a save puts a whole text in the place of the damaged one
         return table
+
+    def adopt(self, text: bytes) -> None:
+        """Be what another broker's table is, version and all; ``save`` follows. Raises ValueError, and is unchanged."""
+        self._given = text
+        try:
+            self._read()
+        except ProtocolError as error:
+            raise ValueError(f"it is no text of {self.file_name}: {error}") from error
+        finally:
+            self._given = None
+        self.unsaved = True
 
     def save(self) -> None:
         """Make the table durable; OSError when the disk refuses, and then the old or the new text is on it, whole."""
@@ -137,6 +149,8 @@ class ConfigTable(ABC):
         self.unsaved = True
 
     def _parsed(self, type_: type[T]) -> T:
+        if self._given is not None:
+            return _decode(self._given, type_)
         stored = self._file.load(partial(_decode, type_=type_))
         self.found, self.trouble = stored is not None, self._file.trouble
         return stored or type_()

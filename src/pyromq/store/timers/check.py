@@ -47,6 +47,13 @@ def load_timer_check(disk: Disk, path: Path) -> tuple[TimerCheck, bool] | None:
     return TimerCheck(*_FIELDS.unpack(fields)), has_mark(data, _FIELDS.size)
 
 
+def parse_timer_check(data: bytes) -> TimerCheck:
+    """The fields alone, as a master gives them to replicas. Raises ValueError."""
+    if len(data) < _FIELDS.size:
+        raise ValueError(f"a timer checkpoint has {_FIELDS.size} bytes, not {len(data)}")
+    return TimerCheck(*_FIELDS.unpack(data[: _FIELDS.size]))
+
+
 def save_timer_check(disk: Disk, path: Path, check: TimerCheck) -> None:
     """Replace the file, whole; on any thread. Raises OSError."""
     replace_page(disk, path, check.pack())

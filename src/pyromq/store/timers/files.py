@@ -268,3 +268,12 @@ class TimerFiles:
     def close(self) -> None:
         self._log.close()
         self._wheel.close()
+
+
+def remove_timer_files(disk: Disk, root: Path) -> None:
+    """Timer log and wheel; the next opening makes them from the topic. Raises OSError."""
+    wheel, folder = root / "timerwheel", root / "timerlog"
+    if disk.exists(wheel):
+        disk.remove(wheel)
+    for name in disk.names(folder):
+        disk.remove(folder / name)

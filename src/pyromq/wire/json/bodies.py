@@ -193,13 +193,24 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     master_flush_offset: Long = 0
 
 
+class ReplicaConnectionState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One connection of a replica, as its master sees it (RocketMQ: HAConnectionRuntimeInfo)."""
+
+    addr: str = ""
+    slave_ack_offset: Long = 0
+    diff: Long = 0
+    in_sync: bool = False
+    transferred_byte_in_second: Long = 0
+    transfer_from_where: Long = 0
+
+
 class ReplicationState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A master and its replicas (RocketMQ: HARuntimeInfo); there are none here."""
+    """A master and its replicas, or a replica (RocketMQ: HARuntimeInfo)."""
 
     master: bool = True
     master_commit_log_max_offset: Long = 0
     in_sync_slave_nums: int = 0
-    ha_connection_info: tuple[()] = ()
+    ha_connection_info: tuple[ReplicaConnectionState, ...] = ()
     ha_client_runtime_info: ReplicaState = ReplicaState()
 
 

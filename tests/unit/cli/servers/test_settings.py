@@ -19,6 +19,7 @@ from pyromq.metrics.settings import MetricsSettings
 from pyromq.nameserver.config_keys import NAMESRV_CONF
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import TlsMode
+from pyromq.replication.settings import ReplicationSettings
 from pyromq.security.audit import AuditSettings
 from pyromq.security.settings import AccessSettings
 from pyromq.store.settings import DELAY_LADDER, Flush, StoreSettings, parse_ladder
@@ -103,11 +104,12 @@ def test_every_setting_can_be_given_in_every_way(tmp_path: Path, monkeypatch: py
     for schema in (BROKER, NAMESERVER):
         variables = {schema.variable(name) for name in schema.settings}
         assert len(variables) == len(schema.settings), "two settings share a variable"
-    own = {each.name for each in fields(BrokerSettings)} - {"store", "access", "audit", "metrics"}
+    own = {each.name for each in fields(BrokerSettings)} - {"store", "access", "audit", "metrics", "replication"}
     inner = [*(f"store.{each.name}" for each in fields(StoreSettings))]
     inner += [f"access.{each.name}" for each in fields(AccessSettings)]
     inner += [f"audit.{each.name}" for each in fields(AuditSettings)]
     inner += [f"metrics.{each.name}" for each in fields(MetricsSettings)]
+    inner += [f"replication.{each.name}" for each in fields(ReplicationSettings)]
     assert set(BROKER.settings) == {"data", *own, *inner}
     monkeypatch.setenv("PYROMQ_NAMESERVER_LIMITS_BROKERS_MAX", "7")
     monkeypatch.setenv("PYROMQ_NAMESERVER_TLS_MODE", "permissive")
@@ -242,9 +244,9 @@ def test_who_names_no_address_for_others_is_not_opened_to_them(
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("brokerRole=SLAVE", r"line 2: brokerRole=SLAVE is not supported: replication is not supported yet"),
-        ("brokerRole=SYNC_MASTER", "replication is not supported yet"),
-        ("brokerId=1", "replication is not supported yet"),
+        ("brokerRole=SLAVE", "a replica needs a broker id above 0"),
+        ("brokerRole=SYNC_MASTER\nbrokerId=1", "a master has broker id 0, not 1"),
+        ("brokerRole=FOLLOWER", "'FOLLOWER' is none of ASYNC_MASTER, SYNC_MASTER, SLAVE, ALONE"),
         ("authorizationEnabled=true", "authorization without authentication"),
         ("initAuthenticationUser=canary", "is not JSON of the form"),
         ("enableDLegerCommitLog=true", "replication"),

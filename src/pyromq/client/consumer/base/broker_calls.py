@@ -1,6 +1,7 @@
 """Requests of a consumer to brokers: members, offsets, locks, messages.
 
-Each queue's requests go to the broker that has it: to its master, or to a replica when there is no master. Offsets are
+Each queue's requests go to the broker that has it: to its master, or to a replica when there is no master; locks and
+send-backs go to the master alone, for a replica's word would mean nothing to the master that comes back. Offsets are
 committed one-way, on a connection that is there already: what got lost is said again five seconds later. Commits and
 unlocks that follow each other take the same connection, so the next owner of a queue finds the offset.
 """
@@ -153,7 +154,7 @@ class BrokerCalls:
 
     async def _lock_at(self, broker: str, queues: list[QueueId]) -> set[QueueId] | None:
         try:
-            link = self._link(broker)
+            link = self._master(broker)
             response = await self._client.ask(link, RequestCode.LOCK_BATCH_MQ, None, self._lock_body(queues))
             return set(bodies.decode(response.body, bodies.LockResponse).granted)
         except MQError as error:
@@ -197,16 +198,18 @@ class BrokerCalls:
     async def send_back(self, broker: str, header: SendBackHeader) -> Received[Any]:
         """36: the broker delivers the message again later, or it is a dead letter; the response, whatever its code."""
         signed = self._client.signer.signed(header)
-        return await self._link(broker).request(_SEND_BACK, signed, timeout_ms=SEND_BACK_MS)
+        return await self._master(broker).request(_SEND_BACK, signed, timeout_ms=SEND_BACK_MS)
 
     async def takes_stories(self, broker: str) -> bool:
         """Whether ``send_back`` may tell why a message failed."""
-        return await self._client.takes_stories(self._link(broker))
+        return await self._client.takes_stories(self._master(broker))
 
     def begin_send_back(self, broker: str, header: SendBackHeader) -> asyncio.Future[Received[Any]] | None:
         """The same without waiting, as a future; None when the connection is not there, or congested, or when the
         broker is not known to take the story that the header tells."""
-        connection = self._link(broker).ready
+        if self._client.brokers.address(broker) is None:
+            return None
+        connection = self._master(broker).ready
         if connection is None or connection.is_congested:
             return None
         if header.failure_story is not None and not takes_stories(connection):
@@ -221,6 +224,12 @@ class BrokerCalls:
         if address is None:
             raise ConnectFailedError(f"no address of broker {broker} is known: it is down, or did not register")
         return brokers.link(address)
+
+    def _master(self, broker: str) -> Link:
+        address = self._client.brokers.address(broker)
+        if address is None:
+            raise ConnectFailedError(f"broker {broker} has no master at the moment: it is down, or did not register")
+        return self._client.brokers.link(address)
 
     def _say(self, broker: str, code: RequestCode, header: Ext, body: bytes = b"") -> None:
         try:

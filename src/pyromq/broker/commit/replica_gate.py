@@ -1,0 +1,118 @@
+"""Replica gate: what is on the disk of a sync master waits here until replicas have it, too.
+
+    on disk here ─▶ too few replicas in sync? ─▶ answered at once                     [SLAVE_NOT_AVAILABLE]
+                    └ enough ─▶ waits ─▶ confirmed                                    [SUCCESS]
+                                      └ not within ``confirm_timeout_ms``             [FLUSH_SLAVE_TIMEOUT]
+
+Each of the three means that the message is stored here, with its offset. A sender that wants two copies for certain
+looks at the status. Whole commits wait, not messages; without replicas, or with an async master, there is no gate.
+
+Internal writes (due messages, committed ones) wait likewise. They hear that they are stored in each of the three cases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from pyromq.broker.commit.group_commit import OnStored, PendingSend, WaitingCommit, respond, tell, unconfirmed
+from pyromq.clock import Clock
+from pyromq.replication.leader import Leader
+from pyromq.replication.replicas import Standing
+from pyromq.wire.codes import ResponseCode
+
+_NO_REPLICA: Final = "the message is stored here, but too few replicas are in sync to have it as well"
+_LATE_REPLICA: Final = "the message is stored here, but replicas did not confirm it in time"
+
+
+class ReplicaGate:
+    """Owner of the commits that wait for replicas, on the loop."""
+
+    def __init__(self, leader: Leader, clock: Clock, *, timeout_ms: int) -> None:
+        self._leader = leader
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[WaitingCommit] = deque()  # oldest first
+        self._internal: deque[tuple[int, int, list[OnStored]]] = deque()  # end, since when, whom to tell; likewise
+        self._emptied = asyncio.Event()
+        self.waiting = 0  # sends that wait
+        self._timer: asyncio.TimerHandle | None = None  # looks again when the oldest is late
+        # since the start
+        self.late = 0  # sends answered FLUSH_SLAVE_TIMEOUT
+        self.alone = 0  # sends answered SLAVE_NOT_AVAILABLE
+        leader.on_report = self.look
+
+    async def drain(self) -> None:
+        while not self.is_empty:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting and not self._internal
+
+    def hold(self, commit: WaitingCommit) -> None:
+        self._waiting.append(commit._replace(since_ms=self._clock.monotonic_ms()))
+        self.waiting += len(commit.sends)
+        self.look()
+
+    def hold_internal(self, end: int, internal: list[OnStored]) -> None:
+        self._internal.append((end, self._clock.monotonic_ms(), internal))
+        self.look()
+
+    def look(self) -> None:
+        """A replica has more, came or went, or time has passed: answer what can be answered."""
+        if self.is_empty:
+            return
+        end = self._leader.end
+        replicas = self._leader.replicas
+        if replicas.standing(end) is Standing.TOO_FEW:
+            self._answer_all()
+            self._emptied.set()
+            return
+        confirmed = replicas.confirmed(end)
+        late_ms = self._clock.monotonic_ms() - self._timeout_ms
+        while self._waiting and self._waiting[0].end <= confirmed:
+            respond(self._next())
+        while self._internal and (self._internal[0][0] <= confirmed or self._internal[0][1] <= late_ms):
+            tell(self._internal.popleft()[2], None)
+        while self._waiting and self._waiting[0].since_ms <= late_ms:
+            sends = self._next()
+            self.late += len(sends)
+            _answer(sends, ResponseCode.FLUSH_SLAVE_TIMEOUT, _LATE_REPLICA)
+        self._look_again()
+
+    def _next(self) -> list[PendingSend]:
+        sends = self._waiting.popleft().sends
+        self.waiting -= len(sends)
+        return sends
+
+    def _answer_all(self) -> None:
+        while self._internal:
+            tell(self._internal.popleft()[2], None)
+        while self._waiting:
+            sends = self._next()
+            self.alone += len(sends)
+            _answer(sends, ResponseCode.SLAVE_NOT_AVAILABLE, _NO_REPLICA)
+
+    def _look_again(self) -> None:
+        if self.is_empty:
+            self._emptied.set()
+        if self._timer is not None or self.is_empty:
+            return
+        since = [self._waiting[0].since_ms] if self._waiting else []
+        since += [self._internal[0][1]] if self._internal else []
+        in_ms = min(since) + self._timeout_ms - self._clock.monotonic_ms()
+        self._timer = self._loop.call_later(max(1, in_ms) / 1_000, self._time_passed)
+
+    def _time_passed(self) -> None:
+        self._timer = None
+        self.look()
+
+
+def _answer(sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
+    for connection, _, response in sends:
+        if response:
+            connection.send(unconfirmed(response, code, remark))

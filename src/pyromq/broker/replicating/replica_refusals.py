@@ -1,0 +1,69 @@
+"""What a replica does not do: RocketMQ's codes and words, with the reason behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.net.connection import Connection
+from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.received import Received
+
+H = TypeVar("H")
+
+_BUSY: Final = "[REJECTREQUEST]system busy, start flow control for a while"
+_SEND: Final = (ResponseCode.SYSTEM_BUSY, f"{_BUSY}: this broker is a replica, send to its master")
+_PULL: Final = (
+    ResponseCode.SYSTEM_BUSY,
+    f"{_BUSY}: this broker is a replica that clients do not read (replication.replica_reads, slaveReadEnable)",
+)
+_SEND_BACK: Final = (ResponseCode.SYSTEM_ERROR, "no master available along with this replica: use the master")
+_TRANSACTION: Final = (ResponseCode.SLAVE_NOT_AVAILABLE, "this broker is a replica: transactions end at its master")
+_RECALL: Final = (ResponseCode.SLAVE_NOT_AVAILABLE, "this broker is a replica: recall the message at its master")
+_CHANGE: Final = (
+    ResponseCode.SYSTEM_ERROR,
+    "Can't modify topic or subscription group from slave broker, please execute it from master broker.",
+)
+
+REFUSALS: Final[Mapping[int, tuple[ResponseCode, str]]] = {
+    Code.SEND_MESSAGE: _SEND,
+    Code.SEND_MESSAGE_V2: _SEND,
+    Code.SEND_BATCH_MESSAGE: _SEND,
+    Code.SEND_REPLY_MESSAGE: _SEND,
+    Code.SEND_REPLY_MESSAGE_V2: _SEND,
+    Code.CONSUMER_SEND_MSG_BACK: _SEND_BACK,
+    Code.END_TRANSACTION: _TRANSACTION,
+    Code.RESUME_CHECK_HALF_MESSAGE: _TRANSACTION,
+    Code.RECALL_MESSAGE: _RECALL,
+    Code.UPDATE_AND_CREATE_TOPIC: _CHANGE,
+    Code.UPDATE_AND_CREATE_TOPIC_LIST: _CHANGE,
+    Code.DELETE_TOPIC_IN_BROKER: _CHANGE,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _CHANGE,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _CHANGE,
+    Code.DELETE_SUBSCRIPTIONGROUP: _CHANGE,
+    Code.UPDATE_AND_GET_GROUP_FORBIDDEN: _CHANGE,
+    Code.SET_MESSAGE_REQUEST_MODE: _CHANGE,
+    Code.INVOKE_BROKER_TO_RESET_OFFSET: _CHANGE,
+    Code.CLONE_GROUP_OFFSET: _CHANGE,
+    Code.CLEAN_UNUSED_TOPIC: _CHANGE,
+}
+"""What changes something that belongs to the master. Offsets may be committed here: the master gets them later."""
+
+PULLS: Final = (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE)
+
+
+def of_a_replica(handlers: dict[int, H], *, reads: bool) -> dict[int, H]:
+    """The handlers of a broker as they are on a replica."""
+    refusals = dict(REFUSALS)
+    if not reads:
+        refusals |= dict.fromkeys(PULLS, _PULL)
+    return {code: _refusing(*refusals[code]) if code in refusals else handler for code, handler in handlers.items()}
+
+
+def _refusing(code: ResponseCode, remark: str) -> Any:
+    def refuse(connection: Connection, request: Received[Any]) -> None:
+        raise RefusedError(code, remark)
+
+    return refuse

@@ -1,0 +1,226 @@
+"""The replication of one broker: a leader and its gate, or a follower and its metadata, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from pyromq.broker.base.environment import Environment
+from pyromq.broker.commit.replica_gate import ReplicaGate
+from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.replicating.master_calls import MasterCalls
+from pyromq.broker.replicating.metadata import MetadataSync
+from pyromq.broker.state.tables import Tables
+from pyromq.net.address import Address
+from pyromq.replication.follower import Follower, Master
+from pyromq.replication.leader import Leader
+from pyromq.replication.settings import Role
+from pyromq.store.message_store import MessageStore
+from pyromq.wire.json import bodies
+
+
+class KnownMaster:
+    """Where the master is, as settings or name servers say."""
+
+    def __init__(self, address: str, replication_address: str) -> None:
+        self._given = address, replication_address
+        self._told = "", ""
+
+    def told(self, address: str | None, replication_address: str | None) -> None:
+        """By a name server."""
+        if address or replication_address:
+            self._told = address or "", replication_address or ""
+
+    @property
+    def address(self) -> str:
+        """Its port for clients; empty when it is not known."""
+        return self._given[0] or self._told[0]
+
+    @property
+    def replication_address(self) -> str:
+        """Its port for replicas: as given, as told, or the one behind its port for clients."""
+        given, told = self._given[1], self._told[1]
+        if given or (told and not self._given[0]):
+            return given or told
+        if not self.address:
+            return ""
+        address = Address.parse(self.address)
+        return str(Address(address.host, address.port + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replication:
+    """Exactly what the role needs is there."""
+
+    environment: Environment
+    store: MessageStore
+    tables: Tables
+    leader: Leader | None = None
+    gate: ReplicaGate | None = None  # of a sync master
+    follower: Follower | None = None
+    metadata: MetadataSync | None = None
+    master: MasterCalls | None = None
+    known_master: KnownMaster | None = None
+
+    @property
+    def role(self) -> Role:
+        return self.environment.settings.replication.role
+
+    async def start(self, broker_port: int) -> None:
+        """Listen for replicas, if this is a master that has some. Raises OSError."""
+        if self.leader is not None:
+            settings = self.environment.settings
+            port = settings.replication.port or (broker_port + 1 if settings.port else 0)
+            await self.leader.start(port)
+
+    def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What a replica does by itself."""
+        if self.follower is None or self.metadata is None:
+            return {}
+        return {"broker-follow": self.follower.run(), "broker-metadata": self.metadata.run()}
+
+    async def stop(self) -> None:
+        if self.leader is not None:
+            await self.leader.stop()
+        if self.master is not None:
+            await self.master.close()
+
+    def durable(self) -> None:
+        """More of the log is on disk."""
+        if self.leader is not None:
+            self.leader.flushed()
+        if self.follower is not None:
+            self.follower.flushed()
+
+    def tick(self) -> None:
+        """Every second."""
+        if self.leader is not None:
+            self.leader.tick()
+        if self.follower is not None:
+            self.follower.tick()
+
+    # --- for tools ---
+
+    @property
+    def confirmed(self) -> int:
+        """Of a master: as many copies as it waits for have everything before it. Of a replica: what is on its disk."""
+        if self.leader is None:
+            return self.store.flushed_position
+        return self.leader.replicas.confirmed(self.leader.end)
+
+    @property
+    def metadata_version(self) -> str:
+        """Equal at master and replica when the replica has the master's topics and groups."""
+        tables = self.tables
+        versions = tables.topics.table.version, tables.groups.table.version
+        return "-".join(f"{each.timestamp}.{each.counter}" for each in versions)
+
+    def runtime(self) -> dict[str, object]:
+        """As run-time information tells it."""
+        told: dict[str, object] = {
+            "replicationRole": self.role.value,
+            "replicationConfirmed": self.confirmed,
+            "replicationFlushed": self.store.flushed_position,
+            "replicationMetadataVersion": self.metadata_version,
+        }
+        if self.leader is not None:
+            told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
+        if self.gate is not None:
+            told["replicationWaitingSends"] = self.gate.waiting
+            told["replicationLateSends"] = self.gate.late
+            told["replicationUnconfirmedSends"] = self.gate.alone
+        if self.follower is not None and self.metadata is not None:
+            told["replicationState"] = self.follower.state.name
+            told["replicationReason"] = self.follower.reason
+            told["replicationMetadataRounds"] = self.metadata.rounds
+            told["replicationMetadataLogEnd"] = self.metadata.log_end
+        return told
+
+    def state(self) -> bodies.ReplicationState:
+        """RocketMQ's form of it."""
+        end = self.store.end_position
+        if self.follower is not None:
+            replica = bodies.ReplicaState(max_offset=end, master_flush_offset=self.store.flushed_position)
+            return bodies.ReplicationState(master=False, ha_client_runtime_info=replica)
+        if self.leader is None:
+            return bodies.ReplicationState(master_commit_log_max_offset=end)
+        leader = self.leader
+        limit = leader.end - leader.settings.gap_bytes_max
+        connections = tuple(
+            bodies.ReplicaConnectionState(
+                addr=each.name,
+                slave_ack_offset=max(0, each.position),
+                diff=end - max(0, each.position),
+                in_sync=each.position > limit,
+                transferred_byte_in_second=0,
+                transfer_from_where=each.sent,
+            )
+            for each in leader.replicas
+        )
+        return bodies.ReplicationState(
+            master_commit_log_max_offset=end,
+            in_sync_slave_nums=len(leader.replicas.in_sync(leader.end)),
+            ha_connection_info=connections,
+        )
+
+
+class ReplicationWiring:
+    """Builds the replication of a broker from what is there before it. Call it inside a running loop."""
+
+    def __init__(self, environment: Environment, write_path: WritePath, tables: Tables) -> None:
+        self._environment = environment
+        self._write_path = write_path
+        self._tables = tables
+
+    def of_a_master(self) -> Replication:
+        environment, write_path = self._environment, self._write_path
+        settings, clock = environment.settings.replication, environment.clock
+        if not settings.role.has_port:
+            return Replication(environment=environment, store=write_path.store, tables=self._tables)
+        leader, gate = Leader(write_path.store, settings, clock), None
+        if settings.role is Role.SYNC_MASTER:
+            gate = ReplicaGate(leader, clock, timeout_ms=settings.confirm_timeout_ms)
+            write_path.group_commit.wait_for(gate)
+        return Replication(
+            environment=environment, store=write_path.store, tables=self._tables, leader=leader, gate=gate
+        )
+
+    def of_a_replica(
+        self,
+        calls: MasterCalls,
+        register: Callable[[], Awaitable[None]],
+        saver: Any,
+    ) -> Replication:
+        """``register`` asks name servers for the master, by registering with them."""
+        environment, store = self._environment, self._write_path.store
+        settings = environment.settings.replication
+        known = KnownMaster(settings.master_address, settings.master_replication_address)
+
+        async def find_master() -> Master | None:
+            if environment.settings.nameservers:
+                await register()
+            if not known.replication_address:
+                return None
+            if known.address:
+                await calls.at(known.address)
+            return Master(Address.parse(known.replication_address), calls.log)
+
+        follower = Follower(
+            store,
+            settings,
+            environment.clock,
+            environment.rng,
+            find_master=find_master,
+            on_copied=self._write_path.group_commit.copied,
+        )
+        metadata = MetadataSync(environment, store, self._tables, follower, calls, saver)
+        return Replication(
+            environment=environment,
+            store=store,
+            tables=self._tables,
+            follower=follower,
+            metadata=metadata,
+            master=calls,
+            known_master=known,
+        )

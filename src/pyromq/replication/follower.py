@@ -1,0 +1,339 @@
+"""Follower: the replica's side of replication. It finds its master, takes over the log, and says how far it is.
+
+    who is master? ─▶ how far is it? ─▶ connect, ask ─▶ same log? ─▶ follow: append, flush, report
+         ▲                 └ it has less than we have,      └ it has other bytes: refused, and told
+         └───────────────────── the connection ends ◀──────────────────────────────┘
+
+Before anything is appended the replica reads its own last record again, from the master, and compares: a master that
+lost the end of its log and went on, or another log altogether, is noticed there. A replica that cannot follow changes
+nothing: it says why, and tries again in case a person mends it. It never cuts its own log.
+
+What it reports is on its disk. It asks for the first position of an empty log by asking for the second one, because 0
+means "your last file" to RocketMQ; the byte in between is the first one of a record's length, which is always 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from random import Random
+from typing import Final, NamedTuple, cast
+
+from pyromq.clock import Clock
+from pyromq.errors import MQError, RemoteProtocolError
+from pyromq.net.address import Address
+from pyromq.net.backoff import Backoff
+from pyromq.replication.errors import DivergedError, ReplicationRefusedError, TooFarBehindError
+from pyromq.replication.settings import ReplicationSettings
+from pyromq.store.message_store import MessageStore
+from pyromq.wire.transfer import SliceDecoder, encode_report
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_S: Final = 5.0
+_BACKOFF: Final = Backoff(first_ms=200, ceiling_ms=5_000)
+_COMPARED_BYTES_MAX: Final = 8 << 20
+
+
+class Following(Enum):
+    """What a replica is doing."""
+
+    WAITING = "no master is known, or none can be reached"
+    CHECKING = "connected: whether the master has the same log is being looked at"
+    FOLLOWING = "what the master stores is taken over"
+    REFUSED = "the replica must not follow this master: a person has to look"
+
+
+class MasterLog(NamedTuple):
+    """What a master has."""
+
+    first: int
+    end: int
+
+
+class Master(NamedTuple):
+    """Where a master is; ``log`` asks it over its port for clients, and answers None if that is not known."""
+
+    replication_address: Address
+    log: Callable[[], Awaitable[MasterLog | None]]
+
+
+FindMaster = Callable[[], Awaitable[Master | None]]
+OnCopied = Callable[[set[tuple[str, int]]], None]
+
+
+class Follower:
+    """Owned by a replica, on its loop: ``run`` in a task, ``flushed`` and ``tick`` as they come."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        settings: ReplicationSettings,
+        clock: Clock,
+        rng: Random,
+        *,
+        find_master: FindMaster,
+        on_copied: OnCopied,
+    ) -> None:
+        """``on_copied`` is told of the queues of what was appended, and has the log flushed."""
+        self.store = store
+        self.settings = settings
+        self.clock = clock
+        self._rng = rng
+        self._find_master = find_master
+        self.on_copied = on_copied
+        self.acknowledges = True  # False: the master is never told more than the first position
+        self.state = Following.WAITING
+        self.reason = ""  # why it is not following
+        self._told = ""  # what was logged of that; an attempt that fails like the last one is not told again
+        self.attached = asyncio.Event()  # set while it follows
+        self._moved = asyncio.Event()  # more of the log was flushed
+        self._session: _Session | None = None
+
+    @property
+    def last_heard_ms(self) -> int:
+        """When the master was heard last, by the monotonic clock; 0: not since it connected."""
+        return self._session.heard_ms if self._session is not None else 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        failures = 0
+        try:
+            while True:
+                began = self.store.end_position
+                await self._follow_once()
+                failures = 0 if self.store.end_position > began else failures + 1
+                await asyncio.sleep(_BACKOFF.delay_ms(min(failures, 10), self._rng) / 1_000)
+        finally:
+            if self._session is not None:
+                self._session.abort()
+
+    async def _follow_once(self) -> None:
+        try:
+            master = await self._find_master()
+            if master is None:
+                self._note(Following.WAITING, "no name server knows a master of this name")
+                return
+            await self._follow(master)
+        except ReplicationRefusedError as error:
+            self._note(Following.REFUSED, str(error))
+        except (MQError, OSError, TimeoutError) as error:
+            self._note(Following.WAITING, str(error) or type(error).__name__)
+        except Exception as error:  # a defect must not end replication for good
+            logger.exception("replication failed, will be tried again")
+            self._note(Following.WAITING, f"{type(error).__name__}: {error}")
+        finally:
+            self.attached.clear()
+
+    async def _follow(self, master: Master) -> None:
+        start = await self._start(master)
+        session = _Session(self, start)
+        self._note(Following.CHECKING, "")
+        loop, address = asyncio.get_running_loop(), master.replication_address
+        async with asyncio.timeout(_CONNECT_S):
+            await loop.create_connection(lambda: session, address.host, address.port)
+        self._session = session
+        try:
+            await session.ended
+        finally:
+            session.abort()
+            self._session = None
+        if session.failure is not None:
+            raise session.failure
+        raise RemoteProtocolError(f"the connection to the master's replication port {address} ended")
+
+    async def _start(self, master: Master) -> _Start:
+        """Raises ReplicationRefusedError, StoreReadOnlyError."""
+        store = self.store
+        if not store.health.writable:
+            raise store.health.error()
+        known = await master.log()
+        if store.copies.is_empty:
+            if known is None or self.settings.from_last_file or known.end <= 0:
+                return _Start(asked=0, next=None)
+            first = max(0, known.first)
+            return _Start(asked=first, next=first) if first else _Start(asked=1, next=0)
+        end = store.end_position
+        if known is not None and end > known.end:
+            raise DivergedError(
+                f"the log here goes up to {end}, that of the master at {master.replication_address} only up to "
+                f"{known.end}: the master has lost messages that are here, or is another one. Nothing was changed; "
+                "look at both before you start either with an empty folder"
+            )
+        if known is not None and end < known.first:
+            raise TooFarBehindError(
+                f"the log here goes up to {end}, that of the master begins at {known.first}: start this replica with "
+                "an empty folder"
+            )
+        compared = store.copies.newest_listed()
+        first = known.first if known is not None else 0
+        if compared is None or end - compared > _COMPARED_BYTES_MAX or compared < first:
+            compared = end
+        compared = max(1, compared)  # 0 would mean the last file
+        return _Start(asked=compared, next=compared)
+
+    def _note(self, state: Following, reason: str) -> None:
+        if reason and reason != self._told:
+            self._told = reason
+            if state is Following.REFUSED:
+                logger.error("replica does not follow: reason=%s", reason)
+            else:
+                logger.warning("replica waits: reason=%s", reason)
+        if state is Following.FOLLOWING:
+            self._told = ""
+            logger.info("replica follows: end=%d", self.store.end_position)
+        self.state = state
+        if state is not Following.CHECKING:
+            self.reason = reason
+
+    def follows(self) -> None:
+        """The master has the same log."""
+        self._note(Following.FOLLOWING, "")
+        self.attached.set()
+
+    # --- what happens meanwhile ---
+
+    def flushed(self) -> None:
+        """More of the log is on disk."""
+        self._moved.set()
+        if self._session is not None:
+            self._session.report()
+
+    def tick(self) -> None:
+        """Every second or so."""
+        if self._session is not None:
+            self._session.tick()
+
+    async def reached(self, position: int) -> None:
+        """Until the log here is on disk up to there."""
+        while self.store.flushed_position < position:
+            self._moved.clear()
+            await self._moved.wait()
+
+
+class _Start(NamedTuple):
+    """``asked`` is reported first; ``next`` is the position of the next byte we want, None: the master chooses."""
+
+    asked: int
+    next: int | None
+
+
+class _Session(asyncio.Protocol):
+    """One connection to a master."""
+
+    def __init__(self, follower: Follower, start: _Start) -> None:
+        self._follower = follower
+        self._store = follower.store
+        self._asked = self._reported = start.asked
+        self._next = start.next  # position of the next byte that belongs into the buffer
+        self._buffer = bytearray()  # not yet appended: compared, or the start of a record
+        if start.next == 0 and start.asked == 1:
+            self._buffer += b"\0"
+            self._next = 1
+        self._decoder = SliceDecoder()
+        self._transport: asyncio.Transport | None = None
+        self._same = start.next is None or start.next >= self._store.end_position  # nothing has to be compared
+        self.failure: Exception | None = None
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.heard_ms = self._said_ms = follower.clock.monotonic_ms()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's is none, but has everything that one has
+        self._transport = transport
+        transport.write(encode_report(self._asked))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.failure = self.failure or error
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_ms = self._follower.clock.monotonic_ms()
+        if self.failure is not None:
+            return
+        if self._same and self._follower.state is Following.CHECKING:
+            self._follower.follows()  # not before: a master that refuses a replica says nothing
+        try:
+            for position, part in self._decoder.feed(data):
+                if part:
+                    self._add(position, part)
+            self._take()
+        except Exception as error:  # whatever it is, the connection ends with it; ``Follower`` tells
+            self.failure = error
+            self.abort()
+
+    def _add(self, position: int, part: bytes) -> None:
+        if self._next is None:  # the master has chosen where to begin
+            if position:
+                self._store.copies.begin_at(position)
+            self._next = position
+        if position != self._next:
+            raise RemoteProtocolError(f"the master sent position {position}, but {self._next} comes next")
+        self._buffer += part
+        self._next += len(part)
+
+    def _take(self) -> None:
+        store, buffer = self._store, self._buffer
+        if not self._same and not self._compare():
+            return
+        if len(buffer) < 8 or len(buffer) < int.from_bytes(buffer[:4], "big") <= store.settings.segment_bytes:
+            return  # not even one record
+        assert self._next is not None
+        position = self._next - len(buffer)
+        if store.copies.is_empty and position:
+            store.copies.begin_at(position)
+        before = store.end_position
+        try:
+            touched = store.copies.take(bytes(buffer))
+        finally:
+            del buffer[: store.end_position - before]
+        if store.end_position > before:
+            self._follower.on_copied(touched)
+
+    def _compare(self) -> bool:
+        """Whether the buffer begins with what our log ends with, once enough has come. Raises DivergedError."""
+        assert self._next is not None
+        store, buffer = self._store, self._buffer
+        start = self._next - len(buffer)
+        size = min(len(buffer), store.end_position - start)
+        if bytes(buffer[:size]) != bytes(store.records.bytes_at(start, size)):
+            raise DivergedError(
+                f"the master has other bytes than this replica between position {start} and {start + size}: their logs "
+                "are different. Nothing was changed; look at both before you start either with an empty folder"
+            )
+        if start + size < store.end_position:
+            return False
+        del buffer[:size]
+        self._same = True
+        self._follower.follows()
+        self.report()
+        return True
+
+    # --- what the master hears ---
+
+    def report(self) -> None:
+        """How much is on disk, if that is more than was said before."""
+        position = self._store.flushed_position
+        if self._same and self._follower.acknowledges and position > self._reported:
+            self._reported = position
+            self._say()
+
+    def _say(self) -> None:
+        if self._transport is not None:
+            self._said_ms = self._follower.clock.monotonic_ms()
+            self._transport.write(encode_report(self._reported))
+
+    def tick(self) -> None:
+        now, settings = self._follower.clock.monotonic_ms(), self._follower.settings
+        if now - self.heard_ms > settings.silence_ms_max:
+            self.failure = self.failure or RemoteProtocolError("the master was silent for too long")
+            self.abort()
+        elif now - self._said_ms >= settings.heartbeat_interval_ms:
+            self._say()

@@ -1,0 +1,109 @@
+"""Settings of replication; RocketMQ's names are in docs/how-to/configure-a-broker.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from pyromq.errors import ConfigError
+from pyromq.net.address import Address
+from pyromq.wire.transfer import SLICE_BYTES_MAX
+
+
+class Role(Enum):
+    """What a broker is among those that share its name."""
+
+    ALONE = "alone"  # it has no replicas and no port for them
+    ASYNC_MASTER = "async-master"  # sends are answered when they are stored here; replicas follow
+    SYNC_MASTER = "sync-master"  # sends are answered when replicas have them on disk, too
+    REPLICA = "replica"  # it follows a master and takes no messages of clients
+
+    @property
+    def is_master(self) -> bool:
+        return self is not Role.REPLICA
+
+    @property
+    def has_port(self) -> bool:
+        """Whether replicas can connect."""
+        return self in (Role.ASYNC_MASTER, Role.SYNC_MASTER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationSettings:
+    """Who follows whom, how far behind counts as in sync, and how long a send waits for it; RocketMQ's defaults."""
+
+    role: Role = Role.ALONE
+
+    # of a master
+    host: str = "127.0.0.1"  # where replicas connect
+    port: int = 0  # 0: the port of the broker and one more; picked if that one is
+    advertised_host: str = ""  # what replicas are told; when empty the broker's own
+    replica_addresses: tuple[str, ...] = ("127.0.0.0/8", "::1/128")  # addresses and networks that may connect
+    insecure_network: bool = False  # listen beyond loopback, although what is transferred is neither signed nor secret
+    connections_max: int = 16
+    in_sync_replicas: int = 2  # copies a sync master waits for, its own among them; fewer than 2 would be none
+    min_in_sync_replicas: int = 2  # with ``auto_in_sync_replicas``: so many at least
+    auto_in_sync_replicas: bool = False  # wait for as many as are in sync, between the two
+    all_in_sync: bool = False  # wait for every replica that is in sync
+    gap_bytes_max: int = 256 << 20  # a replica that misses as much is not in sync
+    confirm_timeout_ms: int = 5_000  # then a send is answered FLUSH_SLAVE_TIMEOUT
+    slice_bytes: int = 128 << 10  # transferred at once
+
+    # of a replica
+    master_address: str = ""  # the master's port for clients; when empty, name servers know it
+    master_replication_address: str = ""  # its port for replicas; when empty, name servers know it
+    from_last_file: bool = False  # an empty replica begins with the master's last file, not its first
+    metadata_interval_ms: int = 3_000  # between two looks at the master's topics, groups and offsets
+    replica_reads: bool = False  # clients may read here; a master may send them here
+
+    # of both
+    heartbeat_interval_ms: int = 5_000
+    silence_ms_max: int = 20_000  # a connection that is silent for longer is closed
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise ConfigError(f"replication port {self.port} is outside [0, 65535]")
+        if not 1 <= self.slice_bytes <= SLICE_BYTES_MAX:
+            raise ConfigError(f"replication.slice_bytes {self.slice_bytes} is outside [1, {SLICE_BYTES_MAX}]")
+        positive = ("confirm_timeout_ms", "metadata_interval_ms", "heartbeat_interval_ms", "silence_ms_max")
+        for name in (*positive, "connections_max", "gap_bytes_max"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"replication.{name} must be at least 1")
+        for text in (self.master_address, self.master_replication_address):
+            if text:
+                Address.parse(text)
+        for text in self.replica_addresses:
+            _network(text)
+        if self.role.has_port:
+            self._check_exposure()
+
+    def _check_exposure(self) -> None:
+        try:
+            is_local = ip_address(self.host).is_loopback
+        except ValueError as error:
+            raise ConfigError(f"replication.host {self.host!r} is not an IP address") from error
+        if not is_local and not self.insecure_network:
+            raise ConfigError(
+                f"{self.host} can be reached from other machines, and replication is neither signed nor encrypted: who "
+                "reaches its port from an allowed address gets every message. Listen on 127.0.0.1 (a tunnel brings "
+                "replicas there), or set replication.insecure_network if the network between the brokers is theirs"
+            )
+
+    def allows(self, host: str) -> bool:
+        """Whether a replica may connect from there."""
+        address = ip_address(host.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None)
+        return any((mapped or address) in _network(text) for text in self.replica_addresses)
+
+    @property
+    def copies_needed(self) -> int:
+        """Of a sync master: 2 at least, or the name would be a lie."""
+        return max(2, self.in_sync_replicas)
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError as error:
+        raise ConfigError(f"replication.replica_addresses: {text!r} is neither an address nor a network") from error
