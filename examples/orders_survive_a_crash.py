@@ -160,6 +160,7 @@ class Demo:
             letter = (await admin.dead_letters("billing"))[0]
         self._console.print(f"billing failed {self.billing.failures} times; most orders came again and are done")
         await self._type("dlq", "ls", "billing")
+        await self._type("dlq", "ls", "billing", "--messages")
         await self._type("message", "explain", letter.message_id, "--topic", TOPIC)
 
     async def _redrive(self) -> None:

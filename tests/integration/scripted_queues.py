@@ -16,7 +16,7 @@ from pyromq.net import Connection, Handler, Server
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import Ext, encode_response
-from pyromq.wire.headers.consumer import OffsetResponseHeader, PullResponseHeader
+from pyromq.wire.headers.consumer import HeartbeatResponseHeader, OffsetResponseHeader, PullResponseHeader
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.json import bodies
 from pyromq.wire.json.heartbeat import decode_heartbeat
@@ -142,7 +142,7 @@ class ScriptedQueues(Handler):
         heartbeat = decode_heartbeat(request.body)
         if heartbeat.consumer_data_set:
             self.members[heartbeat.client_id] = connection
-        self.answer((connection, request))
+        self.answer((connection, request), header=HeartbeatResponseHeader(takes_stories=True))
 
     def _unregister(self, connection: Connection, request: Received[Any]) -> None:
         self.members.pop(request.header.client_id, None)

@@ -20,5 +20,5 @@ def test_every_order_of_the_demo_is_accounted_for() -> None:
     assert "Every order is accounted for." in done.stdout
     for order in (777, 1_999, 3_141, 4_242, 5_555):
         lines = [line for line in done.stdout.splitlines() if f" order-{order} " in line]
-        assert any(line.endswith(" 3") for line in lines), "given up after three deliveries"
+        assert any(" 3  " in line for line in lines), "given up after three deliveries"
         assert any(" sent " in line for line in lines)

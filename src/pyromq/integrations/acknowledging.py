@@ -281,8 +281,8 @@ class _AcknowledgingService(ConcurrentService):
     def teller(self) -> FailureTeller:
         return self._teller
 
-    def _tell(self, *_: object) -> None:
-        """Those who end a message say why."""
+    def _tell(self, failed: list[ReceivedMessage], error: Exception | None) -> None:
+        """Whoever ends a message says why."""
 
     def connect(self, *, arrived: Callable[[], object], finished: Callable[[], object]) -> None:
         self._finished = finished

@@ -133,7 +133,7 @@ class ConcurrentService:
             logger.warning("listener failed: queue=%s offset=%d id=%s", *facts, exc_info=cause)
         settings = self._settings
         outcome = decide(batch, verdict, model=settings.model, ladder=settings.retry_levels)
-        self._tell([item.message for item in outcome.send_back], verdict, failure)
+        self._tell([item.message for item in outcome.send_back], failure)
         ok = len(outcome.finished)
         owned.counts.consumed(ok, len(batch) - ok, seconds)
         self._settle(owned, outcome)
@@ -151,10 +151,8 @@ class ConcurrentService:
             owned.settle().put_back(again, failed=False)
             self.arrived(owned)
 
-    def _tell(
-        self, failed: list[ReceivedMessage], verdict: ConsumeStatus | BatchResult | None, error: Exception | None
-    ) -> None:
-        """Why they go back."""
+    def _tell(self, failed: list[ReceivedMessage], error: Exception | None) -> None:
+        """Why they go back; without an error their listener said so."""
         if error is not None:
             self._teller.raised(failed, error)
         else:
