@@ -20,6 +20,7 @@ from pyromq.replication.follower import Follower, Following
 from pyromq.replication.leader import Leader
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.settings import ProducerSettings
+from pyromq.store.files.disk import Disk
 from pyromq.store.settings import StoreSettings
 from tests.integration.waiting import until
 
@@ -53,8 +54,10 @@ class Pair:
         await self.master.start()
         return self.master
 
-    async def start_replica(self, *, follows: bool = True, folder: str = "replica", **given: Any) -> Broker:
-        self.replica = Broker(self.settings(Role.REPLICA, **given), self.folder / folder)
+    async def start_replica(
+        self, *, follows: bool = True, folder: str = "replica", disk: Disk | None = None, **given: Any
+    ) -> Broker:
+        self.replica = Broker(self.settings(Role.REPLICA, **given), self.folder / folder, disk=disk)
         await self.replica.start()
         if follows:
             await until(lambda: self.follower.state is Following.FOLLOWING, "the replica follows")
