@@ -10,16 +10,18 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pyromq.broker import following
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
+from pyromq.net import Address
 from pyromq.net.settings import TlsMode
 from pyromq.security.settings import with_inner_credentials
 
@@ -37,6 +39,43 @@ def run_nameserver(settings: NameServerSettings) -> None:
 
 def run_broker(settings: BrokerSettings, folder: Path) -> None:
     _run(_serve(None, settings, folder))
+
+
+def run_follow(master: Address, folder: Path, *, host: str, port: int, take_over_at: Sequence[str] | None) -> None:
+    """A copy of a running broker; with name servers to ``take_over_at``, in its place when it is gone."""
+    _run(_follow(master, folder, host, port, take_over_at))
+
+
+async def _follow(master: Address, folder: Path, host: str, port: int, nameservers: Sequence[str] | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    settings = await following.settings_of_a_copy(master, host=host, port=port)
+    async with Broker(settings, folder) as copy:
+        _say(f"ready broker={copy.address} copies={master}")
+        stopped = asyncio.ensure_future(stop.wait())
+        steps = asyncio.ensure_future(_take_over(copy, nameservers))
+        await asyncio.wait((stopped, steps), return_when=asyncio.FIRST_COMPLETED)
+        if steps.done():
+            steps.result()
+            await stopped
+        steps.cancel()
+        await asyncio.gather(steps, return_exceptions=True)
+
+
+async def _take_over(copy: Broker, nameservers: Sequence[str] | None) -> None:
+    await following.caught_up(copy)
+    _say(f"caught up end={copy.store.end_position}")
+    if nameservers is not None:
+        await following.master_gone(copy)
+        await following.take_over(copy, nameservers)
+        _say(f"master broker={copy.address}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings | None, folder: Path | None) -> None:

@@ -30,7 +30,7 @@ from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
-ROUNDS = int(os.environ.get("PYROMQ_REPLICATION_ROUNDS", "2"))  # of each kind; ``make crash`` has more
+ROUNDS = int(os.environ.get("PYROMQ_REPLICATION_ROUNDS", "1"))  # of each kind; ``make crash`` has more
 SENDERS = 8
 SETTINGS = StoreSettings(segment_bytes=65_536, index_slots=1_000, index_entries=5_000)
 Property = Callable[[str, object], None]

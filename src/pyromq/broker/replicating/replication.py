@@ -125,6 +125,7 @@ class Replication:
             "replicationMetadataVersion": self.metadata_version,
         }
         if self.leader is not None:
+            told["replicationAddress"] = self.leader.address
             told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
         if self.gate is not None:
             told["replicationWaitingSends"] = self.gate.waiting
