@@ -27,7 +27,10 @@ from tests.integration.waiting import until
 SMALL = StoreSettings(
     segment_bytes=1 << 16, index_slots=1_000, index_entries=5_000, full_percent=100, body_bytes_max=20_000
 )
-QUICK = ReplicationSettings(metadata_interval_ms=50, heartbeat_interval_ms=500, silence_ms_max=5_000)
+# looks often, waits long: a busy machine is not a lost connection
+QUICK = ReplicationSettings(
+    metadata_interval_ms=50, heartbeat_interval_ms=500, silence_ms_max=60_000, confirm_timeout_ms=60_000
+)
 
 
 class Pair:
@@ -97,9 +100,8 @@ class Pair:
         await until(lambda: metadata.rounds >= wanted, "tables taken over")
 
     def producer(self) -> Producer:
-        return Producer(
-            group="senders", nameservers=[self.nameserver], settings=ProducerSettings(compress_from_bytes=1 << 20)
-        )
+        settings = ProducerSettings(compress_from_bytes=1 << 20)
+        return Producer(group="senders", nameservers=[self.nameserver], settings=settings, timeout_ms=60_000)
 
 
 @asynccontextmanager
