@@ -72,7 +72,7 @@ compare: $(READY)  ## beside Apache RocketMQ (the broker) and Spark's Kafka sour
 	$(BIN)/python -m benchmarks.compare $(ARGUMENTS)
 
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
-	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 PYROMQ_LIVES=20000 PYROMQ_LEDGER_MESSAGES=50000 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
+	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 PYROMQ_LIVES=20000 PYROMQ_LEDGER_MESSAGES=50000 PYROMQ_REPLICATION_ROUNDS=15 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
 
 hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed requests; prints the table of docs/reliability.md
 	PYROMQ_HOSTILE=long $(BIN)/python -m pytest tests/hostile

@@ -19,10 +19,12 @@ from interop.jars import Jars
 from interop.pyromq_server import SMALL_STORE
 from interop.tests.conftest import Note, case
 from pyromq.aio import Message, Producer
+from pyromq.broker import following
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
+from pyromq.net import Address
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.results import SendStatus
 from pyromq.settings import ProducerSettings
@@ -153,3 +155,36 @@ def test_our_replica_of_an_apache_master_starts_late_and_again(
                 note("from the first byte, then on from where it was")
 
     run(work())
+
+
+@case("Apache master, PyroMQ follows silently and takes over", SECTION)
+def test_a_silent_copy_of_an_apache_master_takes_over(tmp_path: Path, jars: Jars, note: Note) -> None:
+    async def work() -> None:
+        async with NameServer(NameServerSettings(port=0)) as names:
+            nameserver = str(names.address)
+            options = {**APACHE_MASTER, "slaveTimeout": "300"}
+            async with apache(jars, tmp_path / "master", nameserver, options) as master:
+                at = Address.parse(master.address)
+                settings = await following.settings_of_a_copy(at, host="127.0.0.1", port=0)
+                async with Broker(settings, tmp_path / "copy") as copy:
+                    await following.caught_up(copy)
+                    statuses = await send_some(nameserver, 10)
+                    assert SendStatus.SEND_OK not in statuses, "Apache did not count the copy"
+                    await until(partial(has_all, copy, 10), "the copy has everything all the same")
+                    end = copy.store.end_position
+                    assert stored(master.store_folder, end) == log_of(copy.store)
+                    await following.caught_up(copy)
+                    await asyncio.to_thread(master.stop)
+                    await following.master_gone(copy)
+                    await following.take_over(copy, [nameserver])
+                    assert await send_some(nameserver, 5) == {SendStatus.SEND_OK}
+                    assert has_all(copy, 15)
+                note(f"answers without a second copy: {', '.join(sorted(each.value for each in statuses))}")
+
+    run(work())
+
+
+async def send_some(nameserver: str, count: int) -> set[SendStatus]:
+    settings = ProducerSettings(compress_from_bytes=1 << 20)
+    async with Producer(group="senders", nameservers=[nameserver], settings=settings, timeout_ms=60_000) as producer:
+        return {(await producer.send(Message("orders", b"%d" % number))).status for number in range(count)}

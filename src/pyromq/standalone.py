@@ -12,12 +12,13 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pyromq.broker import following
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.client.admin.measuring import MeasureAdmin
@@ -27,6 +28,7 @@ from pyromq.exporter.exporter import Exporter, ExporterSettings
 from pyromq.metrics.settings import MetricsSettings
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
+from pyromq.net import Address
 from pyromq.net.settings import TlsMode
 from pyromq.security.settings import with_inner_credentials
 from pyromq.service_manager import ServiceManager
@@ -64,8 +66,37 @@ async def _export(nameservers: str, asked: ExporterSettings, shown: MetricsSetti
         endpoint = await stack.enter_async_context(Endpoint(shown, shelter))
         admin = await stack.enter_async_context(MeasureAdmin(nameservers))
         endpoint.add(await stack.enter_async_context(Exporter(admin, asked, labels=shown.label_values)))
-        _say_ready(["ready", f"metrics={endpoint.url}"])
+        _say(["ready", f"metrics={endpoint.url}"])
         await stop.wait()
+
+
+def run_follow(master: Address, folder: Path, *, host: str, port: int, take_over_at: Sequence[str] | None) -> None:
+    """A copy of a running broker; with name servers to ``take_over_at``, in its place when it is gone."""
+    _run(_follow(master, folder, host, port, take_over_at))
+
+
+async def _follow(master: Address, folder: Path, host: str, port: int, nameservers: Sequence[str] | None) -> None:
+    stop = _stop_on_signals()
+    settings = await following.settings_of_a_copy(master, host=host, port=port)
+    async with Broker(settings, folder) as copy:
+        _say(["ready", f"broker={copy.address}", f"copies={master}"])
+        stopped = asyncio.ensure_future(stop.wait())
+        steps = asyncio.ensure_future(_take_over(copy, nameservers))
+        await asyncio.wait((stopped, steps), return_when=asyncio.FIRST_COMPLETED)
+        if steps.done():
+            steps.result()
+            await stopped
+        steps.cancel()
+        await asyncio.gather(steps, return_exceptions=True)
+
+
+async def _take_over(copy: Broker, nameservers: Sequence[str] | None) -> None:
+    await following.caught_up(copy)
+    _say(["caught up", f"end={copy.store.end_position}"])
+    if nameservers is not None:
+        await following.master_gone(copy)
+        await following.take_over(copy, nameservers)
+        _say(["master", f"broker={copy.address}"])
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -75,7 +106,7 @@ def _stop_on_signals() -> asyncio.Event:
     return stop
 
 
-def _say_ready(words: list[str]) -> None:
+def _say(words: list[str]) -> None:
     sys.stdout.write(" ".join(words) + "\n")
     sys.stdout.flush()
 
@@ -109,7 +140,7 @@ async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings |
         gc.collect()
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD)
-        _say_ready(ready)
+        _say(ready)
         manager.ready(" ".join(ready[1:]))
         await stop.wait()
         if running is not None and broker is not None and broker.drain_ms:

@@ -20,13 +20,17 @@ from pyromq.replication.follower import Follower, Following
 from pyromq.replication.leader import Leader
 from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.settings import ProducerSettings
+from pyromq.store.files.disk import Disk
 from pyromq.store.settings import StoreSettings
 from tests.integration.waiting import until
 
 SMALL = StoreSettings(
     segment_bytes=1 << 16, index_slots=1_000, index_entries=5_000, full_percent=100, body_bytes_max=20_000
 )
-QUICK = ReplicationSettings(metadata_interval_ms=50, heartbeat_interval_ms=500, silence_ms_max=5_000)
+# looks often, waits long: a busy machine is not a lost connection
+QUICK = ReplicationSettings(
+    metadata_interval_ms=50, heartbeat_interval_ms=500, silence_ms_max=60_000, confirm_timeout_ms=60_000
+)
 
 
 class Pair:
@@ -53,8 +57,10 @@ class Pair:
         await self.master.start()
         return self.master
 
-    async def start_replica(self, *, follows: bool = True, folder: str = "replica", **given: Any) -> Broker:
-        self.replica = Broker(self.settings(Role.REPLICA, **given), self.folder / folder)
+    async def start_replica(
+        self, *, follows: bool = True, folder: str = "replica", disk: Disk | None = None, **given: Any
+    ) -> Broker:
+        self.replica = Broker(self.settings(Role.REPLICA, **given), self.folder / folder, disk=disk)
         await self.replica.start()
         if follows:
             await until(lambda: self.follower.state is Following.FOLLOWING, "the replica follows")
@@ -94,9 +100,8 @@ class Pair:
         await until(lambda: metadata.rounds >= wanted, "tables taken over")
 
     def producer(self) -> Producer:
-        return Producer(
-            group="senders", nameservers=[self.nameserver], settings=ProducerSettings(compress_from_bytes=1 << 20)
-        )
+        settings = ProducerSettings(compress_from_bytes=1 << 20)
+        return Producer(group="senders", nameservers=[self.nameserver], settings=settings, timeout_ms=60_000)
 
 
 @asynccontextmanager

@@ -135,6 +135,8 @@ class Wiring:
         replication = self._replication(tables, write_path, services.registrar)
         if replication.follower is not None:
             handlers.pulls.master_is_near = replication.follower.attached.is_set
+        if replication.metadata is not None:
+            replication.metadata.on_delay_offsets = services.delay_runner.schedule.follow
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         tables.topics.on_change = services.registrar.topics_changed
         write_path.group_commit.on_visible = partial(

@@ -84,7 +84,7 @@ class Follower:
         self._rng = rng
         self._find_master = find_master
         self.on_copied = on_copied
-        self.acknowledges = True  # False: the master is never told more than the first position
+        self.acknowledges = not settings.silent  # else the master is never told more than the first position
         self.state = Following.WAITING
         self.reason = ""  # why it is not following
         self._told = ""  # what was logged of that; an attempt that fails like the last one is not told again

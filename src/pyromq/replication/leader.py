@@ -37,6 +37,7 @@ class Leader:
         self.clock = clock
         self.replicas = Replicas(settings)
         self.on_report: Callable[[], None] = lambda: None  # a replica has more now, or is gone, or new
+        self.on_count: Callable[[int], None] = lambda count: None  # so many connections there are now
         self._links: dict[ReplicaLink, None] = {}
         self._server: asyncio.Server | None = None
         self._refused: set[tuple[str, str]] = set()  # addresses and reasons; each is logged once
@@ -86,6 +87,7 @@ class Leader:
         if len(self._links) >= self.settings.connections_max:
             return self._refuse(host, "there are replication.connections_max connections already")
         self._links[link] = None
+        self.on_count(len(self._links))
         return True
 
     def first_position(self, host: str, asked: int) -> int | None:
@@ -124,6 +126,7 @@ class Leader:
 
     def ended(self, link: ReplicaLink) -> None:
         self._links.pop(link, None)
+        self.on_count(len(self._links))
 
 
 class ReplicaLink(asyncio.Protocol):

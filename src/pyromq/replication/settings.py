@@ -55,6 +55,7 @@ class ReplicationSettings:
     master_replication_address: str = ""  # its port for replicas; when empty, name servers know it
     from_last_file: bool = False  # an empty replica begins with the master's last file, not its first
     metadata_interval_ms: int = 3_000  # between two looks at the master's topics, groups and offsets
+    silent: bool = False  # the master never hears how far it is, so that it never waits for it
     replica_reads: bool = False  # clients may read here; a master may send them here
 
     # of both

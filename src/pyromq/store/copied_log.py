@@ -152,23 +152,27 @@ class CopiedLog:
 
     def _enter(self, data: bytes, records: list[_Placed], touched: set[tuple[str, int]]) -> None:
         """Write them; a queue whose offsets jump is brought there when everything before is written."""
-        base, written = self._log.end, 0
-        stored_ms = 0
+        base, written, stored_ms = self._log.end, 0, 0
+        targets: dict[tuple[bytes, int], ConsumeQueue | None] = {}  # most records of a run belong to few queues
+        keys, ladder_ms = self._indexer.staged, self.ladder_ms
         for position, record in records:
-            if is_visible(record.sys_flag) and (queue := self._queue_of(record)) is not None:
-                if record.offset != queue.next_offset:
-                    self._write(data[written : position - base], stored_ms)
-                    written = position - base
-                    self._bridge(queue, position, record.offset)
-                queue.stage(
-                    position, record.size, entry_tag(queue.topic, record.properties, record.stored_ms, self.ladder_ms)
-                )
-                self._backlog.staged.add(queue)
-                touched.add((queue.topic, queue.queue_id))
-            if is_indexed(record.sys_flag):
-                self._indexer.staged.append((record.topic + b"#", record.properties, position, record.stored_ms))
-            stored_ms = record.stored_ms
+            flag, topic, properties, stored_ms = record.sys_flag, record.topic, record.properties, record.stored_ms
+            if not flag or is_visible(flag):
+                key = topic, record.queue_id
+                if key not in targets:
+                    targets[key] = self._queue_of(record)
+                queue = targets[key]
+                if queue is not None:
+                    if record.offset != queue.next_offset:
+                        self._write(data[written : position - base], stored_ms)
+                        written = position - base
+                        self._bridge(queue, position, record.offset)
+                    queue.stage(position, record.size, entry_tag(queue.topic, properties, stored_ms, ladder_ms))
+                    self._backlog.staged.add(queue)
+            if not flag or is_indexed(flag):
+                keys.append((topic + b"#", properties, position, stored_ms))
         self._write(data[written:], stored_ms)
+        touched.update((queue.topic, queue.queue_id) for queue in targets.values() if queue is not None)
 
     def _write(self, data: bytes, stored_ms: int) -> None:
         if not data:

@@ -22,7 +22,7 @@ def describe(settings: BrokerSettings, host: str, port: int) -> dict[str, str]:
     values = {name: key.text_of(settings) for name, key in KEYS.items()}
     values |= {
         "brokerIP1": host,
-        "brokerRole": "SLAVE" if settings.broker_id else "ASYNC_MASTER",
+        "brokerRole": values["brokerRole"].replace("ALONE", "ASYNC_MASTER"),  # what tools take it for
         "listenPort": str(port),
         "maxMsgsNumBatch": "64",
     }

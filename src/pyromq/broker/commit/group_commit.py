@@ -101,6 +101,7 @@ class GroupCommit:
         self.is_stuck = False  # one flush takes too long: sends should go elsewhere
         self.on_look: Callable[[], None] = lambda: None
         self.on_visible: Callable[[set[QueueKey]], None] = lambda queues: None  # readers can see more of these queues
+        self.flushes_early = False  # with async flush: at once, not when it is due; replicas get what is on disk
         self.on_durable: Callable[[], None] = lambda: None  # more of the log is on disk
         self._sync = store.settings.flush is Flush.SYNC  # a send is answered when it is on disk
         self._waits = self._sync  # a send may have to wait for something
@@ -226,6 +227,8 @@ class GroupCommit:
             self._show(touched)
             if self._unflushed_bytes() * 2 >= self._unflushed_bytes_max:
                 self._fall_behind()
+            elif self.flushes_early:
+                self.flush_soon()
             return
         self._unseen |= touched
         if internal:

@@ -86,6 +86,11 @@ class Schedule:
         self._pass_deleted(level, first)
         return level
 
+    def follow(self, offsets: DelayOffsets) -> None:
+        """Of a replica: the master has come so far. What it has delivered need not be kept."""
+        for level in self._levels:
+            level.cursor = max(level.cursor, offsets.get(level.number) or 0)
+
     @property
     def level_count(self) -> int:
         return len(self._levels)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
@@ -59,6 +60,7 @@ class MetadataSync:
         self._topics_version = tables.topics.table.version  # of the tables that were taken over last
         self._groups_version = tables.groups.table.version
         self._texts: dict[str, bytes] = {}  # of tables that only their files keep; what was saved last
+        self.on_delay_offsets: Callable[[DelayOffsets], None] = lambda offsets: None  # the master has come so far
         self.rounds = 0
         self.log_end = 0  # the master's, when the tables of the last round were asked for
 
@@ -100,7 +102,9 @@ class MetadataSync:
             groups.adopt(tables.groups)
             self._groups_version = groups.version
         await self._take_offsets(tables.offsets)
-        await self._save(DelayOffsets, tables.delay_offsets)
+        delays = await self._save(DelayOffsets, tables.delay_offsets)
+        if isinstance(delays, DelayOffsets):
+            self.on_delay_offsets(delays)
         await self._save(TimerMetrics, tables.timer_metrics)
         await self._save(RequestModeTable, tables.request_modes)
         if tables.timer_check and self._is_new("timercheck", tables.timer_check):
@@ -141,12 +145,14 @@ class MetadataSync:
                     progress.put_back(here)
                     raise
 
-    async def _save(self, kind: type[ConfigTable], text: bytes) -> None:
-        """A table that nothing here uses before this broker is a master: its file alone."""
-        if text and self._is_new(kind.file_name, text):
-            table = kind.load(self._disk, self._store.layout.root)
-            table.adopt(text)
-            await asyncio.get_running_loop().run_in_executor(self._saver, table.save_job())
+    async def _save(self, kind: type[ConfigTable], text: bytes) -> ConfigTable | None:
+        """A table that nothing here uses before this broker is a master: its file alone. None when it is as before."""
+        if not text or not self._is_new(kind.file_name, text):
+            return None
+        table = kind.load(self._disk, self._store.layout.root)
+        table.adopt(text)
+        await asyncio.get_running_loop().run_in_executor(self._saver, table.save_job())
+        return table
 
     def _is_new(self, name: str, text: bytes) -> bool:
         is_new = self._texts.get(name) != text

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.commit.replica_gate import ReplicaGate
@@ -18,6 +21,8 @@ from pyromq.replication.leader import Leader
 from pyromq.replication.settings import Role
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.json import bodies
+
+_ASK_S: Final = 3.0
 
 
 class KnownMaster:
@@ -125,6 +130,7 @@ class Replication:
             "replicationMetadataVersion": self.metadata_version,
         }
         if self.leader is not None:
+            told["replicationAddress"] = self.leader.address
             told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
         if self.gate is not None:
             told["replicationWaitingSends"] = self.gate.waiting
@@ -178,10 +184,15 @@ class ReplicationWiring:
         settings, clock = environment.settings.replication, environment.clock
         if not settings.role.has_port:
             return Replication(environment=environment, store=write_path.store, tables=self._tables)
-        leader, gate = Leader(write_path.store, settings, clock), None
+        leader, gate, group_commit = Leader(write_path.store, settings, clock), None, write_path.group_commit
+
+        def counted(replicas: int) -> None:
+            group_commit.flushes_early = replicas > 0
+
+        leader.on_count = counted
         if settings.role is Role.SYNC_MASTER:
             gate = ReplicaGate(leader, clock, timeout_ms=settings.confirm_timeout_ms)
-            write_path.group_commit.wait_for(gate)
+            group_commit.wait_for(gate)
         return Replication(
             environment=environment, store=write_path.store, tables=self._tables, leader=leader, gate=gate
         )
@@ -190,7 +201,7 @@ class ReplicationWiring:
         self,
         calls: MasterCalls,
         register: Callable[[], Awaitable[None]],
-        saver: Any,
+        saver: Executor,
     ) -> Replication:
         """``register`` asks name servers for the master, by registering with them."""
         environment, store = self._environment, self._write_path.store
@@ -199,7 +210,9 @@ class ReplicationWiring:
 
         async def find_master() -> Master | None:
             if environment.settings.nameservers:
-                await register()
+                with contextlib.suppress(TimeoutError):  # one that is silent must not keep us from a known master
+                    async with asyncio.timeout(_ASK_S):
+                        await register()
             if not known.replication_address:
                 return None
             if known.address:

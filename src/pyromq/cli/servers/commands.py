@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.declared import Commands
+from pyromq.cli.declared import Argument, Commands
 from pyromq.cli.option_records import unfolded
-from pyromq.cli.servers.options import BrokerFlags, ConfigOption, LogFormat, NameServerFlags, StartOptions, UpFlags
+from pyromq.cli.servers.options import (
+    BrokerFlags,
+    ConfigOption,
+    FollowFlags,
+    LogFormat,
+    NameServerFlags,
+    StartOptions,
+    UpFlags,
+)
 from pyromq.errors import printable
 
 if TYPE_CHECKING:
@@ -23,6 +31,7 @@ def add_to(app: Commands) -> None:
     app.command("up")(up)
     app.command("nameserver")(nameserver)
     app.command("broker")(broker)
+    app.command("follow")(follow)
 
 
 @unfolded
@@ -68,6 +77,22 @@ def broker(*, config: ConfigOption = None, flags: BrokerFlags, options: StartOpt
         _print(settings, options.output)
     else:
         run_broker(broker_settings, settings.data())
+
+
+@unfolded
+def follow(
+    master: Annotated[str, Argument(metavar="MASTER", help="HOST:PORT of a running broker, PyroMQ's or Apache's.")],
+    *,
+    flags: FollowFlags,
+) -> None:
+    """Keep a copy of a running broker, which takes no notice of it."""
+    log_to_stderr(flags.log)
+    from pyromq.net.address import Address
+    from pyromq.net.nameserver_list import parse_nameservers
+    from pyromq.standalone import run_follow
+
+    nameservers = parse_nameservers(flags.nameservers or "") if flags.take_over else None
+    run_follow(Address.parse(master), flags.data, host=flags.host, port=flags.port, take_over_at=nameservers)
 
 
 def _print(settings: ServerSettings, output: Form | None) -> None:

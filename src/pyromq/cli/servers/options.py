@@ -223,6 +223,24 @@ class AppLogOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowFlags:
+    """What ``pyromq follow`` is told; everything else it asks the broker that it follows."""
+
+    data: Annotated[Path, Option("--data", metavar="DIR", help="Folder of the copy.")] = Path("pyromq-copy")
+    host: Annotated[str, Option(help="Address to listen on, for those who read the copy.")] = "127.0.0.1"
+    port: Annotated[int, Option(min=0, max=65535, help="Port of the copy; 0 picks a free one.")] = 0
+    take_over: Annotated[bool, Option("--take-over", help="Be the master when the other one has stopped.")] = False
+    nameservers: Annotated[
+        str | None,
+        Option("--nameserver", "-n", metavar="HOST:PORT[;…]", help="Where to register then."),
+    ] = None
+    log: Annotated[
+        str,
+        Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
+    ] = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
     """What every server command has besides: any other setting, a look at all of them, and the log."""
 

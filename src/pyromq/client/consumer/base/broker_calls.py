@@ -19,7 +19,7 @@ from pyromq.client.core.client import Client
 from pyromq.client.core.heartbeats import takes_stories
 from pyromq.errors import BrokerError, ConnectFailedError, MQError, TransportError
 from pyromq.model.queue import Offset, QueueId
-from pyromq.model.route import TopicRoute
+from pyromq.model.route import MASTER_ID, TopicRoute
 from pyromq.net import Connection, Link
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import Ext
@@ -207,7 +207,7 @@ class BrokerCalls:
     def begin_send_back(self, broker: str, header: SendBackHeader) -> asyncio.Future[Received[Any]] | None:
         """The same without waiting, as a future; None when the connection is not there, or congested, or when the
         broker is not known to take the story that the header tells."""
-        if self._client.brokers.address(broker) is None:
+        if self._client.brokers.address(broker, MASTER_ID) is None:
             return None
         connection = self._master(broker).ready
         if connection is None or connection.is_congested:
@@ -226,7 +226,7 @@ class BrokerCalls:
         return brokers.link(address)
 
     def _master(self, broker: str) -> Link:
-        address = self._client.brokers.address(broker)
+        address = self._client.brokers.address(broker, MASTER_ID)
         if address is None:
             raise ConnectFailedError(f"broker {broker} has no master at the moment: it is down, or did not register")
         return self._client.brokers.link(address)

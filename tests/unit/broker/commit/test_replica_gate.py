@@ -1,0 +1,126 @@
+"""Whole commits wait for replicas: what each of the three answers says, and that none of them is given twice."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+from pyromq.broker.commit.group_commit import PendingSend, WaitingCommit
+from pyromq.broker.commit.replica_gate import ReplicaGate
+from pyromq.errors import MQError
+from pyromq.replication.leader import Leader
+from pyromq.replication.replicas import ReplicaConnection, Replicas
+from pyromq.replication.settings import ReplicationSettings, Role
+from pyromq.testing import ManualClock
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.command import decode_command, encode_response
+from pyromq.wire.frame import FrameDecoder
+
+TIMEOUT_MS = 5_000
+
+
+class Rig:
+    """A gate over replicas that say what a test lets them say."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.replicas = Replicas(ReplicationSettings(role=Role.SYNC_MASTER))
+        self.leader = SimpleNamespace(replicas=self.replicas, end=1_000, on_report=None)
+        self.gate = ReplicaGate(cast(Leader, self.leader), self.clock, timeout_ms=TIMEOUT_MS)
+        self.answered: list[tuple[int, int]] = []  # correlation id and code
+        self._next = 0
+
+    def replica(self, position: int) -> ReplicaConnection:
+        connection = self.replicas.connected("10.0.0.1", "10.0.0.1:1")
+        self.replicas.begins(connection, position)
+        connection.sent = self.leader.end
+        return connection
+
+    def says(self, connection: ReplicaConnection, position: int) -> None:
+        self.replicas.reported(connection, position)
+        self.gate.look()
+
+    def send(self, end: int, *, oneway: bool = False) -> int:
+        self._next += 1
+        response = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._next)
+        pending = cast(PendingSend, (SimpleNamespace(send=self._sent), None, response))
+        self.gate.hold(WaitingCommit(end, self.clock.monotonic_ms(), [pending]))
+        return self._next
+
+    def _sent(self, response: bytes) -> None:
+        (frame,) = FrameDecoder().feed(response)
+        command = decode_command(frame)
+        self.answered.append((command.correlation_id, command.code))
+
+
+async def test_a_commit_is_answered_when_a_replica_has_all_of_it() -> None:
+    rig = Rig()
+    replica = rig.replica(0)
+    first, second = rig.send(500), rig.send(1_000)
+    assert rig.answered == [] and rig.gate.waiting == 2
+    rig.says(replica, 499)
+    assert rig.answered == []
+    rig.says(replica, 500)
+    assert rig.answered == [(first, 0)]
+    rig.says(replica, 1_000)
+    assert rig.answered == [(first, 0), (second, 0)] and rig.gate.is_empty and not rig.gate.waiting
+    await rig.gate.drain()
+
+
+async def test_without_enough_replicas_nothing_waits() -> None:
+    rig = Rig()
+    number = rig.send(500)
+    assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE)] and rig.gate.alone == 1
+
+
+async def test_a_replica_that_goes_ends_the_wait_of_all() -> None:
+    rig = Rig()
+    replica = rig.replica(0)
+    numbers = [rig.send(500), rig.send(600)]
+    told: list[MQError | None] = []
+    rig.gate.hold_internal(600, [told.append])
+    rig.replicas.disconnected(replica)
+    rig.gate.look()
+    assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE) for number in numbers]
+    assert told == [None], "it is stored here"
+
+
+async def test_a_replica_that_is_late_is_not_waited_for_any_longer() -> None:
+    rig = Rig()
+    replica = rig.replica(0)
+    first = rig.send(500)
+    told: list[MQError | None] = []
+    rig.gate.hold_internal(500, [told.append])
+    rig.clock.advance_ms(TIMEOUT_MS - 1)
+    second = rig.send(600)
+    assert rig.answered == []
+    rig.clock.advance_ms(1)
+    rig.gate.look()
+    assert rig.answered == [(first, ResponseCode.FLUSH_SLAVE_TIMEOUT)] and told == [None]
+    rig.says(replica, 600)
+    assert rig.answered[1:] == [(second, 0)], "the one that came later was in time"
+    assert (rig.gate.late, rig.gate.waiting) == (1, 0)
+
+
+async def test_oneway_sends_are_not_answered() -> None:
+    rig = Rig()
+    replica = rig.replica(0)
+    rig.send(500, oneway=True)
+    rig.says(replica, 1_000)
+    rig.replicas.disconnected(replica)
+    rig.send(600, oneway=True)
+    assert rig.answered == [] and rig.gate.is_empty
+
+
+async def test_what_an_internal_write_does_wrong_is_its_own_affair() -> None:
+    rig = Rig()
+    replica = rig.replica(0)
+    told: list[MQError | None] = []
+
+    def fails(error: MQError | None) -> None:
+        raise RuntimeError("a defect")
+
+    rig.gate.hold_internal(500, [fails, told.append])
+    number = rig.send(500)
+    rig.says(replica, 500)
+    assert told == [None] and rig.answered == [(number, 0)]
