@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -33,12 +34,13 @@ from pyromq.metrics.settings import DEFAULT_PORT, MetricsSettings
 from pyromq.metrics.table import METRICS
 from pyromq.testing import LoopbackBroker, metrics_of
 from pyromq.testing.loopback import SMALL_FILES
+from tests.integration.certificates import make_certificate
 from tests.unit.metrics.grammar import read_text
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
-START_S = 60
+START_S = 120
 
 
 @contextmanager
@@ -180,6 +182,24 @@ def test_a_token_is_asked_for(tmp_path: Path) -> None:
         assert get(url)[0] == 401
         assert get(url, Authorization="Bearer a-long-enough-token")[0] == 200
         assert health(url, "ready")[0] == 200
+
+
+def test_over_tls_with_a_token_it_may_listen_beyond_loopback(tmp_path: Path) -> None:
+    certificate, token = make_certificate(tmp_path, "server"), tmp_path / "token"
+    token.write_text("a-long-enough-token")
+    settings = (
+        *("--set", "broker.tls_mode=permissive", "--set", f"broker.tls_certificate_file={certificate.file}"),
+        *("--set", f"broker.tls_key_file={certificate.key}", "--set", "broker.metrics.tls=true"),
+        *("--set", f"broker.metrics.token_file={token}", "--set", "broker.metrics.host=0.0.0.0"),
+    )
+    with pyromq(*up(tmp_path / "data", "--metrics-port", "0", *settings)) as (_, ready):
+        url = ready["metrics"].replace("0.0.0.0", "127.0.0.1")
+        assert url.startswith("https://")
+        trusting = ssl.create_default_context(cafile=str(certificate.file))
+        request = urllib.request.Request(url, headers={"Authorization": "Bearer a-long-enough-token"})
+        with urllib.request.urlopen(request, timeout=30, context=trusting) as response:
+            assert read_text(response.read().decode())["rocketmq_topic_number"].value() > 0
+        assert run_cli("health", "--url", url.removesuffix("/metrics")).returncode == 0
 
 
 # --- transitions ---------------------------------------------------------------------------------------------------
