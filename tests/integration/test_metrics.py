@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -33,12 +34,13 @@ from pyromq.metrics.settings import DEFAULT_PORT, MetricsSettings
 from pyromq.metrics.table import METRICS
 from pyromq.testing import LoopbackBroker, metrics_of
 from pyromq.testing.loopback import SMALL_FILES
+from tests.integration.certificates import make_certificate
 from tests.unit.metrics.grammar import read_text
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
-START_S = 60
+START_S = 120
 
 
 @contextmanager
@@ -131,19 +133,16 @@ def test_a_port_that_was_asked_for_is_used_or_the_start_fails(tmp_path: Path) ->
             assert port in told and "--metrics-port" in told and "--no-metrics" in told
 
 
-async def test_a_default_port_that_is_taken_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    taken = []
-    try:
-        taken.append(socket.create_server(("127.0.0.1", DEFAULT_PORT)))
-    except OSError:
-        pass  # another test has it: just as well
-    try:
+async def test_a_default_port_that_is_taken_is_a_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert DEFAULT_PORT == 5557, "RocketMQ's"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("pyromq.endpoint.endpoint.DEFAULT_PORT", port)
         async with Endpoint(MetricsSettings()) as endpoint:
-            assert endpoint.url and f":{DEFAULT_PORT}/" not in endpoint.url
-            assert "default metrics port taken" in caplog.text
-    finally:
-        for each in taken:
-            each.close()
+            assert endpoint.url and f":{port}/" not in endpoint.url
+    assert f"default metrics port taken, another one picked: taken={port}" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -183,6 +182,24 @@ def test_a_token_is_asked_for(tmp_path: Path) -> None:
         assert get(url)[0] == 401
         assert get(url, Authorization="Bearer a-long-enough-token")[0] == 200
         assert health(url, "ready")[0] == 200
+
+
+def test_over_tls_with_a_token_it_may_listen_beyond_loopback(tmp_path: Path) -> None:
+    certificate, token = make_certificate(tmp_path, "server"), tmp_path / "token"
+    token.write_text("a-long-enough-token")
+    settings = (
+        *("--set", "broker.tls_mode=permissive", "--set", f"broker.tls_certificate_file={certificate.file}"),
+        *("--set", f"broker.tls_key_file={certificate.key}", "--set", "broker.metrics.tls=true"),
+        *("--set", f"broker.metrics.token_file={token}", "--set", "broker.metrics.host=0.0.0.0"),
+    )
+    with pyromq(*up(tmp_path / "data", "--metrics-port", "0", *settings)) as (_, ready):
+        url = ready["metrics"].replace("0.0.0.0", "127.0.0.1")
+        assert url.startswith("https://")
+        trusting = ssl.create_default_context(cafile=str(certificate.file))
+        request = urllib.request.Request(url, headers={"Authorization": "Bearer a-long-enough-token"})
+        with urllib.request.urlopen(request, timeout=30, context=trusting) as response:
+            assert read_text(response.read().decode())["rocketmq_topic_number"].value() > 0
+        assert run_cli("health", "--url", url.removesuffix("/metrics")).returncode == 0
 
 
 # --- transitions ---------------------------------------------------------------------------------------------------
@@ -324,14 +341,13 @@ async def test_a_broker_that_does_not_answer_does_not_hide_the_others() -> None:
     async with LoopbackBroker() as broker, MeasureAdmin(broker.nameserver) as admin:
         _, text = await exported(admin, ExporterSettings(with_members=False, with_topics=False))
         assert read_text(text)["pyromq_exporter_broker_up"].value(broker="broker-a") == 1
-        await broker.broker.stop()
         cluster = await admin.cluster()
-        admin.cluster = lambda: _told(cluster)  # type: ignore[method-assign]
+        await broker.broker.stop()
+        admin.cluster = lambda: _told(cluster)  # type: ignore[method-assign, assignment, return-value]
         exporter, text = await exported(admin, ExporterSettings(broker_timeout_ms=2_000))
         found = read_text(text)
-        if "pyromq_exporter_broker_up" in found:  # unless it has told the name server in time
-            assert found["pyromq_exporter_broker_up"].value(broker="broker-a") == 0
-            assert set(found) <= {metric.text_name for metric in EXPORTER_METRICS} and sum(exporter.errors.values())
+        assert found["pyromq_exporter_broker_up"].value(broker="broker-a") == 0
+        assert set(found) <= {metric.text_name for metric in EXPORTER_METRICS} and sum(exporter.errors.values()) == 1
 
 
 async def _told(value: object) -> object:
@@ -339,10 +355,10 @@ async def _told(value: object) -> object:
 
 
 async def test_without_name_servers_the_exporter_is_not_ready() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    async with MeasureAdmin(f"127.0.0.1:{port}") as admin:
-        exporter, text = await exported(admin, ExporterSettings())
+    with socket.socket() as silent:  # has a port, and does not listen
+        silent.bind(("127.0.0.1", 0))
+        async with MeasureAdmin(f"127.0.0.1:{silent.getsockname()[1]}") as admin:
+            exporter, text = await exported(admin, ExporterSettings())
         assert not exporter.health().is_ready and "name servers do not answer" in exporter.health().reasons[0]
         assert read_text(text)["pyromq_exporter_errors_total"].value(request="cluster") == 1
 

@@ -99,11 +99,11 @@ async def test_failures_are_told_once_and_counted(collector: Collector, caplog: 
 
 
 async def test_nobody_there_is_a_failure_and_nothing_more() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    push = push_to(f"http://127.0.0.1:{port}")
-    await push.push()
-    await push.stop()
+    with socket.socket() as silent:  # has a port, and does not listen
+        silent.bind(("127.0.0.1", 0))
+        push = push_to(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        await push.push()
+        await push.stop()
     assert push.counts == {"failed": 1}
 
 

@@ -180,8 +180,16 @@ class Broker(Handler):
             return []
         if self._collector is None:
             self._collector = BrokerCollector(self._parts, self.settings, self._clock, self._environment.disk)
-        server = self._server
-        found = yield from self._collector.collect()
+        server, steps = self._server, self._collector.collect()
+        while True:
+            if self.state is not Lifecycle.SERVING:  # it stopped in between: its files are closed
+                return []
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: list[Family] = end.value
+                break
+            yield
         found += [*server_families("broker", server), Family(LOOP_LAG, [((), self._lag.now())])]
         return [Part(self.common_labels, found)]
 

@@ -38,6 +38,7 @@ _CREATES: Final = {
     int(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST): GROUP_CREATE_TIME,
 }
 _SENDS: Final = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
+_GROUPED: Final = _SENDS | {RequestCode.END_TRANSACTION, RequestCode.CONSUMER_SEND_MSG_BACK}  # by group commits
 _PULLS: Final = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
 _KNOWN: Final = frozenset(map(int, RequestCode))
 NAMES_MAX: Final = 10_000  # topics and groups that refusals are counted for; clients may name anything
@@ -86,22 +87,21 @@ class RequestTimes:
             self.note(sends[0][1].code, SUCCESS, waited_ms, len(sends))
 
     def refuse(self, request: Received[Any], response: int, *, known: bool = True) -> None:
-        """``known``: the request was decoded and its sender may have topics and groups counted."""
+        """A request is answered with an error; not ``known``: before its turn, because its sender may not ask."""
         code = request.code if request.code in _KNOWN else -1
         self.refused[code, response] += 1
-        if code in _SENDS:
-            self.note(code, response, 0)
-            topic = getattr(request.header, "topic", "") if known else ""
-            self.refused_sends[_named(topic, self.refused_sends), response] += 1
-        elif code in _PULLS:
-            self.outcome = response
-            header = request.header
-            group = getattr(header, "consumer_group", "") if known else ""
-            topic = getattr(header, "topic", "") if known else ""
-            room = self.refused_pulls
-            self.refused_pulls[_named(group, room), _named(topic, room), response] += 1
+        if known and code not in _GROUPED:
+            self.outcome = response  # ``done`` comes next
         else:
-            self.outcome = response
+            self.note(code, response, 0)
+        if code in _SENDS or code in _PULLS:
+            header = request.header if known else None
+            topic, group = getattr(header, "topic", ""), getattr(header, "consumer_group", "")
+            if code in _SENDS:
+                self.refused_sends[_named(topic, self.refused_sends), response] += 1
+            else:
+                room = self.refused_pulls
+                self.refused_pulls[_named(group, room), _named(topic, room), response] += 1
 
 
 def _named(name: str, room: defaultdict[Any, int]) -> str:

@@ -77,8 +77,9 @@ class LagTable:
             yield from self._refresh(key, has_news=key[0] in topics)
             if number % PIECE == 0:
                 yield
-        for gone in self.groups.keys() - set(keys):
-            del self.groups[gone]
+        if len(self.groups) > len(keys):
+            for gone in self.groups.keys() - set(keys):
+                del self.groups[gone]
 
     def _refresh(self, key: tuple[str, str], *, has_news: bool) -> Generator[None, None, None]:
         queues = self._progress.queues_of(*key)

@@ -54,8 +54,9 @@ class MessageSizes:
             counted[key] = at
             if number % QUEUES_AT_ONCE == 0:
                 yield
-        for gone in counted.keys() - self._store.queues.keys():
-            del counted[gone]
+        if len(counted) > len(self._store.queues):
+            for gone in counted.keys() - self._store.queues.keys():
+                del counted[gone]
 
     def _count(self, topic: str, queue: ConsumeQueue, offset: int) -> int:
         try:

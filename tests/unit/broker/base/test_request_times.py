@@ -81,3 +81,18 @@ def test_strangers_cannot_make_it_grow() -> None:
     assert len(times.latency) <= 2 and len(times.refused) == 2
     assert len(times.refused_sends) <= NAMES_MAX + 1
     assert times.refused_sends["_unknown", ResponseCode.TOPIC_NOT_EXIST] >= 1_000
+
+
+def test_a_refusal_is_not_told_of_the_next_request() -> None:
+    """Strangers are refused before the turn goes on; sends and their like end with the group commit, not here."""
+    times = RequestTimes()
+    times.refuse(request(PULL, Header("orders", "books")), ResponseCode.NO_PERMISSION, known=False)
+    times.refuse(request(RequestCode.END_TRANSACTION), ResponseCode.SYSTEM_ERROR)
+    times.refuse(request(RequestCode.CONSUMER_SEND_MSG_BACK), ResponseCode.SYSTEM_ERROR)
+    times.done(RequestCode.HEART_BEAT, 0.0)
+    assert counts(times) == {
+        (PULL, ResponseCode.NO_PERMISSION, False): 1,
+        (RequestCode.END_TRANSACTION, ResponseCode.SYSTEM_ERROR, False): 1,
+        (RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR, False): 1,
+        (RequestCode.HEART_BEAT, ResponseCode.SUCCESS, False): 1,
+    }

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from pyromq import Admin, Message, Producer, PullConsumer, PushConsumer
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.broker import Broker, Lifecycle
 from pyromq.errors import MQError
 from pyromq.metrics.broker_table import BROKER_METRICS
 from pyromq.metrics.process_table import SERVER_METRICS
 from pyromq.results import ConsumeStatus
 from pyromq.testing import LoopbackBroker
-from tests.unit.broker.measuring.collected import metrics_at
+from tests.unit.broker.measuring.collected import metrics_at, parts_of
 
 
 @pytest.fixture
-def loopback() -> object:
+def loopback() -> Iterator[LoopbackBroker]:
     with LoopbackBroker(virtual_time=True, sockets=False) as broker:
         yield broker
 
@@ -156,12 +160,24 @@ def test_topics_deleted_in_the_middle_of_a_collection(loopback: LoopbackBroker) 
 
 
 def test_a_broker_that_does_not_serve_has_no_metrics(loopback: LoopbackBroker) -> None:
-    from pathlib import Path
-
-    from pyromq.broker.base.settings import BrokerSettings
-    from pyromq.broker.broker import Broker
-    from tests.unit.broker.measuring.collected import parts_of
-
     new = loopback._on_loop(lambda: Broker(BrokerSettings(port=0), Path("/nowhere")))
     assert parts_of(new) == [] and not new.startup().is_done
     assert "new: nothing is open yet" in new.health().reasons[0]
+
+
+def test_a_broker_that_stops_in_the_middle_of_a_collection_has_none_either(loopback: LoopbackBroker) -> None:
+    send(loopback, "orders", 3)
+
+    def collect() -> object:
+        steps = loopback.broker.collect()
+        next(steps)
+        loopback.broker.state = Lifecycle.STOPPING
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        finally:
+            loopback.broker.state = Lifecycle.SERVING
+        return "it went on"
+
+    assert loopback._on_loop(collect) == []
