@@ -10,9 +10,10 @@ import click
 from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.exit_codes import ExitCode
-from pyromq.cli.output.prompts import DryRunOption, progress
+from pyromq.cli.output.prompts import DryRunOption, counting, progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
+from pyromq.cli.output.watching import watched
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
@@ -47,6 +48,7 @@ _REDRIVEN = (
 
 
 @app.command("ls")
+@watched
 def list_letters(
     group: GroupArgument,
     count: Annotated[int, Option("--max", min=1, help="List at most this many, the newest ones.")] = 100,
@@ -79,12 +81,12 @@ def redrive(
 
     async def work(admin: Admin) -> list[Redriven]:
         found = []
-        with progress("redriving") as tell:
+        with counting("redriving", total=count or None) as tell:
             async for each in admin.redriving(
                 group, keys=key or (), tags=tag or (), dry_run=dry_run, count_max=count, only_group=only_group
             ):
                 found.append(each)
-                tell(f"redriving: {len(found)} letters")
+                tell(len(found))
         return found
 
     found = with_admin(nameserver, work)

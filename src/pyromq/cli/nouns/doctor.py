@@ -7,10 +7,10 @@ import sys
 import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
-from pyromq.cli.declared import Commands
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.watching import watched
 
 _COLUMNS = (
     Column("severity", "", styles={"ok": "green", "warning": "yellow", "bad": "bold red"}, whole=True),
@@ -19,10 +19,7 @@ _COLUMNS = (
 )
 
 
-def add_to(app: Commands) -> None:
-    app.command("doctor")(doctor)
-
-
+@watched
 def doctor(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
     """Examine name servers, brokers, groups and transactions. Exit code 5 if something needs attention."""
     with progress("examining the cluster"):

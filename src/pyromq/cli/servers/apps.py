@@ -22,11 +22,6 @@ class DocumentFormat(StrEnum):
     YAML = "yaml"
 
 
-def add_to(commands: Commands) -> None:
-    commands.command("run")(run)
-    commands.add_command(app, "app")
-
-
 def run(
     target: TargetArgument,
     workers: Annotated[int, Option("--workers", "-w", min=1, help="Processes that share the work.")] = 1,

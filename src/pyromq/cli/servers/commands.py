@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyromq.cli.declared import Commands
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.options import BrokerFlags, ConfigOption, NameServerFlags, StartOptions, UpFlags
 from pyromq.errors import printable
@@ -16,13 +15,6 @@ from pyromq.errors import printable
 if TYPE_CHECKING:
     from pyromq.cli.output.tables import Form
     from pyromq.cli.servers.settings import ServerSettings
-
-
-def add_to(app: Commands) -> None:
-    """Server commands have no noun: they stand beside the nouns."""
-    app.command("up")(up)
-    app.command("nameserver")(nameserver)
-    app.command("broker")(broker)
 
 
 @unfolded

@@ -16,10 +16,21 @@ from pyromq.client.admin.direct_consumption import DirectConsumptionAdmin
 from pyromq.client.admin.examining import ExamineAdmin
 from pyromq.client.admin.explaining import ExplainAdmin
 from pyromq.client.admin.offsets import EARLIEST, LATEST
+from pyromq.client.admin.operating.maintenance import MaintenanceAdmin
+from pyromq.client.admin.operating.overview import OverviewAdmin
 from pyromq.client.admin.schemas import SchemaAdmin
 
 __all__ = ["EARLIEST", "LATEST", "Admin"]
 
 
-class Admin(ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin, SchemaAdmin, AccessAdmin, AuditAdmin):
-    """Everything an operator may ask or do; these six lean on all the others."""
+class Admin(
+    ExplainAdmin,
+    ExamineAdmin,
+    DirectConsumptionAdmin,
+    SchemaAdmin,
+    AccessAdmin,
+    AuditAdmin,
+    OverviewAdmin,
+    MaintenanceAdmin,
+):
+    """Everything an operator may ask or do; these eight lean on all the others."""

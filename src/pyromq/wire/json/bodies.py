@@ -255,6 +255,16 @@ def decode(data: bytes, type_: type[Body]) -> Body:
     return java_json.convert(value, type_)
 
 
+def decode_broker_consume_stats(data: bytes) -> BrokerConsumeStats:
+    """Queues are keys inside of the list. Raises RemoteProtocolError."""
+    value = java_json.parse(data)
+    tables = value.get("consumeStatsList") if isinstance(value, dict) else None
+    for stats in (each for table in tables or () if isinstance(table, dict) for each in table.values()):
+        for one in (each for each in stats or () if isinstance(each, dict)):
+            one["offsetTable"] = _with_object_keys(one.get("offsetTable"))
+    return java_json.convert(value, BrokerConsumeStats)
+
+
 def encode_reset_list(offsets: ResetOffsets) -> bytes:
     """The form for C++ clients, which know no object keys: a list, each queue with its offset beside it."""
     queues = [
