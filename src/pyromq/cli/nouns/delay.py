@@ -11,8 +11,8 @@ from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.output.prompts import YesOption, confirm, progress
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
-from pyromq.cli.output.times import show_time
+from pyromq.cli.output.tables import Column, FormOption, form_for, shown, write_rows
+from pyromq.cli.output.times import show_moment, show_time
 from pyromq.cli.output.watching import watched
 from pyromq.wording import shown_span
 
@@ -66,9 +66,13 @@ def cancel(
     """Cancel a delayed message, so that it is never delivered."""
     if bool(message_id) == bool(handle):
         raise click.BadParameter("give either the id of a message or --handle")
-    confirm(f"Cancel message {message_id or handle}? It will never be delivered.", yes)
     if handle:
+        confirm("Cancel the message of this handle? It will never be delivered.", yes)
         cancelled = with_admin(nameserver, lambda admin: admin.recall(handle))
     else:
-        cancelled = with_admin(nameserver, lambda admin: admin.cancel_delayed(message_id, topic)).message_id
+        found = with_admin(nameserver, lambda admin: admin.find_delayed(message_id, topic))
+        click.echo(f"message {message_id} to topic {shown(found.topic)}, due {show_moment(found.due_ms)}", err=True)
+        confirm("Cancel it? It will never be delivered.", yes)
+        with_admin(nameserver, lambda admin: admin.recall(found.handle))
+        cancelled = message_id
     click.echo(f"message {cancelled} is cancelled", err=True)

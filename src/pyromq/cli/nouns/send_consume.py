@@ -82,11 +82,9 @@ class MessageOptions:
 class LineOptions:
     """How standard input is read."""
 
-    jsonl: Annotated[bool, Option("--jsonl", help="Lines are messages as JSON, as consume -o jsonl writes them.")] = (
-        False,
-    )
-    from_line: Annotated[int, Option(min=1, help="Begin at this line of standard input.")] = (1,)
-    skip_blank: Annotated[bool, Option("--skip-blank", help="Pass over blank lines; else they fail.")] = (False,)
+    jsonl: Annotated[bool, Option("--jsonl", "-j", help="Lines are JSON, as consume -o jsonl writes it.")] = False
+    from_line: Annotated[int, Option(min=1, help="Begin at this line of standard input.")] = 1
+    skip_blank: Annotated[bool, Option("--skip-blank", help="Pass over blank lines; else they fail.")] = False
 
 
 @unfolded

@@ -451,6 +451,7 @@ class Admin(Face[aio_admin.Admin]):
     delayed = blocking(aio_admin.Admin.delayed)
     recall = blocking(aio_admin.Admin.recall)
     cancel_delayed = blocking(aio_admin.Admin.cancel_delayed)
+    find_delayed = blocking(aio_admin.Admin.find_delayed)
     open_transactions = blocking(aio_admin.Admin.open_transactions)
     users = blocking(aio_admin.Admin.users)
     user = blocking(aio_admin.Admin.user)
