@@ -32,7 +32,7 @@ _PLACES: Final = {
     "app": Place(_APPS, "app", "Documents of apps."),
     "top": Place("pyromq.cli.top.command", "top", "Watch topics, groups and lag live."),
     "doctor": Place(f"{_NOUNS}.doctor", "doctor", "Examine name servers, brokers, groups and transactions."),
-    "audit": Place(f"{_NOUNS}.audit", "audit", "Show who changed what, oldest first."),
+    "audit": Place(f"{_NOUNS}.audit", "audit", "Show who changed what, from where, and what was refused."),
     "topic": Place(f"{_NOUNS}.topic", "app", "Topics: list, create, describe, delete."),
     "group": Place(f"{_NOUNS}.group", "app", "Consumer groups: list, create, lag, describe, reset, park, delete."),
     "message": Place(f"{_NOUNS}.message", "app", "Messages: get, find, trace, explain, consume-directly."),
@@ -56,13 +56,27 @@ _WITHOUT_CLUSTER: Final = ("up", "nameserver", "broker", "store", "tls", "contex
 """A context is for commands that are clients: servers have settings of their own, and some reach no cluster."""
 
 
+class _ReaderGoneError(Exception):
+    """Nobody reads standard output any more."""
+
+
+class _App(LazyCommands):
+    """A reader that goes ends a command with a code of its own; click would make it 1, which is wrong usage here."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGoneError from error
+
+
 def _complete_names(kind: str, context: click.Context, incomplete: str) -> list[str]:
     from pyromq.cli.completion.names import completed
 
     return completed(kind, context, incomplete)
 
 
-app = LazyCommands("pyromq", help="Apache RocketMQ's message system in Python.", places=_PLACES)
+app = _App("pyromq", help="Apache RocketMQ's message system in Python.", places=_PLACES)
 app.complete_names = _complete_names
 
 
@@ -80,7 +94,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return exit_code_of(error)
     except click.Abort:
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
+    except (_ReaderGoneError, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit complains again
         return ExitCode.BROKEN_PIPE
 

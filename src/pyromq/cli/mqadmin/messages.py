@@ -291,29 +291,45 @@ def print_msg_by_queue(
     with_admin(namesrv, work)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumedStretch:
+    """Where ``consumeMessage`` reads; without options everything."""
+
+    broker: Annotated[str, Option("-b", "--brokerName", complete="brokers", help="Broker name.")] = ""
+    queue: Annotated[int | None, Option("-i", "--queueId", min=0, help="Queue Id.")] = None
+    offset: Annotated[int | None, Option("-o", "--offset", min=0, help="Queue offset.")] = None
+    begin: Annotated[str, Option("-s", "--beginTimestamp", help="Begin timestamp.")] = ""
+    end: EndOption = ""
+    group: Annotated[str, Option("-g", "--consumerGroup", hidden=True, help="No group moves by it.")] = ""
+
+    def takes(self, queue: QueueId) -> bool:
+        return self.broker in ("", queue.broker) and self.queue in (None, queue.number)
+
+    async def bounds(self, admin: Admin, queue: QueueId) -> tuple[int, int]:
+        held = await admin.queue_range(queue)
+        first = await admin.offset_at(queue, time_in(self.begin)) if self.begin else held.min_offset
+        last = await admin.offset_at(queue, time_in(self.end)) if self.end else held.max_offset
+        return first if self.offset is None else self.offset, last
+
+
+@unfolded
 def consume_message(
+    *,
     topic: TopicOption,
     count: Annotated[int, Option("-c", "--MessageNumber", min=1, help="Number of message to be consumed.")] = 128,
-    broker: Annotated[str, Option("-b", "--brokerName", complete="brokers", help="Broker name.")] = "",
-    queue: Annotated[int | None, Option("-i", "--queueId", min=0, help="Queue Id.")] = None,
-    offset: Annotated[int | None, Option("-o", "--offset", min=0, help="Queue offset.")] = None,
-    begin: Annotated[str, Option("-s", "--beginTimestamp", help="Begin timestamp.")] = "",
-    end: EndOption = "",
+    stretch: ConsumedStretch,
     namesrv: NamesrvOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Consume message; no group moves by it."""
-    if offset is not None and (not broker or queue is None):
+    if stretch.offset is not None and (not stretch.broker or stretch.queue is None):
         raise click.UsageError("-o needs the queue: -b and -i")
 
     async def work(admin: Admin) -> None:
         left = count
-        for each in sorted((await admin.route(topic)).readable_queues(admin.client.wire_name(topic))):
-            if (broker and each.broker != broker) or (queue is not None and each.number != queue):
+        for queue in sorted((await admin.route(topic)).readable_queues(admin.client.wire_name(topic))):
+            if not stretch.takes(queue):
                 continue
-            held = await admin.queue_range(each)
-            first = await admin.offset_at(each, time_in(begin)) if begin else held.min_offset
-            last = await admin.offset_at(each, time_in(end)) if end else held.max_offset
-            async for message in admin.walk(each, first if offset is None else offset, last):
+            async for message in admin.walk(queue, *await stretch.bounds(admin, queue)):
                 if not left:
                     return
                 if left == count:

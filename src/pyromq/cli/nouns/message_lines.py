@@ -99,10 +99,10 @@ def _body_in(told: dict[str, Any]) -> bytes:
     return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
 
 
-def _keys_in(told: dict[str, Any]) -> str | list[str]:
+def _keys_in(told: dict[str, Any]) -> str | list[str] | tuple[()]:
     keys = told.get("keys")
     if keys is None or isinstance(keys, str | list):
-        return keys or ""
+        return keys or ()
     raise MessageRefusedError(f'"keys" are text, or a list of texts, not {_json_kind(keys)}')
 
 
