@@ -439,7 +439,8 @@ def test_top_and_lists_count_members_and_dead_letters(broker: LoopbackBroker) ->
         consumer = PushConsumer(broker.nameserver, group="lively-group", listener=lambda _: None)
         consumer.subscribe("lively")
         with consumer:
-            until_on_thread(lambda: admin.list_groups(ListQuestion(pattern="lively")).rows[0].members == 1)
+            question = ListQuestion(pattern="lively")
+            until_on_thread(lambda: [row.members for row in admin.list_groups(question).rows] == [1])
         admin.reset_offset("lively-group", "lively", to_ms=0)
         admin.park("lively-group", receipt.queue)
         (row,) = admin.list_groups(ListQuestion(pattern="lively")).rows
