@@ -259,9 +259,10 @@ def decode_broker_consume_stats(data: bytes) -> BrokerConsumeStats:
     """Queues are keys inside of the list. Raises RemoteProtocolError."""
     value = java_json.parse(data)
     tables = value.get("consumeStatsList") if isinstance(value, dict) else None
-    for stats in (each for table in tables or () if isinstance(table, dict) for each in table.values()):
-        for one in (each for each in stats or () if isinstance(each, dict)):
-            one["offsetTable"] = _with_object_keys(one.get("offsetTable"))
+    groups = [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
+    lists = [stats for table in groups for stats in table.values() if isinstance(stats, list)]
+    for one in (each for stats in lists for each in stats if isinstance(each, dict)):
+        one["offsetTable"] = _with_object_keys(one.get("offsetTable"))
     return java_json.convert(value, BrokerConsumeStats)
 
 
