@@ -98,7 +98,8 @@ def _state(told: dict[str, str]) -> tuple[object, ...]:
 
 
 def _first(text: str) -> str:
-    return text.split()[0] if text.split() else "0.00"
+    """Of three rates the one over ten seconds."""
+    return f"{_number(text.split()[0] if text.split() else ''):.2f}"
 
 
 def _number(text: str) -> float:
