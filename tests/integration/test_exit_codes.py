@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import click
 import pytest
 
 from pyromq import Admin, Message, Producer
@@ -100,9 +99,7 @@ WRONG_USAGE = [
 def commands() -> dict[str, Any]:
     """Of the command line, by their words: all that take a name server and work without access control."""
     found = dict[str, Any]()
-    context = click.Context(app)
-    for name in app.list_commands(context):
-        command = app.get_command(context, name)
+    for name, command in app.all_commands().items():
         verbs = {f"{name} {verb}": each for verb, each in getattr(command, "commands", {}).items()}
         found |= verbs or {name: command}
     return {

@@ -99,6 +99,12 @@ class Commands(click.Group):
         """Not sorted."""
         return list(self.commands)
 
+    def all_commands(self) -> dict[str, click.Command]:
+        """By name, in their order; those that were not imported yet are."""
+        context = click.Context(self)
+        found = {name: self.get_command(context, name) for name in self.list_commands(context)}
+        return {name: command for name, command in found.items() if command is not None}
+
     def command(self, name: str | None = None) -> Callable[[FunctionT], FunctionT]:  # type: ignore[override]
         """Adds a function as a command, under its own name unless told otherwise."""
 
