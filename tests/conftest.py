@@ -42,6 +42,15 @@ def offsets_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_contexts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands, also in child processes, do not read the user's contexts: they might talk to a real cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        patch.delenv("PYROMQ_CONTEXT", raising=False)
+        yield
+
+
 @pytest.fixture
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     """For tests that break things: what the code logs about it would fill their reports."""

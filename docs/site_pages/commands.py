@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from pyromq.cli.declared import Commands
 from pyromq.cli.main import ExitCode, app
 
 MEANINGS = {
@@ -30,13 +31,13 @@ def _lines() -> Iterator[str]:
     yield from _parameters(app, "pyromq")
     yield from ("", "## Exit codes", "", "| code | meaning |", "|---|---|")
     yield from (f"| {code.value} | {MEANINGS[code]} |" for code in ExitCode)
-    for name, command in app.commands.items():
+    for name, command in app.all_commands().items():
         yield from _described(command, f"pyromq {name}", level=2)
 
 
 def _described(command: Any, name: str, *, level: int) -> Iterator[str]:
     yield from ("", f"{'#' * level} {name}", "", _prose(command.help or ""), "")
-    verbs = getattr(command, "commands", {})
+    verbs = command.all_commands() if isinstance(command, Commands) else {}
     if not verbs:
         yield from ("```", _usage(command, name), "```", "")
         yield from _parameters(command, name)

@@ -46,12 +46,13 @@ CALLS = {
     "dlq ls": "dlq ls known-group",
     "dlq redrive": "dlq redrive known-group",
     "delay ls": "delay ls",
-    "delay cancel": "delay cancel {id} --topic known",
+    "delay cancel": "delay cancel {id} --topic known --yes",
+    "top": "top --once",
     "tx ls": "tx ls",
     "cluster ls": "cluster ls",
 }
 # what does not need brokers, or says what is wrong with them as its result
-WITHOUT_BROKERS = {"topic ls": 0, "cluster ls": 0, "doctor": 5}
+WITHOUT_BROKERS = {"cluster ls": 0, "doctor": 5}
 NOT_FOUND = [
     "tail nosuch",
     "topic describe nosuch",
@@ -98,14 +99,14 @@ WRONG_USAGE = [
 def commands() -> dict[str, Any]:
     """Of the command line, by their words: all that take a name server and work without access control."""
     found = dict[str, Any]()
-    for name, command in app.commands.items():
+    for name, command in app.all_commands().items():
         verbs = {f"{name} {verb}": each for verb, each in getattr(command, "commands", {}).items()}
         found |= verbs or {name: command}
     return {
         name: command
         for name, command in found.items()
         if any(parameter.name == "nameserver" for parameter in command.params)
-        and not name.startswith(("pipeline", "acl"))
+        and not name.startswith(("pipeline", "acl", "context"))
     }
 
 

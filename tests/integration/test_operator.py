@@ -266,14 +266,16 @@ def test_delayed_messages_are_listed_explained_and_called_back(nameserver: str, 
     assert (rows[level]["level"], rows[level]["handle"], rows[timed]["level"]) == (18, "", 0)
     assert 500_000 < rows[timed]["in_ms"] <= 600_000 < rows[level]["in_ms"] <= 7_200_000
     assert [admin.explain("later", each).state for each in (level, timed)] == [MessageState.DELAYED] * 2
-    typed("delay", "cancel", "--handle", rows[handled]["handle"])
-    typed("delay", "cancel", timed)
+    typed("delay", "cancel", "--yes", "--handle", rows[handled]["handle"])
+    typed("delay", "cancel", timed, expect=1)  # nobody can be asked
+    assert "nothing was done" in typed.err
+    typed("delay", "cancel", "-y", timed)
     assert timed in typed.err
     assert {row["message_id"] for row in typed.rows("delay", "ls", "--topic", "later")} == {level}
     typed("delay", "cancel", level, expect=1)
     typed("delay", "cancel", "unheard-of", expect=2)
     typed("delay", "cancel", expect=1)
-    typed("delay", "cancel", "--handle", "nonsense", expect=1)
+    typed("delay", "cancel", "-y", "--handle", "nonsense", expect=1)
     assert "by-level" in typed("delay", "ls", "-o", "table")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pyromq.cli.declared import Commands
 from pyromq.cli.main import app
 
 pytest.importorskip("sphinx", reason="the dependency group docs is not installed")
@@ -51,8 +52,10 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 def test_every_command_is_on_the_page_of_commands(site: Path) -> None:
     page = (site / "reference/commands.html").read_text(encoding="utf-8")
     headings = set(re.findall(r"<h[23]>pyromq ([^<]+)<", page))
-    verbs = {f"{noun} {verb}" for noun, command in app.commands.items() for verb in getattr(command, "commands", ())}
-    assert headings == verbs.union(app.commands)
+    commands = app.all_commands()
+    nouns = {noun: command for noun, command in commands.items() if isinstance(command, Commands)}
+    verbs = {f"{noun} {verb}" for noun, command in nouns.items() for verb in command.all_commands()}
+    assert headings == verbs.union(commands)
 
 
 def test_the_reference_has_the_public_names(site: Path) -> None:

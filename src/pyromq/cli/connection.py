@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -26,12 +25,14 @@ NameServerOption = Annotated[
     ),
 ]
 DEFAULT_NAMESERVER = "127.0.0.1:9876"
-TopicArgument = Annotated[str, Argument(metavar="TOPIC")]
-GroupArgument = Annotated[str, Argument(metavar="GROUP")]
+TopicArgument = Annotated[str, Argument(metavar="TOPIC", complete="topics")]
+GroupArgument = Annotated[str, Argument(metavar="GROUP", complete="groups")]
 
 
 def with_admin(nameserver: str, work: Callable[[Admin], Awaitable[T]]) -> T:
     """Open an admin client, do one thing with it, close it."""
+    import asyncio
+
     from pyromq.aio import Admin
 
     async def run() -> T:
@@ -39,6 +40,11 @@ def with_admin(nameserver: str, work: Callable[[Admin], Awaitable[T]]) -> T:
             return await work(admin)
 
     return asyncio.run(run())
+
+
+def cluster_name(nameserver: str) -> str:
+    """Where something is about to happen, for questions before it does."""
+    return f"the cluster at {nameserver}"
 
 
 @asynccontextmanager

@@ -12,19 +12,39 @@
 
 A parameter without a default is required; ``list[…]`` may be given several times, and is its default when it is not
 given; a ``bool`` is a flag. What a signature says otherwise is a TypeError when the module is imported.
+
+``LazyCommands`` know their commands by a line of text each, and import the module of one when it is used.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
+from importlib import import_module
 from inspect import Parameter, cleandoc, signature
 from pathlib import Path
-from typing import Annotated, Any, Final, TypedDict, TypeVar, Union, Unpack, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    TypedDict,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+)
 
 import click
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+Completer = Callable[[str, click.Context, str], list[str]]  # kind of name, context, what was typed of it
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _SIMPLE: Final[dict[Any, Any]] = {str: click.STRING, bool: click.BOOL}
@@ -36,17 +56,21 @@ _RANGES: Final[dict[Any, tuple[Any, type[Any]]]] = {
 
 class _Given(TypedDict, total=False):
     """``show_default`` is a text in place of the default, or False for none; ``callback`` gets the value; ``exists``
-    is for a Path that must be there."""
+    is for a Path that must be there; ``complete`` says what kind of name it is, for shells that complete it;
+    ``flag_value`` is the value of an option that is given without one."""
 
     help: str
     metavar: str
     min: float | None
     max: float | None
     show_default: bool | str
-    envvar: str
+    envvar: str | list[str]
     callback: Callable[[Any], object]
     is_eager: bool
     exists: bool
+    hidden: bool
+    complete: str
+    flag_value: str
 
 
 class Argument:
@@ -75,21 +99,73 @@ class Commands(click.Group):
         """Not sorted."""
         return list(self.commands)
 
+    def all_commands(self) -> dict[str, click.Command]:
+        """By name, in their order; those that were not imported yet are."""
+        context = click.Context(self)
+        found = {name: self.get_command(context, name) for name in self.list_commands(context)}
+        return {name: command for name, command in found.items() if command is not None}
+
     def command(self, name: str | None = None) -> Callable[[FunctionT], FunctionT]:  # type: ignore[override]
         """Adds a function as a command, under its own name unless told otherwise."""
 
         def added(function: FunctionT) -> FunctionT:
-            self.add_command(_command_of(function, name or function.__name__.replace("_", "-")))
+            self.add_command(command_of(function, name or function.__name__.replace("_", "-")))
             return function
 
         return added
 
     def options(self, function: FunctionT) -> FunctionT:
         """Options before the command; the function is called with them first."""
-        built = _command_of(function, "")
+        built = command_of(function, "")
         self.params, self.callback = built.params, built.callback
         self.help = self.help or built.help
         return function
+
+
+class Place(NamedTuple):
+    """Where a command is: a module, the name of a function or of ``Commands`` in it, and its line in a list."""
+
+    module: str
+    name: str
+    help: str
+
+
+class LazyCommands(Commands):
+    """Commands whose modules are imported when they are used: help of one command does not wait for the others.
+
+    ``complete_names``, if there is one, knows the names that a shell completes.
+    """
+
+    complete_names: Completer | None = None
+
+    def __init__(self, name: str | None = None, *, help: str | None = None, places: Mapping[str, Place]) -> None:  # noqa: A002
+        super().__init__(name, help=help)
+        self.places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.places, *(name for name in self.commands if name not in self.places)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands and (place := self.places.get(cmd_name)) is not None:
+            found = getattr(import_module(place.module), place.name)
+            self.add_command(found if isinstance(found, click.Command) else command_of(found, cmd_name), cmd_name)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, self._line_of(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=self._line_of(ctx, name)) for name in names]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
+    def _line_of(self, ctx: click.Context, name: str) -> str:
+        place = self.places.get(name)
+        return place.help if place else self.commands[name].get_short_help_str()
 
 
 class _Command(click.Command):
@@ -130,10 +206,16 @@ class _Argument(click.Argument):
         return (self.metavar or self.human_readable_name, self.help_text) if self.help_text else None
 
 
+def _completed(kind: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    complete: Completer | None = getattr(ctx.find_root().command, "complete_names", None)
+    return complete(kind, ctx, incomplete) if complete else []
+
+
 # --- from signatures ---
 
 
-def _command_of(function: Callable[..., Any], name: str) -> click.Command:
+def command_of(function: Callable[..., Any], name: str) -> click.Command:
+    """The command that a function declares."""
     parameters, params, lists, takes_context = signature(function, eval_str=True).parameters, [], set[str](), ""
     for each in parameters.values():
         if each.annotation is click.Context:
@@ -169,6 +251,8 @@ def _param_of(parameter: Parameter) -> tuple[click.Parameter, bool]:
         given["default"] = parameter.default  # also None: a flag without it would be False
     if (callback := given.pop("callback", None)) is not None:
         given["callback"] = lambda _context, _param, value: callback(value)
+    if (kind_of_name := given.pop("complete", None)) is not None:
+        given["shell_complete"] = partial(_completed, kind_of_name)
     make = _argument if isinstance(mark, Argument) else _option
     return make(parameter.name, mark.names, kind, is_list, given), is_list
 
@@ -186,6 +270,8 @@ def _option(name: str, words: Sequence[str], kind: Any, is_list: bool, given: di
         given.setdefault("metavar", _RANGES[kind][0].name.upper())
     if kind is bool:
         given["is_flag"] = True
+    if "flag_value" in given:
+        given["is_flag"] = False  # a value may follow
     return click.Option([name, *words], multiple=is_list, show_envvar=True, **given)
 
 

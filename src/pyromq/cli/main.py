@@ -1,6 +1,7 @@
-"""The command ``pyromq``: nouns are added here, verbs live with their noun, errors become exit codes.
+"""The command ``pyromq``: nouns are listed here, verbs live with their noun, errors become exit codes.
 
-Only what ``--help`` needs is imported here; a command imports the rest when it runs.
+Only what ``--help`` needs is imported here; the module of a command is imported when it is used, and a command imports
+the rest when it runs.
 """
 
 from __future__ import annotations
@@ -8,59 +9,78 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import click
 
-from pyromq.cli.declared import Commands, Option
+from pyromq.cli.declared import LazyCommands, Option, Place
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
-from pyromq.cli.nouns import (
-    acl,
-    audit,
-    cluster,
-    delay,
-    dlq,
-    doctor,
-    group,
-    health,
-    message,
-    send_consume,
-    store,
-    tail,
-    tls,
-    topic,
-    tx,
-)
 from pyromq.cli.option_records import unfolded
-from pyromq.cli.pipeline import commands as pipeline
-from pyromq.cli.servers import apps, exporter
-from pyromq.cli.servers import commands as servers
+from pyromq.cli.output.quiet import QuietOption
 from pyromq.cli.tls import ConnectionOptions, put_into_environment
-from pyromq.errors import MQError, printable
+from pyromq.errors import ConfigError, MQError, printable
 
-app = Commands("pyromq", help="Apache RocketMQ's message system in Python.")
-servers.add_to(app)
-send_consume.add_to(app)
-tail.add_to(app)
-apps.add_to(app)
-exporter.add_to(app)
-doctor.add_to(app)
-health.add_to(app)
-audit.add_to(app)
-for noun, commands in (
-    ("topic", topic.app),
-    ("group", group.app),
-    ("message", message.app),
-    ("dlq", dlq.app),
-    ("delay", delay.app),
-    ("tx", tx.app),
-    ("cluster", cluster.app),
-    ("store", store.app),
-    ("tls", tls.app),
-    ("acl", acl.app),
-    ("pipeline", pipeline.app),
-):
-    app.add_command(commands, noun)
+_SERVERS, _APPS, _NOUNS = "pyromq.cli.servers.commands", "pyromq.cli.servers.apps", "pyromq.cli.nouns"
+_PLACES: Final = {
+    "up": Place(_SERVERS, "up", "Start a name server and a broker in one process."),
+    "nameserver": Place(_SERVERS, "nameserver", "Start a name server."),
+    "broker": Place(_SERVERS, "broker", "Start a broker that registers with name servers."),
+    "follow": Place(_SERVERS, "follow", "Keep a copy of a running broker, which takes no notice of it."),
+    "exporter": Place("pyromq.cli.servers.exporter", "exporter", "Serve metrics of a whole cluster."),
+    "send": Place(f"{_NOUNS}.send_consume", "send", "Send a message, lines, or messages as JSON."),
+    "consume": Place(f"{_NOUNS}.send_consume", "consume", "Consume a topic as a member of a group."),
+    "tail": Place(f"{_NOUNS}.tail", "tail", "Show the newest messages of a topic."),
+    "run": Place(_APPS, "run", "Run an app until SIGTERM or Ctrl-C, which drains it."),
+    "app": Place(_APPS, "app", "Documents of apps."),
+    "top": Place("pyromq.cli.top.command", "top", "Watch topics, groups and lag live."),
+    "doctor": Place(f"{_NOUNS}.doctor", "doctor", "Examine name servers, brokers, groups and transactions."),
+    "health": Place(f"{_NOUNS}.health", "health", "Ask servers whether they are well."),
+    "audit": Place(f"{_NOUNS}.audit", "audit", "Show who changed what, from where, and what was refused."),
+    "topic": Place(f"{_NOUNS}.topic", "app", "Topics: list, create, describe, delete."),
+    "group": Place(f"{_NOUNS}.group", "app", "Consumer groups: list, create, lag, describe, reset, park, delete."),
+    "message": Place(f"{_NOUNS}.message", "app", "Messages: get, find, trace, explain, consume-directly."),
+    "dlq": Place(f"{_NOUNS}.dlq", "app", "Dead letters: list, redrive."),
+    "delay": Place(f"{_NOUNS}.delay", "app", "Delayed messages: list, cancel."),
+    "tx": Place(f"{_NOUNS}.tx", "app", "Transactions: list open ones."),
+    "cluster": Place(f"{_NOUNS}.cluster", "app", "Clusters: list brokers."),
+    "store": Place(f"{_NOUNS}.store", "app", "Look at a store folder without a broker."),
+    "tls": Place(f"{_NOUNS}.tls", "app", "Certificates of a small cluster: an authority, servers, clients."),
+    "acl": Place(f"{_NOUNS}.acl", "app", "Access control: users, policies, and why something is refused."),
+    "pipeline": Place(
+        "pyromq.cli.pipeline.commands", "app", "Jobs on Spark: archive, replay, redrive, report, dedupe, store, run."
+    ),
+    "context": Place(
+        f"{_NOUNS}.context", "app", "Contexts: clusters by name, with their addresses, credentials and TLS."
+    ),
+    "completion": Place("pyromq.cli.completion.command", "completion", "Print what makes a shell complete names."),
+    "mqadmin": Place("pyromq.cli.mqadmin.commands", "app", "RocketMQ's mqadmin: its sub-commands and options."),
+}
+_WITHOUT_CLUSTER: Final = ("up", "nameserver", "broker", "follow", "store", "tls", "context", "completion")
+"""A context is for commands that are clients: servers have settings of their own, and some reach no cluster."""
+
+
+class _ReaderGoneError(Exception):
+    """Nobody reads standard output any more."""
+
+
+class _App(LazyCommands):
+    """A reader that goes ends a command with a code of its own; click would make it 1, which is wrong usage here."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGoneError from error
+
+
+def _complete_names(kind: str, context: click.Context, incomplete: str) -> list[str]:
+    from pyromq.cli.completion.names import completed
+
+    return completed(kind, context, incomplete)
+
+
+app = _App("pyromq", help="Apache RocketMQ's message system in Python.", places=_PLACES)
+app.complete_names = _complete_names
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -77,7 +97,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return exit_code_of(error)
     except click.Abort:
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
+    except (_ReaderGoneError, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit complains again
         return ExitCode.BROKEN_PIPE
 
@@ -90,14 +110,35 @@ def _show_version(wanted: bool) -> None:
         raise click.exceptions.Exit
 
 
+ContextOption = Annotated[
+    str,
+    Option(
+        "--context",
+        metavar="NAME",
+        complete="contexts",
+        help="Cluster to talk to, instead of the one in use (pyromq context ls).",
+        show_default="PYROMQ_CONTEXT",
+    ),
+]
+
+
 @app.options
 @unfolded
 def _options(
     context: click.Context,
     connection: ConnectionOptions,
+    named: ContextOption = "",
+    quiet: QuietOption = False,
     _version: Annotated[
         bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Apache RocketMQ's message system in Python."""
-    context.call_on_close(put_into_environment(connection.variables()))
+    given = {name: value for name, value in connection.variables().items() if value is not None}
+    if context.invoked_subcommand not in _WITHOUT_CLUSTER:
+        from pyromq.cli.contexts import chosen_variables
+
+        given = {**chosen_variables(named, os.environ, frozenset(given)), **given}
+    elif named:
+        raise ConfigError(f"pyromq {context.invoked_subcommand} talks to no cluster: leave --context out")
+    context.call_on_close(put_into_environment(given))

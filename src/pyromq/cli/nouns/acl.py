@@ -14,6 +14,7 @@ from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows
+from pyromq.cli.output.watching import watched
 from pyromq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ _POLICY_COLUMNS = (
 
 
 @users.command("ls")
+@watched
 def list_users(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
     """List users; passwords are never shown."""
     found = with_admin(nameserver, lambda admin: admin.users())
@@ -118,6 +120,7 @@ def _new_password(file: Path | None) -> str:
 
 
 @policies.command("ls")
+@watched
 def list_policies(
     user: Annotated[str, Option("--user", help="Of this user only.")] = "",
     resource: Annotated[str, Option("--resource", help="About resources that contain this text.")] = "",

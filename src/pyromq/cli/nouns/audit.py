@@ -11,16 +11,16 @@ import click
 
 from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
-from pyromq.cli.declared import Commands, Option
+from pyromq.cli.declared import Option
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
-from pyromq.cli.output.times import parse_time, show_time
+from pyromq.cli.output.times import parse_time, show_moment, show_time
 
 if TYPE_CHECKING:
     from pyromq.security.audit import AuditEntry, Question
 
 _COLUMNS = (
-    Column("time_ms", "time", show=show_time, whole=True),
+    Column("time_ms", "time", show=show_time, roomy=show_moment, whole=True),
     Column("server", "server"),
     Column("user", "user", optional=True),
     Column("address", "from"),
@@ -57,10 +57,6 @@ class AuditOptions:
             outcome=Outcome.REFUSED.value if self.refused else "",
             limit=self.limit,
         )
-
-
-def add_to(app: Commands) -> None:
-    app.command("audit")(audit)
 
 
 @unfolded

@@ -10,7 +10,9 @@ import click
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.declared import Commands
 from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.nouns.listing import show_rate
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.watching import watched
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
@@ -23,8 +25,8 @@ _COLUMNS = (
     Column("id", "id", right=True),
     Column("address", "address", whole=True),
     Column("version", "version", whole=True),
-    Column("in_per_s", "in/s", right=True),
-    Column("out_per_s", "out/s", right=True),
+    Column("in_per_s", "in/s", right=True, show=show_rate),
+    Column("out_per_s", "out/s", right=True, show=show_rate),
     Column("stored_today", "today", right=True),
     Column("disk_percent", "disk", right=True, show=lambda percent: f"{percent:.0f} %"),
     Column("problem", "problem", optional=True),
@@ -32,6 +34,7 @@ _COLUMNS = (
 
 
 @app.command("ls")
+@watched
 def list_brokers(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
     """List the brokers of all clusters with addresses, rates and disk use. Exit code 5 if one does not answer."""
     rows = with_admin(nameserver, _brokers)
@@ -41,12 +44,16 @@ def list_brokers(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: Form
 
 
 async def _brokers(admin: Admin) -> list[dict[str, Any]]:
+    import asyncio
+
     info = await admin.cluster()
-    return [
-        {"cluster": broker.cluster, "broker": name, "id": number, "address": address, **await _state(admin, address)}
+    known = [
+        {"cluster": broker.cluster, "broker": name, "id": number, "address": address}
         for name, broker in sorted(info.broker_addr_table.items())
         for number, address in sorted(broker.broker_addrs.items())
     ]
+    states = await asyncio.gather(*[_state(admin, str(row["address"])) for row in known])
+    return [{**row, **state} for row, state in zip(known, states, strict=True)]
 
 
 async def _state(admin: Admin, address: str) -> dict[str, Any]:

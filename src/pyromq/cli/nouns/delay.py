@@ -10,13 +10,14 @@ import click
 from pyromq.cli import clock
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
 from pyromq.cli.declared import Argument, Commands, Option
-from pyromq.cli.output.prompts import progress
-from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
-from pyromq.cli.output.times import show_time
+from pyromq.cli.output.prompts import YesOption, confirm, progress
+from pyromq.cli.output.tables import Column, FormOption, form_for, shown, write_rows
+from pyromq.cli.output.times import show_moment, show_time
+from pyromq.cli.output.watching import watched
 from pyromq.wording import shown_span
 
 app = Commands(help="Delayed messages: list, cancel.")
-TopicOption = Annotated[str, Option(help="Only this topic.")]
+TopicOption = Annotated[str, Option("--topic", "-t", complete="topics", help="Only this topic.")]
 
 _COLUMNS = (
     Column("due_ms", "due", show=show_time, whole=True),
@@ -30,9 +31,12 @@ _COLUMNS = (
 
 
 @app.command("ls")
+@watched
 def list_delayed(
     topic: TopicOption = "",
-    count: Annotated[int, Option("--max", min=1, help="List at most this many per broker and kind of delay.")] = 1_000,
+    count: Annotated[
+        int, Option("--max", "-l", min=1, help="List at most this many per broker and kind of delay.")
+    ] = 1_000,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -56,13 +60,19 @@ def cancel(
     message_id: Annotated[str, Argument(metavar="ID", help="The id of the message.")] = "",
     handle: Annotated[str, Option(help="The recall handle from its receipt, instead of an id.")] = "",
     topic: TopicOption = "",
+    yes: YesOption = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Cancel a delayed message, so that it is never delivered."""
     if bool(message_id) == bool(handle):
         raise click.BadParameter("give either the id of a message or --handle")
     if handle:
+        confirm("Cancel the message of this handle? It will never be delivered.", yes)
         cancelled = with_admin(nameserver, lambda admin: admin.recall(handle))
     else:
-        cancelled = with_admin(nameserver, lambda admin: admin.cancel_delayed(message_id, topic)).message_id
+        found = with_admin(nameserver, lambda admin: admin.find_delayed(message_id, topic))
+        click.echo(f"message {message_id} to topic {shown(found.topic)}, due {show_moment(found.due_ms)}", err=True)
+        confirm("Cancel it? It will never be delivered.", yes)
+        with_admin(nameserver, lambda admin: admin.recall(found.handle))
+        cancelled = message_id
     click.echo(f"message {cancelled} is cancelled", err=True)

@@ -12,9 +12,10 @@ from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerO
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.option_records import unfolded
-from pyromq.cli.output.prompts import DryRunOption, progress
+from pyromq.cli.output.prompts import DryRunOption, counting, progress
 from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
+from pyromq.cli.output.watching import watched
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
@@ -65,6 +66,7 @@ _REDRIVEN = (
 
 
 @app.command("ls")
+@watched
 def list_letters(
     group: GroupArgument,
     messages: Annotated[bool, Option("--messages", "-m", help="List the letters themselves, oldest first.")] = False,
@@ -142,7 +144,7 @@ def redrive(
 
     async def work(admin: Admin) -> list[Redriven]:
         found = []
-        with progress("redriving") as tell:
+        with counting("redriving", total=count or None) as tell:
             async for each in admin.redriving(
                 group,
                 keys=which.key or (),
@@ -153,7 +155,7 @@ def redrive(
                 errors=which.error or (),
             ):
                 found.append(each)
-                tell(f"redriving: {len(found)} letters")
+                tell(len(found))
         return found
 
     found = with_admin(nameserver, work)

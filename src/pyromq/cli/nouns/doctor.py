@@ -9,10 +9,11 @@ from typing import Annotated
 import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
-from pyromq.cli.declared import Commands, Option
+from pyromq.cli.declared import Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
+from pyromq.cli.output.watching import watched
 
 _COLUMNS = (
     Column("severity", "", styles={"ok": "green", "warning": "yellow", "bad": "bold red"}, whole=True),
@@ -21,10 +22,7 @@ _COLUMNS = (
 )
 
 
-def add_to(app: Commands) -> None:
-    app.command("doctor")(doctor)
-
-
+@watched
 def doctor(
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     bundle: Annotated[

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, GroupArgument, NameServerOption, cluster_name, with_admin
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.nouns.group_moves import park, reset
 from pyromq.cli.nouns.group_view import HEAD_COLUMNS, LAG_COLUMNS, describe_group, lag_row, show_group
+from pyromq.cli.nouns.listing import ListOptions, rounded, show_rate, tell_of_page
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_json, write_rows
+from pyromq.cli.output.watching import watched
 from pyromq.model.subscription_policy import ATTRIBUTE, SubscriptionPolicy
-from pyromq.wording import shown_span
+from pyromq.wording import counted, shown_span
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, QueueId
@@ -26,12 +28,44 @@ if TYPE_CHECKING:
 app = Commands(help="Consumer groups: list, create, lag, describe, reset, park, delete.")
 
 
+_COLUMNS = (
+    Column("group", "group"),
+    Column("state", "state", styles={"off": "bold red"}, optional=True),
+    Column("topics", "topics", right=True, show=lambda names: str(len(names))),
+    Column("members", "members", right=True, styles={"0": "yellow"}),
+    Column("out_per_s", "out/s", right=True, show=show_rate),
+    Column("lag", "lag", right=True),
+    Column("retrying", "retrying", right=True, optional=True),
+    Column("dead_letters", "dead", right=True),
+)
+
+
 @app.command("ls")
-def list_groups(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
-    """List the consumer groups of the cluster."""
-    names = with_admin(nameserver, lambda admin: admin.groups())
-    rows = [{"group": name} for name in sorted(names)]
-    write_rows(sys.stdout, form_for(output, sys.stdout), (Column("group", "group"),), rows)
+@watched
+@unfolded
+def list_groups(
+    *, listing: ListOptions, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None
+) -> None:
+    """List consumer groups with topics, connected members, rate of the last minute, lag and dead letters.
+
+    The lag of a group that broadcasts is not known: each member keeps its own offsets.
+    """
+    page = with_admin(nameserver, lambda admin: admin.list_groups(listing.question()))
+    rows = (
+        {
+            "group": row.group,
+            "state": "off" if not row.is_enabled else "broadcast" if row.is_broadcast else "",
+            "topics": row.topics,
+            "members": row.members,
+            "out_per_s": rounded(row.get_rate),
+            "lag": row.lag,
+            "retrying": row.retrying,
+            "dead_letters": row.dead_letters,
+        }
+        for row in page.rows
+    )
+    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    tell_of_page("group", len(page.rows), page.found, page.problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +154,10 @@ def _shown_ladder(policy: dict[str, Any]) -> str:
 
 
 @app.command()
+@watched
 def lag(
     group: GroupArgument,
-    topic: Annotated[str, Option(help="Only this topic.")] = "",
+    topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Only this topic.")] = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -142,9 +177,10 @@ def lag(
 
 
 @app.command()
+@watched
 def describe(
     group: GroupArgument,
-    topic: Annotated[str, Option(help="Only queues of this topic.")] = "",
+    topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Only queues of this topic.")] = "",
     stacks: Annotated[bool, Option("--stacks", help="Show the stacks of listeners that hold a queue up.")] = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
@@ -170,7 +206,22 @@ def delete(
     yes: YesOption = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
-    """Delete a group and its progress."""
+    """Delete a group and its progress; first it shows what that is."""
+
+    async def look(admin: Admin) -> str:
+        from pyromq.errors import GroupOfflineError
+
+        await admin.require_group(group)
+        left = sum(max(0, held.broker_offset - held.consumer_offset) for held in (await admin.lag(group)).values())
+        letters = await admin.count_dead_letters(group)
+        try:
+            members = len((await admin.group_connections(group)).connection_set)
+        except GroupOfflineError:
+            members = 0
+        connected = "no member is connected" if not members else f"{counted(members, 'member')} connected"
+        return f"{connected}, {counted(left, 'message')} not consumed, {counted(letters, 'dead letter')}"
+
+    click.echo(f"group {group} in {cluster_name(nameserver)}: {with_admin(nameserver, look)}", err=True)
     confirm(f"Delete group {group} and its progress?", yes)
     with_admin(nameserver, lambda admin: admin.delete_group(group))
     click.echo(f"group {group} was deleted", err=True)

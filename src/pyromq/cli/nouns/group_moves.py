@@ -38,7 +38,7 @@ class ResetTarget:
     """Where a group is moved to; exactly one field is given."""
 
     to_time: Annotated[
-        str, Option(help="To the first message stored at this time or later: 2026-11-15T07:30, 2h ago.")
+        str, Option(help="To the first message stored at this time or later: 2026-11-15T07:30, 2h ago, today.")
     ] = ""
     to_offset: Annotated[int | None, Option(min=0, help="To this offset.")] = None
     to_begin: Annotated[bool, Option("--to-begin", help="To the first message that is still stored.")] = False
@@ -58,7 +58,7 @@ class ResetTarget:
 @unfolded
 def reset(
     group: GroupArgument,
-    topic: Annotated[str, Option(help="Topic to move in.")],
+    topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Topic to move in.")],
     *,
     to: ResetTarget,
     queue: Annotated[str, Option(metavar="BROKER:ID", help="Only this queue.")] = "",
@@ -110,7 +110,7 @@ def _move_row(move: OffsetMove) -> dict[str, Any]:
 
 def park(
     group: GroupArgument,
-    topic: Annotated[str, Option(help="Topic of the queue.")],
+    topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Topic of the queue.")],
     queue: Annotated[str, Option(metavar="BROKER:ID", help="Queue that is held up.")],
     offset: Annotated[int | None, Option(min=0, help="Only if this offset is at the head of the queue.")] = None,
     yes: YesOption = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.declared import Commands, Option
+from pyromq.cli.declared import Option
 from pyromq.cli.exit_codes import ExitCode
 from pyromq.cli.output.tables import Column, Form, FormOption, form_for, write_rows
 from pyromq.errors import ConfigError, ConnectFailedError
@@ -39,10 +39,6 @@ CheckOption = Annotated[
     Check, Option("--check", help="What is asked: ready for clients, live, or done with its start.")
 ]
 TimeoutOption = Annotated[int, Option("--timeout", min=1, metavar="SECONDS", help="How long to wait for the answer.")]
-
-
-def add_to(app: Commands) -> None:
-    app.command("health")(health)
 
 
 def health(

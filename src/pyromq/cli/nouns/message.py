@@ -24,7 +24,7 @@ from pyromq.cli.output.tables import (
     write_rows,
     write_text,
 )
-from pyromq.cli.output.times import parse_time, show_time
+from pyromq.cli.output.times import parse_time, show_moment, show_time
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, ReceivedMessage
@@ -46,9 +46,9 @@ _FIELDS = (
     Column("tags", "tags"),
     Column("keys", "keys"),
     Column("attempt", "failed before", show=lambda count: str(count) if count else ""),
-    Column("born_ms", "born", show=show_time),
+    Column("born_ms", "born", show=show_time, roomy=show_moment),
     Column("born_host", "sent from"),
-    Column("stored_ms", "stored", show=show_time),
+    Column("stored_ms", "stored", show=show_time, roomy=show_moment),
     Column("body_bytes", "body bytes"),
     Column(
         "properties", "properties", show=lambda table: "  ".join(f"{name}={value}" for name, value in table.items())
@@ -56,7 +56,7 @@ _FIELDS = (
     Column("body", "body"),
 )
 _COLUMNS = (
-    Column("stored_ms", "stored", show=show_time, whole=True),
+    Column("stored_ms", "stored", show=show_time, roomy=show_moment, whole=True),
     Column("where", "where", only=Form.TABLE),
     Column("broker", "broker", only=Form.CSV),
     Column("queue", "queue", only=Form.CSV),
@@ -76,7 +76,9 @@ def _found_row(message: ReceivedMessage, form: Form) -> dict[str, Any]:
 @app.command()
 def get(
     message_id: IdArgument,
-    topic: Annotated[str, Option(help="Topic of the message; not needed with an offset id.")] = "",
+    topic: Annotated[
+        str, Option("--topic", "-t", complete="topics", help="Topic of the message; not needed with an offset id.")
+    ] = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -98,11 +100,11 @@ def get(
 
 @app.command()
 def find(
-    topic: Annotated[str, Option(help="Topic to search.")],
-    key: Annotated[str, Option(help="Key to look for.")],
+    topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Topic to search.")],
+    key: Annotated[str, Option("--key", "-k", help="Key to look for.")],
     begin: Annotated[str, Option(help="Stored at this time or later: 2026-11-15T07:30, 2h ago.")] = "",
     end: Annotated[str, Option(help="Stored at this time or earlier.")] = "now",
-    count: Annotated[int, Option("--max", min=1, max=64, help="Show at most this many.")] = 32,
+    count: Annotated[int, Option("--max", "-l", min=1, max=64, help="Show at most this many.")] = 32,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -162,9 +164,11 @@ _DIRECT_FIELDS = (
 @app.command("consume-directly")
 def consume_directly(
     message_id: IdArgument,
-    group: Annotated[str, Option(help="Consumer group whose listener gets it.")],
+    group: Annotated[str, Option("--group", "-g", complete="groups", help="Consumer group whose listener gets it.")],
     client: Annotated[str, Option(help="Member of the group; by default the first. See group describe.")] = "",
-    topic: Annotated[str, Option(help="Topic of the message; not needed with an offset id.")] = "",
+    topic: Annotated[
+        str, Option("--topic", "-t", complete="topics", help="Topic of the message; not needed with an offset id.")
+    ] = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:

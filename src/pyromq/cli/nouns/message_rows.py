@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyromq.cli.nouns.message_lines import body_fields
+
 if TYPE_CHECKING:
     from pyromq.aio import ReceivedMessage
 
 
 def message_row(message: ReceivedMessage) -> dict[str, Any]:
-    """What programs get of a message."""
-    return {
+    """What programs get of a message; ``send --jsonl`` takes it back."""
+    row = {
         "message_id": message.message_id,
         "offset_message_id": message.offset_message_id,
         "topic": message.topic,
@@ -27,6 +29,9 @@ def message_row(message: ReceivedMessage) -> dict[str, Any]:
         "properties": dict(sorted(message.properties.items())),
         "body": body_text(message),
     }
+    if "body_base64" in (exact := body_fields(message.body)):
+        row["body_base64"] = exact["body_base64"]  # ``body`` is for reading then
+    return row
 
 
 def body_text(message: ReceivedMessage) -> str:

@@ -2,44 +2,103 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, explained
-from pyromq.cli.declared import Argument, Commands, Option
+from pyromq.cli.declared import Argument, Option
 from pyromq.cli.exit_codes import ExitCode, exit_code_of
+from pyromq.cli.nouns.message_lines import (
+    LINE_BYTES_MORE,
+    LINE_BYTES_PER_BODY_BYTE,
+    line_row,
+    message_of_line,
+)
 from pyromq.cli.nouns.message_rows import body_text
-from pyromq.cli.nouns.send_lines import LineReport, LineSender, lines_from
-from pyromq.cli.output.prompts import progress
+from pyromq.cli.option_records import unfolded
+from pyromq.cli.output.prompts import counting
+from pyromq.cli.output.quiet import QuietOption
 from pyromq.cli.output.tables import Form, FormOption, form_for, shown, write_json
+from pyromq.cli.output.times import span_ms
 from pyromq.errors import MessageRefusedError, MQError, TopicNotFoundError
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin, Message, ReceivedMessage, SendReceipt
+    from pyromq.cli.nouns.send_lines import LineReport
 
 _GROUP: Final = "pyromq-cli"
-_TELL_EVERY: Final = 1_000
 
 
-def add_to(app: Commands) -> None:
-    app.command("send")(send)
-    app.command("consume")(consume)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageOptions:
+    """What all messages of a command have in common."""
+
+    tags: Annotated[str, Option("--tags", "-t", help="Tag of the messages.")] = ""
+    keys: Annotated[str, Option("--keys", "-k", help="Keys, separated by spaces.")] = ""
+    properties: Annotated[
+        list[str] | None, Option("--property", "-p", metavar="NAME=VALUE", help="Property; may be repeated.")
+    ] = None
+    sharding_key: Annotated[str, Option(help="Messages with the same one go to one queue, in order.")] = ""
+    delay: Annotated[str, Option(help="Deliver them this much later: 30s, 10m, 1h30m.")] = ""
+
+    def message(self, topic: str, body: bytes) -> Message:
+        """Raises MessageRefusedError, BadParameter."""
+        from pyromq.aio import Message
+
+        return Message(
+            topic,
+            body,
+            tags=self.tags,
+            keys=self.keys,
+            properties=self._properties(),
+            sharding_key=self.sharding_key,
+            delay_ms=self._delay_ms(),
+        )
+
+    def is_empty(self) -> bool:
+        return not (self.tags or self.keys or self.properties or self.sharding_key or self.delay)
+
+    def _properties(self) -> dict[str, str]:
+        pairs = [text.partition("=") for text in self.properties or ()]
+        for name, equals, value in pairs:
+            if not (name and equals and value):
+                raise click.BadParameter(f"{name + equals + value!r}: write --property NAME=VALUE")
+        return {name: value for name, _, value in pairs}
+
+    def _delay_ms(self) -> int:
+        if not self.delay:
+            return 0
+        if (found := span_ms(self.delay)) is None:
+            raise click.BadParameter(f"{self.delay!r} is not a span: write --delay 10m, or 1h30m")
+        return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineOptions:
+    """How standard input is read."""
+
+    jsonl: Annotated[bool, Option("--jsonl", "-j", help="Lines are JSON, as consume -o jsonl writes it.")] = False
+    from_line: Annotated[int, Option(min=1, help="Begin at this line of standard input.")] = 1
+    skip_blank: Annotated[bool, Option("--skip-blank", help="Pass over blank lines; else they fail.")] = False
+
+
+@unfolded
 def send(
-    topic: TopicArgument,
+    *,
+    topic: Annotated[
+        str, Argument(metavar="TOPIC", complete="topics", help="Topic; with --jsonl in place of what the lines say.")
+    ] = "",
     body: Annotated[
         str | None, Argument(metavar="BODY", help="Body; by default each line of standard input is a message.")
     ] = None,
-    tags: Annotated[str, Option(help="Tag of the messages.")] = "",
-    keys: Annotated[str, Option(help="Keys, separated by spaces.")] = "",
-    from_line: Annotated[int, Option(min=1, help="Begin at this line of standard input.")] = 1,
-    skip_blank: Annotated[bool, Option("--skip-blank", help="Pass over blank lines; else they fail.")] = False,
+    options: MessageOptions,
+    lines: LineOptions,
+    quiet: QuietOption = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -48,47 +107,65 @@ def send(
     Lines are sent in order, many at a time. The first one that fails ends the command, which then says how many lines
     were sent and with which --from-line to go on.
     """
-    from pyromq.aio import Message, Producer
+    import asyncio
 
+    from pyromq.cli.nouns.send_lines import LineReport
+
+    if not topic and not lines.jsonl:
+        raise click.UsageError("name a TOPIC, or give --jsonl: its lines say theirs")
+    if lines.jsonl and (body is not None or not options.is_empty()):
+        raise click.UsageError("--jsonl reads messages from standard input, with their tags, keys and properties")
     form = form_for(output, sys.stdout)
 
     def message_of(line: bytes) -> Message:
-        return Message(topic, line, tags=tags, keys=keys)
+        return message_of_line(line, topic) if lines.jsonl else options.message(topic, line)
 
     async def run_one(text: str) -> None:
+        from pyromq.aio import Producer
+
         async with Producer(nameserver, group=_GROUP) as producer, explained(producer.client):
             _write_receipt(topic, await producer.send(message_of(text.encode())), form)
 
     if body is not None:
         asyncio.run(run_one(body))
     else:
-        _send_lines(nameserver, message_of, form, LineReport(first=from_line, resume_at=from_line), skip_blank)
+        report = LineReport(first=lines.from_line, resume_at=lines.from_line)
+        _send_lines(nameserver, message_of, form, report, lines)
 
 
 def _send_lines(
-    nameserver: str, message_of: Callable[[bytes], Message], form: Form, report: LineReport, skip_blank: bool
+    nameserver: str,
+    message_of: Callable[[bytes], Message],
+    form: Form,
+    report: LineReport,
+    options: LineOptions,
 ) -> None:
-    from pyromq.aio import Producer
+    import asyncio
 
-    async def run(tell: Callable[[str], None]) -> None:
+    from pyromq.aio import Producer
+    from pyromq.cli.nouns.send_lines import LineSender, lines_from
+
+    async def run(tell: Callable[[int], None]) -> None:
         def show(number: int, receipt: SendReceipt) -> None:
             _write_receipt(receipt.queue.topic, receipt, form)
-            if report.sent % _TELL_EVERY == 0:
-                tell(f"{report.sent} lines sent")
+            tell(report.sent)
 
         async with Producer(nameserver, group=_GROUP) as producer:
-            lines = lines_from(sys.stdin.fileno(), producer.settings.body_bytes_max)
-            await LineSender(producer, message_of, show).send(lines, report, skip_blank=skip_blank)
+            body_bytes = producer.settings.body_bytes_max
+            line_bytes = body_bytes * LINE_BYTES_PER_BODY_BYTE + LINE_BYTES_MORE if options.jsonl else body_bytes
+            lines = lines_from(sys.stdin.fileno(), line_bytes)
+            await LineSender(producer, message_of, show).send(lines, report, skip_blank=options.skip_blank)
             if report.error is not None:
                 async with explained(producer.client):
                     raise report.error
 
     try:
-        with progress("sending") if not sys.stdout.isatty() else nullcontext(_say_nothing) as tell:
+        with counting("sending") if not sys.stdout.isatty() else nullcontext(_say_nothing) as tell:
             asyncio.run(run(tell))
     except MQError as error:
         sys.stdout.flush()
-        hint = "; --skip-blank passes over blank lines" if type(error) is MessageRefusedError else ""
+        is_blank = type(error) is MessageRefusedError and "empty body" in str(error)
+        hint = "; --skip-blank passes over blank lines" if is_blank else ""
         where = f"line {report.failed_line}: " if report.failed_line else ""
         click.echo(f"pyromq: {where}{shown(error)}{hint}\npyromq: {report.text()}", err=True)
         raise click.exceptions.Exit(exit_code_of(error)) from None
@@ -97,7 +174,7 @@ def _send_lines(
         raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
 
 
-def _say_nothing(text: str) -> None:
+def _say_nothing(done: int) -> None:
     """Where receipts scroll by, nothing else need be told."""
 
 
@@ -112,19 +189,24 @@ def _write_receipt(topic: str, receipt: SendReceipt, form: Form) -> None:
 
 def consume(
     topic: TopicArgument,
-    group: Annotated[str, Option(help="Consumer group; its progress is kept.")] = "pyromq-cli",
-    tags: Annotated[str, Option(help="Only messages with these tags, such as 'TagA || TagB'.")] = "*",
+    group: Annotated[
+        str, Option("--group", "-g", complete="groups", help="Consumer group; its progress is kept.")
+    ] = "pyromq-cli",
+    tags: Annotated[str, Option("--tags", "-t", help="Only messages with these tags, such as 'TagA || TagB'.")] = "*",
     sql: Annotated[str, Option(help="SQL92 expression instead of tags, such as 'price > 10'.")] = "",
-    count: Annotated[int, Option(min=0, help="Stop after this many messages; 0: never.")] = 0,
+    count: Annotated[int, Option("--count", "-c", min=0, help="Stop after this many messages; 0: never.")] = 0,
+    quiet: QuietOption = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
     """Consume a topic as a member of a group and show each message, until Ctrl-C."""
+    import asyncio
+
     from pyromq.aio import Admin, PushConsumer
 
     form = form_for(output, sys.stdout)
 
-    async def run() -> None:
+    async def run(tell: Callable[[int], None]) -> None:
         done, seen = asyncio.Event(), 0
 
         async def show(message: ReceivedMessage) -> None:
@@ -133,6 +215,7 @@ def consume(
                 return
             seen += 1
             _write(message, form)
+            tell(seen)
             if seen == count:
                 done.set()
 
@@ -143,7 +226,10 @@ def consume(
             await done.wait()
 
     try:
-        asyncio.run(run())
+        with (
+            counting("consuming", total=count or None) if not sys.stdout.isatty() else nullcontext(_say_nothing) as tell
+        ):
+            asyncio.run(run(tell))
     except KeyboardInterrupt:
         raise click.exceptions.Exit(0) from None
 
@@ -161,19 +247,9 @@ async def _look_at(admin: Admin, topic: str) -> None:
 
 
 def _write(message: ReceivedMessage, form: Form) -> None:
-    queue, text = message.queue, body_text(message)
     if form is Form.TABLE:
+        queue, text = message.queue, body_text(message)
         click.echo(f"{queue.broker} queue {queue.number} offset {message.offset}  {shown(message.tags)}  {shown(text)}")
         return
-    row = {
-        "topic": message.topic,
-        "broker": queue.broker,
-        "queue": queue.number,
-        "offset": message.offset,
-        "message_id": message.message_id,
-        "tags": message.tags,
-        "keys": message.keys,
-        "body": text,
-    }
-    write_json(sys.stdout, row)
+    write_json(sys.stdout, line_row(message))
     sys.stdout.flush()

@@ -70,9 +70,9 @@ class LineSender:
                 if skip_blank and not line.strip():
                     report.blank += 1
                     continue
-                outcome = self._begin(line)
+                outcome, is_ordered = self._begin(line)
                 await under_way.put((number, outcome))
-                if is_first:  # it learns the route; the others need not, and so go out in their order
+                if is_first or is_ordered:  # the first learns the route; the others need not, and keep their order
                     await asyncio.wait([outcome])
                     is_first = False
                 if outcome.done() and outcome.exception() is not None:
@@ -84,13 +84,17 @@ class LineSender:
         if not report.failed_line:
             report.resume_at = number + 1
 
-    def _begin(self, line: bytes) -> asyncio.Future[SendReceipt]:
+    def _begin(self, line: bytes) -> tuple[asyncio.Future[SendReceipt], bool]:
+        """Also whether the next line has to wait for it: one with the same sharding key must not overtake it."""
         try:
-            return self._producer.send_nowait(self._message_of(line))
+            message = self._message_of(line)
+            if message.sharding_key:
+                return asyncio.ensure_future(self._producer.send(message)), True
+            return self._producer.send_nowait(message), False
         except MQError as error:  # told in its turn, after the lines before it
             refused: asyncio.Future[SendReceipt] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
-            return refused
+            return refused, False
 
     async def _settle(
         self, under_way: asyncio.Queue[tuple[int, asyncio.Future[SendReceipt]] | None], report: LineReport

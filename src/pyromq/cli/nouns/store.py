@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.output.prompts import is_shown, progress_bar
+from pyromq.cli.output.quiet import QuietOption
 from pyromq.cli.output.tables import Column, Form, FormOption, Row, form_for, shown, write_json, write_rows
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ def check(
         int, Option(min=1, help="Hash slots of an index file (RocketMQ: maxHashSlotNum).")
     ] = 5_000_000,
     output: FormOption = None,
+    quiet: QuietOption = False,
 ) -> int:
     """Verify a store folder of PyroMQ or Apache RocketMQ without changing anything in it.
 
@@ -50,7 +53,7 @@ def check(
     from pyromq.store.check import check_store
     from pyromq.store.check.report import StoreVerdict
 
-    with _progress(sys.stderr) as progress:
+    with _progress() as progress:
         report = check_store(folder, index_slots=index_slots, progress=progress)
     form = form_for(output, sys.stdout)
     if form is Form.TABLE:
@@ -61,16 +64,15 @@ def check(
 
 
 @contextmanager
-def _progress(terminal: TextIO) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar with the bytes of log read so far, on a terminal."""
-    if not terminal.isatty():
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar with the bytes of log read so far and how fast, on a terminal."""
+    if not is_shown():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=terminal), transient=True) as bar:
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with progress_bar(TextColumn("{task.description}"), *columns) as bar:
         task = bar.add_task("reading the log", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, TopicArgument, with_admin
-from pyromq.cli.declared import Commands, Option
+from pyromq.cli.declared import Option
 from pyromq.cli.nouns.message_rows import message_row, place_of
 from pyromq.cli.output.tables import Form, FormOption, form_for, shown, write_json
 from pyromq.cli.output.times import show_time
@@ -31,15 +30,11 @@ _NameServerOption = Annotated[
 ]
 
 
-def add_to(app: Commands) -> None:
-    app.command("tail")(tail)
-
-
 def tail(
     topic: TopicArgument,
     count: Annotated[int, Option("-n", "--count", min=0, max=10_000, help="Start with this many messages.")] = 10,
     follow: Annotated[bool, Option("-f", "--follow", help="Go on with new messages, until Ctrl-C.")] = False,
-    tags: Annotated[str, Option(help="Only messages with these tags, such as 'TagA || TagB'.")] = "",
+    tags: Annotated[str, Option("--tags", "-t", help="Only messages with these tags, such as 'TagA || TagB'.")] = "",
     nameserver: _NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:
@@ -60,6 +55,8 @@ def tail(
 
 
 async def _tail(admin: Admin, topic: str, count: int, follow: bool, show: Callable[[ReceivedMessage], None]) -> None:
+    import asyncio
+
     queues = (await admin.route(topic)).readable_queues(admin.client.wire_name(topic))
     ends = {queue: (await admin.queue_range(queue)).max_offset for queue in queues}
     for message in await admin.newest(topic, count) if count else ():

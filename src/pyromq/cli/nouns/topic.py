@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, with_admin
+from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, TopicArgument, cluster_name, with_admin
 from pyromq.cli.declared import Commands, Option
+from pyromq.cli.nouns.listing import ListOptions, rounded, show_rate, tell_of_page
+from pyromq.cli.option_records import unfolded
 from pyromq.cli.output.prompts import YesOption, confirm
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
-from pyromq.cli.output.times import show_time
+from pyromq.cli.output.times import show_moment, show_time
+from pyromq.cli.output.watching import watched
+from pyromq.wording import counted
 
 if TYPE_CHECKING:
     from pyromq.aio import Admin
@@ -22,18 +26,49 @@ _NAMES_MAX = 5  # of one queue
 app = Commands(help="Topics: list, create, describe, delete.")
 
 
+_COLUMNS = (
+    Column("topic", "topic"),
+    Column("kind", "kind", show=lambda kind: "" if kind == "topic" else str(kind), optional=True),
+    Column("message_type", "type", optional=True),
+    Column("queues", "queues", right=True),
+    Column("in_per_s", "in/s", right=True, show=show_rate),
+    Column("out_per_s", "out/s", right=True, show=show_rate),
+    Column("groups", "groups", right=True, show=lambda names: str(len(names))),
+    Column("lag", "lag", right=True),
+)
+
+
 @app.command("ls")
-def list_topics(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
-    """List the topics of the cluster."""
-    names = with_admin(nameserver, lambda admin: admin.topics())
-    rows = [{"topic": name} for name in sorted(names)]
-    write_rows(sys.stdout, form_for(output, sys.stdout), (Column("topic", "topic"),), rows)
+@watched
+@unfolded
+def list_topics(
+    *, listing: ListOptions, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None
+) -> None:
+    """List topics with queues, rates of the last minute, groups and their lag together."""
+    page = with_admin(nameserver, lambda admin: admin.list_topics(listing.question()))
+    rows = (
+        {
+            "topic": row.topic,
+            "kind": row.kind.value,
+            "message_type": row.message_type,
+            "brokers": row.brokers,
+            "queues": row.queues,
+            "perm": row.perm,
+            "in_per_s": rounded(row.put_rate),
+            "out_per_s": rounded(row.get_rate),
+            "groups": row.groups,
+            "lag": row.lag,
+        }
+        for row in page.rows
+    )
+    write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
+    tell_of_page("topic", len(page.rows), page.found, page.problems)
 
 
 @app.command()
 def create(
     topic: TopicArgument,
-    queues: Annotated[int, Option(min=1, max=65_536, help="Queues on each broker.")] = 8,
+    queues: Annotated[int, Option("--queues", "-Q", min=1, max=65_536, help="Queues on each broker.")] = 8,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
     """Create a topic on every master, or change its number of queues."""
@@ -42,6 +77,7 @@ def create(
 
 
 @app.command()
+@watched
 def describe(
     topic: TopicArgument, nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None
 ) -> None:
@@ -70,7 +106,7 @@ def describe(
         Column("first", "first", right=True),
         Column("end", "end", right=True),
         Column("messages", "messages", right=True),
-        Column("last_stored_ms", "last stored", show=show_time, whole=True),
+        Column("last_stored_ms", "last stored", show=show_time, roomy=show_moment, whole=True),
         Column("content_types", "content types", optional=True),
         Column("schemas", "schemas", optional=True),
     )
@@ -89,7 +125,17 @@ def delete(
     yes: YesOption = False,
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
 ) -> None:
-    """Delete a topic with its messages and the progress of groups in it."""
+    """Delete a topic with its messages and the progress of groups in it; first it shows what that is."""
+
+    async def look(admin: Admin) -> str:
+        stats = await admin.topic_stats(topic)
+        messages = sum(held.max_offset - held.min_offset for held in stats.values())
+        groups = await admin.topic_groups(topic)
+        readers = f", consumed by {', '.join(groups[:_NAMES_MAX])}" if groups else ""
+        more = f" and {len(groups) - _NAMES_MAX} more" if len(groups) > _NAMES_MAX else ""
+        return f"{counted(len(stats), 'queue')} with {counted(messages, 'message')}{readers}{more}"
+
+    click.echo(f"topic {topic} in {cluster_name(nameserver)}: {with_admin(nameserver, look)}", err=True)
     confirm(f"Delete topic {topic} and everything in it?", yes)
     with_admin(nameserver, lambda admin: admin.delete_topic(topic))
     click.echo(f"topic {topic} was deleted", err=True)

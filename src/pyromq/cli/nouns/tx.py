@@ -13,6 +13,7 @@ from pyromq.cli.declared import Commands, Option
 from pyromq.cli.output.prompts import progress
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.times import show_time
+from pyromq.cli.output.watching import watched
 from pyromq.wording import shown_span
 
 app = Commands(help="Transactions: list open ones.")
@@ -29,8 +30,9 @@ _COLUMNS = (
 
 
 @app.command("ls")
+@watched
 def list_open(
-    topic: Annotated[str, Option(help="Only this topic.")] = "",
+    topic: Annotated[str, Option("--topic", "-t", complete="topics", help="Only this topic.")] = "",
     nameserver: NameServerOption = DEFAULT_NAMESERVER,
     output: FormOption = None,
 ) -> None:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 
 from pyromq.cli.declared import Option
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Row = Mapping[str, object]
 
 _PLAIN_WIDTH = 10_000  # without a terminal lines are not broken
+_ROOMY_WIDTH = 120
 
 
 class Form(StrEnum):
@@ -36,6 +40,7 @@ class Column(NamedTuple):
     whole: bool = False  # a table never breaks it: a time, a number
     optional: bool = False  # a table leaves it out when no row has it
     only: Form | None = None  # the form it is for, if it is not for all
+    roomy: Callable[[Any], str] | None = None  # in place of ``show`` where lines are long: a time, and how long ago
 
 
 FormOption = Annotated[
@@ -76,7 +81,7 @@ def write_json(out: TextIO, value: object, *, indent: int = 0) -> None:
 def write_fields(out: TextIO, form: Form, columns: Sequence[Column], row: Row) -> None:
     """One row: a table has a line for each value that is not empty, JSON is an object."""
     if form is Form.TABLE:
-        cells = [(each.title, _cell(row, each)) for each in columns]
+        cells = [(each.title, _cell(row, each, is_roomy=True)) for each in columns]
         lines = [{"name": name, "value": value} for name, value in cells if value]
         _write_table(out, (Column("name", "", whole=True), Column("value", "")), lines, header=False)
     elif form is Form.CSV:
@@ -109,30 +114,40 @@ def _write_csv(out: TextIO, columns: Sequence[Column], rows: Iterable[Row]) -> N
     writer.writerows([["" if row.get(c.key) is None else row[c.key] for c in columns] for row in rows])
 
 
-def _cell(row: Row, column: Column) -> str:
-    value = row.get(column.key)
-    return shown(column.show(value) if column.show and value is not None else value)
+def _cell(row: Row, column: Column, *, is_roomy: bool) -> str:
+    value, show = row.get(column.key), column.roomy if column.roomy and is_roomy else column.show
+    return shown(show(value) if show and value is not None else value)
 
 
 def _write_table(out: TextIO, columns: Sequence[Column], rows: Sequence[Row], *, header: bool = True) -> None:
     from io import StringIO
 
     from rich.console import Console
+
+    if out.isatty():
+        terminal = Console(file=out, highlight=False)
+        terminal.print(table_of(columns, rows, width=terminal.width, header=header))
+        return
+    buffer = StringIO()
+    Console(file=buffer, width=_PLAIN_WIDTH, color_system=None).print(
+        table_of(columns, rows, width=_PLAIN_WIDTH, header=header)
+    )
+    out.writelines(line.rstrip() + "\n" for line in buffer.getvalue().splitlines())
+
+
+def table_of(columns: Sequence[Column], rows: Sequence[Row], *, width: int, header: bool = True) -> Table:
+    """For a console of that width."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=header)
-    columns = [column for column in columns if not column.optional or any(_cell(row, column) for row in rows)]
-    for column in columns:
+    is_roomy = width >= _ROOMY_WIDTH
+    shown_rows = [[_cell(row, column, is_roomy=is_roomy) for column in columns] for row in rows]
+    kept = [at for at, column in enumerate(columns) if not column.optional or any(cells[at] for cells in shown_rows)]
+    for column in (columns[at] for at in kept):
         justify: Literal["left", "right"] = "right" if column.right else "left"
         is_whole = column.right or column.whole
         table.add_column(column.title, justify=justify, overflow="fold", no_wrap=is_whole)
-    for row in rows:
-        cells = [(_cell(row, column), column.styles) for column in columns]
-        table.add_row(*(Text(text, styles.get(text, "")) for text, styles in cells))
-    if out.isatty():
-        Console(file=out, highlight=False).print(table)
-        return
-    buffer = StringIO()
-    Console(file=buffer, width=_PLAIN_WIDTH, color_system=None).print(table)
-    out.writelines(line.rstrip() + "\n" for line in buffer.getvalue().splitlines())
+    for cells in shown_rows:
+        table.add_row(*(Text(cells[at], columns[at].styles.get(cells[at], "")) for at in kept))
+    return table

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
+from pyromq.cli.output.quiet import is_quiet
 from pyromq.cli.pipeline.options import SparkOptions, pairs
 from pyromq.errors import ConfigError
 
@@ -71,6 +72,9 @@ def _lost_spark() -> tuple[type[Exception], ...]:
 def bar(title: str, out: TextIO | None = None) -> Iterator[Any]:
     from pyromq.pipeline.jobs.common import bars
 
+    if is_quiet():
+        yield lambda *_: None
+        return
     with bars.bar(title, out) as tell:
         yield tell
 

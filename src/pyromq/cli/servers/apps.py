@@ -24,11 +24,6 @@ class DocumentFormat(StrEnum):
     YAML = "yaml"
 
 
-def add_to(commands: Commands) -> None:
-    commands.command("run")(run)
-    commands.add_command(app, "app")
-
-
 @unfolded
 def run(
     target: TargetArgument,

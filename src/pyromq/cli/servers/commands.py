@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.declared import Argument, Commands
+from pyromq.cli.declared import Argument
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.options import (
     BrokerFlags,
@@ -24,14 +24,6 @@ from pyromq.errors import printable
 if TYPE_CHECKING:
     from pyromq.cli.output.tables import Form
     from pyromq.cli.servers.settings import ServerSettings
-
-
-def add_to(app: Commands) -> None:
-    """Server commands have no noun: they stand beside the nouns."""
-    app.command("up")(up)
-    app.command("nameserver")(nameserver)
-    app.command("broker")(broker)
-    app.command("follow")(follow)
 
 
 @unfolded

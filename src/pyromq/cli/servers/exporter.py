@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption
-from pyromq.cli.declared import Commands, Option
+from pyromq.cli.declared import Option
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.commands import log_to_stderr
 from pyromq.cli.servers.options import HostOption, MetricsPortOption
@@ -31,10 +31,6 @@ class ExporterFlags:
         None
     )
     log: Annotated[str, Option("--log", metavar="LEVEL", help="Least level logged to stderr.")] = "warning"
-
-
-def add_to(app: Commands) -> None:
-    app.command("exporter")(exporter)
 
 
 @unfolded

@@ -17,10 +17,22 @@ from pyromq.client.admin.examining import ExamineAdmin
 from pyromq.client.admin.explaining import ExplainAdmin
 from pyromq.client.admin.failures import FailureAdmin
 from pyromq.client.admin.offsets import EARLIEST, LATEST
+from pyromq.client.admin.operating.maintenance import MaintenanceAdmin
+from pyromq.client.admin.operating.overview import OverviewAdmin
 from pyromq.client.admin.schemas import SchemaAdmin
 
 __all__ = ["EARLIEST", "LATEST", "Admin"]
 
 
-class Admin(FailureAdmin, ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin, SchemaAdmin, AccessAdmin, AuditAdmin):
-    """Everything an operator may ask or do; these seven lean on all the others."""
+class Admin(
+    FailureAdmin,
+    ExplainAdmin,
+    ExamineAdmin,
+    DirectConsumptionAdmin,
+    SchemaAdmin,
+    AccessAdmin,
+    AuditAdmin,
+    OverviewAdmin,
+    MaintenanceAdmin,
+):
+    """Everything an operator may ask or do; these nine lean on all the others."""

@@ -14,17 +14,27 @@ class ClusterAdmin(AdminBase):
     async def broker_config(self, broker: str) -> dict[str, str]:
         """The configuration of a broker (its name, or its address) in RocketMQ's words."""
         response = await self._ask(await self._address(broker), RequestCode.GET_BROKER_CONFIG)
-        lines = (line.partition("=") for line in response.body.decode("utf-8", "replace").splitlines())
-        return {key.strip(): value.strip() for key, equals, value in lines if equals}
+        return settings_in(response.body)
 
     async def update_broker_config(self, broker: str, values: dict[str, str]) -> None:
-        for key, value in values.items():
-            if not key or any(character in key + value for character in "\r\n") or "=" in key:
-                raise ConfigError(f"setting {key!r} cannot be written as one line key=value")
-        body = "".join(f"{key}={value}\n" for key, value in values.items()).encode()
-        await self._ask(await self._address(broker), RequestCode.UPDATE_BROKER_CONFIG, None, body)
+        """Raises ConfigError for what cannot be written as ``key=value``."""
+        await self._ask(await self._address(broker), RequestCode.UPDATE_BROKER_CONFIG, None, settings_text(values))
 
     async def broker_runtime(self, broker: str) -> dict[str, str]:
         """What a broker (its name, or its address) is doing."""
         response = await self._ask(await self._address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
         return bodies.decode(response.body, bodies.KeyValues).table
+
+
+def settings_text(values: dict[str, str]) -> bytes:
+    """As servers take settings, a line each. Raises ConfigError."""
+    for key, value in values.items():
+        if not key or any(character in key + value for character in "\r\n") or "=" in key:
+            raise ConfigError(f"setting {key!r} cannot be written as one line key=value")
+    return "".join(f"{key}={value}\n" for key, value in values.items()).encode()
+
+
+def settings_in(body: bytes) -> dict[str, str]:
+    """What servers tell of their settings."""
+    lines = (line.partition("=") for line in body.decode("utf-8", "replace").splitlines())
+    return {key.strip(): value.strip() for key, equals, value in lines if equals}

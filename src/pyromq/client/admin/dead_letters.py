@@ -240,6 +240,11 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
                     return True
         return False
 
+    async def count_dead_letters(self, group: str) -> int:
+        """How many dead letters of a group were not redriven yet, by offsets alone. Raises GroupNotFoundError."""
+        parts = [await self._letters_in(group, queue) for queue in await self._dead_queues(group)]
+        return sum(max(0, part.end - part.done) for part in parts)
+
     async def _redriven_to(self, group: str, queue: QueueId) -> int:
         try:
             return await self.committed(redrive_group(group), queue) or 0

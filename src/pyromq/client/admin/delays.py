@@ -75,13 +75,18 @@ class DelayAdmin(ClusterAdmin, OffsetAdmin, LookupAdmin):
 
     async def cancel_delayed(self, message_id: str, topic: str = "") -> DelayedMessage:
         """Finds a delayed message by its id and calls it back. Raises NotFoundError, ConfigError for a level."""
+        found = await self.find_delayed(message_id, topic)
+        await self.recall(found.handle)
+        return found
+
+    async def find_delayed(self, message_id: str, topic: str = "") -> DelayedMessage:
+        """What ``cancel_delayed`` would call back. Raises NotFoundError, ConfigError for a level."""
         found = [each for each in await self.delayed(topic, count_max=1_000_000) if each.message_id == message_id]
         if not found:
             raise no_message(f"no delayed message has the id {message_id}")
         if not found[-1].handle:
             text = f"message {message_id} waits at delay level {found[-1].level}"
             raise ConfigError(f"{text}: only messages with a time of their own can be called back")
-        await self.recall(found[-1].handle)
         return found[-1]
 
     async def level_delays_ms(self, broker: str) -> tuple[int, ...]:

@@ -108,7 +108,7 @@ class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin, BlockedQueue
                     ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=f"{text}: messages get lost to them")
                 )
             found += await self._examine_members(group, connections, progress)
-        letters = await self._new_letters(group)
+        letters = await self.count_dead_letters(group)
         if letters:
             text = f"{counted(letters, 'dead letter')}: see pyromq dlq ls {group}"
             found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
@@ -140,13 +140,6 @@ class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin, BlockedQueue
             return len((await self.route(name)).readable_queues(topic))
         except TopicNotFoundError:
             return 0
-
-    async def _new_letters(self, group: str) -> int:
-        count = 0
-        for queue in await self._dead_queues(group):
-            held = await self.queue_range(queue)
-            count += max(0, held.max_offset - max(held.min_offset, await self._redriven_to(group, queue)))
-        return count
 
     async def _examine_transactions(self) -> list[ClusterFinding]:
         now_ms = self.client.clock.now_ms()

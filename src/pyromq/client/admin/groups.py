@@ -40,10 +40,12 @@ class GroupAdmin(AdminBase):
         masters = await self._masters(cluster, broker)
         await self._ask_all(masters, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
 
-    async def delete_group(self, group: str, *, clean_offsets: bool = True, cluster: str = "") -> None:
+    async def delete_group(
+        self, group: str, *, clean_offsets: bool = True, cluster: str = "", broker: str = ""
+    ) -> None:
         """Deletes a consumer group; with ``clean_offsets`` it would start anew if it came back."""
         header = DeleteGroupHeader(group_name=self.client.wire_name(group), clean_offset=clean_offsets)
-        await self._ask_all(await self._masters(cluster), RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        await self._ask_all(await self._masters(cluster, broker), RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def require_group(self, group: str) -> None:
         """Raises GroupNotFoundError. Asks for all: to be asked about one is enough for a broker to create it."""

@@ -266,6 +266,17 @@ def decode(data: bytes, type_: type[Body]) -> Body:
     return java_json.convert(value, type_)
 
 
+def decode_broker_consume_stats(data: bytes) -> BrokerConsumeStats:
+    """Queues are keys inside of the list. Raises RemoteProtocolError."""
+    value = java_json.parse(data)
+    tables = value.get("consumeStatsList") if isinstance(value, dict) else None
+    groups = [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
+    lists = [stats for table in groups for stats in table.values() if isinstance(stats, list)]
+    for one in (each for stats in lists for each in stats if isinstance(each, dict)):
+        one["offsetTable"] = _with_object_keys(one.get("offsetTable"))
+    return java_json.convert(value, BrokerConsumeStats)
+
+
 def encode_reset_list(offsets: ResetOffsets) -> bytes:
     """The form for C++ clients, which know no object keys: a list, each queue with its offset beside it."""
     queues = [

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from pyromq import Message
 from pyromq.cli.nouns.send_lines import WINDOW, LineReport, LineSender, lines_from
-from pyromq.errors import ConfigError, MessageRefusedError, TransportError
+from pyromq.errors import ConfigError, TransportError
 
 
 class Producer:
@@ -24,9 +25,13 @@ class Producer:
         self.most = 0
         self.alone: list[bool] = []  # of each line: whether those before it were confirmed
 
-    def send_nowait(self, line: bytes) -> asyncio.Future[Any]:
-        if not line:
-            raise MessageRefusedError("empty")
+    def send_nowait(self, message: Message) -> asyncio.Future[Any]:
+        return self._begin(message.body)
+
+    async def send(self, message: Message) -> Any:
+        return await self._begin(message.body)
+
+    def _begin(self, line: bytes) -> asyncio.Future[Any]:
         self.begun.append(line)
         self.alone.append(not self.waiting)
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -43,6 +48,11 @@ class Producer:
             outcome.set_result(line)
 
 
+def message_of(line: bytes) -> Message:
+    """A line with a colon says its sharding key first."""
+    return Message("t", line, sharding_key=line.partition(b":")[0].decode() if b":" in line else "")
+
+
 async def given(*lines: bytes) -> AsyncIterator[bytes]:
     for line in lines:
         yield line
@@ -52,7 +62,7 @@ async def sent(
     lines: AsyncIterator[bytes], producer: Producer, *, first: int = 1, skip_blank: bool = False
 ) -> tuple[LineReport, list[tuple[int, Any]]]:
     report, shown = LineReport(first=first, resume_at=first), list[tuple[int, Any]]()
-    sender = LineSender(producer, lambda line: line, lambda number, receipt: shown.append((number, receipt)))  # type: ignore[arg-type, return-value]
+    sender = LineSender(producer, message_of, lambda number, receipt: shown.append((number, receipt)))  # type: ignore[arg-type]
     async with asyncio.timeout(60):
         await sender.send(lines, report, skip_blank=skip_blank)
     return report, shown
@@ -64,6 +74,13 @@ async def test_receipts_come_in_the_order_of_lines_with_many_under_way() -> None
     assert shown == list(enumerate(lines, 1)) and producer.begun == lines
     assert (report.sent, report.failed_line, report.resume_at) == (len(lines), 0, len(lines) + 1)
     assert 100 < producer.most <= WINDOW + 2
+
+
+async def test_lines_with_a_sharding_key_wait_for_the_one_before() -> None:
+    producer = Producer()
+    _, shown = await sent(given(b"1", b"a:1", b"a:2", b"b:1", b"2", b"3"), producer)
+    assert [line for _, line in shown] == [b"1", b"a:1", b"a:2", b"b:1", b"2", b"3"]
+    assert producer.alone == [True, True, True, True, True, False]
 
 
 async def test_the_first_line_goes_alone_also_behind_blank_ones() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
+
+import pytest
 
 from pyromq.cli.output.tables import Column, Form, write_fields, write_rows
 
@@ -49,3 +52,52 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     out = io.StringIO()
     write_rows(out, Form.TABLE, [Column("a", "a")], [{"a": "x\x1b[31my"}])
     assert "\x1b" not in out.getvalue() and "x\\x1b[31my" in out.getvalue()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+TIMES = (
+    Column("topic", "topic"),
+    Column("stored_ms", "stored", show=lambda _: "absolute", roomy=lambda _: "absolute and relative", whole=True),
+    Column("lag", "lag", right=True),
+)
+LONG = [{"topic": "orders-" + "x" * 90, "stored_ms": 1, "lag": 12}, {"topic": "a", "stored_ms": 2, "lag": None}]
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (
+            80,
+            [
+                "topic" + " " * 62 + "stored    lag",
+                "orders-" + "x" * 58 + "  absolute   12",
+                "x" * 32,
+                "a" + " " * 66 + "absolute",
+            ],
+        ),
+        (
+            120,
+            [
+                "topic" + " " * 89 + "stored                 lag",
+                "orders-" + "x" * 85 + "  absolute and relative   12",
+                "xxxxx",
+                "a" + " " * 93 + "absolute and relative",
+            ],
+        ),
+    ],
+)
+def test_tables_fit_the_terminal_and_names_are_folded_not_cut(
+    width: int, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns, whatever else is said
+    out = Terminal()
+    write_rows(out, Form.TABLE, TIMES, LONG)
+    found = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()]
+    assert found == lines
+    assert all(len(line) <= width for line in found)

@@ -1,0 +1,213 @@
+"""mqadmin's sub-commands about brokers and clusters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from pyromq.cli import clock
+from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
+from pyromq.cli.declared import Option
+from pyromq.cli.mqadmin.options import BrokerAddrOption, ClusterNameOption, NamesrvOption, one_target, switch
+from pyromq.cli.mqadmin.printing import line, time_text
+from pyromq.cli.mqadmin.topics import masters_of
+from pyromq.errors import MQError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pyromq.aio import Admin
+
+_CLUSTER = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %11s  %-12s  %-8s  %10s"
+_MORE = "%-16s  %-32s %14s %14s %14s %14s"
+_CONSUMED = "%-64s  %-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s"
+CleaningClusterOption = Annotated[str, Option("-c", "--cluster", help="Cluster name; neither: all brokers.")]
+
+
+def cluster_list(
+    more: Annotated[bool, Option("-m", "--moreStats", help="Print more stats.")] = False,
+    interval: Annotated[
+        float, Option("-i", "--interval", min=0, help="Specify intervals numbers, it is in seconds.")
+    ] = 0,
+    cluster: ClusterNameOption = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """List cluster infos."""
+    try:
+        while True:
+            with_admin(namesrv, lambda admin: _list_clusters(admin, cluster, more))
+            if not interval:
+                return
+            line("")
+            clock.pause(interval)
+    except KeyboardInterrupt:
+        return
+
+
+async def _list_clusters(admin: Admin, cluster: str, more: bool) -> None:
+    info = await admin.cluster()
+    if more:
+        line(_MORE, "#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
+    else:
+        line(
+            *(_CLUSTER, "#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version", "#InTPS(LOAD)"),
+            *("#OutTPS(LOAD)", "#Timer(Progress)", "#PCWait(ms)", "#Hour", "#SPACE", "#ACTIVATED"),
+        )
+    for name, data in sorted(info.broker_addr_table.items()):
+        if cluster and data.cluster != cluster:
+            continue
+        for number, address in sorted(data.broker_addrs.items()):
+            try:
+                told = await admin.broker_runtime(address)
+            except MQError as error:
+                click.echo(f"broker {name} {address} does not answer: {error}", err=True)
+                told = {}
+            row = _totals(told) if more else _state(told)
+            line(_MORE, data.cluster, name, *row) if more else line(_CLUSTER, data.cluster, name, number, address, *row)
+
+
+def _totals(told: dict[str, str]) -> tuple[int, ...]:
+    def between(kind: str, later: str, earlier: str) -> int:
+        return int(told.get(f"msg{kind}Total{later}", 0)) - int(told.get(f"msg{kind}Total{earlier}", 0))
+
+    yesterday, today = ("TodayMorning", "YesterdayMorning"), ("TodayNow", "TodayMorning")
+    return tuple(between(kind, *span) for span in (yesterday, today) for kind in ("Put", "Get"))
+
+
+def _state(told: dict[str, str]) -> tuple[object, ...]:
+    def queue(kind: str) -> str:
+        size, wait = f"{kind}ThreadPoolQueueSize", f"{kind}ThreadPoolQueueHeadWaitTimeMills"
+        return f"{told.get(size, '')},{told.get(wait, '')}ms"
+
+    oldest_ms = _number(told.get("earliestMessageTimeStamp", ""))
+    hours = (clock.now_ms() - oldest_ms) / 3_600_000 if oldest_ms > 0 else 0.0
+    behind = _number(told.get("timerReadBehind", "")), _number(told.get("timerOffsetBehind", ""))
+    rates = (told.get("timerEnqueueTps", "0.0"), told.get("timerDequeueTps", "0.0"))
+    waiting = _number(told.get("timerCongestNum", "")) / 10_000
+    return (
+        told.get("brokerVersionDesc", ""),
+        f"{_first(told.get('putTps', ''))}({queue('send')})",
+        f"{_first(told.get('getTransferredTps', ''))}({queue('pull')}|{queue('ack')})",
+        f"{behind[0]:.0f}-{behind[1]:.0f}({waiting:.1f}w, {_first(rates[0])}, {_first(rates[1])})",
+        told.get("pageCacheLockTimeMills", ""),
+        f"{hours:.2f}",
+        f"{_number(told.get('commitLogDiskRatio', '')):.4f}",
+        told.get("brokerActive", ""),
+    )
+
+
+def _first(text: str) -> str:
+    """Of three rates the one over ten seconds."""
+    return f"{_number(text.split()[0] if text.split() else ''):.2f}"
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def broker_status(
+    broker: BrokerAddrOption = "", cluster: ClusterNameOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
+) -> None:
+    """Fetch broker runtime status data."""
+    one_target(broker, cluster)
+
+    async def work(admin: Admin) -> None:
+        for _, address in masters_of(await admin.cluster(), broker, cluster):
+            for key, value in sorted((await admin.broker_runtime(address)).items()):
+                if cluster:
+                    line("%-24s %-32s: %s", address, key, value)
+                else:
+                    line("%-32s: %s", key, value)
+
+    with_admin(namesrv, work)
+
+
+def broker_consume_stats(
+    broker: BrokerAddrOption,
+    level: Annotated[int, Option("-l", "--level", help="Threshold of print diff.")] = 0,
+    order: Annotated[str, Option("-o", "--order", help="Order topics only (true|false).")] = "",
+    timeout: Annotated[int, Option("-t", "--timeoutMillis", hidden=True, help="Request timeout Millis.")] = 50_000,
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Fetch broker consume stats data."""
+    told = with_admin(namesrv, lambda admin: admin.broker_consume_stats(broker, ordered_only=switch(order)))
+    titles = ("#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
+    line(_CONSUMED, *titles)
+    for group, stats in ((group, each) for table in told.consume_stats_list for group, each in table.items()):
+        for queue, held in sorted((queue, held) for one in stats for queue, held in one.offset_table.items()):
+            left = held.broker_offset - held.consumer_offset
+            if left < level or held.last_timestamp <= 0:
+                continue
+            place = (queue.topic, group, queue.broker, queue.number)
+            line(_CONSUMED, *place, held.broker_offset, held.consumer_offset, left, time_text(held.last_timestamp))
+    line("\nDiff Total: %d", told.total_diff)
+
+
+def get_broker_config(
+    broker: BrokerAddrOption = "", cluster: ClusterNameOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
+) -> None:
+    """Get broker config by cluster or special broker."""
+    one_target(broker, cluster)
+
+    async def work(admin: Admin) -> None:
+        for _, address in masters_of(await admin.cluster(), broker, cluster):
+            line("============%s%s============", "Master: " if cluster else "", address)
+            for key, value in (await admin.broker_config(address)).items():
+                line("%-50s=  %s", key, value)
+            line("")
+
+    with_admin(namesrv, work)
+
+
+def update_broker_config(
+    key: Annotated[str, Option("-k", "--key", help="Config key.")],
+    value: Annotated[str, Option("-v", "--value", help="Config value.")],
+    broker: BrokerAddrOption = "",
+    cluster: ClusterNameOption = "",
+    every: Annotated[str, Option("-a", "--updateAllBroker", help="Update all brokers include slave.")] = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Update broker's config."""
+    one_target(broker, cluster)
+
+    async def work(admin: Admin) -> None:
+        info = await admin.cluster()
+        addresses = [address for _, address in masters_of(info, broker, cluster)]
+        if cluster and switch(every):
+            names = info.cluster_addr_table.get(cluster, ())
+            addresses = [each for name in names for each in info.broker_addr_table[name].broker_addrs.values()]
+        for address in addresses:
+            await admin.update_broker_config(address, {key: value})
+            line("update broker config success, %s", address)
+
+    with_admin(namesrv, work)
+
+
+def clean_expired_cq(
+    broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
+) -> None:
+    """Clean expired ConsumeQueue on broker."""
+    _clean(namesrv, lambda admin: admin.clean_expired_queues(cluster=cluster, broker=broker))
+
+
+def delete_expired_commit_log(
+    broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
+) -> None:
+    """Delete expired CommitLog files."""
+    _clean(namesrv, lambda admin: admin.delete_expired_log(cluster=cluster, broker=broker))
+
+
+def clean_unused_topic(
+    broker: BrokerAddrOption = "", cluster: CleaningClusterOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER
+) -> None:
+    """Clean unused topic on broker."""
+    _clean(namesrv, lambda admin: admin.clean_unused_topics(cluster=cluster, broker=broker))
+
+
+def _clean(namesrv: str, work: Callable[[Admin], Awaitable[None]]) -> None:
+    with_admin(namesrv, work)
+    line("success")

@@ -1,0 +1,420 @@
+"""mqadmin's sub-commands about groups, their members and their progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+
+from pyromq.cli import clock
+from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
+from pyromq.cli.declared import Option
+from pyromq.cli.mqadmin.options import (
+    BrokerAddrOption,
+    ClusterNameOption,
+    ConsumerGroupOption,
+    GroupNameOption,
+    NamesrvOption,
+    RouteOption,
+    TopicOption,
+    attributes_in,
+    one_target,
+    switch,
+)
+from pyromq.cli.mqadmin.printing import line, properties_text, time_in, time_text, version_text
+from pyromq.cli.mqadmin.topics import masters_of
+from pyromq.cli.option_records import unfolded
+
+if TYPE_CHECKING:
+    from pyromq.aio import Admin, QueueId
+    from pyromq.model.topic import GroupConfig
+
+_MOVED = "%-40s  %-40s  %-40s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupShape:
+    """What ``updateSubGroup`` sets."""
+
+    notify: Annotated[str, Option("-a", "--notifyConsumerIdsChanged", help="Notify consumerId changed.")] = ""
+    attributes: Annotated[str, Option("--attributes", help="attribute(+a=b,+c=d,-e)")] = ""
+    broadcast: Annotated[str, Option("-d", "--consumeBroadcastEnable", help="Broadcast.")] = ""
+    broker_id: Annotated[int, Option("-i", "--brokerId", help="Consumer from which broker id.")] = 0
+    from_min: Annotated[str, Option("-m", "--consumeFromMinEnable", help="From min offset.")] = ""
+    orderly: Annotated[str, Option("-o", "--consumeMessageOrderly", help="Consume message orderly.")] = ""
+    policy: Annotated[str, Option("-p", "--groupRetryPolicy", help="The json string of retry policy.")] = ""
+    retry_queues: Annotated[int, Option("-q", "--retryQueueNums", min=0, help="Retry queue nums.")] = 1
+    retries: Annotated[int, Option("-r", "--retryMaxTimes", help="Retry max times.")] = 16
+    enabled: Annotated[str, Option("-s", "--consumeEnable", help="Consume enable.")] = ""
+    slow_broker: Annotated[
+        int, Option("-w", "--whichBrokerWhenConsumeSlowly", help="Which broker id when consume slowly.")
+    ] = 1
+
+    def config(self, group: str) -> GroupConfig:
+        """Raises BadParameter."""
+        import msgspec
+
+        from pyromq.model.topic import GroupConfig
+
+        try:
+            policy = msgspec.json.decode(self.policy, type=dict[str, Any]) if self.policy else {"type": "CUSTOMIZED"}
+        except msgspec.DecodeError as error:
+            raise click.BadParameter(f"-p is not JSON: {error}") from error
+        return GroupConfig(
+            group_name=group,
+            consume_enable=switch(self.enabled, default=True),
+            consume_from_min_enable=switch(self.from_min),
+            consume_broadcast_enable=switch(self.broadcast),
+            consume_message_orderly=switch(self.orderly),
+            retry_queue_nums=self.retry_queues,
+            retry_max_times=self.retries,
+            group_retry_policy=policy,
+            broker_id=self.broker_id,
+            which_broker_when_consume_slowly=self.slow_broker,
+            notify_consumer_ids_changed_enable=switch(self.notify, default=True),
+            attributes=attributes_in(self.attributes),
+        )
+
+
+@unfolded
+def update_sub_group(
+    *,
+    group: GroupNameOption,
+    broker: BrokerAddrOption = "",
+    cluster: ClusterNameOption = "",
+    shape: GroupShape,
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Update or create subscription group."""
+    one_target(broker, cluster)
+    config = shape.config(group)
+
+    async def work(admin: Admin) -> None:
+        for _, address in masters_of(await admin.cluster(), broker, cluster):
+            await admin.create_group(config, broker=address)
+            line("create subscription group to %s success.", address)
+        line("SubscriptionGroupConfig{%s}", ", ".join(f"{name}={value}" for name, value in _config_fields(config)))
+
+    with_admin(namesrv, work)
+
+
+def delete_sub_group(
+    group: GroupNameOption,
+    broker: BrokerAddrOption = "",
+    cluster: ClusterNameOption = "",
+    remove_offset: Annotated[str, Option("-r", "--removeOffset", help="Remove offset (true|false).")] = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Delete subscription group from broker."""
+    one_target(broker, cluster)
+
+    async def work(admin: Admin) -> None:
+        for _, address in masters_of(await admin.cluster(), broker, cluster):
+            await admin.delete_group(group, clean_offsets=switch(remove_offset), broker=address)
+            inside = f" in cluster [{cluster}]" if cluster else ""
+            line("delete subscription group [%s] from broker [%s]%s success.", group, address, inside)
+
+    with_admin(namesrv, work)
+
+
+def get_consumer_config(group: GroupNameOption, namesrv: NamesrvOption = DEFAULT_NAMESERVER) -> None:
+    """Get consumer config by subscription group name."""
+
+    async def work(admin: Admin) -> None:
+        await admin.require_group(group)
+        config = await admin.group_config(group)
+        for name, data in sorted((await admin.cluster()).broker_addr_table.items()):
+            line("=============================%s:%s=============================", data.cluster, name)
+            for key, value in _config_fields(config):
+                line("%-40s=  %s", key, value)
+            line("")
+
+    with_admin(namesrv, work)
+
+
+def _config_fields(config: GroupConfig) -> list[tuple[str, str]]:
+    import msgspec
+
+    fields = msgspec.to_builtins(config)
+    return [(name, _java_text(value)) for name, value in fields.items()]
+
+
+def _java_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return properties_text({name: _java_text(each) for name, each in value.items()})
+    return "" if value is None else str(value)
+
+
+# --- members ---------------------------------------------------------------------------------------------------------
+
+
+def consumer_connection(
+    group: ConsumerGroupOption,
+    broker: BrokerAddrOption = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Query consumer's socket connection, client version and subscription."""
+    found = with_admin(namesrv, lambda admin: admin.group_connections(group))
+    line("%-36s %-22s %-10s %s", "#ClientId", "#ClientAddr", "#Language", "#Version")
+    for member in found.connection_set:
+        words = (member.client_id, member.client_addr, member.language, version_text(member.version))
+        line("%-36s %-22s %-10s %s", *words)
+    line("\nBelow is subscription:\n%-20s %s", "#Topic", "#SubExpression")
+    for topic, subscription in found.subscription_table.items():
+        line("%-20s %s", topic, subscription.sub_string)
+    line("\nConsumeType: %s", found.consume_type.name)
+    line("MessageModel: %s", found.message_model.name)
+    line("ConsumeFromWhere: %s", found.consume_from_where.name)
+
+
+def producer_connection(
+    group: Annotated[str, Option("-g", "--producerGroup", help="Producer group name.")],
+    topic: TopicOption,
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Query producer's socket connection and client version."""
+
+    async def work(admin: Admin) -> None:
+        await admin.route(topic)
+        for number, member in enumerate(await admin.producer_connections(group), 1):
+            words = (member.client_id, member.client_addr, member.language, version_text(member.version))
+            line("%04d  %-32s %-22s %-8s %s", number, *words)
+
+    with_admin(namesrv, work)
+
+
+def producer(
+    broker: Annotated[str, Option("-b", "--broker", metavar="ADDR", help="Broker address.")],
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Query producer's instances, connection, status, etc."""
+    for group, members in sorted(with_admin(namesrv, lambda admin: admin.producers(broker)).items()):
+        for each in members:
+            line(
+                "producer group (%s) instance : clientId=%s,remoteIP=%s, language=%s, version=%d, "
+                "lastUpdateTimestamp=%d",
+                *(group, each.client_id, each.remote_ip, each.language, each.version, each.last_update_timestamp),
+            )
+
+
+def consumer_status(
+    group: ConsumerGroupOption,
+    client: Annotated[str, Option("-i", "--clientId", help="The consumer's client id.")] = "",
+    stacks: Annotated[bool, Option("-s", "--jstack", help="Show stacks of listeners that hold a queue up.")] = False,
+    broker: BrokerAddrOption = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Query consumer's internal data structure."""
+
+    async def work(admin: Admin) -> None:
+        connected = await admin.group_connections(group)
+        versions = {member.client_id: version_text(member.version) for member in connected.connection_set}
+        states = [each for each in await admin.client_states(group) if client in ("", each.client_id)]
+        line("%-10s %-40s %-20s %s", "#Index", "#ClientId", "#Version", "#Queues")
+        for number, state in enumerate(states, 1):
+            told = state.problem or len(state.queues)
+            line("%-10d %-40s %-20s %s", number, state.client_id, versions.get(state.client_id, ""), told)
+        for state in states if client or stacks else ():
+            line("\n#Consumer MQ Detail of %s", state.client_id)
+            line("%-64s  %-32s  %-4s  %-20s", "#Topic", "#Broker Name", "#QID", "#ProcessQueueInfo")
+            for queue, info in sorted(state.queues.items()):
+                line("%-64s  %-32s  %-4d  %s", queue.topic, queue.broker, queue.number, str(info))
+            for head in state.heads if stacks else ():
+                line("\n%s %s:%d", head.topic, head.broker_name, head.queue_id)
+                click.echo("\n".join(each for each in (head.stack or "no stack").splitlines()))
+        is_same = not connected.disagreeing_client_ids
+        line("\n%s subscription in the same group of consumer", "Same" if is_same else "WARN: Different")
+
+    with_admin(namesrv, work)
+
+
+# --- progress --------------------------------------------------------------------------------------------------------
+
+
+def consumer_progress(
+    group: Annotated[str, Option("-g", "--groupName", complete="groups", help="Consumer group name.")] = "",
+    topic: Annotated[str, Option("-t", "--topicName", complete="topics", help="Topic name.")] = "",
+    with_clients: Annotated[str, Option("-s", "--showClientIP", help="Show Client IP per Queue (true|false).")] = "",
+    cluster: RouteOption = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Query consumer's progress, speed."""
+    is_with_clients = switch(with_clients)
+
+    async def work(admin: Admin) -> None:
+        if group:
+            await _progress_of_one(admin, group, topic, is_with_clients)
+        else:
+            await _progress_of_all(admin)
+
+    with_admin(namesrv, work)
+
+
+async def _progress_of_one(admin: Admin, group: str, topic: str, with_clients: bool) -> None:
+    await admin.require_group(group)
+    progress = await admin.lag(group, topic)
+    owners: dict[QueueId, str] = {}
+    if with_clients:
+        for state in await admin.client_states(group):
+            owners |= {queue: state.client_id.partition("@")[0] for queue in state.queues}
+    columns = "%-64s  %-32s  %-4s  %-20s  %-20s  "
+    titles = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset")
+    owner = "%-20s " if with_clients else "%s"
+    line(
+        columns + owner + "%-20s %-20s %s",
+        *titles,
+        "#Client IP" if with_clients else "",
+        "#Diff",
+        "#Inflight",
+        "#LastTime",
+    )
+    total = in_flight = 0
+    for queue, held in progress.items():
+        left, pulled = held.broker_offset - held.consumer_offset, max(0, held.pull_offset - held.consumer_offset)
+        total, in_flight = total + left, in_flight + pulled
+        place = (queue.topic, queue.broker, queue.number, held.broker_offset, held.consumer_offset)
+        last = time_text(held.last_timestamp)
+        line(
+            columns + owner + "%-20s %-20s %s",
+            *place,
+            owners.get(queue, "N/A") if with_clients else "",
+            left,
+            pulled,
+            last,
+        )
+    page = await _page_of(admin, group)
+    rates = [row.get_rate or 0.0 for row in page.rows if row.group == group]
+    line("\nConsume TPS: %.2f", sum(rates))
+    line("Consume Diff Total: %d", total)
+    line("Consume Inflight Total: %d", in_flight)
+
+
+async def _page_of(admin: Admin, pattern: str = "") -> Any:
+    from pyromq.client.admin.operating.overview import ListQuestion
+
+    return await admin.list_groups(ListQuestion(pattern=pattern, with_system=bool(pattern)))
+
+
+async def _progress_of_all(admin: Admin) -> None:
+    from pyromq.errors import GroupOfflineError
+
+    line(
+        "%-64s  %-6s  %-24s %-5s  %-14s  %-7s  %s",
+        "#Group",
+        "#Count",
+        "#Version",
+        "#Type",
+        "#Model",
+        "#TPS",
+        "#Diff Total",
+    )
+    for row in (await _page_of(admin)).rows:
+        version = kind = model = ""
+        try:
+            found = await admin.group_connections(row.group)
+            version = version_text(min((each.version for each in found.connection_set), default=0))
+            kind = "PUSH" if found.consume_type.name == "CONSUME_PASSIVELY" else "PULL"
+            model = found.message_model.name
+        except GroupOfflineError:
+            version = "OFFLINE"
+        rate = f"{row.get_rate or 0:.0f}"
+        line(
+            "%-64s  %-6d  %-24s %-5s  %-14s  %-7s  %s",
+            row.group,
+            row.members or 0,
+            version,
+            kind,
+            model,
+            rate,
+            row.lag or 0,
+        )
+
+
+def clone_group_offset(
+    source: Annotated[str, Option("-s", "--srcGroup", complete="groups", help="Set source consumer group.")],
+    target: Annotated[str, Option("-d", "--destGroup", complete="groups", help="Set destination consumer group.")],
+    topic: TopicOption,
+    offline: Annotated[str, Option("-o", "--offline", help="The group or the topic is offline.")] = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Clone offset from other group."""
+    with_admin(namesrv, lambda admin: admin.clone_offsets(source, target, topic))
+    line("clone group offset success. srcGroup[%s], destGroup=[%s], topic[%s]", source, target, topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneQueue:
+    """A single queue of a reset."""
+
+    broker: Annotated[str, Option("-b", "--broker", metavar="ADDR", help="Broker addr, of one queue.")] = ""
+    queue: Annotated[int | None, Option("-q", "--queue", min=0, help="Queue id.")] = None
+    offset: Annotated[int | None, Option("-o", "--offset", min=0, help="Expect queue offset.")] = None
+
+
+@unfolded
+def reset_offset_by_time(
+    *,
+    group: Annotated[str, Option("-g", "--group", complete="groups", help="Set the consumer group.")],
+    topic: TopicOption,
+    timestamp: Annotated[
+        str, Option("-s", "--timestamp", help="Set the timestamp[now|currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS].")
+    ],
+    one: OneQueue,
+    force: Annotated[str, Option("-f", "--force", help="Deprecated; a reset always goes back, too.")] = "",
+    cluster: RouteOption = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Reset consumer offset by timestamp(without client restart)."""
+    to_ms = _moment(timestamp)
+    if (one.offset is None) != (one.queue is None) or bool(one.broker) != (one.queue is not None):
+        raise click.UsageError("one queue is moved with -b, -q and -o together")
+
+    async def work(admin: Admin) -> None:
+        from pyromq.aio import QueueId
+
+        await admin.require_group(group)
+        if one.queue is not None:
+            queue = QueueId(admin.client.wire_name(topic), one.broker, one.queue)
+            await admin.reset_offset(group, topic, queue=queue, offset=one.offset)
+            line("reset queue offset success. queue %d of %s: %d", one.queue, one.broker, one.offset)
+            return
+        line(
+            "start reset consumer offset by specified, group[%s], topic[%s], force[true], "
+            "timestamp(string)[%s], timestamp(long)[%d]",
+            *(group, topic, timestamp, to_ms),
+        )
+        _write_moves(await admin.reset_offset(group, topic, to_ms=to_ms))
+
+    with_admin(namesrv, work)
+
+
+def _moment(text: str) -> int:
+    """As brokers take it: -1 is the end."""
+    if text.strip() in ("now", "-1"):
+        return -1 if text.strip() == "-1" else clock.now_ms()
+    return time_in(text)
+
+
+def skip_accumulated_message(
+    group: Annotated[str, Option("-g", "--group", complete="groups", help="Set the consumer group.")],
+    topic: TopicOption,
+    force: Annotated[str, Option("-f", "--force", help="Set the force rollback by timestamp switch[true|false].")] = "",
+    cluster: RouteOption = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Skip all messages that are accumulated (not consumed) currently."""
+
+    async def work(admin: Admin) -> None:
+        await admin.require_group(group)
+        _write_moves(await admin.reset_offset(group, topic))
+
+    with_admin(namesrv, work)
+
+
+def _write_moves(moves: dict[Any, int]) -> None:
+    line(_MOVED, "#brokerName", "#queueId", "#offset")
+    for queue, offset in moves.items():
+        line(_MOVED, queue.broker, queue.number, offset)

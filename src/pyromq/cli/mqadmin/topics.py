@@ -1,0 +1,277 @@
+"""mqadmin's sub-commands about topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+
+from pyromq.cli.connection import DEFAULT_NAMESERVER, with_admin
+from pyromq.cli.declared import Option
+from pyromq.cli.mqadmin.options import (
+    BrokerAddrOption,
+    ClusterNameOption,
+    NamesrvOption,
+    RouteOption,
+    TopicOption,
+    attributes_in,
+    one_target,
+    switch,
+)
+from pyromq.cli.mqadmin.printing import exact_time_text, line, properties_text
+from pyromq.cli.option_records import unfolded
+
+if TYPE_CHECKING:
+    from pyromq.aio import Admin
+
+_PERMS = {2: "-W-", 4: "R--", 6: "RW-"}
+_ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
+_NUMBERED = "%-64s  %-64s %12s %11s %11s %14s %14s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicShape:
+    """What ``updateTopic`` sets."""
+
+    attributes: Annotated[str, Option("-a", "--attributes", help="attribute(+a=b,+c=d,-e)")] = ""
+    order: Annotated[str, Option("-o", "--order", help="Set topic's order(true|false).")] = ""
+    perm: Annotated[int, Option("-p", "--perm", help="Set topic's permission(2|4|6), intro[2:W 4:R; 6:RW].")] = 6
+    read_queues: Annotated[int, Option("-r", "--readQueueNums", min=1, help="Set read queue nums.")] = 8
+    write_queues: Annotated[int, Option("-w", "--writeQueueNums", min=1, help="Set write queue nums.")] = 8
+    unit: Annotated[str, Option("-u", "--unit", help="Is unit topic (true|false); only false here.")] = ""
+    has_unit_sub: Annotated[str, Option("-s", "--hasUnitSub", help="Has unit sub (true|false); only false here.")] = ""
+
+
+@unfolded
+def update_topic(
+    *,
+    topic: TopicOption,
+    broker: BrokerAddrOption = "",
+    cluster: ClusterNameOption = "",
+    shape: TopicShape,
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Update or create topic."""
+    from pyromq.model.topic import Perm
+
+    one_target(broker, cluster)
+    if switch(shape.unit) or switch(shape.has_unit_sub):
+        raise click.BadParameter("units are not supported: leave -u and -s out")
+    if shape.perm not in _PERMS:
+        raise click.BadParameter("-p is 2, 4 or 6")
+    attributes, is_ordered = attributes_in(shape.attributes), switch(shape.order)
+
+    async def work(admin: Admin) -> None:
+        info = await admin.cluster()
+        for _, address in masters_of(info, broker, cluster):
+            await admin.create_topic(
+                topic,
+                broker=address,
+                read_queues=shape.read_queues,
+                write_queues=shape.write_queues,
+                perm=Perm(shape.perm),
+                ordered=is_ordered,
+                attributes=attributes,
+            )
+            line("create topic to %s success.", address)
+        if is_ordered:
+            names = [name for name, _ in masters_of(info, broker, cluster) if name]
+            await admin.put_kv(_ORDER_NAMESPACE, topic, ";".join(f"{name}:{shape.write_queues}" for name in names))
+        line(
+            "TopicConfig [topicName=%s, readQueueNums=%d, writeQueueNums=%d, perm=%s, topicFilterType=SINGLE_TAG, "
+            "topicSysFlag=0, order=%s, attributes=%s]",
+            *(topic, shape.read_queues, shape.write_queues, _PERMS[shape.perm], str(is_ordered).lower()),
+            properties_text({f"+{name}": value for name, value in attributes.items()}),
+        )
+
+    with_admin(namesrv, work)
+
+
+def masters_of(info: Any, broker: str, cluster: str) -> list[tuple[str, str]]:
+    """Names and addresses: of one broker by its address, or of all of a cluster. Raises BadParameter."""
+    table = info.broker_addr_table
+    if broker:
+        found = [name for name, data in table.items() if broker in (name, *data.broker_addrs.values())]
+        name = found[0] if found else ""
+        return [(name, (table[name].master_addr or broker) if broker in table else broker)]
+    names = sorted(info.cluster_addr_table.get(cluster, ()))
+    known = [(name, address) for name in names if name in table and (address := table[name].master_addr)]
+    if not known:
+        raise click.BadParameter(f"name servers know no cluster {cluster} with a master: see mqadmin clusterList")
+    return known
+
+
+def update_topic_perm(
+    topic: TopicOption,
+    perm: Annotated[int, Option("-p", "--perm", help="Set topic's permission(2|4|6), intro[2:W; 4:R; 6:RW].")],
+    broker: BrokerAddrOption = "",
+    cluster: ClusterNameOption = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Update topic perm."""
+    from pyromq.model.topic import Perm
+
+    one_target(broker, cluster)
+    if perm not in _PERMS:
+        raise click.BadParameter("-p is 2, 4 or 6")
+
+    async def work(admin: Admin) -> None:
+        for name, address in masters_of(await admin.cluster(), broker, cluster):
+            before = await admin.set_topic_permission(topic, Perm(perm), broker=name or address)
+            for old in before.values():
+                line("update topic perm from %d to %d in %s success.", old, perm, address)
+
+    with_admin(namesrv, work)
+
+
+def delete_topic(topic: TopicOption, cluster: ClusterNameOption, namesrv: NamesrvOption = DEFAULT_NAMESERVER) -> None:
+    """Delete topic from broker and NameServer."""
+    with_admin(namesrv, lambda admin: admin.delete_topic(topic, cluster=cluster))
+    line("delete topic [%s] from cluster [%s] success.", topic, cluster)
+    line("delete topic [%s] from NameServer success.", topic)
+
+
+def topic_list(
+    with_clusters: Annotated[bool, Option("-c", "--clusterModel", help="Also clusters and consumer groups.")] = False,
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Fetch all topic list from name server."""
+
+    async def work(admin: Admin) -> None:
+        if not with_clusters:
+            for name in await admin.topics():
+                line("%s", name)
+            return
+        from pyromq.client.admin.operating.kinds import TopicKind
+        from pyromq.client.admin.operating.overview import ListQuestion
+
+        page = await admin.list_topics(ListQuestion(with_system=True))
+        rows = {row.topic: row for row in page.rows if row.kind in (TopicKind.TOPIC, TopicKind.SYSTEM)}
+        line("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
+        for cluster in sorted((await admin.cluster()).cluster_addr_table):
+            for name in await admin.topics_of_cluster(cluster):
+                for group in (rows[name].groups or ("",)) if name in rows else ():
+                    line("%-20s  %-64s  %-64s", cluster, name, group)
+
+    with_admin(namesrv, work)
+
+
+def topic_route(
+    topic: TopicOption,
+    as_list: Annotated[bool, Option("-l", "--list", help="Use list format to print data.")] = False,
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Examine topic route info."""
+    import msgspec
+
+    route = with_admin(namesrv, lambda admin: admin.route(topic))
+    if not as_list:
+        click.echo(msgspec.json.format(msgspec.json.encode(route), indent=4).decode())
+        return
+    form = "%-45s %-32s %-50s %-10s %-11s %-5s"
+    line(form, "#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
+    queues = {each.broker_name: each for each in route.queue_datas}
+    for data in sorted(route.broker_datas, key=lambda each: each.broker_name):
+        held = queues[data.broker_name]
+        addresses = "{" + ", ".join(f"{number}={address}" for number, address in data.broker_addrs.items()) + "}"
+        line(
+            *(form, data.cluster, data.broker_name, addresses),
+            *(held.read_queue_nums, held.write_queue_nums, int(held.perm)),
+        )
+    line("%s", "-" * 158)
+    sums = (sum(each.read_queue_nums for each in queues.values()), sum(e.write_queue_nums for e in queues.values()))
+    line("%-45s %-32s %-50s %-10s %-11s", "Total:", len(queues), "", *sums)
+
+
+def topic_status(topic: TopicOption, cluster: RouteOption = "", namesrv: NamesrvOption = DEFAULT_NAMESERVER) -> None:
+    """Examine topic Status info."""
+
+    async def work(admin: Admin) -> None:
+        stats = await admin.topic_stats(topic)
+        line("%-32s  %-4s  %-20s  %-20s    %s", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
+        for queue, held in stats.items():
+            last = exact_time_text(held.last_update_timestamp)
+            line("%-32s  %-4d  %-20d  %-20d    %s", queue.broker, queue.number, held.min_offset, held.max_offset, last)
+        rate = 0.0
+        for broker in {queue.broker for queue in stats}:
+            told = await admin.broker_stats(broker, "TOPIC_PUT_NUMS", admin.client.wire_name(topic))
+            rate += told.stats_minute.tps if told else 0.0
+        line("\nTopic Put TPS: %s", round(rate, 2))
+
+    with_admin(namesrv, work)
+
+
+def topic_cluster_list(topic: TopicOption, namesrv: NamesrvOption = DEFAULT_NAMESERVER) -> None:
+    """Get cluster info for topic."""
+    route = with_admin(namesrv, lambda admin: admin.route(topic))
+    for cluster in sorted({data.cluster for data in route.broker_datas}):
+        line("%s", cluster)
+
+
+def allocate_mq(
+    topic: TopicOption,
+    addresses: Annotated[str, Option("-i", "--ipList", help="Addresses of members, separated by commas.")],
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Allocate MQ."""
+    import msgspec
+
+    from pyromq.client.consumer.rules.assign import assign_evenly
+
+    async def work(admin: Admin) -> list[Any]:
+        return sorted((await admin.route(topic)).readable_queues(admin.client.wire_name(topic)))
+
+    queues, members = with_admin(namesrv, work), [each.strip() for each in addresses.split(",") if each.strip()]
+    if not members:
+        raise click.BadParameter("-i names no member")
+    result = {
+        member: [
+            {"brokerName": queue.broker, "queueId": queue.number, "topic": queue.topic}
+            for queue in assign_evenly(queues, members, member)
+        ]
+        for member in members
+    }
+    click.echo(msgspec.json.encode({"result": result}).decode())
+
+
+def stats_all(
+    only_active: Annotated[bool, Option("-a", "--activeTopic", help="Print active topic only.")] = False,
+    topic: Annotated[str, Option("-t", "--topic", complete="topics", help="Print select topic only.")] = "",
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Topic and Consumer tps stats."""
+
+    async def work(admin: Admin) -> None:
+        from pyromq.client.admin.operating.kinds import TopicKind
+        from pyromq.client.admin.operating.overview import ListQuestion
+
+        page = await admin.list_topics(ListQuestion(pattern=topic, with_system=True))
+        names = ("#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour")
+        line(_NUMBERED, *names)
+        for row in page.rows:
+            if row.kind not in (TopicKind.TOPIC, TopicKind.SYSTEM) or (topic and row.topic != topic):
+                continue
+            put, put_day = await _growth(admin, "TOPIC_PUT_NUMS", admin.client.wire_name(row.topic))
+            if only_active and not put_day:
+                continue
+            if not row.groups:
+                line(_NUMBERED, row.topic, "", 0, f"{put:.2f}", "", put_day, "NO_CONSUMER")
+            for group in row.groups:
+                key = f"{admin.client.wire_name(row.topic)}@{admin.client.wire_name(group)}"
+                got, got_day = await _growth(admin, "GROUP_GET_NUMS", key)
+                progress = (await admin.lag(group, row.topic)).values()
+                left = sum(max(0, held.broker_offset - held.consumer_offset) for held in progress)
+                line(_NUMBERED, row.topic, group, left, f"{put:.2f}", f"{got:.2f}", put_day, got_day)
+
+    with_admin(namesrv, work)
+
+
+async def _growth(admin: Admin, name: str, key: str) -> tuple[float, int]:
+    """A rate over the last minute, and how many in a day, of all brokers."""
+    rate, day = 0.0, 0
+    for broker in (await admin.cluster()).broker_addr_table:
+        if told := await admin.broker_stats(broker, name, key):
+            rate += told.stats_minute.tps
+            day += told.stats_day.sum
+    return rate, day
