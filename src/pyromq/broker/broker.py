@@ -179,7 +179,8 @@ class Broker(Handler):
         if self.state is not Lifecycle.SERVING or self._parts is None or self._server is None:
             return []
         if self._collector is None:
-            self._collector = BrokerCollector(self._parts, self.settings, self._clock, self._environment.disk)
+            waiting = partial(len, self._long_responses)
+            self._collector = BrokerCollector(self._parts, self.settings, self._clock, self._environment.disk, waiting)
         server, steps = self._server, self._collector.collect()
         while True:
             if self.state is not Lifecycle.SERVING:  # it stopped in between: its files are closed

@@ -89,6 +89,9 @@ class LongResponses:
         self._waiting: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def begin(self, connection: Connection, request: Received[Any], steps: Steps) -> None:
         """Make and send it now if it is short. Raises RefusedError when too many wait, and what the steps raise."""
         work: Work | None = None

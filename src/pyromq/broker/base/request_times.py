@@ -86,11 +86,15 @@ class RequestTimes:
         if sends:
             self.note(sends[0][1].code, SUCCESS, waited_ms, len(sends))
 
-    def refuse(self, request: Received[Any], response: int, *, known: bool = True) -> None:
-        """A request is answered with an error; not ``known``: before its turn, because its sender may not ask."""
+    def refuse(self, request: Received[Any], response: int, *, known: bool = True, in_turn: bool = True) -> None:
+        """A request is answered with an error.
+
+        Not ``known``: its sender may not ask, and is refused before the request has its turn. Not ``in_turn``: it had
+        its turn, and waited since then.
+        """
         code = request.code if request.code in _KNOWN else -1
         self.refused[code, response] += 1
-        if known and code not in _GROUPED:
+        if known and in_turn and code not in _GROUPED:
             self.outcome = response  # ``done`` comes next
         else:
             self.note(code, response, 0)

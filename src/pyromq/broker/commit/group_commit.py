@@ -392,6 +392,7 @@ class GroupCommit:
 
     def _send_error(self, sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
         for connection, request, _ in sends:
+            self._times.refuse(request, code, in_turn=False)
             if not request.is_oneway:
                 connection.send(
                     encode_response(code, request.correlation_id, remark=remark, serialize_type=request.serialize_type)

@@ -157,5 +157,6 @@ class SendGate:
                 f"[{tag}]broker busy, start flow control for a while, "
                 f"period in queue: {waited_ms}ms, size of queue: {size}"
             )
+            self._counters.requests.refuse(parked.request, ResponseCode.SYSTEM_BUSY, in_turn=False)
             send_refusal(parked.connection, parked.request, ResponseCode.SYSTEM_BUSY, text)
         self.closed = bool(self._parked) or self._group_commit.is_busy

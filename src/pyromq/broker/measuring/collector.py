@@ -60,7 +60,15 @@ Collecting = Generator[None, None, list[Family]]
 class BrokerCollector:
     """``collect`` makes the families; what is kept between two collections lives here."""
 
-    def __init__(self, parts: Parts, settings: BrokerSettings, clock: Clock, disk: Disk) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        settings: BrokerSettings,
+        clock: Clock,
+        disk: Disk,
+        long_responses: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._long_responses = long_responses  # how many wait to be made
         self._parts = parts
         self._settings = settings
         self._clock = clock
@@ -356,7 +364,7 @@ class BrokerCollector:
             "send": parts.write_path.group_commit.waiting,
             "async_put": len(parts.write_path.gate),
             "pull": len(parts.waiters),
-            "admin": 0,
+            "admin": self._long_responses(),
             **dict.fromkeys(_NO_QUEUE, 0),
         }
         return [

@@ -89,8 +89,10 @@ def test_a_refusal_is_not_told_of_the_next_request() -> None:
     times.refuse(request(PULL, Header("orders", "books")), ResponseCode.NO_PERMISSION, known=False)
     times.refuse(request(RequestCode.END_TRANSACTION), ResponseCode.SYSTEM_ERROR)
     times.refuse(request(RequestCode.CONSUMER_SEND_MSG_BACK), ResponseCode.SYSTEM_ERROR)
+    times.refuse(request(RequestCode.RECALL_MESSAGE), ResponseCode.SYSTEM_ERROR, in_turn=False)
     times.done(RequestCode.HEART_BEAT, 0.0)
     assert counts(times) == {
+        (RequestCode.RECALL_MESSAGE, ResponseCode.SYSTEM_ERROR, False): 1,
         (PULL, ResponseCode.NO_PERMISSION, False): 1,
         (RequestCode.END_TRANSACTION, ResponseCode.SYSTEM_ERROR, False): 1,
         (RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR, False): 1,
