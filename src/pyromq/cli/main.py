@@ -32,13 +32,14 @@ from pyromq.cli.nouns import (
 )
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.pipeline import commands as pipeline
-from pyromq.cli.servers import apps
+from pyromq.cli.servers import apps, console
 from pyromq.cli.servers import commands as servers
 from pyromq.cli.tls import ConnectionOptions, put_into_environment
 from pyromq.errors import MQError, printable
 
 app = Commands("pyromq", help="Apache RocketMQ's message system in Python.")
 servers.add_to(app)
+console.add_to(app)
 send_consume.add_to(app)
 tail.add_to(app)
 apps.add_to(app)
