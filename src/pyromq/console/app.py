@@ -80,6 +80,7 @@ class Console:
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         async with self.desk:
+            self.desk.sample_on()
             yield
 
     def _routes(self) -> list[Route]:

@@ -35,6 +35,16 @@ class Cache:
             task.add_done_callback(lambda done: self._over(key, done))
         return await asyncio.shield(task)
 
+    async def get_soon(
+        self, key: Hashable, age_ms_max: int, load: Callable[[], Awaitable[T]], *, wait_s: float
+    ) -> T | None:
+        """The same within a time; else what was known before, however old, or None. Loading goes on."""
+        try:
+            return await asyncio.wait_for(self.get(key, age_ms_max, load), wait_s)
+        except TimeoutError:
+            found = self._values.get(key)
+            return None if found is None else found[1]
+
     async def _load(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
         began_ms = self._clock.monotonic_ms()
         value = await load()

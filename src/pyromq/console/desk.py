@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
-from typing import Final, Self
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Final, Self
 
 from pyromq.aio import Admin, Client, Producer
 from pyromq.clock import Clock, default_clock
@@ -17,6 +17,7 @@ from pyromq.console.auth.accounts import Accounts
 from pyromq.console.auth.attempts import Attempts
 from pyromq.console.auth.sessions import Sessions
 from pyromq.console.caches import Cache
+from pyromq.console.sampling import EVERY_MS, Sample, Sampler
 from pyromq.console.settings import ConsoleSettings
 from pyromq.wire.json.route import ClusterInfo
 
@@ -44,6 +45,7 @@ class Desk:
             session_ms_max=settings.session_ms_max,
             sessions_max=settings.sessions_max,
         )
+        self.sampler = Sampler(self.admin, self.clock)
         self.password_checks = asyncio.Semaphore(_PASSWORD_CHECKS_MAX)
         self.streams_open = 0
         self._stack = AsyncExitStack()
@@ -57,7 +59,19 @@ class Desk:
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stack.aclose()
 
+    def sample_on(self) -> None:
+        """Samples are taken from now on, until the desk is closed; without it a page takes one when it needs it."""
+        task = asyncio.ensure_future(self.sampler.run())
+        self._stack.push_async_callback(_cancelled, task)
+
     # --- what several pages need ---
+
+    async def sample(self) -> Sample:
+        """All brokers, a moment ago."""
+        recent = self.sampler.recent
+        if recent and self.clock.now_ms() - recent[-1].time_ms < EVERY_MS:
+            return recent[-1]
+        return await self.cache.get("sample", NUMBERS_MS, self.sampler.take)
 
     async def cluster(self) -> ClusterInfo:
         """Brokers and their addresses, as name servers said a moment ago."""
@@ -80,3 +94,9 @@ class Desk:
     async def _open_producer(self) -> Producer:
         producer = Producer(client=self.admin.client, group=PRODUCER_GROUP)
         return await self._stack.enter_async_context(producer)
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -26,7 +26,7 @@ async def test_the_api_answers_a_token_and_describes_itself() -> None:
     async with ConsoleRig() as rig:
         response = await rig.api("GET", "/cluster")
         assert response.status_code == 200, response.text
-        assert [broker["name"] for broker in response.json()["brokers"]] == ["broker-a"]
+        assert [broker["broker"] for broker in response.json()["brokers"]] == ["broker-a"]
         description = (await rig.operator.get("/api/openapi.json")).json()
         assert description["openapi"] == "3.1.0"
         assert "/api/v1/cluster" in description["paths"]

@@ -17,9 +17,10 @@ from pyromq.client.admin.examining import ExamineAdmin
 from pyromq.client.admin.explaining import ExplainAdmin
 from pyromq.client.admin.offsets import EARLIEST, LATEST
 from pyromq.client.admin.schemas import SchemaAdmin
+from pyromq.client.admin.statistics import StatisticsAdmin
 
 __all__ = ["EARLIEST", "LATEST", "Admin"]
 
 
-class Admin(ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin, SchemaAdmin, AccessAdmin, AuditAdmin):
-    """Everything an operator may ask or do; these six lean on all the others."""
+class Admin(ExplainAdmin, ExamineAdmin, DirectConsumptionAdmin, SchemaAdmin, StatisticsAdmin, AccessAdmin, AuditAdmin):
+    """Everything an operator may ask or do; these seven lean on all the others."""

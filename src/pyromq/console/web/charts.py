@@ -57,9 +57,8 @@ def line_chart(lines: Sequence[Series], title: str, *, height: int = 180) -> Mar
                 places = [(places[0][0] - 1, places[0][1]), places[0]]
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
             colour = f"s{number % COLOURS}"
-            parts.append(
-                f'<polygon class="area {colour}" points="{path} {places[-1][0]:.1f},{floor} {places[0][0]:.1f},{floor}"/>'
-            )
+            below = f"{places[-1][0]:.1f},{floor} {places[0][0]:.1f},{floor}"
+            parts.append(f'<polygon class="area {colour}" points="{path} {below}"/>')
             parts.append(f'<polyline class="line {colour}" points="{path}"/>')
     drawn = _svg(_WIDTH, height, title, parts)
     return drawn + (legend([line.name for line in lines]) if len(lines) > 1 else Markup(""))
