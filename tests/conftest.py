@@ -42,6 +42,14 @@ def offsets_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_console() -> Iterator[None]:
+    """``pyromq up`` starts a console only in the tests that ask for one (``--console``)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYROMQ_UP_CONSOLE", "false")
+        yield
+
+
 @pytest.fixture
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     """For tests that break things: what the code logs about it would fill their reports."""

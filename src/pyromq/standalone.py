@@ -11,10 +11,10 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
@@ -26,9 +26,23 @@ from pyromq.security.settings import with_inner_credentials
 _GC_THRESHOLD = 50_000  # objects of a broker live for a moment or for ever; looking for cycles often finds none
 
 
-def run_up(nameserver: NameServerSettings, broker: BrokerSettings, folder: Path) -> None:
+class Beside(Protocol):
+    """Another process that begins and ends with the servers of this one, and its word in the ready line."""
+
+    ready: str
+
+    def running(self, nameserver: str, settings: NameServerSettings) -> AbstractAsyncContextManager[None]: ...
+
+    def close(self) -> None: ...
+
+
+def run_up(nameserver: NameServerSettings, broker: BrokerSettings, folder: Path, beside: Beside | None = None) -> None:
     """Both in one process. Raises StoreError, ConfigError when they cannot start."""
-    _run(_serve(nameserver, broker, folder))
+    try:
+        _run(_serve(nameserver, broker, folder, beside))
+    finally:
+        if beside is not None:
+            beside.close()
 
 
 def run_nameserver(settings: NameServerSettings) -> None:
@@ -39,7 +53,12 @@ def run_broker(settings: BrokerSettings, folder: Path) -> None:
     _run(_serve(None, settings, folder))
 
 
-async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings | None, folder: Path | None) -> None:
+async def _serve(
+    nameserver: NameServerSettings | None,
+    broker: BrokerSettings | None,
+    folder: Path | None,
+    beside: Beside | None = None,
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -58,6 +77,9 @@ async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings |
         if broker is not None and folder is not None:
             running = await stack.enter_async_context(Broker(broker, folder))
             ready.append(f"broker={running.address}")
+            if beside is not None and nameserver is not None:
+                await stack.enter_async_context(beside.running(str(names.address), nameserver))
+                ready.append(beside.ready)
         gc.collect()
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD)

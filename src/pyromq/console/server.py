@@ -2,8 +2,8 @@
 
     console=http://127.0.0.1:8082       on standard output; the password of a first start goes to standard error
 
-A console that another process started ends with it, however that ends: its standard input is a pipe whose other end
-only that process holds.
+A console that another process started (``pyromq up``) ends with it, however that ends: its standard input is a pipe
+whose other end only that process holds. That process has opened the socket, and said the line itself.
 """
 
 from __future__ import annotations
@@ -15,84 +15,51 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import uvicorn
 
 from pyromq.console.app import create_app
 from pyromq.console.auth.accounts import ADMIN
-from pyromq.console.settings import DEFAULT_PORT, PASSWORD_VARIABLE, ConsoleSettings
+from pyromq.console.listening import listening_socket, url_of
+from pyromq.console.settings import PASSWORD_VARIABLE, ConsoleSettings
 from pyromq.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-_BACKLOG: Final = 128
 _STOP_S_MAX: Final = 5
 
 
-class PortTakenError(ConfigError):
-    """Choose another port, or 0 for any that is free; or stop the program that has it."""
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """What a process that starts a console beside itself gives to it: a socket that listens already."""
 
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(f"port {port} on {host} cannot be used ({reason}): choose another one, or 0 for any")
-        self.host = host
-        self.port = port
+    listening: socket.socket
 
 
 def run_console(
-    settings: ConsoleSettings, *, out: Callable[[str], object], tell: Callable[[str], object], beside: bool = False
+    settings: ConsoleSettings,
+    *,
+    out: Callable[[str], object],
+    tell: Callable[[str], object],
+    starter: Starter | None = None,
 ) -> None:
-    """Until SIGTERM or Ctrl-C, or (``beside``) until standard input ends. Raises ConfigError."""
-    asyncio.run(_serve(settings, out, tell, beside))
-
-
-def listening_socket(settings: ConsoleSettings) -> socket.socket:
-    """On the port that was asked for, or on the default one, or (with a warning) on another. Raises PortTakenError."""
-    if settings.port is not None:
-        return _bound(settings.host, settings.port)
-    try:
-        return _bound(settings.host, DEFAULT_PORT)
-    except PortTakenError as error:
-        found = _bound(settings.host, 0)
-        logger.warning("console on another port: wanted=%d used=%d (%s)", DEFAULT_PORT, found.getsockname()[1], error)
-        return found
-
-
-def url_of(listening: socket.socket, settings: ConsoleSettings) -> str:
-    host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if settings.certificate else 'http'}://{shown}:{port}"
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise ConfigError(f"the console cannot listen on {host}: {error}") from error
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(_BACKLOG)
-    except OSError as error:
-        listening.close()
-        raise PortTakenError(host, port, error.strerror or str(error)) from error
-    return listening
+    """Until SIGTERM or Ctrl-C, or (with a ``starter``) until standard input ends. Raises ConfigError."""
+    asyncio.run(_serve(settings, out, tell, starter))
 
 
 async def _serve(
-    settings: ConsoleSettings, out: Callable[[str], object], tell: Callable[[str], object], beside: bool
+    settings: ConsoleSettings, out: Callable[[str], object], tell: Callable[[str], object], starter: Starter | None
 ) -> None:
-    listening = listening_socket(settings)
+    listening = listening_socket(settings) if starter is None else starter.listening
     with listening:
         app = await asyncio.to_thread(create_app, settings)  # hashes a password: slow on purpose
         server = _Server(_config(app, settings))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
-        if beside:
+        if starter is not None:
             loop.add_reader(sys.stdin.fileno(), _watch_starter, server)
         serving = asyncio.ensure_future(server.serve(sockets=[listening]))
         began = asyncio.ensure_future(server.began.wait())
@@ -100,7 +67,8 @@ async def _serve(
         if server.began.is_set():
             if app.desk.accounts.generated:
                 tell(_first_password(app.desk.accounts.generated, settings))
-            out(f"console={url_of(listening, settings)}\n")
+            if starter is None:
+                out(f"console={url_of(listening, settings)}\n")
         began.cancel()
         await serving
         if not server.began.is_set():

@@ -10,6 +10,7 @@ import click
 
 from pyromq.cli.declared import Commands
 from pyromq.cli.option_records import unfolded
+from pyromq.cli.servers.console_beside import ConsoleBesideOptions
 from pyromq.cli.servers.options import BrokerFlags, ConfigOption, NameServerFlags, StartOptions, UpFlags
 from pyromq.errors import printable
 
@@ -26,8 +27,8 @@ def add_to(app: Commands) -> None:
 
 
 @unfolded
-def up(*, config: ConfigOption = None, flags: UpFlags, options: StartOptions) -> None:
-    """Start a name server and a broker in one process."""
+def up(*, config: ConfigOption = None, flags: UpFlags, console: ConsoleBesideOptions, options: StartOptions) -> None:
+    """Start a name server and a broker in one process, and the web console beside it."""
     _log_to_stderr(options.log)
     from pyromq.cli.servers.settings import for_up
     from pyromq.standalone import run_up
@@ -37,7 +38,7 @@ def up(*, config: ConfigOption = None, flags: UpFlags, options: StartOptions) ->
     if options.print_config:
         _print(settings, options.output)
     else:
-        run_up(names, broker_settings, settings.data())
+        run_up(names, broker_settings, settings.data(), console.prepared(settings.data(), options.log))
 
 
 @unfolded

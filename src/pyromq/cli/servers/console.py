@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,14 @@ def console(
     reset_password: Annotated[
         bool, Option("--reset-password", help="Make a new password for admin in --data, show it, and exit.")
     ] = False,
-    beside: Annotated[bool, Option("--beside", help="End when standard input ends.")] = False,
+    beside_fd: Annotated[
+        int | None,
+        Option(
+            "--beside-fd",
+            metavar="NUMBER",
+            help="Used by pyromq up: a socket that listens already; the console ends with its standard input.",
+        ),
+    ] = None,
     log: Annotated[
         str, Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error.")
     ] = "warning",
@@ -69,9 +77,10 @@ def console(
     if reset_password:
         _reset_password(settings)
         return
-    from pyromq.console.server import run_console
+    from pyromq.console.server import Starter, run_console
 
-    run_console(settings, out=_write_out, tell=_write_err, beside=beside)
+    starter = None if beside_fd is None else Starter(socket.socket(fileno=beside_fd))
+    run_console(settings, out=_write_out, tell=_write_err, starter=starter)
 
 
 def require_console() -> None:
