@@ -12,7 +12,7 @@ from pyromq.wording import shown_span
 
 _CAPACITY: Final = re.compile(r"Total : ([\d.]+) ?([A-Za-z]*), Free : ([\d.]+) ?([A-Za-z]*)\.?")
 _POWERS: Final = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
-FORECAST_MS_MIN: Final = 60_000  # a trend of less says nothing
+FORECAST_MS_MIN: Final = 10 * 60_000  # a trend of less says nothing
 FAR_MS: Final = 365 * 86_400_000
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 from pyromq.console.desk import Desk
 from pyromq.console.views.cluster import cluster_view, rates_chart
@@ -16,6 +16,8 @@ from pyromq.console.web.visit import Drawn, Visit
 from pyromq.errors import MQError
 
 pages = Pages()
+
+SYSTEM_GROUPS: Final = ("CID_", "TOOLS_", "FILTERSRV_", "SELF_TEST_", "PYROMQ_REDRIVE_")
 
 
 @pages.page("/", title="Overview", nav=Nav("Cluster", order=10, key="o"))
@@ -51,5 +53,5 @@ async def _model(desk: Desk) -> dict[str, Any]:
         "health": found,
         "chart": rates_chart(desk.sampler.recent),
         "topics": topics,
-        "groups": None if groups is None else sum(not each.startswith(("CID_", "TOOLS_")) for each in groups),
+        "groups": None if groups is None else sum(not each.startswith(SYSTEM_GROUPS) for each in groups),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ from pyromq.console.views.topic import (
     save_topic,
     topic_view,
 )
+from pyromq.console.web.commands import command_line
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Pages
 from pyromq.console.web.tables import TableQuery
@@ -75,7 +77,8 @@ async def configure(visit: Visit) -> Moved:
 @pages.page("/topics/{topic}/send", title="Send")
 async def send_form(visit: Visit) -> Drawn:
     view = await topic_view(visit.desk, visit.path["topic"])
-    return _send_page(visit, view, {}, None)
+    line = command_line("send", visit.path["topic"], "BODY", nameservers=visit.desk.settings.nameservers)
+    return _send_page(visit, view, {}, None, line)
 
 
 @pages.action("/topics/{topic}/send", title="Send")
@@ -84,11 +87,24 @@ async def send_messages(visit: Visit) -> Drawn:
     name = visit.path["topic"]
     new = message_from(visit.form)
     report = await send(visit.desk, name, new)
-    return _send_page(visit, await topic_view(visit.desk, name), visit.form, report)
+    return _send_page(visit, await topic_view(visit.desk, name), visit.form, report, _send_line(visit, name, new))
 
 
-def _send_page(visit: Visit, view: object, form: dict[str, str], report: SendReport | None) -> Drawn:
-    model = {"topic": view, "tab": "send", "form": form, "report": report, "count_max": COUNT_MAX}
+def _send_line(visit: Visit, topic: str, new: NewMessage) -> str:
+    """The same as a command; what ``pyromq send`` has no option for is sent through the API."""
+    if msgspec.structs.replace(new, body=None, tags="", keys=[]) == NewMessage():
+        given = ("--tags", new.tags) if new.tags else ()
+        keys = ("--keys", " ".join(new.keys)) if new.keys else ()
+        words = ("send", topic, new.body, *given, *keys)
+        return command_line(*words, nameservers=visit.desk.settings.nameservers)
+    address = f"{visit.request.base_url}api/v1{link('topics', topic, 'messages')}"
+    token = "Authorization: Bearer $PYROMQ_CONSOLE_TOKEN"
+    body = msgspec.json.encode(new).decode()
+    return f'curl -H "{token}" -H "Content-Type: application/json" -d {shlex.quote(body)} {shlex.quote(address)}'
+
+
+def _send_page(visit: Visit, view: object, form: dict[str, str], report: SendReport | None, line: str) -> Drawn:
+    model = {"topic": view, "tab": "send", "form": form, "report": report, "count_max": COUNT_MAX, "line": line}
     return Drawn("topic_send.html", model, title=visit.path["topic"])
 
 

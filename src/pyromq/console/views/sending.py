@@ -18,7 +18,7 @@ _AT_ONCE: Final = 32
 _DELAY_MS_MAX: Final = 10 * 365 * 86_400_000
 
 
-class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A message to send: ``body`` as text, or ``body_base64``. At most one of the delays.
 
     Messages with the same ``order_key`` go to the same queue. ``count`` sends it that often.
