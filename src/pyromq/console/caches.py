@@ -48,6 +48,8 @@ class Cache:
     async def _load(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
         began_ms = self._clock.monotonic_ms()
         value = await load()
+        if self._loading.get(key) is not asyncio.current_task():
+            return value  # forgotten meanwhile: it was true when it was asked for
         self._values.pop(key, None)
         self._values[key] = (began_ms, value)
         while len(self._values) > _ENTRIES_MAX:

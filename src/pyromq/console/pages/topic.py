@@ -28,6 +28,7 @@ from pyromq.model.times import span_ms
 pages = Pages()
 
 _PRODUCERS_MAX: Final = 200
+_SHOWN_CHARACTERS_MAX: Final = 500  # of a body in a command line
 _SPANS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -91,7 +92,9 @@ async def send_messages(visit: Visit) -> Drawn:
 
 
 def _send_line(visit: Visit, topic: str, new: NewMessage) -> str:
-    """The same as a command; what ``pyromq send`` has no option for is sent through the API."""
+    """The same as a command, without a long body; what ``pyromq send`` has no option for is sent through the API."""
+    if new.body and len(new.body) > _SHOWN_CHARACTERS_MAX:
+        new = msgspec.structs.replace(new, body="BODY")
     if msgspec.structs.replace(new, body=None, tags="", keys=[]) == NewMessage():
         given = ("--tags", new.tags) if new.tags else ()
         keys = ("--keys", " ".join(new.keys)) if new.keys else ()
@@ -141,7 +144,7 @@ def delay_ms(text: str) -> int:
         raise BadRequestError(f"a delay is a number with ms, s, min, h or d, not {text[:40]!r}")
     try:
         return span_ms("delay", float(number) * _SPANS[unit] / 1000)
-    except (ValueError, OverflowError) as error:
+    except (ValueError, ConfigError) as error:
         raise BadRequestError(f"a delay is a number with ms, s, min, h or d, not {text[:40]!r}") from error
 
 
