@@ -48,6 +48,7 @@ class Desk:
         self.sampler = Sampler(self.admin, self.clock)
         self.password_checks = asyncio.Semaphore(_PASSWORD_CHECKS_MAX)
         self.streams_open = 0
+        self.closing = asyncio.Event()  # streams end when the console does
         self._stack = AsyncExitStack()
         self._producer: asyncio.Task[Producer] | None = None
 

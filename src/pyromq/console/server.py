@@ -22,6 +22,7 @@ import uvicorn
 
 from pyromq.console.app import create_app
 from pyromq.console.auth.accounts import ADMIN
+from pyromq.console.desk import Desk
 from pyromq.console.listening import listening_socket, url_of
 from pyromq.console.settings import PASSWORD_VARIABLE, ConsoleSettings
 from pyromq.errors import ConfigError
@@ -55,7 +56,7 @@ async def _serve(
     listening = listening_socket(settings) if starter is None else starter.listening
     with listening:
         app = await asyncio.to_thread(create_app, settings)  # hashes a password: slow on purpose
-        server = _Server(_config(app, settings))
+        server = _Server(_config(app, settings), app.desk)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
@@ -95,8 +96,9 @@ def _config(app: object, settings: ConsoleSettings) -> uvicorn.Config:
 class _Server(uvicorn.Server):
     """Says when it has begun; signals are ours."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, desk: Desk) -> None:
         super().__init__(config)
+        self._desk = desk
         self.began = asyncio.Event()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -110,14 +112,19 @@ class _Server(uvicorn.Server):
     def stop(self) -> None:
         """A second time does not wait for anybody."""
         self.force_exit = self.should_exit
+        self.end()
+
+    def end(self) -> None:
+        """Requests under way are answered, streams end."""
         self.should_exit = True
+        self._desk.closing.set()
 
 
 def _watch_starter(server: _Server) -> None:
     """Standard input can be read: either bytes that mean nothing, or its end."""
     if not os.read(sys.stdin.fileno(), 4096):
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        server.should_exit = server.force_exit = True
+        server.end()
 
 
 def _first_password(password: str, settings: ConsoleSettings) -> str:

@@ -125,7 +125,7 @@ async def test_the_overview_says_what_the_doctor_says_and_where_brokers_are(monk
     async with ConsoleRig() as rig:
         await rig.admin.create_topic("orders", queues=2)
         found = [
-            *judge_broker("broker broker-a", {"commitLogDiskRatio": "0.9", "loopStalls": "3"}),
+            *judge_broker("broker broker-a", {"commitLogDiskRatio": "0.9", "unreadMessagesDeleted": "3"}),
             *judge_broker("b", {}),
         ]
 

@@ -115,11 +115,9 @@ async def _watch(process: Process) -> None:
 
 
 async def _stop(process: Process) -> None:
-    """The end of its standard input ends it; the signal says the same to one that has not begun to listen to it."""
+    """The end of its standard input ends it."""
     if process.stdin is not None:
         process.stdin.close()
-    with suppress(ProcessLookupError):
-        process.terminate()
     try:
         await asyncio.wait_for(process.wait(), _STOP_S_MAX)
     except TimeoutError:

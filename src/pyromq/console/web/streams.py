@@ -54,12 +54,13 @@ def stream_response(events: Events, desk: Desk, is_welcome: Callable[[], bool]) 
 async def _encoded(source: AsyncIterator[Event], desk: Desk, is_welcome: Callable[[], bool]) -> AsyncIterator[bytes]:
     desk.streams_open += 1
     following: asyncio.Task[Event] | None = None
+    closing = asyncio.ensure_future(desk.closing.wait())
     try:
         yield _BEAT  # the browser knows at once that it is connected
-        while is_welcome():
+        while is_welcome() and not closing.done():
             following = following or asyncio.ensure_future(_next_of(source))
-            done, _ = await asyncio.wait([following], timeout=BEAT_S)
-            if not done:
+            await asyncio.wait([following, closing], timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
                 yield _BEAT
                 continue
             try:
@@ -70,6 +71,7 @@ async def _encoded(source: AsyncIterator[Event], desk: Desk, is_welcome: Callabl
             yield event.encoded()
     finally:
         desk.streams_open -= 1
+        closing.cancel()
         if following is not None:
             following.cancel()
             with suppress(asyncio.CancelledError, StopAsyncIteration):

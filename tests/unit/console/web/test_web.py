@@ -189,7 +189,7 @@ def test_events_cannot_be_forged_by_their_data() -> None:
 
 
 def desk_of(streams_max: int = 2) -> Any:
-    return SimpleNamespace(settings=ConsoleSettings(streams_max=streams_max), streams_open=0)
+    return SimpleNamespace(settings=ConsoleSettings(streams_max=streams_max), streams_open=0, closing=asyncio.Event())
 
 
 async def test_a_stream_ends_with_its_source_and_counts_itself_out() -> None:
@@ -219,6 +219,19 @@ async def test_a_stream_ends_when_its_session_does_and_closes_its_source() -> No
     response = stream_response(Events(source()), desk, lambda: next(welcome))
     assert len([part async for part in response.body_iterator]) == 3
     assert closed == [True]
+    assert desk.streams_open == 0
+
+
+async def test_a_stream_in_which_nothing_happens_ends_with_the_console() -> None:
+    async def source() -> AsyncIterator[Event]:
+        await asyncio.Event().wait()
+        yield Event("never", "")
+
+    desk = desk_of()
+    parts = stream_response(Events(source()), desk, lambda: True).body_iterator
+    await anext(aiter(parts))
+    desk.closing.set()
+    assert [part async for part in parts] in ([], [b": beat\n\n"])
     assert desk.streams_open == 0
 
 
