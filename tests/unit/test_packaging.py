@@ -20,6 +20,7 @@ PACKAGES_MAX = 12  # decision 44; pyromq itself is one of them
 CODECS = {"msgspec", "isal", "lz4", "zstandard"}
 CLIENT_MODULES_MAX = 230  # of ours, for the names that a first program imports; 194 when this was written
 OPTIONAL = {  # what needs an extra, or a tool that its user has
+    "console": {"jinja2", "markupsafe", "starlette", "uvicorn"},
     "pipeline": {"pyspark", "pyarrow", "numpy", "pandas", "yaml"},
     "integrations": {"opentelemetry", "airflow", "taskiq", "celery", "kombu", "dramatiq"},
     "databases/engine.py": {"sqlalchemy"},

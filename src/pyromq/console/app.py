@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from pyromq.aio import Client
 from pyromq.clock import Clock
 from pyromq.console import api, pages
+from pyromq.console.auth.roles import Identity
 from pyromq.console.desk import Desk
 from pyromq.console.settings import ConsoleSettings
 from pyromq.console.web.admission import CSRF_FIELD, Admitted, admit, check_csrf
@@ -34,11 +35,11 @@ from pyromq.console.web.problems import (
     problem_of,
     problem_response,
 )
-from pyromq.console.web.protection import Protection
+from pyromq.console.web.protection import SAFE_METHODS, Protection
 from pyromq.console.web.rendering import STATIC, Renderer
 from pyromq.console.web.streams import Events, stream_response
 from pyromq.console.web.visit import Drawn, File, Moved, Visit, read_form
-from pyromq.errors import MQError
+from pyromq.errors import MQError, printable
 
 logger = logging.getLogger(__name__)
 
@@ -101,9 +102,11 @@ class Console:
             try:
                 admitted = admit(request, self.desk, page.role, by_token=False)
                 visit = await self._visit(request, page, admitted)
-                return self._answer(await page.handler(visit), visit, page, admitted)
+                response = self._answer(await page.handler(visit), visit, page, admitted)
             except Exception as error:
-                return self._page_problem(error, visit)
+                response = self._page_problem(error, visit)
+            _note(request, visit.who, response)
+            return response
 
         return endpoint
 
@@ -158,17 +161,21 @@ class Console:
 
     def _function_endpoint(self, function: ApiFunction) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
+            who: Identity | None = None
             try:
                 admitted = admit(request, self.desk, function.role, by_token=True)
                 check_csrf(request, admitted, "")
-                assert admitted.who is not None
-                result = await function(Call(self.desk, admitted.who, request))
+                who = admitted.who
+                assert who is not None
+                result = await function(Call(self.desk, who, request))
                 if isinstance(result, Events):
                     return stream_response(result, self.desk, lambda: admitted.is_welcome(self.desk))
-                return result
+                response = result
             except Exception as error:
                 _log(error, request)
-                return problem_response(error)
+                response = problem_response(error)
+            _note(request, who, response)
+            return response
 
         return endpoint
 
@@ -209,6 +216,14 @@ def _by_method(
         return await endpoints["GET" if request.method == "HEAD" else request.method](request)
 
     return endpoint
+
+
+def _note(request: Request, who: Identity | None, response: Response) -> None:
+    """Who changed what, or tried to."""
+    if request.method not in SAFE_METHODS:
+        name = "nobody" if who is None else f"token {who.token}" if who.token else who.name
+        path = printable(request.url.path)
+        logger.info("action: who=%s method=%s path=%s status=%d", name, request.method, path, response.status_code)
 
 
 def _log(error: Exception, request: Request) -> None:

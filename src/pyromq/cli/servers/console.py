@@ -13,6 +13,7 @@ from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption
 from pyromq.cli.declared import Commands, Option
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.commands import _log_to_stderr
+from pyromq.cli.servers.console_beside import missing_packages
 from pyromq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def console(
     without the first one a password is made and shown once. PYROMQ_CONSOLE_TOKEN is a token of the API.
     """
     _log_to_stderr(log)
-    require_console()
+    _require_packages()
     settings = _settings(nameserver, flags)
     if reset_password:
         _reset_password(settings)
@@ -83,14 +84,10 @@ def console(
     run_console(settings, out=_write_out, tell=_write_err, starter=starter)
 
 
-def require_console() -> None:
-    """Raises ConfigError where the extra is missing."""
-    try:
-        import jinja2  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(f"the console needs {error.name}: pip install 'pyromq[console]'") from error
+def _require_packages() -> None:
+    """Raises ConfigError where the extra is not installed."""
+    if missing := missing_packages():
+        raise ConfigError(f"the console needs {', '.join(missing)}: pip install 'pyromq[console]'")
 
 
 def _settings(nameserver: str, flags: ConsoleFlags) -> ConsoleSettings:

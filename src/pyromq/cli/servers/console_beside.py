@@ -54,7 +54,7 @@ class ConsoleBesideOptions:
         """None where there shall be none, or its packages are missing. Raises PortTakenError."""
         if not self.console:
             return None
-        if missing := [name for name in _NEEDED if find_spec(name) is None]:
+        if missing := missing_packages():
             text = f"pyromq up: no console, {missing[0]} is missing: pip install 'pyromq[console]', or say --no-console"
             sys.stderr.write(f"{text}\n")
             return None
@@ -64,6 +64,11 @@ class ConsoleBesideOptions:
         settings = ConsoleSettings(port=self.console_port)
         listening = listening_socket(settings)
         return ConsoleBeside(listening, url_of(listening, settings), folder / "console", log)
+
+
+def missing_packages() -> list[str]:
+    """What the extra ``console`` would bring."""
+    return [name for name in _NEEDED if find_spec(name) is None]
 
 
 class ConsoleBeside:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from pyromq.console.desk import Desk
+from pyromq.console.sampling import COARSE_MS
 from pyromq.console.views.cluster import cluster_view, rates_chart
 from pyromq.console.views.health import health
 from pyromq.console.views.topics import topic_index
@@ -22,7 +22,7 @@ SYSTEM_GROUPS: Final = ("CID_", "TOOLS_", "FILTERSRV_", "SELF_TEST_", "PYROMQ_RE
 
 @pages.page("/", title="Overview", nav=Nav("Cluster", order=10, key="o"))
 async def overview(visit: Visit) -> Drawn:
-    return Drawn("overview.html", await _model(visit.desk))
+    return Drawn("overview.html", await _model(visit))
 
 
 @pages.stream("/overview/live")
@@ -35,12 +35,13 @@ async def _regions(visit: Visit) -> AsyncIterator[Event]:
     renderer = visit.request.app.state.console.renderer
     while True:
         await asyncio.sleep(visit.desk.settings.refresh_ms / 1000)
-        model = await _model(visit.desk)
+        model = await _model(visit)
         yield Event("region", renderer.part("overview_parts.html", "regions", visit, **model))
 
 
-async def _model(desk: Desk) -> dict[str, Any]:
+async def _model(visit: Visit) -> dict[str, Any]:
     """Where the cluster cannot be asked, the page says so; it opens all the same."""
+    desk, whole_day = visit.desk, visit.query.get("range") == "day"
     cluster, found = await asyncio.gather(cluster_view(desk), health(desk))
     try:
         index = await topic_index(desk)
@@ -51,7 +52,8 @@ async def _model(desk: Desk) -> dict[str, Any]:
     return {
         "cluster": cluster,
         "health": found,
-        "chart": rates_chart(desk.sampler.recent),
+        "chart": rates_chart(desk.sampler.day, COARSE_MS) if whole_day else rates_chart(desk.sampler.recent),
+        "whole_day": whole_day,
         "topics": topics,
         "groups": None if groups is None else sum(not each.startswith(SYSTEM_GROUPS) for each in groups),
     }

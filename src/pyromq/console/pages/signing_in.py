@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from starlette.responses import RedirectResponse
@@ -13,8 +14,10 @@ from pyromq.console.web.admission import drop_cookie, set_cookie
 from pyromq.console.web.pages import Pages
 from pyromq.console.web.problems import TooManyError
 from pyromq.console.web.visit import Drawn, Moved, Visit
+from pyromq.errors import quoted
 from pyromq.wording import shown_span
 
+logger = logging.getLogger(__name__)
 pages = Pages()
 
 _NAME_CHARACTERS_MAX: Final = 100
@@ -42,6 +45,7 @@ async def sign_in(visit: Visit) -> Drawn | RedirectResponse:
         async with desk.password_checks:
             who = await asyncio.to_thread(desk.accounts.verify, name, password)
     if who is None:
+        logger.warning("sign-in refused: account=%s address=%s", quoted(name), address)
         model = {"next": onward, "name": name, "wrong": "That is not the name and password of an account."}
         return Drawn("login.html", model, status=403)
     desk.attempts.succeeded(address, name)

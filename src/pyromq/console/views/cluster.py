@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from pyromq.console.broker_samples import BrokerSample, Forecast, forecast
 from pyromq.console.desk import Desk
-from pyromq.console.sampling import Sample, gaps
+from pyromq.console.sampling import EVERY_MS, Sample, gaps
 from pyromq.console.web.charts import Series, line_chart
 
 
@@ -85,11 +85,11 @@ def _view(desk: Desk, each: BrokerSample, master_end: int | None) -> BrokerView:
     )
 
 
-def rates_chart(samples: Sequence[Sample]) -> Markup:
+def rates_chart(samples: Sequence[Sample], every_ms: int = EVERY_MS) -> Markup:
     """Messages in and out; empty until there are two samples."""
     if len(samples) < 2:
         return Markup("")
-    holes = gaps(samples)
+    holes = gaps(samples, every_ms)
     points_in: list[tuple[int, float | None]] = []
     points_out: list[tuple[int, float | None]] = []
     for each in samples:

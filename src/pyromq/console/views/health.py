@@ -11,7 +11,7 @@ from pyromq.console.desk import Desk
 from pyromq.errors import MQError, printable
 
 _HEALTH_MS: Final = 20_000
-_WAIT_S: Final = 0.8
+_WAIT_S: Final = 0.25
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,9 +14,13 @@ from pyromq.console.views.topics import GROUPS_SHOWN_MAX, dead_letter_count, gro
 from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError, printable
 from pyromq.model.topic import Perm, TopicConfig
 
+_MESSAGE_KINDS: Final = (
+    *(TopicKind.NORMAL, TopicKind.FIFO, TopicKind.DELAY),
+    *(TopicKind.TRANSACTION, TopicKind.MIXED),
+)
 QUEUES_MAX: Final = 65_536
 QUEUES_DEFAULT: Final = 8
-MESSAGE_TYPES: Final = ("", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
+MESSAGE_TYPES: Final = ("", *(kind.value.upper() for kind in _MESSAGE_KINDS))
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +65,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     readable: bool = True
     writable: bool = True
     ordered: bool = False
-    message_type: Annotated[str, msgspec.Meta(pattern="^(|NORMAL|FIFO|DELAY|TRANSACTION|MIXED)$")] = ""
+    message_type: Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(MESSAGE_TYPES)})$")] = ""
 
     @property
     def perm(self) -> Perm:
