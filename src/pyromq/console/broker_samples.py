@@ -96,7 +96,7 @@ def forecast(past: Sequence[BrokerSample], now: BrokerSample) -> Forecast:
         span_ms, used = now.time_ms - now.started_ms, now.put_bytes
         over = "at its average since it started"
     if span_ms < FORECAST_MS_MIN or used <= 0:
-        return Forecast(full_in_ms=None, text="not filling up" if span_ms >= FORECAST_MS_MIN else "not known yet")
+        return Forecast(full_in_ms=None, text="not filling up" if span_ms >= FORECAST_MS_MIN else "no forecast yet")
     left_ms = int(now.disk.free * span_ms / used)
     if left_ms > FAR_MS:
         return Forecast(full_in_ms=left_ms, text="not full within a year")

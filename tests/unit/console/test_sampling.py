@@ -53,7 +53,7 @@ def test_a_disk_that_fills_has_a_time_when_it_is_full() -> None:
 def test_a_disk_that_does_not_fill_or_is_not_known_says_so() -> None:
     assert forecast([broker_at(0, 500)], broker_at(HOUR_MS, 500)).text == "not filling up"
     assert forecast([broker_at(0, 400)], broker_at(HOUR_MS, 500)).text == "not filling up", "old files were deleted"
-    assert forecast([], broker_at(1_000, 500, started_ms=0)).text == "not known yet"
+    assert forecast([], broker_at(1_000, 500, started_ms=0)).text == "no forecast yet"
     assert forecast([broker_at(0, 501)], broker_at(HOUR_MS * 24, 500)).text == "not full within a year"
     unknown = BrokerSample(broker="b", cluster="c", number=0, address="a", time_ms=1)
     assert forecast([], unknown).full_in_ms is None
