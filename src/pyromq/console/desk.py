@@ -17,6 +17,7 @@ from pyromq.console.auth.accounts import Accounts
 from pyromq.console.auth.attempts import Attempts
 from pyromq.console.auth.sessions import Sessions
 from pyromq.console.caches import Cache
+from pyromq.console.queue_rates import QueueRates
 from pyromq.console.sampling import EVERY_MS, Sample, Sampler
 from pyromq.console.settings import ConsoleSettings
 from pyromq.wire.json.route import ClusterInfo
@@ -46,6 +47,7 @@ class Desk:
             sessions_max=settings.sessions_max,
         )
         self.sampler = Sampler(self.admin, self.clock)
+        self.queue_rates = QueueRates(self.clock)
         self.password_checks = asyncio.Semaphore(_PASSWORD_CHECKS_MAX)
         self.streams_open = 0
         self.closing = asyncio.Event()  # streams end when the console does

@@ -6,10 +6,12 @@ import pytest
 
 from pyromq.aio import Admin
 from pyromq.console.broker_samples import BrokerSample, Disk, capacity, forecast, sample_of
+from pyromq.console.queue_rates import QueueRates
 from pyromq.console.sampling import COARSE_MS, EVERY_MS, RECENT, Sample, Sampler, gaps
 from pyromq.console.views.cluster import rates_chart
 from pyromq.console.views.topic_kinds import TopicKind, kind_of
 from pyromq.errors import ConnectFailedError
+from pyromq.model.queue import QueueId
 from pyromq.model.topic import TopicConfig
 from pyromq.testing import ManualClock
 from tests.unit.console.rig import ConsoleRig
@@ -110,3 +112,44 @@ def test_kinds_of_topics_are_known_by_name_and_attribute() -> None:
     ]  # fmt: skip
     assert found["%RETRY%g"] is TopicKind.RETRY and found["%DLQ%g"] is TopicKind.DEAD_LETTERS
     assert all(found[name] is TopicKind.SYSTEM for name in ("TBW102", "DefaultCluster", "c_REPLY_TOPIC"))
+
+
+# --- rates of queues ---
+
+Q0, Q1 = QueueId("orders", "broker-a", 0), QueueId("orders", "broker-a", 1)
+
+
+def test_a_queue_has_a_rate_from_the_second_look_on() -> None:
+    clock = ManualClock()
+    rates = QueueRates(clock)
+    assert rates.look("orders", {Q0: 10, Q1: 0}) == {Q0: None, Q1: None}
+    clock.advance_ms(500)
+    assert rates.look("orders", {Q0: 12, Q1: 0}) == {Q0: None, Q1: None}, "too soon to say"
+    clock.advance_ms(1_500)
+    assert rates.look("orders", {Q0: 20, Q1: 0}) == {Q0: 5.0, Q1: 0.0}
+
+
+def test_a_rate_is_that_of_the_last_minute() -> None:
+    clock = ManualClock()
+    rates = QueueRates(clock)
+    for second in range(0, 200, 2):
+        found = rates.look("orders", {Q0: 1_000 * min(second, 100)})
+        clock.advance_ms(2_000)
+    assert found == {Q0: 0.0}
+
+
+def test_a_topic_that_was_made_anew_begins_anew() -> None:
+    clock = ManualClock()
+    rates = QueueRates(clock)
+    rates.look("orders", {Q0: 500})
+    clock.advance_ms(2_000)
+    assert rates.look("orders", {Q0: 3, Q1: 0}) == {Q0: None, Q1: None}
+    clock.advance_ms(2_000)
+    assert rates.look("orders", {Q0: 5, Q1: 0}) == {Q0: 1.0, Q1: 0.0}
+
+
+def test_only_topics_that_were_looked_at_lately_are_remembered() -> None:
+    rates = QueueRates(ManualClock())
+    for number in range(1_000):
+        rates.look(str(number), {Q0: 1})
+    assert len(rates._looks) == 200

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from pyromq.clock import Clock
-from pyromq.console.auth.passwords import hash_password, is_password, new_password
+from pyromq.console.auth.passwords import hash_password, is_password, new_password, nobodys_hash
 from pyromq.console.auth.roles import Identity, Role
 from pyromq.console.settings import ConsoleSettings, ScryptCost
 from pyromq.errors import ConfigError, NotFoundError
@@ -54,7 +54,7 @@ class Accounts:
         self._kept = (self._file.load(_parsed) if self._file else None) or _Kept()
         self._given = {ADMIN: settings.password.reveal(), VIEWER: settings.viewer_password.reveal()}
         self._hashes = {name: hash_password(given, self._cost) for name, given in self._given.items() if given}
-        self._no_such = hash_password(new_password(), self._cost)
+        self._no_such = nobodys_hash(self._cost)
         self._token_given = _sha256(settings.token.reveal()) if settings.token else ""
         self.generated = ""
         if ADMIN not in self._hashes and ADMIN not in self._kept.passwords:

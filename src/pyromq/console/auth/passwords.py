@@ -24,6 +24,11 @@ def hash_password(password: str, cost: ScryptCost) -> str:
     return f"scrypt${cost.n}${cost.r}${cost.p}${salt.hex()}${_scrypt(password, salt, cost).hex()}"
 
 
+def nobodys_hash(cost: ScryptCost) -> str:
+    """One that no password fits, and that takes as long to find out."""
+    return f"scrypt${cost.n}${cost.r}${cost.p}${secrets.token_hex(_SALT_BYTES)}${secrets.token_hex(_HASH_BYTES)}"
+
+
 def is_password(password: str, hashed: str) -> bool:
     """Whether it is the one; takes as long when it is not, and when the hash is none."""
     kind, *parts = hashed.split("$")

@@ -31,6 +31,8 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     end: int
     messages: int
+    rate: float | None
+    """Messages a second, lately; None until the console has looked twice."""
     last_stored_ms: int
 
 
@@ -91,6 +93,7 @@ async def topic_view(desk: Desk, topic: str) -> TopicView:
         desk.admin.topic_groups(topic),
         desk.admin.topic_config(topic),
     )
+    rates = desk.queue_rates.look(topic, {queue: held.max_offset for queue, held in traffic.queues.items()})
     index = await topic_index(desk)
     consumers = await asyncio.gather(*(_consumer(desk, group, topic) for group in groups[:GROUPS_SHOWN_MAX]))
     return TopicView(
@@ -105,6 +108,7 @@ async def topic_view(desk: Desk, topic: str) -> TopicView:
                 first=held.min_offset,
                 end=held.max_offset,
                 messages=max(0, held.max_offset - held.min_offset),
+                rate=rates[queue],
                 last_stored_ms=held.last_update_timestamp,
             )
             for queue, held in traffic.queues.items()
