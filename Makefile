@@ -10,7 +10,7 @@ SITE := .cache/site
 AIRFLOW := $(CURDIR)/.cache/airflow
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test airflow check format docs bench bench-broker bench-spark compare crash hostile interop clean
+.PHONY: help setup demo demo-console test browser screenshots airflow check format docs bench bench-broker bench-spark compare crash hostile interop clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,9 +30,21 @@ demo: $(READY)  ## orders, a crash, retries, dead letters sent again; the store 
 	@$(BIN)/python examples/crash_and_recover.py
 	@$(BIN)/python examples/orders_on_spark.py $(DEMO)
 
+demo-console: $(READY)  ## the console on what make demo left, with a shop at work; prints address and password, Ctrl-C ends it
+	@$(BIN)/python examples/demo_console.py $(DEMO)
+
 test: $(READY)  ## every test that needs PyPI and Debian packages only
 	$(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/spark || $(AGAIN)
 	$(BIN)/python -m pytest tests/spark || $(AGAIN)
+
+browser:  ## Debian's Chromium for the browser tests, where this machine can install it; never fails
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing Chromium for the browser tests" && \
+	  DEBIAN_FRONTEND=noninteractive timeout 300 sh -c 'apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium' >/dev/null 2>&1; \
+	} || echo "no Chromium here, and none could be installed: browser tests will not run"
+
+screenshots: $(READY)  ## pictures of the console in docs/images, both themes; needs Chromium
+	$(BIN)/python -m tests.console.browser.screenshots docs/images
 
 airflow: $(AIRFLOW)/.ready  ## our Airflow provider with the real Apache Airflow, in an environment of its own: a hundred packages
 	AIRFLOW_HOME=$(AIRFLOW)/home $(AIRFLOW)/bin/python -m pytest -p no:cacheprovider tests/airflow

@@ -45,7 +45,7 @@ class Server:
     """``pyromq up`` in a folder of its own."""
 
     def __init__(self, folder: str, *flags: str) -> None:
-        command = [sys.executable, "-m", "pyromq", "up", "--data", folder, "--flush", "async"]
+        command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", "async"]
         command += ["--nameserver-port", "0", "--broker-port", "0", *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None

@@ -145,7 +145,18 @@ async def consume(nameserver: str, variant: Variant, group: str) -> float:
 def server() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as folder:
         ports = ("--nameserver-port", "0", "--broker-port", "0")
-        command = [sys.executable, "-m", "pyromq", "up", "--data", folder, *ports, "--set", "broker.store.flush=async"]
+        command = [
+            sys.executable,
+            "-m",
+            "pyromq",
+            "up",
+            "--no-console",
+            "--data",
+            folder,
+            *ports,
+            "--set",
+            "broker.store.flush=async",
+        ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             assert process.stdout is not None

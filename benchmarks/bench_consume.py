@@ -35,7 +35,7 @@ Consume = Callable[[str, str], Coroutine[Any, Any, tuple[float, float]]]
 
 def rows() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as folder:
-        command = [sys.executable, "-m", "pyromq", "up", "--data", folder, "--flush", "async"]
+        command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", "async"]
         command += ["--nameserver-port", "0", "--broker-port", "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:

@@ -56,7 +56,7 @@ class Taken(NamedTuple):
 @contextmanager
 def server(flush: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as folder:
-        command = [sys.executable, "-m", "pyromq", "up", "--data", folder, "--flush", flush]
+        command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", flush]
         command += ["--nameserver-port", "0", "--broker-port", "0", "--set", LADDER]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:

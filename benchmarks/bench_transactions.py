@@ -46,7 +46,7 @@ class Broker(NamedTuple):
 @contextmanager
 def broker(flush: str) -> Iterator[Broker]:
     folder = tempfile.mkdtemp(prefix="pyromq-bench-")
-    command = [sys.executable, "-m", "pyromq", "up", "--data", folder, "--flush", flush]
+    command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", flush]
     process = subprocess.Popen(
         [*command, "--nameserver-port", "0", "--broker-port", "0"], stdout=subprocess.PIPE, text=True
     )

@@ -111,7 +111,7 @@ def compare_brokers(flush: str = "async", rounds: str = "3") -> None:
 
 @contextmanager
 def _pyromq(folder: Path, flush: str) -> Iterator[Server]:
-    command = [sys.executable, "-m", "pyromq", "up", "--data", str(folder), "--flush", flush]
+    command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(folder), "--flush", flush]
     started = time.perf_counter()
     with subprocess.Popen(
         [*command, "--nameserver-port", "0", "--broker-port", "0"], stdout=subprocess.PIPE, text=True

@@ -39,7 +39,7 @@ def main() -> None:
     print(machine())
     for flush in sys.argv[1:] or ("async", "sync"):
         folder = tempfile.mkdtemp(prefix="pyromq-bench-")
-        command = [sys.executable, "-m", "pyromq", "up", "--data", folder, "--flush", flush]
+        command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", flush]
         started = time.perf_counter()
         broker = subprocess.Popen(
             [*command, "--nameserver-port", "0", "--broker-port", "0"], stdout=subprocess.PIPE, text=True

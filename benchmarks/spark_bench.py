@@ -150,7 +150,7 @@ def print_figure(name: str, measured: str, goal: str) -> None:
 @contextmanager
 def broker(folder: Path, *more: str) -> Iterator[tuple[str, int]]:
     """Its name server and the number of its process; ``more`` are options of ``pyromq up``."""
-    command = (sys.executable, "-m", "pyromq", "up", "--data", str(folder / "data"))
+    command = (sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(folder / "data"))
     process = Popen([*command, "--nameserver-port", "0", "--broker-port", "0", *more], stdout=PIPE, text=True)
     assert process.stdout is not None
     try:

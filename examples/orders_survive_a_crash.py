@@ -48,7 +48,7 @@ class Servers:
     def __init__(self, folder: Path) -> None:
         names, broker = _free_ports(2)
         ports = ("--nameserver-port", str(names), "--broker-port", str(broker))
-        self._command = [sys.executable, "-m", "pyromq", "up", "--data", str(folder), *ports]
+        self._command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(folder), *ports]
         self._command += ["--set", LADDER, "--log", "error"]  # what recovery finds after the crash is no surprise here
         self.nameserver = f"127.0.0.1:{names}"
 

@@ -36,9 +36,18 @@ SHOWN = (
 
 @pytest.fixture(scope="session", autouse=True)
 def offsets_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Broadcasting members, also of child processes, write nothing into the user's home."""
+    """Broadcasting members and Spark queries, also of child processes, write nothing into the user's home."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYROMQ_OFFSETS_FOLDER", str(tmp_path_factory.mktemp("offsets")))
+        patch.setenv("PYROMQ_PIPELINES_FOLDER", str(tmp_path_factory.mktemp("pipelines")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_console() -> Iterator[None]:
+    """``pyromq up`` starts a console only in the tests that ask for one (``--console``)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYROMQ_UP_CONSOLE", "false")
         yield
 
 
@@ -84,7 +93,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Counts above pytest's own summary; below it, so that nobody overlooks it, what could not run here."""
+    _tell_counts(terminalreporter)
+    yield
+    _tell_of_browsers(terminalreporter)
+
+
+def _tell_counts(terminalreporter: pytest.TerminalReporter) -> None:
     """Add up what tests recorded with ``record_property``."""
     totals: dict[str, int] = {}
     for outcome in ("passed", "failed"):
@@ -97,3 +114,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name in SHOWN:
             if name in totals:
                 terminalreporter.write_line(f"{name + ':':34} {totals[name]:>10,}")
+
+
+BROWSER_TESTS = "tests/console/browser/"
+
+
+def _tell_of_browsers(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line where a machine has no browser: a skipped test is easily taken for one that passed."""
+    skipped = [
+        report for report in terminalreporter.stats.get("skipped", []) if report.nodeid.startswith(BROWSER_TESTS)
+    ]
+    if skipped and isinstance(skipped[0].longrepr, tuple):
+        reason = str(skipped[0].longrepr[2]).removeprefix("Skipped: ")
+        terminalreporter.write_line(f"browser tests did not run ({len(skipped)} tests): {reason}", yellow=True)

@@ -13,15 +13,15 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pyromq.broker import following
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
-from pyromq.client.admin.measuring import MeasureAdmin
+from pyromq.client.admin.operating.measuring import MeasureAdmin
 from pyromq.endpoint.endpoint import Endpoint, Shelter
 from pyromq.endpoint.sources import Source
 from pyromq.exporter.exporter import Exporter, ExporterSettings
@@ -40,9 +40,23 @@ _GC_THRESHOLD = 50_000  # objects of a broker live for a moment or for ever; loo
 _STOP_S = 60  # what a service manager is asked for beyond a drain
 
 
-def run_up(nameserver: NameServerSettings, broker: BrokerSettings, folder: Path) -> None:
+class Beside(Protocol):
+    """Another process that begins and ends with the servers of this one, and its word in the ready line."""
+
+    ready: str
+
+    def running(self, nameserver: str, settings: NameServerSettings) -> AbstractAsyncContextManager[None]: ...
+
+    def close(self) -> None: ...
+
+
+def run_up(nameserver: NameServerSettings, broker: BrokerSettings, folder: Path, beside: Beside | None = None) -> None:
     """Both in one process. Raises StoreError, ConfigError when they cannot start."""
-    _run(_serve(nameserver, broker, folder))
+    try:
+        _run(_serve(nameserver, broker, folder, beside))
+    finally:
+        if beside is not None:
+            beside.close()
 
 
 def run_nameserver(settings: NameServerSettings) -> None:
@@ -111,7 +125,12 @@ def _say(words: list[str]) -> None:
     sys.stdout.flush()
 
 
-async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings | None, folder: Path | None) -> None:
+async def _serve(
+    nameserver: NameServerSettings | None,
+    broker: BrokerSettings | None,
+    folder: Path | None,
+    beside: Beside | None = None,
+) -> None:
     stop = _stop_on_signals()
     if nameserver is not None and broker is not None and nameserver.access.is_on:
         access = with_inner_credentials(broker.access)
@@ -137,6 +156,9 @@ async def _serve(nameserver: NameServerSettings | None, broker: BrokerSettings |
             ready.append(f"broker={running.address}")
         if endpoint is not None and endpoint.url:
             ready.append(f"metrics={endpoint.url}")
+        if beside is not None and nameserver is not None:
+            await stack.enter_async_context(beside.running(str(names.address), nameserver))
+            ready.append(beside.ready)
         gc.collect()
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD)

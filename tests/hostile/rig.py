@@ -49,7 +49,7 @@ class Victim:
         self.folder.mkdir(exist_ok=True)
         with self._log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(*self._under, sys.executable, "-m", "pyromq", "up", "--data", str(self.data)),
+                *(*self._under, sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(self.data)),
                 *("--nameserver-port", self._ports[0], "--broker-port", self._ports[1], *self._flags),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

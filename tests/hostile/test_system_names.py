@@ -93,6 +93,8 @@ WITHOUT_NAMES = {  # or about the caller's own connection
     Code.CLEAN_UNUSED_TOPIC,
     Code.DELETE_EXPIRED_COMMITLOG,
     Code.QUERY_AUDIT_LOG,
+    Code.QUERY_STORE_FACTS,
+    Code.QUERY_PREPARED_CHECKS,
     *map(Code, ACCESS_CODES),  # users and policies; they have rules of their own
 }
 REFUSED = {int(ResponseCode.NO_PERMISSION), int(ResponseCode.INVALID_PARAMETER)}

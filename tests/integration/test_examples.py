@@ -17,6 +17,7 @@ pytestmark = pytest.mark.integration
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LINES_MAX = 40
 DEMOS = {"crash_and_recover", "orders_on_spark", "orders_survive_a_crash"}  # make demo; test_ledger_demo, tests/spark
+DEMOS |= {"busy_shop", "demo_console"}  # make demo-console; tests/console
 
 LAST_LINES = {
     "admin": "explained: .*archive.*CONSUMED.*\na reset would bring back 1",

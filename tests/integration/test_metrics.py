@@ -25,7 +25,7 @@ import pytest
 from pyromq import Message, Producer, PushConsumer
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker, Lifecycle
-from pyromq.client.admin.measuring import MeasureAdmin
+from pyromq.client.admin.operating.measuring import MeasureAdmin
 from pyromq.endpoint.endpoint import Endpoint, Shelter
 from pyromq.errors import ConfigError
 from pyromq.exporter.exporter import Exporter, ExporterSettings

@@ -41,7 +41,7 @@ class UpProcess:
         """The line that it prints when it is ready; empty when it ended instead."""
         names, broker = self._ports
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "pyromq", "up", "--data", str(self._folder)),
+            *(sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(self._folder)),
             *("--nameserver-port", names, "--broker-port", broker, *self._flags),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -26,7 +26,7 @@ class Servers:
         names, broker = self._ports
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "pyromq", "up", "--data", str(self._folder)),
+                *(sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(self._folder)),
                 *("--nameserver-port", names, "--broker-port", broker, *self._flags),
             ],
             stdout=subprocess.PIPE,

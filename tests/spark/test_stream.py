@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pyromq.pipeline.core.query_reports import QueryReport, read_reports, reports_folder
 from tests.spark.queries import Collected, run, start, until
 from tests.spark.topics import Topics, bodies
 
@@ -150,3 +151,19 @@ def test_a_schema_and_options_that_do_not_fit_end_the_query_with_their_reason(
         given = {**topics.options(topic, group=topics.group), **options}
         with pytest.raises(Exception, match=text):
             run(spark, given, str(tmp_path / str(number)), schema=schema)
+
+
+def test_a_query_reports_for_the_console_until_it_has_ended(spark: Any, topics: Topics, checkpoint: str) -> None:
+    topic = topics.make(queues=2)
+    topics.send(topic, range(30))
+    options = topics.options(topic, group=topics.group, startingOffsets="earliest", maxOffsetsPerTrigger=20)
+    query = start(spark, options, checkpoint, Collected())
+
+    def report() -> QueryReport | None:
+        return next((each for each in read_reports(reports_folder()) if each.id == str(query.id)), None)
+
+    until(lambda: (found := report()) is not None and found.ended_ms, "the report says that the query has ended")
+    found = report()
+    assert found is not None and (found.rows, found.error) == (30, "")
+    assert [batch.rows for batch in found.batches][:2] == [20, 10]
+    assert [(source.group, source.topics) for source in found.sources] == [(topics.group, (topic,))]

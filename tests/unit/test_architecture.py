@@ -82,6 +82,7 @@ BREAKS = {
     "rooms of the pipeline": ("pipeline/arrow/slices.py", "import pyromq.pipeline.sink.sender"),
     "rooms of the jobs": ("pipeline/jobs/common/bars.py", "import pyromq.pipeline.jobs.running.run"),
     "rooms of the command line": ("cli/output/times.py", "import pyromq.cli.main"),
+    "rooms of the console": ("console/settings.py", "import pyromq.console.web.pages"),
     "decisions of a consumer do no I/O and know no client": ("client/consumer/rules/assign.py", "import asyncio"),
     "planning, reading and decoding do not know Spark": ("pipeline/reading/plan.py", "import pyspark"),
     "formats, filters and values do no I/O and read no clock": ("wire/record.py", "import time"),

@@ -23,6 +23,7 @@ from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.reset_requests import ResetHandler
 from pyromq.broker.admin.runtime_requests import RuntimeHandler
+from pyromq.broker.admin.store_requests import StoreHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.responses import Deferred, Immediate
 from pyromq.broker.delays.recall import RecallHandler
@@ -77,6 +78,7 @@ class Handlers:
     delays: DelayHandler
     access: AccessHandler
     auditing: Auditing
+    store: StoreHandler
 
     def deferred(self) -> dict[int, Deferred]:
         return {
@@ -168,5 +170,7 @@ class Handlers:
             Code.CLEAN_UNUSED_TOPIC: cleaning.clean_topics,
             Code.DELETE_EXPIRED_COMMITLOG: cleaning.delete_expired,
             Code.QUERY_AUDIT_LOG: self.auditing.find,
+            Code.QUERY_STORE_FACTS: self.store.facts,
+            Code.QUERY_PREPARED_CHECKS: self.store.checks,
             **dict.fromkeys(ACCESS_CODES, self.access.answer),
         }

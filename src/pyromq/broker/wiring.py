@@ -28,6 +28,7 @@ from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.quota_gate import QuotaGate
 from pyromq.broker.admin.reset_requests import ResetHandler
 from pyromq.broker.admin.runtime_requests import RuntimeHandler
+from pyromq.broker.admin.store_requests import StoreHandler
 from pyromq.broker.admin.topic_requests import TopicHandler
 from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
@@ -314,6 +315,7 @@ class Wiring:
             delays=delay_requests,
             access=AccessHandler(access),
             auditing=Auditing(self._audit_log(), environment, tables),
+            store=StoreHandler(environment, store, services.maintenance, services.transaction_log, counters),
         )
 
 

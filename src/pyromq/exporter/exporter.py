@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
-from pyromq.client.admin.measuring import MeasureAdmin
+from pyromq.client.admin.operating.measuring import MeasureAdmin
 from pyromq.errors import ConfigError, GroupOfflineError, MQError
 from pyromq.exporter.facts import BrokerFacts
 from pyromq.exporter.families import is_system_group, parts_of

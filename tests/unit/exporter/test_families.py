@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyromq.client.admin.measuring import GroupProgress, MemberReport
+from pyromq.client.admin.operating.measuring import GroupProgress, MemberReport
 from pyromq.client.consumer.base.consume_stats import TopicRates
 from pyromq.client.consumer.base.running_info import HeadOfLine
 from pyromq.exporter.facts import BrokerFacts

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 CHECKS_MAX: Final = 250
 _GONE: Final = 255
 _next_waiting = re.compile(rb"[\x00-\xfa]").search
+_each_checked = re.compile(rb"[\x01-\xfa]").finditer
 
 
 class PreparedTable:
@@ -46,6 +48,11 @@ class PreparedTable:
         """How often a producer was asked about one that waits, since this broker started."""
         index = offset - self.first
         return self._states[index] if index < len(self._states) else 0
+
+    def checked(self, count_max: int) -> dict[int, int]:
+        """Of those that wait, the first so many that a producer was asked about, and how often."""
+        found = islice(_each_checked(self._states), count_max)
+        return {self.first + each.start(): self._states[each.start()] for each in found}
 
     def count_check(self, offset: int) -> None:
         self.grow(offset + 1)

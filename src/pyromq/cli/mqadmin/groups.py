@@ -196,7 +196,7 @@ def producer(
             line(
                 "producer group (%s) instance : clientId=%s,remoteIP=%s, language=%s, version=%d, "
                 "lastUpdateTimestamp=%d",
-                *(group, each.client_id, each.remote_ip, each.language, each.version, each.last_update_timestamp),
+                *(group, each.client_id, each.address, each.language, each.version, each.seen_ms),
             )
 
 

@@ -10,6 +10,7 @@ import click
 
 from pyromq.cli.declared import Argument
 from pyromq.cli.option_records import unfolded
+from pyromq.cli.servers.console_beside import ConsoleBesideOptions
 from pyromq.cli.servers.options import (
     BrokerFlags,
     ConfigOption,
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 
 @unfolded
-def up(*, config: ConfigOption = None, flags: UpFlags, options: StartOptions) -> None:
-    """Start a name server and a broker in one process."""
+def up(*, config: ConfigOption = None, flags: UpFlags, console: ConsoleBesideOptions, options: StartOptions) -> None:
+    """Start a name server and a broker in one process, and the web console beside it."""
     log_to_stderr(options.log, options.log_format)
     from pyromq.cli.servers.settings import for_up
     from pyromq.standalone import run_up
@@ -38,7 +39,7 @@ def up(*, config: ConfigOption = None, flags: UpFlags, options: StartOptions) ->
     if options.print_config:
         _print(settings, options.output)
     else:
-        run_up(names, broker_settings, settings.data())
+        run_up(names, broker_settings, settings.data(), console.prepared(settings.data(), options.log))
 
 
 @unfolded

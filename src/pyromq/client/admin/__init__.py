@@ -16,10 +16,15 @@ from pyromq.client.admin.direct_consumption import DirectConsumptionAdmin
 from pyromq.client.admin.examining import ExamineAdmin
 from pyromq.client.admin.explaining import ExplainAdmin
 from pyromq.client.admin.failures import FailureAdmin
+from pyromq.client.admin.messages.copies import CopyAdmin
+from pyromq.client.admin.messages.search import FollowAdmin
 from pyromq.client.admin.offsets import EARLIEST, LATEST
 from pyromq.client.admin.operating.maintenance import MaintenanceAdmin
 from pyromq.client.admin.operating.overview import OverviewAdmin
+from pyromq.client.admin.operating.statistics import StatisticsAdmin
 from pyromq.client.admin.schemas import SchemaAdmin
+from pyromq.client.admin.steering.group_state import GroupStateAdmin
+from pyromq.client.admin.steering.moves import MoveAdmin
 
 __all__ = ["EARLIEST", "LATEST", "Admin"]
 
@@ -28,11 +33,16 @@ class Admin(
     FailureAdmin,
     ExplainAdmin,
     ExamineAdmin,
+    GroupStateAdmin,
+    MoveAdmin,
+    CopyAdmin,
+    FollowAdmin,
     DirectConsumptionAdmin,
     SchemaAdmin,
+    StatisticsAdmin,
     AccessAdmin,
     AuditAdmin,
     OverviewAdmin,
     MaintenanceAdmin,
 ):
-    """Everything an operator may ask or do; these nine lean on all the others."""
+    """Everything an operator may ask or do; these lean on all the others."""

@@ -32,6 +32,7 @@ class ClientState(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str
     queues: dict[QueueId, QueueInfo] = {}
     heads: tuple[HeadOfLine, ...] = ()
+    subscriptions: frozenset[tuple[str, str]] = frozenset()  # topics and expressions
     problem: str = ""
 
 
@@ -150,9 +151,16 @@ class BlockedQueueAdmin(OffsetAdmin, LookupAdmin):
 
 def read_client_state(client_id: str, body: bytes) -> ClientState:
     """Raises RemoteProtocolError."""
-    table = java_json.parse(body).get("mqTable") or {}
+    told = java_json.parse(body)
+    table = told.get("mqTable") or {}
     queues = java_json.convert({_queue_key(key): value for key, value in table.items()}, dict[QueueId, QueueInfo])
-    return ClientState(client_id=client_id, queues=queues, heads=tuple(heads_of_line(body)))
+    subscriptions = frozenset(
+        (str(each.get("topic")), str(each.get("subString")))
+        for each in told.get("subscriptionSet") or ()
+        if isinstance(each, dict)
+    )
+    heads = tuple(heads_of_line(body))
+    return ClientState(client_id=client_id, queues=queues, heads=heads, subscriptions=subscriptions)
 
 
 def head_of(

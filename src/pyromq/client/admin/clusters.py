@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pyromq.client.admin.base import AdminBase
-from pyromq.errors import ConfigError
-from pyromq.wire.codes import RequestCode
+from pyromq.errors import BrokerError, ConfigError
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.json import bodies
+from pyromq.wire.json.store_facts import StoreFacts
 
 
 class ClusterAdmin(AdminBase):
@@ -24,6 +27,19 @@ class ClusterAdmin(AdminBase):
         """What a broker (its name, or its address) is doing."""
         response = await self._ask(await self._address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
         return bodies.decode(response.body, bodies.KeyValues).table
+
+    async def store_facts(self, broker: str) -> StoreFacts | None:
+        """Segments, disk, retention and last recovery of a broker (its name, or its address).
+
+        None for Apache RocketMQ, which tells nothing of the kind.
+        """
+        try:
+            response = await self._ask(await self._address(broker), RequestCode.QUERY_STORE_FACTS)
+        except BrokerError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            raise
+        return msgspec.json.decode(response.body, type=StoreFacts)
 
 
 def settings_text(values: dict[str, str]) -> bytes:

@@ -8,8 +8,9 @@ of its own, so that a later run begins there.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,12 +21,21 @@ from pyromq.client.admin.original_messages import LetterRole, OriginalMessages, 
 from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.selectors import hashed_index
-from pyromq.errors import GroupNotFoundError, MQError, TopicNotFoundError
+from pyromq.errors import (
+    ConnectFailedError,
+    GroupNotFoundError,
+    MQError,
+    NoRouteError,
+    TooManyRequestsError,
+    TopicNotFoundError,
+    TransportError,
+)
 from pyromq.model import property_names as names
 from pyromq.model.failure import STORY_NAMES, Failure, FailureStory, failure_told
+from pyromq.model.message import SendStatus
 from pyromq.model.names import DEFAULT_TOPIC, REDRIVE_PREFIX, dead_letter_topic, redrive_group, retry_topic
 from pyromq.model.queue import QueueId
-from pyromq.wire.codes import RequestCode
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.fast.send_request import header_fields
 from pyromq.wire.property_text import join_items
 
@@ -34,6 +44,12 @@ _COMPRESSION_FLAGS: Final = 0x1 | 0x700
 _KEPT: Final = (names.KEYS, names.TAGS, names.SHARDING_KEY, names.INSTANCE_ID)
 _LEFT_OUT: Final = names.RESERVED | {names.DLQ_ERROR, names.DLQ_STAGE, *STORY_NAMES}
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
+SEND_STATUSES: Final = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,10 +90,17 @@ class RedriveStatus(StrEnum):
     SENT_BEFORE = "sent before"
     SAME_MESSAGE = "same message"
     FAILED = "failed"
+    UNKNOWN = "unknown"  # no response came, and no copy was found: it may be stored; a later run finds out
+
+
+_LEAVES_GAP: Final = (RedriveStatus.FAILED, RedriveStatus.UNKNOWN)
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one letter; ``same_as`` is the ``offset_message_id`` of an older letter of the same message."""
+    """What became of one letter; ``same_as`` is the ``offset_message_id`` of an older letter of the same message.
+
+    ``stored`` says how safe one is that was sent: other than SEND_OK, its broker has it, and tells what is missing.
+    """
 
     letter: DeadLetter
     status: RedriveStatus
@@ -85,6 +108,7 @@ class Redriven(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str = ""
     error: str = ""
     same_as: str = ""
+    stored: SendStatus | None = None
 
 
 class _Letters(NamedTuple):
@@ -102,11 +126,50 @@ class _KnownLetter(NamedTuple):
     redriven_from: str
 
 
+class _RedriveProgress:
+    """How far the letters of a queue are redriven without a gap, which is where a later run begins."""
+
+    def __init__(self, group: str, queue: QueueId, remember: Callable[[str, QueueId, int], Awaitable[None]]) -> None:
+        self._group = group
+        self._queue = queue
+        self._remember = remember
+        self.has_gap = False
+
+    async def passed(self, offset: int, outcome: Redriven) -> None:
+        self.has_gap = self.has_gap or outcome.status in _LEAVES_GAP
+        if not self.has_gap:
+            await self._remember(self._group, self._queue, offset + 1)
+
+
+class RedriveAttempt:
+    """A letter that can be sent again: ``carry_out`` does it, once."""
+
+    def __init__(
+        self, letter: DeadLetter, redrive: Callable[..., Awaitable[Redriven]], progress: _RedriveProgress
+    ) -> None:
+        self.letter = letter
+        self.is_carried_out = False
+        self._redrive = redrive
+        self._progress = progress
+
+    async def carry_out(self, *, dry_run: bool = False) -> Redriven:
+        """Sends the letter, or with ``dry_run`` says what would be done. Raises no MQError for the send itself."""
+        outcome = await self._redrive(dry_run=dry_run)
+        self.is_carried_out = not dry_run
+        if not dry_run:
+            await self._progress.passed(self.letter.offset, outcome)
+        return outcome
+
+
 class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
     """Of ``Admin``: dead letters."""
 
-    async def dead_letters(self, group: str, *, count_max: int = 1_000) -> list[DeadLetter]:
-        """The newest, oldest first; none if the group never gave up on a message."""
+    async def dead_letters(self, group: str, *, count_max: int = 1_000, checked: bool = True) -> list[DeadLetter]:
+        """The newest, oldest first; none if the group never gave up on a message.
+
+        Without ``checked``, copies are not looked for: letters behind a gap are not known to be redriven then, and
+        ``was_redriven`` tells of one.
+        """
         parts = [await self._letters_in(group, queue) for queue in await self._dead_queues(group)]
         newest = [part._replace(begin=max(part.begin, part.end - count_max)) for part in parts]
         known = await self._known_letters(group, newest)
@@ -114,7 +177,7 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
         found: list[DeadLetter] = []
         for letter, queue, _ in known[-count_max:]:
             sent_as = originals.ids(letter.offset_message_id)
-            is_redriven = letter.offset < done[queue] or await self._was_sent(letter, sent_as)
+            is_redriven = letter.offset < done[queue] or (checked and await self._was_sent(letter, sent_as))
             found.append(msgspec.structs.replace(letter, is_redriven=is_redriven))
         return found
 
@@ -153,33 +216,48 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
         """
         sent = 0
         keys, tags, errors = _several(keys), _several(tags), _several(errors)
+
+        def is_chosen(letter: DeadLetter) -> bool:
+            if errors and not _is_one_of(letter.failure, errors):
+                return False
+            return (not keys or not set(keys).isdisjoint(letter.keys)) and (not tags or letter.tags in tags)
+
+        async for attempt in self.redrive_attempts(group, is_chosen, only_group=only_group):
+            if count_max and sent >= count_max:
+                return
+            outcome = await attempt.carry_out(dry_run=dry_run)
+            sent += outcome.status in (RedriveStatus.SENT, RedriveStatus.WOULD_SEND)
+            yield outcome
+
+    async def redrive_attempts(
+        self, group: str, is_chosen: Callable[[DeadLetter], bool], *, only_group: bool = False
+    ) -> AsyncIterator[RedriveAttempt]:
+        """Letters that are chosen and not known to be redriven, one after the other; nothing is sent by it.
+
+        ``carry_out`` of an attempt sends its letter, now or never: the one before is over when the next one comes.
+        """
         parts = [await self._letters_in(group, queue) for queue in await self._dead_queues(group)]
         if all(part.done >= part.end for part in parts):
             return
         originals = _originals_of(await self._known_letters(group, parts))
         for queue, _, done, end in parts:
-            has_gap = dry_run
+            progress = _RedriveProgress(group, queue, self._remember_redriven)
             async for message in self.walk(queue, done, end):
                 letter = self._letter_of(group, message)
-                is_chosen = _is_one_of(letter.failure, errors) if errors else True
-                is_chosen = is_chosen and (not keys or bool(set(keys) & set(message.keys)))
-                if not is_chosen or (tags and message.tags not in tags):
-                    has_gap = True
+                if not is_chosen(letter):
+                    progress.has_gap = True
                     continue
-                if count_max and sent >= count_max:
-                    return
-                outcome = await self._redrive_one(letter, message, originals, dry_run, only_group)
-                sent += outcome.status in (RedriveStatus.SENT, RedriveStatus.WOULD_SEND)
-                has_gap = has_gap or outcome.status is RedriveStatus.FAILED
-                if not has_gap:
-                    await self._remember_redriven(group, queue, message.offset + 1)
-                yield outcome
+                redrive = partial(self._redrive_one, letter, message, originals, only_group=only_group)
+                attempt = RedriveAttempt(letter, redrive, progress)
+                yield attempt
+                progress.has_gap = progress.has_gap or not attempt.is_carried_out
 
     async def _redrive_one(
         self,
         letter: DeadLetter,
         message: ReceivedMessage,
         originals: OriginalMessages,
+        *,
         dry_run: bool,
         only_group: bool,
     ) -> Redriven:
@@ -201,24 +279,43 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
                 return msgspec.structs.replace(outcome, status=RedriveStatus.SENT_BEFORE)
             if dry_run:
                 return msgspec.structs.replace(outcome, status=RedriveStatus.WOULD_SEND)
-            await self._send_again(message, letter, target, message_id)
+            stored = await self._send_again(message, letter, target, message_id)
         except MQError as error:
-            return msgspec.structs.replace(outcome, status=RedriveStatus.FAILED, error=str(error))
-        return outcome
+            if not leaves_doubt(error):
+                return msgspec.structs.replace(outcome, status=RedriveStatus.FAILED, error=str(error))
+            if await self._has_copy(target, message_id):
+                return outcome  # the response got lost, the copy is there; how safe it is was not told
+            return msgspec.structs.replace(outcome, status=RedriveStatus.UNKNOWN, error=str(error))
+        return msgspec.structs.replace(outcome, stored=stored)
 
-    async def _send_again(self, message: ReceivedMessage, letter: DeadLetter, target: str, message_id: str) -> None:
+    async def _send_again(
+        self, message: ReceivedMessage, letter: DeadLetter, target: str, message_id: str
+    ) -> SendStatus:
+        properties = self._properties(message, letter, target, message_id)
+        return await self._send_stored(message, target, properties, _PRODUCER)
+
+    async def _send_stored(self, message: ReceivedMessage, target: str, properties: str, producer: str) -> SendStatus:
+        """A message with other properties, its body as it is stored. Raises TopicNotFoundError."""
         queues = (await self.route(target)).publishable_queues(self.client.wire_name(target))
         if not queues:
             raise TopicNotFoundError(target, f"topic {target} has no queue to write to")
         key = message.sharding_key
         queue = queues[hashed_index(key, len(queues)) if key else self.client.rng.randrange(len(queues))]
-        body, properties = message.packed_body, self._properties(message, letter, target, message_id)
-        flags = message.sys_flag & _COMPRESSION_FLAGS
+        body, flags = message.packed_body, message.sys_flag & _COMPRESSION_FLAGS
         ready = OutgoingMessage(
-            SEND, queue.topic, body, properties, message_id, self.client.clock.now_ms(), 0, message.flag, flags
+            SEND, queue.topic, body, properties, "", self.client.clock.now_ms(), 0, message.flag, flags
         )
-        ext = header_fields(ready, queue, _PRODUCER, DEFAULT_TOPIC, "4")
-        await self._ask(await self._address(queue.broker), RequestCode.SEND_MESSAGE_V2, ext, body)
+        ext = header_fields(ready, queue, producer, DEFAULT_TOPIC, "4")
+        link = self.client.brokers.link(await self._address(queue.broker))
+        response = await self.client.ask(link, RequestCode.SEND_MESSAGE_V2, ext, body, expect=SEND_STATUSES)
+        return SEND_STATUSES[ResponseCode(response.code)]
+
+    async def _has_copy(self, topic: str, message_id: str) -> bool:
+        """False when it is not there, or when nobody can be asked."""
+        try:
+            return bool(await self._copies(self.client.wire_name(topic), message_id))
+        except MQError:
+            return False
 
     def _properties(self, message: ReceivedMessage, letter: DeadLetter, target: str, message_id: str) -> str:
         """Those of the application; what the retries left behind is gone."""
@@ -229,6 +326,10 @@ class DeadLetterAdmin(OffsetAdmin, LookupAdmin):
         return join_items([*own, *((name, value) for name, value in kept if name != REDRIVEN_FROM)])
 
     # --- what was done before ---
+
+    async def was_redriven(self, letter: DeadLetter) -> bool:
+        """Whether a copy of this letter is stored."""
+        return letter.is_redriven or await self._was_sent(letter, (redriven_id(letter.offset_message_id),))
 
     async def _was_sent(self, letter: DeadLetter, sent_as: Collection[str]) -> bool:
         """To its topic, or to this group alone, under one of these ids."""
@@ -309,6 +410,12 @@ def _originals_of(letters: Iterable[_KnownLetter]) -> OriginalMessages:
         place, topic = letter.offset_message_id, letter.topic
         originals.add(place, topic=topic, message_id=letter.message_id, redriven_from=redriven_from)
     return originals
+
+
+def leaves_doubt(error: MQError) -> bool:
+    """Whether what was asked for may have been done all the same: the request left, and no response came."""
+    never_left = (ConnectFailedError, TooManyRequestsError, NoRouteError)
+    return isinstance(error, TransportError) and not isinstance(error, never_left)
 
 
 def application_properties(given: Mapping[str, str]) -> list[tuple[str, str]]:

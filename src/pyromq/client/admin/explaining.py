@@ -13,7 +13,7 @@ from pyromq.client.core.received_message import ReceivedMessage
 from pyromq.errors import BrokerError, GroupOfflineError, NotFoundError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, dead_letter_topic, retry_topic
-from pyromq.wire.json.heartbeat import ConsumerConnections
+from pyromq.wire.json.heartbeat import ConsumerConnections, MessageModel
 from pyromq.wire.message_id import MalformedMessageIdError
 from pyromq.wire.properties import encode_properties
 from pyromq.wire.trace import TRACE_TOPIC, TraceRecord
@@ -116,6 +116,7 @@ class ExplainAdmin(DelayAdmin, TransactionAdmin, TraceAdmin, TopicAdmin):
             group=group,
             committed=await self.committed(group, visible[-1].queue) if visible else None,
             is_online=connections is not None,
+            is_broadcasting=connections is not None and connections.message_model is MessageModel.BROADCASTING,
             subscription=connections.subscription_table.get(topic) if connections else None,
             retries=tuple([copy_of(each, committed=await self.committed(group, each.queue)) for each in retries]),
             waiting=tuple(copy for _, copy in waiting if copy.real_topic == retries_to),

@@ -26,6 +26,7 @@ class GroupState(StrEnum):
     FILTERED = "filtered out"
     RETRYING = "retrying"
     DEAD = "dead letter"
+    NOT_KNOWN = "not available"  # members that broadcast keep their own progress
 
 
 class GroupStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,9 @@ def story_of(facts: Facts, group: GroupFacts) -> GroupStory:
     done = _successes(facts.trace, group.group)
     if done:
         return _consumed_by_trace(facts, group, done[-1])
+    if group.is_broadcasting:
+        text = "Its members broadcast: each keeps its own progress, which brokers do not know."
+        return _story(group, GroupState.NOT_KNOWN, text)
     if group.dead:
         return _dead(facts, group)
     if pending := [copy for copy in group.waiting if copy.is_pending]:

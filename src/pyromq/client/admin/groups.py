@@ -18,7 +18,9 @@ from pyromq.wire.json.heartbeat import ClientConnection as ClientConnection
 from pyromq.wire.json.heartbeat import ConsumerConnections, ProducerConnections, decode_consumer_connections
 
 
-class _GroupTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class GroupTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The groups of a broker (RocketMQ: SubscriptionGroupWrapper)."""
+
     subscription_group_table: dict[str, GroupConfig] = {}
 
 
@@ -29,7 +31,7 @@ class GroupAdmin(AdminBase):
         """All consumer groups that brokers have a configuration of, those of the system included."""
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
         responses = await self._ask_all(await self._masters(), code)
-        tables = [java_json.decode(response.body, _GroupTable).subscription_group_table for response in responses]
+        tables = [java_json.decode(response.body, GroupTable).subscription_group_table for response in responses]
         return sorted({self.client.plain_name(name) for table in tables for name in table})
 
     async def create_group(self, group: GroupConfig | str, *, cluster: str = "", broker: str = "") -> None:

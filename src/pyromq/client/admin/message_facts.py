@@ -35,6 +35,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     committed: int | None = None
     is_online: bool = False
+    is_broadcasting: bool = False
     subscription: Subscription | None = None
     retries: tuple[StoredCopy, ...] = ()  # in its retry topic
     waiting: tuple[StoredCopy, ...] = ()  # in a delay topic, on the way to its retry topic

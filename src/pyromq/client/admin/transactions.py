@@ -17,6 +17,8 @@ from pyromq.errors import BrokerError
 from pyromq.model import property_names as names
 from pyromq.model.names import HALF_TOPIC, OP_HALF_TOPIC
 from pyromq.model.queue import QueueId
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.json.store_facts import CheckCounts
 
 CHECKER_GROUP = "CID_RMQ_SYS_TRANS"
 
@@ -42,10 +44,23 @@ class TransactionAdmin(OffsetAdmin, LookupAdmin):
     async def open_transactions(self, topic: str = "") -> list[OpenTransaction]:
         """Those without an end, oldest first; all topics, or one."""
         wanted, found = self.client.wire_name(topic) if topic else "", list[ReceivedMessage]()
+        checks: dict[tuple[str, int], int] = {}
         for broker in await self._named_masters():
             found += await self._open_prepared(broker)
+            checks |= {(broker, offset): count for offset, count in (await self._checks(broker)).items()}
         prepared = [place for place in latest_of_each(found) if not wanted or place.get(names.REAL_TOPIC) == wanted]
-        return sorted(map(self._prepared, prepared), key=lambda place: place.born_ms)
+        told = [self._prepared(place, checks.get((place.broker, place.offset), 0)) for place in prepared]
+        return sorted(told, key=lambda place: place.born_ms)
+
+    async def _checks(self, broker: str) -> dict[int, int]:
+        """What a broker keeps in memory and tells who may look at it; Apache's counts in the message instead."""
+        try:
+            response = await self._ask(await self._address(broker), RequestCode.QUERY_PREPARED_CHECKS)
+        except BrokerError as error:
+            if error.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION):
+                return {}
+            raise
+        return msgspec.json.decode(response.body, type=CheckCounts).checks
 
     async def _open_prepared(self, broker: str) -> list[ReceivedMessage]:
         ended, found = set[int](), list[ReceivedMessage]()
@@ -65,7 +80,7 @@ class TransactionAdmin(OffsetAdmin, LookupAdmin):
         async for message in self.walk(queue, max(begin or 0, held.min_offset), held.max_offset):
             yield message
 
-    def _prepared(self, place: ReceivedMessage) -> OpenTransaction:
+    def _prepared(self, place: ReceivedMessage, checks_here: int) -> OpenTransaction:
         checks = place.get(names.CHECK_TIMES) or "0"
         return OpenTransaction(
             topic=self.client.plain_name(place.get(names.REAL_TOPIC) or ""),
@@ -75,7 +90,7 @@ class TransactionAdmin(OffsetAdmin, LookupAdmin):
             offset=place.offset,
             born_ms=place.born_ms,
             stored_ms=place.stored_ms,
-            checks=int(checks) if checks.isdecimal() else 0,
+            checks=checks_here + (int(checks) if checks.isdecimal() else 0),
             keys=tuple(place.keys),
             tags=place.tags,
         )

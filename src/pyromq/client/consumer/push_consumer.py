@@ -338,7 +338,7 @@ class PushConsumer(GroupMember):
             options={name: str(value) for name, value in options.items()},
             heads=self.heads,
             flow=self.flow_counts,
-            stacks=dump_stacks() if header.jstack_enable else None,
+            stacks=dump_stacks(asyncio.get_running_loop()) if header.jstack_enable else None,
         )
         return encode_running_info(info)
 

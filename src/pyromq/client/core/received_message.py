@@ -312,6 +312,11 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     def _store_host_end(self) -> int:
         return self._born_host_end() + 8 + (HOST_V6_BYTES if self.sys_flag & STORE_V6 else HOST_V4_BYTES)
 
+    @property
+    def stored_properties(self) -> bytes:
+        """As they are stored, which is what SQL filters read."""
+        return self._raw_properties()
+
     def _raw_properties(self) -> bytes:
         return self.record[topic_range(self.record, self.sys_flag)[1] + 2 :]
 

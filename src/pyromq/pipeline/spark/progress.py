@@ -2,7 +2,8 @@
 
 The source itself tells the group at the beginning of the next trigger, which is late when triggers are far apart, and
 never when there is only one. This listener hears of every batch when it is done. The progress of a query carries what
-it needs: the offsets, and beside the newest ones the group and its name servers.
+it needs: the offsets, and beside the newest ones the group and its name servers. Reports for the console are written
+here too (``core.query_reports``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pyromq.errors import MQError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.offsets import OffsetFormatError, from_json, from_tree
 from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.core.query_reports import QueryReports, SourceReport
 from pyromq.pipeline.reading.cluster import Cluster
 
 logger = logging.getLogger(__name__)
@@ -54,6 +56,11 @@ def progress_of(sources: Iterable[Any]) -> list[GroupProgress]:
     return found
 
 
+def _reported(progress: GroupProgress) -> SourceReport:
+    topics = sorted({queue.topic for queue, _ in progress.offsets})
+    return SourceReport(group=progress.group, nameserver=progress.nameserver, topics=tuple(topics))
+
+
 class ProgressListener(StreamingQueryListener):
     """``spark.streams.addListener(ProgressListener())``; ``register`` and ``session`` do it.
 
@@ -66,6 +73,7 @@ class ProgressListener(StreamingQueryListener):
         self._options = options or SourceOptions(retry_ms=5_000)
         self._cluster_of = cluster_of
         self._clusters: dict[tuple[str, str], Cluster] = {}  # by name servers and group
+        self._reports = QueryReports()
         self._ear: Any = None  # what the JVM calls
 
     @property
@@ -82,18 +90,27 @@ class ProgressListener(StreamingQueryListener):
         """Nothing is done yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        self.hear(event.progress.sources)
+        self.hear(json.loads(event.progress.json))
 
-    def hear(self, sources: Iterable[Any]) -> None:
-        """What they report after a batch."""
-        for progress in progress_of(sources):
-            self._tell(progress)
+    def hear(self, progress: dict[str, Any]) -> None:
+        """What a query reports after a batch, in Spark's JSON."""
+        told = progress_of(
+            SimpleNamespace(latestOffset=source.get("latestOffset"), endOffset=source.get("endOffset"))
+            for source in progress.get("sources", ())
+        )
+        for each in told:
+            self._tell(each)
+        self._reports.progressed(progress, tuple(map(_reported, told)))
+
+    def hear_end(self, query_id: str, error: str) -> None:
+        self._reports.ended(query_id, error)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         """Nothing new."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """The last batch was told of when it was done."""
+        self.hear_end(str(event.id), event.exception or "")
 
     def _tell(self, progress: GroupProgress) -> None:
         """A listener must not raise: the next batch tells more than this one."""
@@ -115,11 +132,7 @@ class _Ear:
         self._listener = listener
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        sources = json.loads(event.progress().json())["sources"]
-        self._listener.hear(
-            SimpleNamespace(latestOffset=source.get("latestOffset"), endOffset=source.get("endOffset"))
-            for source in sources
-        )
+        self._listener.hear(json.loads(event.progress().json()))
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         """Nothing is done yet."""
@@ -129,6 +142,8 @@ class _Ear:
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """The last batch was told of when it was done."""
+        error = event.exception()  # an Option of Scala
+        self._listener.hear_end(event.id().toString(), error.get() if error.isDefined() else "")
 
     class Java:
         implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]

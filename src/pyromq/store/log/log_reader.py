@@ -66,9 +66,7 @@ class LogReader:
 
     def stored_ms(self, position: int) -> int:
         """Store time of the record at a position."""
-        fixed = self.bytes_at(position, BODY_SIZE_AT)
-        at = STORED_MS_AT + V6_MORE_BYTES if fixed[HOST_BITS_AT] & BORN_V6 else STORED_MS_AT
-        return int.from_bytes(fixed[at : at + 8], "big", signed=True)
+        return stored_ms_of(self.bytes_at(position, BODY_SIZE_AT))
 
     def verify(self, position: int) -> RecordFound:
         """The record at a position, checked byte for byte; raises CorruptRecordError or PositionOutOfRangeError."""
@@ -80,3 +78,9 @@ class LogReader:
             return found
         reason = found.reason if isinstance(found, Damage) else "no record starts there"
         raise CorruptRecordError(position=position, reason=reason)
+
+
+def stored_ms_of(fixed: bytes | memoryview) -> int:
+    """Store time in the first BODY_SIZE_AT bytes of a record."""
+    at = STORED_MS_AT + V6_MORE_BYTES if fixed[HOST_BITS_AT] & BORN_V6 else STORED_MS_AT
+    return int.from_bytes(fixed[at : at + 8], "big", signed=True)

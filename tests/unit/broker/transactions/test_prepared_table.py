@@ -74,3 +74,14 @@ def test_any_history_agrees_with_a_set() -> None:
             waiting = [offset for offset in range(end) if offset not in gone]
             assert table.waiting == len(waiting), f"seed {seed}"
             assert table.next_waiting(0, end) == (waiting[0] if waiting else None), f"seed {seed}"
+
+
+def test_checked_ones_are_listed_with_their_counts() -> None:
+    table = PreparedTable(100)
+    table.grow(110)
+    for offset in (101, 101, 104, 107, 109):
+        table.count_check(offset)
+    table.remove(104)
+    assert table.checked(10) == {101: 2, 107: 1, 109: 1}
+    assert table.checked(2) == {101: 2, 107: 1}
+    assert PreparedTable(0).checked(10) == {}

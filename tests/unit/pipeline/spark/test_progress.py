@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pyromq.errors import ConnectFailedError
 from pyromq.model.queue import QueueId
 from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.core.query_reports import SourceReport, read_reports
 from pyromq.pipeline.spark.progress import ProgressListener, _Ear, progress_of
 
 
@@ -46,9 +48,32 @@ def test_the_listener_tells_the_group_and_never_raises(caplog: pytest.LogCapture
                 raise ConnectFailedError("gone")
 
     listener = ProgressListener(SourceOptions(access_key="me"), Brokers)  # type: ignore[arg-type]
-    event = SimpleNamespace(progress=SimpleNamespace(sources=[OURS]))
-    listener.onQueryProgress(event)
-    text = json.dumps({"sources": [{"description": "other"}, vars(OURS)]})  # as the JVM has it
+    text = json.dumps({"id": "q-1", "batchId": 3, "sources": [{"description": "other"}, vars(OURS)]})  # as Spark has it
+    listener.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(json=text)))
     _Ear(listener).onQueryProgress(SimpleNamespace(progress=lambda: SimpleNamespace(json=lambda: text)))
     assert told == [("n:1", "g", "me", {QueueId("orders", "broker-a", 0): 7})] * 2
     assert "progress not stored: group=g" in caplog.text
+
+
+def test_a_query_leaves_a_report_until_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYROMQ_PIPELINES_FOLDER", str(tmp_path / "reports"))
+
+    class Brokers:
+        def __init__(self, options: SourceOptions) -> None:
+            pass
+
+        def commit(self, offsets: Any) -> None:
+            pass
+
+    ear = _Ear(ProgressListener(None, Brokers))  # type: ignore[arg-type]
+    text = json.dumps({"id": "q-1", "batchId": 3, "numInputRows": 5, "sources": [vars(OURS)]})
+    ear.onQueryProgress(SimpleNamespace(progress=lambda: SimpleNamespace(json=lambda: text)))
+    (report,) = read_reports(tmp_path / "reports")
+    assert (report.batch, report.rows, report.ended_ms) == (3, 5, 0)
+    assert report.sources == (SourceReport(group="g", nameserver="n:1", topics=("orders",)),)
+    failure = SimpleNamespace(isDefined=lambda: True, get=lambda: "the handler failed")
+    ear.onQueryTerminated(
+        SimpleNamespace(id=lambda: SimpleNamespace(toString=lambda: "q-1"), exception=lambda: failure)
+    )
+    (report,) = read_reports(tmp_path / "reports")
+    assert report.ended_ms > 0 and report.error == "the handler failed"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from pyromq.client.admin.base import AdminBase, gather
 from pyromq.client.admin.clusters import settings_in, settings_text
 from pyromq.client.admin.topics import TopicAdmin
@@ -26,24 +24,10 @@ from pyromq.wire.headers.nameserver import (
     WipeWritePermResponseHeader,
 )
 from pyromq.wire.headers.shared import TopicGroupHeader
-from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json import bodies
 from pyromq.wire.json.bodies import QueueTimes, QueueView, TimeSpans
 from pyromq.wire.json.route import decode_topics
 from pyromq.wire.received import Received
-
-
-class ConnectedProducer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A producer as a broker knows it (RocketMQ: ProducerInfo)."""
-
-    client_id: str = ""
-    remote_ip: str = msgspec.field(name="remoteIP", default="")
-    language: str = ""
-    version: int = 0
-    last_update_timestamp: int = 0
-
-
-class _ProducerTable(msgspec.Struct, frozen=True, kw_only=True):
-    data: dict[str, list[ConnectedProducer]] = {}
 
 
 class NameServerAdmin(AdminBase):
@@ -159,11 +143,6 @@ class MaintenanceAdmin(NameServerAdmin, TopicAdmin):
         )
         response = await self._ask(await self._address(queue.broker), RequestCode.QUERY_CONSUME_QUEUE, header)
         return bodies.decode(response.body, QueueView)
-
-    async def producers(self, broker: str) -> dict[str, list[ConnectedProducer]]:
-        """All producers that are connected with a broker (its name, or its address), by group."""
-        response = await self._ask(await self._address(broker), RequestCode.GET_ALL_PRODUCER_INFO)
-        return java_json.decode(response.body, _ProducerTable).data
 
     async def clone_offsets(self, from_group: str, to_group: str, topic: str) -> None:
         """A group goes on where another one stands. Raises GroupNotFoundError."""

@@ -1,0 +1,1 @@
+"""Messages for operators: searching a topic, and sending stored messages again."""

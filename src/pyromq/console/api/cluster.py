@@ -1,0 +1,21 @@
+"""The cluster: brokers, rates, disks; its health with reasons."""
+
+from __future__ import annotations
+
+from pyromq.console.views.cluster import ClusterView, cluster_view
+from pyromq.console.views.health import Health, health
+from pyromq.console.web.api import Api, Call
+
+functions = Api("cluster")
+
+
+@functions.get("/cluster", summary="Brokers with rates, disks and addresses")
+async def cluster(call: Call) -> ClusterView:
+    """As they were a moment ago. A broker that does not answer has ``reachable`` false and says why."""
+    return await cluster_view(call.desk)
+
+
+@functions.get("/health", summary="What pyromq doctor says")
+async def examine(call: Call) -> Health:
+    """The worst first. ``examining`` is true while the first look is not over: ask again."""
+    return await health(call.desk)

@@ -1,0 +1,158 @@
+"""Accounts and API tokens, kept hashed in a small file of the console's folder (mode 600), or in memory without one.
+
+There are two accounts: ``admin``, an operator, and ``viewer``, who reads. A token is 256 random bits, so a plain
+SHA-256 of it is as good as a slow hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pyromq.clock import Clock
+from pyromq.console.auth.passwords import hash_password, is_password, new_password, nobodys_hash
+from pyromq.console.auth.roles import Identity, Role
+from pyromq.console.settings import ConsoleSettings, ScryptCost
+from pyromq.errors import ConfigError, NotFoundError
+from pyromq.whole_text import WholeText
+
+ADMIN: Final = "admin"
+VIEWER: Final = "viewer"
+TOKENS_MAX: Final = 100
+_TOKEN_PREFIX: Final = "pmq_"
+_TOKEN_BYTES: Final = 32
+_NOT_FOUND: Final = 404
+_NAME_CHARACTERS_MAX: Final = 60
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """An API token as it is kept: not the token itself."""
+
+    name: str
+    role: Role
+    sha256: str
+    created_ms: int
+
+
+class _Kept(msgspec.Struct, kw_only=True):
+    """The file ``accounts.json``."""
+
+    passwords: dict[str, str] = {}
+    tokens: list[Token] = []
+
+
+class Accounts:
+    """``generated`` is the password of ``admin`` when it was made just now, to be shown this once."""
+
+    def __init__(self, settings: ConsoleSettings, clock: Clock) -> None:
+        self._clock, self._cost, self._is_read_only = clock, settings.scrypt, settings.read_only
+        self._file = None if settings.data is None else _file(settings.data / "accounts.json")
+        self._kept = (self._file.load(_parsed) if self._file else None) or _Kept()
+        self._given = {ADMIN: settings.password.reveal(), VIEWER: settings.viewer_password.reveal()}
+        self._hashes = {name: hash_password(given, self._cost) for name, given in self._given.items() if given}
+        self._no_such = nobodys_hash(self._cost)
+        self._token_given = _sha256(settings.token.reveal()) if settings.token else ""
+        self.generated = ""
+        if ADMIN not in self._hashes and ADMIN not in self._kept.passwords:
+            self.generated = self.renew(ADMIN)
+
+    @property
+    def cost(self) -> ScryptCost:
+        return self._cost
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Accounts, and where their passwords come from."""
+        return {
+            name: "the environment" if given else "kept hashed" if name in self._kept.passwords else "has none yet"
+            for name, given in self._given.items()
+        }
+
+    def renew(self, name: str) -> str:
+        """A new password, returned this once. Raises ConfigError for one that the environment gives."""
+        if self._given.get(name):
+            raise ConfigError(f"the password of {name} comes from the environment: change it there")
+        password = new_password()
+        self._kept.passwords[name] = hash_password(password, self._cost)
+        self._save()
+        return password
+
+    def verify(self, name: str, password: str) -> Identity | None:
+        """Takes as long for a name that does not exist. Slow on purpose: called on a worker thread."""
+        hashed = self._hashes.get(name) or self._kept.passwords.get(name) or self._no_such
+        if not is_password(password, hashed) or hashed is self._no_such:
+            return None
+        return Identity(name, self._most(Role.OPERATOR) if name == ADMIN else Role.READER)
+
+    def _most(self, role: Role) -> Role:
+        """In a console that only shows things everybody is a reader."""
+        return Role.READER if self._is_read_only else role
+
+    # --- tokens ---
+
+    @property
+    def tokens(self) -> list[Token]:
+        return list(self._kept.tokens)
+
+    def add_token(self, name: str, role: Role) -> str:
+        """The token, returned this once. Raises ConfigError."""
+        name = name.strip()
+        if not name or len(name) > _NAME_CHARACTERS_MAX or not name.isprintable():
+            raise ConfigError(f"a token has a name of 1 to {_NAME_CHARACTERS_MAX} printable characters")
+        if any(each.name == name for each in self._kept.tokens):
+            raise ConfigError(f"there is a token {name} already: revoke it, or choose another name")
+        if len(self._kept.tokens) >= TOKENS_MAX:
+            raise ConfigError(f"there are {TOKENS_MAX} tokens already: revoke some")
+        token = _TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        created = Token(name=name, role=role, sha256=_sha256(token), created_ms=self._clock.now_ms())
+        self._kept.tokens = [*self._kept.tokens, created]
+        self._save()
+        return token
+
+    def revoke_token(self, name: str) -> None:
+        """Raises NotFoundError."""
+        left = [each for each in self._kept.tokens if each.name != name]
+        if len(left) == len(self._kept.tokens):
+            raise NotFoundError(code=_NOT_FOUND, remark=f"there is no token {name}")
+        self._kept.tokens = left
+        self._save()
+        self._save()  # nor does the backup know it any more
+
+    def token(self, token: str) -> Identity | None:
+        """Whose it is."""
+        hashed = _sha256(token)
+        if self._token_given and secrets.compare_digest(hashed, self._token_given):
+            return Identity("environment", self._most(Role.OPERATOR), token="environment")
+        for each in self._kept.tokens:
+            if secrets.compare_digest(hashed, each.sha256):
+                return Identity(each.name, self._most(each.role), token=each.name)
+        return None
+
+    def _save(self) -> None:
+        if self._file is not None:
+            self._file.save(msgspec.json.format(msgspec.json.encode(self._kept)))
+
+
+def _file(path: Path) -> WholeText:
+    def is_whole(text: bytes) -> bool:
+        try:
+            return bool(_parsed(text))
+        except ValueError:
+            return False
+
+    return WholeText(path, is_whole)
+
+
+def _parsed(text: bytes) -> _Kept:
+    try:
+        return msgspec.json.decode(text, type=_Kept)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

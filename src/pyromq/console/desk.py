@@ -1,0 +1,111 @@
+"""The desk: what every page and every function of the API works with.
+
+``admin`` is the client of the cluster, ``cache`` keeps its answers for a moment (forget what you changed:
+``desk.cache.forget("topics")``), ``producer()`` sends, ``jobs`` do bulk work, ``lags`` keep how far groups were behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Final, Self
+
+from pyromq.aio import Admin, Client, Producer
+from pyromq.clock import Clock, default_clock
+from pyromq.console.auth.accounts import Accounts
+from pyromq.console.auth.attempts import Attempts
+from pyromq.console.auth.sessions import Sessions
+from pyromq.console.caches import Cache
+from pyromq.console.jobs.book import Jobs
+from pyromq.console.lag_history import LagHistory
+from pyromq.console.queue_rates import QueueRates
+from pyromq.console.sampling import EVERY_MS, Sample, Sampler
+from pyromq.console.settings import ConsoleSettings
+from pyromq.wire.json.route import ClusterInfo
+
+logger = logging.getLogger(__name__)
+
+NAMES_MS: Final = 5_000  # how old a list of names may be
+NUMBERS_MS: Final = 2_000  # how old numbers may be
+PRODUCER_GROUP: Final = "pyromq-console"
+_PASSWORD_CHECKS_MAX: Final = 2  # at the same time: each takes 32 MiB and a core
+
+
+class Desk:
+    """``async with Desk(settings) as desk``. Without a ``client`` it has its own."""
+
+    def __init__(self, settings: ConsoleSettings, *, client: Client | None = None, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.clock = clock or default_clock()
+        self.admin = Admin(client=client) if client is not None else Admin(settings.nameservers)
+        self.cache = Cache(self.clock)
+        self.accounts = Accounts(settings, self.clock)
+        self.attempts = Attempts(self.clock)
+        self.sessions = Sessions(
+            self.clock,
+            idle_ms_max=settings.idle_ms_max,
+            session_ms_max=settings.session_ms_max,
+            sessions_max=settings.sessions_max,
+        )
+        self.sampler = Sampler(self.admin, self.clock)
+        self.queue_rates = QueueRates(self.clock)
+        self.password_checks = asyncio.Semaphore(_PASSWORD_CHECKS_MAX)
+        self.streams_open = 0
+        self.jobs = Jobs(self.admin, settings.data / "jobs" if settings.data is not None else None, self.clock)
+        self.lags = LagHistory(self.admin, self.clock)
+        self.closing = asyncio.Event()  # streams end when the console does
+        self._stack = AsyncExitStack()
+        self._producer: asyncio.Task[Producer] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self.admin)
+        self._stack.push_async_callback(self.cache.close)
+        await self._stack.enter_async_context(self.jobs)
+        await self._stack.enter_async_context(self.lags)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stack.aclose()
+
+    def sample_on(self) -> None:
+        """Samples are taken from now on, until the desk is closed; without it a page takes one when it needs it."""
+        task = asyncio.ensure_future(self.sampler.run())
+        self._stack.push_async_callback(_cancelled, task)
+
+    # --- what several pages need ---
+
+    async def sample(self) -> Sample:
+        """All brokers, a moment ago."""
+        recent = self.sampler.recent
+        if recent and self.clock.now_ms() - recent[-1].time_ms < EVERY_MS:
+            return recent[-1]
+        return await self.cache.get("sample", NUMBERS_MS, self.sampler.take)
+
+    async def cluster(self) -> ClusterInfo:
+        """Brokers and their addresses, as name servers said a moment ago."""
+        return await self.cache.get("cluster", NUMBERS_MS, self.admin.cluster)
+
+    async def topic_names(self) -> list[str]:
+        """Sorted, those of the system included."""
+        return await self.cache.get("topics", NAMES_MS, self.admin.topics)
+
+    async def group_names(self) -> list[str]:
+        """Sorted, those of the system included."""
+        return await self.cache.get("groups", NAMES_MS, self.admin.groups)
+
+    async def producer(self) -> Producer:
+        """For messages that visitors send; opened when the first one does."""
+        if self._producer is None or (self._producer.done() and self._producer.exception() is not None):
+            self._producer = asyncio.ensure_future(self._open_producer())
+        return await asyncio.shield(self._producer)
+
+    async def _open_producer(self) -> Producer:
+        producer = Producer(client=self.admin.client, group=PRODUCER_GROUP)
+        return await self._stack.enter_async_context(producer)
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,175 @@
+"""The book of jobs: all that the console knows, those of earlier runs of the console included."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from pyromq.aio import Admin
+from pyromq.clock import Clock
+from pyromq.console.jobs.files import JobFiles
+from pyromq.console.jobs.outcomes import ItemResult, Outcome
+from pyromq.console.jobs.record import JobRecord
+from pyromq.console.jobs.run import JobRun
+from pyromq.console.jobs.specs import JobSpec, Move, NewJob, ResetOffsets
+from pyromq.console.jobs.work import attempts_of
+from pyromq.errors import ConfigError, MQError
+
+RUNNING_MAX: Final = 4
+KEPT_MAX: Final = 500  # the oldest that are over go first
+
+
+class NoSuchJobError(MQError):
+    """There is no job with that id: it is too old, or never was."""
+
+
+class TooManyJobsError(MQError):
+    """So many jobs are under way already: wait for one, or cancel one."""
+
+
+class Jobs:
+    """``async with Jobs(admin, folder, clock) as jobs``. Without a folder, jobs are gone with the process."""
+
+    def __init__(self, admin: Admin, folder: Path | None, clock: Clock) -> None:
+        self._admin = admin
+        self._clock = clock
+        self._scratch = tempfile.TemporaryDirectory(prefix="pyromq-jobs-") if folder is None else None
+        self._folder = Path(self._scratch.name) if self._scratch is not None else folder or Path()
+        self._records: dict[str, JobRecord] = {}  # those that are over, oldest first
+        self._runs: dict[str, JobRun] = {}
+        self._tasks: dict[str, asyncio.Task[JobRecord]] = {}
+
+    async def __aenter__(self) -> Self:
+        found = [record for path in self._folders() if (record := JobFiles(path).load()) is not None]
+        self._records = {record.id: record for record in sorted(found, key=lambda record: record.created_ms)}
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Jobs that run are interrupted, and say so."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def _folders(self) -> Iterator[Path]:
+        return (path for path in self._folder.iterdir() if path.is_dir()) if self._folder.is_dir() else iter(())
+
+    # --- starting ---
+
+    def start(self, new: NewJob, *, by: str, continues: str = "") -> JobRecord:
+        """Raises TooManyJobsError, JobFolderError."""
+        if len(self._runs) >= RUNNING_MAX:
+            raise TooManyJobsError(f"{RUNNING_MAX} jobs are under way already: wait for one, or cancel one")
+        job_id, now_ms = f"{self._clock.now_ms():x}-{secrets.token_hex(3)}", self._clock.now_ms()
+        spec = new.spec if new.spec.run_id else msgspec.structs.replace(new.spec, run_id=job_id)
+        record = JobRecord(
+            id=job_id,
+            spec=spec,
+            pace=new.pace,
+            dry_run=new.dry_run,
+            by=by,
+            continues=continues,
+            created_ms=now_ms,
+        )
+        self._make_room()
+        files = JobFiles(self._folder / job_id)
+        files.create(record)
+        run = JobRun(record, attempts_of(self._admin, spec, is_continued=bool(continues)), files, self._clock)
+        self._runs[job_id] = run
+        task = self._tasks[job_id] = asyncio.get_running_loop().create_task(run.run(), name=f"job {job_id}")
+        task.add_done_callback(lambda _: self._over(job_id))
+        return record
+
+    def go_on(self, job_id: str, *, by: str) -> JobRecord:
+        """A new job for what one that is over has left: what that one did is not done again. Raises ConfigError."""
+        record = self.get(job_id)
+        if record.is_active:
+            raise ConfigError(f"job {job_id} is {record.state.value}: it goes on by itself, or with resume")
+        new = NewJob(spec=record.spec, pace=record.pace, dry_run=record.dry_run)
+        return self.start(new, by=by, continues=job_id)
+
+    def undo_of(self, job_id: str) -> ResetOffsets:
+        """Offsets back to where they were before a reset. Raises ConfigError where that cannot be."""
+        record = self.get(job_id)
+        if not isinstance(record.spec, ResetOffsets) or record.is_active or record.dry_run:
+            raise ConfigError(f"job {job_id} has nothing to undo: only a reset of offsets that is over can be undone")
+        moves = {f"{move.topic}@{move.broker}:{move.queue}": move for move in record.spec.moves}
+        back = [
+            msgspec.structs.replace(moves[result.item], old=moves[result.item].new, new=int(result.undo))
+            for result in self.results(job_id, outcomes=frozenset((Outcome.CONFIRMED, Outcome.UNKNOWN)))
+            if result.undo and result.item in moves
+        ]
+        if not back:
+            raise ConfigError(f"job {job_id} moved no queue that stood somewhere before: there is nothing to undo")
+        return ResetOffsets(group=record.spec.group, moves=tuple[Move, ...](back), is_forced=True)
+
+    def _over(self, job_id: str) -> None:
+        run = self._runs.pop(job_id)
+        del self._tasks[job_id]
+        self._records[job_id] = run.record
+
+    def _make_room(self) -> None:
+        while len(self._records) >= KEPT_MAX:
+            oldest = next(iter(self._records))
+            del self._records[oldest]
+            JobFiles(self._folder / oldest).remove()
+
+    # --- looking ---
+
+    def all(self) -> list[JobRecord]:
+        """Newest first."""
+        found = [*self._records.values(), *(run.record for run in self._runs.values())]
+        return sorted(found, key=lambda record: (record.created_ms, record.id), reverse=True)
+
+    def get(self, job_id: str) -> JobRecord:
+        """Raises NoSuchJobError."""
+        run = self._runs.get(job_id)
+        record = run.record if run is not None else self._records.get(job_id)
+        if record is None:
+            raise NoSuchJobError(f"there is no job {job_id[:80]}: it is too old, or never was")
+        return record
+
+    def run_of(self, job_id: str) -> JobRun | None:
+        """Of a job that is under way."""
+        return self._runs.get(job_id)
+
+    def ask(self, job_id: str, what: str) -> JobRecord:
+        """``pause``, ``resume``, ``go`` or ``cancel``. Raises NoSuchJobError, ConfigError."""
+        record = self.get(job_id)
+        run = self._runs.get(job_id)
+        if run is None:
+            raise ConfigError(f"job {job_id} is {record.state.value}: it cannot {what} any more")
+        run.ask(what)
+        return run.record
+
+    def results(
+        self, job_id: str, *, skip: int = 0, count_max: int = 0, outcomes: frozenset[Outcome] | None = None
+    ) -> Iterator[ItemResult]:
+        """What became of the items, in order. Raises NoSuchJobError."""
+        self.get(job_id)
+        return JobFiles(self._folder / job_id).results(skip=skip, count_max=count_max, outcomes=outcomes)
+
+    async def page_of_results(
+        self, job_id: str, *, skip: int = 0, count_max: int = 100, outcomes: frozenset[Outcome] | None = None
+    ) -> list[ItemResult]:
+        """Some of them, read on a thread: results may be long. Raises NoSuchJobError."""
+        found = self.results(job_id, skip=skip, count_max=count_max, outcomes=outcomes)
+        return await asyncio.to_thread(list, found)
+
+    async def wait(self, job_id: str) -> JobRecord:
+        """Until a job is over. Raises NoSuchJobError."""
+        if (task := self._tasks.get(job_id)) is not None:
+            await asyncio.wait([task])
+        return self.get(job_id)
+
+
+def describe(spec: JobSpec) -> str:
+    return f"{spec.title}: {spec.text()}"

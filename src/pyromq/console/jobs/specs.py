@@ -1,0 +1,152 @@
+"""Specifications of jobs: what is to be done, typed, as the API takes it and as it is kept on disk."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final, Literal
+
+import msgspec
+
+ITEMS_MAX: Final = 100_000  # that are named one by one
+RATE_MAX: Final = 10_000.0
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Items = Annotated[
+    tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=255)], ...], msgspec.Meta(max_length=ITEMS_MAX)
+]
+Texts = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=4096)], ...], msgspec.Meta(max_length=1_000)]
+Offset = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
+    """``run_id`` is that of the first job of a chain: a job that continues another one makes the same copies."""
+
+    run_id: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    title: ClassVar[str] = ""
+
+    def commands(self) -> list[list[str]]:
+        """The words behind ``pyromq`` that do the same on a command line; empty if only a job does it."""
+        return []
+
+    def text(self) -> str:
+        """In words, for lists."""
+        raise NotImplementedError
+
+
+class Redrive(Spec, frozen=True, kw_only=True, tag="redrive"):
+    """Dead letters to where they came from: all that are not redriven, or chosen ones.
+
+    ``letters`` are offset message ids, ``errors`` the reasons that consumers gave; all that is given must hold.
+    """
+
+    group: Name
+    letters: Items = ()
+    keys: Texts = ()
+    tags: Texts = ()
+    errors: Texts = ()
+    only_group: bool = False
+    title: ClassVar[str] = "Redrive dead letters"
+
+    def commands(self) -> list[list[str]]:
+        if self.letters:
+            return []
+        words = ["dlq", "redrive", self.group]
+        words += [word for key in self.keys for word in ("--key", key)]
+        words += [word for tag in self.tags for word in ("--tag", tag)]
+        words += [word for error in self.errors for word in ("--error", error)]
+        return [words + (["--only-group"] if self.only_group else [])]
+
+    def text(self) -> str:
+        which = f"{len(self.letters)} chosen dead letters" if self.letters else "dead letters"
+        return f"{which} of group {self.group}" + (" to this group alone" if self.only_group else "")
+
+
+class CopyTopic(Spec, frozen=True, kw_only=True, tag="copy"):
+    """Messages of a topic that are stored now to another topic, oldest first in each queue."""
+
+    topic: Name
+    to_topic: Name
+    begin_ms: Offset = 0
+    end_ms: Offset = (1 << 63) - 1
+    tag: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+    sql: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+    count_max: Annotated[int, msgspec.Meta(ge=0)] = 0
+    title: ClassVar[str] = "Copy messages to another topic"
+
+    def text(self) -> str:
+        return f"messages of topic {self.topic} to topic {self.to_topic}"
+
+
+class Resend(Spec, frozen=True, kw_only=True, tag="resend"):
+    """Chosen messages, by offset message id, again to their topic, to another one, or to one group alone."""
+
+    messages: Items
+    to_topic: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    to_group: Annotated[str, msgspec.Meta(max_length=120)] = ""
+    title: ClassVar[str] = "Send messages again"
+
+    def text(self) -> str:
+        where = f"group {self.to_group} alone" if self.to_group else self.to_topic or "where they were sent first"
+        return f"{len(self.messages)} messages to {where}"
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue of a group: from where it stands (None: nowhere yet) to where it shall go on."""
+
+    topic: Name
+    broker: Name
+    queue: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    old: Offset | None = None
+    new: Offset
+
+
+class ResetOffsets(Spec, frozen=True, kw_only=True, tag="reset"):
+    """A group to other offsets, as a preview has shown them. A queue that has moved since is left alone.
+
+    With ``is_forced`` it is moved all the same: consumers commit while a preview is looked at.
+    """
+
+    group: Name
+    moves: Annotated[tuple[Move, ...], msgspec.Meta(min_length=1, max_length=ITEMS_MAX)]
+    is_forced: bool = False
+    title: ClassVar[str] = "Reset offsets"
+
+    def commands(self) -> list[list[str]]:
+        lines = []
+        for move in self.moves:
+            where = ["--topic", move.topic, "--queue", f"{move.broker}:{move.queue}", "--to-offset", str(move.new)]
+            lines.append(["group", "reset", self.group, *where, "--yes"])
+        return lines
+
+    def text(self) -> str:
+        return f"group {self.group} in {len(self.moves)} queue{'' if len(self.moves) == 1 else 's'}"
+
+
+class Delete(Spec, frozen=True, kw_only=True, tag="delete"):
+    """Topics with their messages, or groups with their progress."""
+
+    what: Literal["topic", "group"]
+    names: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=ITEMS_MAX)]
+    title: ClassVar[str] = "Delete"
+
+    def commands(self) -> list[list[str]]:
+        return [[self.what, "delete", name, "--yes"] for name in self.names]
+
+    def text(self) -> str:
+        return f"{len(self.names)} {self.what}{'' if len(self.names) == 1 else 's'}"
+
+
+JobSpec = Redrive | CopyTopic | Resend | ResetOffsets | Delete
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast: ``rate`` items per second (0: no limit), and after ``canary`` items a wait for a go (0: none)."""
+
+    rate: Annotated[float, msgspec.Meta(ge=0, le=RATE_MAX)] = 0.0
+    canary: Annotated[int, msgspec.Meta(ge=0, le=ITEMS_MAX)] = 0
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API takes. A dry run says of each item what would be done, and does nothing."""
+
+    spec: JobSpec
+    pace: Pace = Pace()
+    dry_run: bool = False

@@ -1,0 +1,284 @@
+"""Work: the items of each kind of job, and how each is attempted. One function for each specification.
+
+Reading goes on while a job runs: what is read are messages and offsets that were there when it began. An item is
+confirmed when a server said so. When no response came, the work looks whether it was done all the same, and says
+unknown if it cannot find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+
+from pyromq.aio import Admin, QueueId, ReceivedMessage
+from pyromq.client.admin.dead_letters import DeadLetter, RedriveAttempt, Redriven, RedriveStatus, leaves_doubt
+from pyromq.client.admin.messages.copies import copy_id
+from pyromq.client.admin.messages.search import MessageFilter, MessageQuery
+from pyromq.client.admin.offsets import OffsetMove
+from pyromq.console.jobs.outcomes import ItemResult, Outcome
+from pyromq.console.jobs.run import Attempt
+from pyromq.console.jobs.specs import CopyTopic, Delete, JobSpec, Move, Redrive, Resend, ResetOffsets
+from pyromq.errors import ConfigError, GroupNotFoundError, MQError, NotFoundError, ProtocolError, TopicNotFoundError
+from pyromq.model.message import SendStatus
+from pyromq.model.names import retry_topic
+
+
+def attempts_of(admin: Admin, spec: JobSpec, *, is_continued: bool = False) -> AsyncIterator[Attempt]:
+    """``is_continued``: a job before this one may have done some of it under the same ``run_id``."""
+    match spec:
+        case Redrive():
+            return _redrives(admin, spec)
+        case CopyTopic():
+            return _copies(admin, spec, is_continued)
+        case Resend():
+            return _resends(admin, spec, is_continued)
+        case ResetOffsets():
+            return _moves(admin, spec)
+        case Delete():
+            return _deletions(admin, spec)
+
+
+# --- dead letters --------------------------------------------------------------------------------------------------
+
+
+async def _redrives(admin: Admin, spec: Redrive) -> AsyncIterator[Attempt]:
+    letters, keys = frozenset(spec.letters), frozenset(spec.keys)
+
+    def is_chosen(letter: DeadLetter) -> bool:
+        return (
+            (not letters or letter.offset_message_id in letters)
+            and (not keys or not keys.isdisjoint(letter.keys))
+            and (not spec.tags or letter.tags in spec.tags)
+            and (not spec.errors or any(is_error(letter, error) for error in spec.errors))
+        )
+
+    seen: set[str] = set()
+    async for attempt in admin.redrive_attempts(spec.group, is_chosen, only_group=spec.only_group):
+        if letters:
+            seen.add(attempt.letter.offset_message_id)
+        yield Attempt(
+            attempt.letter.offset_message_id,
+            partial(_redrive, attempt, dry_run=False),
+            partial(_redrive, attempt, dry_run=True),
+        )
+    for missing in sorted(letters - seen):  # what was chosen and is not told of would seem to be done
+        yield _fixed(missing, "it was redriven before, or is no longer stored", is_problem=False)
+
+
+def is_error(letter: DeadLetter, error: str) -> bool:
+    """Whether a letter failed with an error: its class, the hash of its stack, or its text."""
+    return letter.failure.is_called(error) or error in (letter.reason, letter.failure.text)
+
+
+async def _redrive(attempt: RedriveAttempt, *, dry_run: bool) -> ItemResult:
+    try:
+        return _of_redriven(await attempt.carry_out(dry_run=dry_run))
+    except MQError as error:  # it was sent; how far the redrive went could not be kept
+        text = f"whether it was sent is not known: {error}"
+        return ItemResult(item=attempt.letter.offset_message_id, outcome=Outcome.UNKNOWN, text=text, is_problem=True)
+
+
+def _of_redriven(done: Redriven) -> ItemResult:
+    item, target = done.letter.offset_message_id, f"{done.to_topic} {done.message_id}"
+    match done.status:
+        case RedriveStatus.SENT:
+            return _of_send(item, target, done.stored or SendStatus.SEND_OK)
+        case RedriveStatus.WOULD_SEND:
+            text = f"would be sent to {done.to_topic}"
+            return ItemResult(item=item, outcome=Outcome.NOT_ATTEMPTED, text=text, target=target)
+        case RedriveStatus.SENT_BEFORE:
+            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text="it was redriven before", target=target)
+        case RedriveStatus.SAME_MESSAGE:
+            text = f"its message has an older letter, {done.same_as}, which stands for it"
+            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=text, target=target)
+        case RedriveStatus.UNKNOWN:
+            return ItemResult(item=item, outcome=Outcome.UNKNOWN, text=done.error, target=target, is_problem=True)
+        case RedriveStatus.FAILED:
+            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=done.error, target=target, is_problem=True)
+
+
+def _of_send(item: str, target: str, status: SendStatus) -> ItemResult:
+    """A broker that has a message, but not as safely as its settings demand, leaves a doubt."""
+    if status is SendStatus.SEND_OK:
+        return ItemResult(item=item, outcome=Outcome.CONFIRMED, text="sent", target=target)
+    text = f"{status.name}: the broker has it, but not as safely as its settings demand"
+    return ItemResult(item=item, outcome=Outcome.UNKNOWN, text=text, target=target, is_problem=True)
+
+
+# --- copies --------------------------------------------------------------------------------------------------------
+
+
+async def _copies(admin: Admin, spec: CopyTopic, is_continued: bool) -> AsyncIterator[Attempt]:
+    if spec.topic == spec.to_topic:
+        raise ConfigError(f"topic {spec.topic} cannot be copied to itself: the copy would never end")
+    query = MessageQuery(topic=spec.topic, tag=spec.tag, sql=spec.sql, begin_ms=spec.begin_ms, end_ms=spec.end_ms)
+    wanted, count = MessageFilter(query), 0
+    await admin.route(spec.to_topic)
+    for queue, end in (await admin.queue_ends(spec.topic)).items():
+        held = await admin.queue_range(queue)
+        begin = max(held.min_offset, await admin.offset_at(queue, spec.begin_ms)) if spec.begin_ms else held.min_offset
+        async for message in admin.walk(queue, begin, end):
+            if message.stored_ms > spec.end_ms:
+                break
+            if not wanted.takes(message):
+                continue
+            if spec.count_max and count >= spec.count_max:
+                return
+            count += 1
+            send = partial(_send, admin, message, spec.to_topic, "", spec.run_id)
+            yield Attempt(
+                message.offset_message_id,
+                partial(send, is_continued=is_continued),
+                partial(_would_send, message.offset_message_id, spec.to_topic),
+            )
+
+
+async def _resends(admin: Admin, spec: Resend, is_continued: bool) -> AsyncIterator[Attempt]:
+    for item in dict.fromkeys(spec.messages):
+        try:
+            message = await admin.message_by_offset_id(item)
+        except (NotFoundError, ProtocolError) as error:
+            yield _fixed(item, str(error), is_problem=True)
+            continue
+        target = retry_topic(spec.to_group) if spec.to_group else spec.to_topic or admin.first_topic(message)
+        send = partial(_send, admin, message, spec.to_topic, spec.to_group, spec.run_id)
+        yield Attempt(item, partial(send, is_continued=is_continued), partial(_would_send, item, target))
+
+
+async def _send(
+    admin: Admin, message: ReceivedMessage, topic: str, group: str, run_id: str, *, is_continued: bool
+) -> ItemResult:
+    item = message.offset_message_id
+    target = retry_topic(group) if group else topic or admin.first_topic(message)
+    where = f"{target} {copy_id(message, target, run_id)}"
+    try:
+        if is_continued and await admin.copy_exists(message, target, run_id):
+            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text="it was sent before", target=where)
+        sent = await admin.send_copy(message, topic=topic, group=group, run_id=run_id)
+    except MQError as error:
+        if not leaves_doubt(error):
+            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=str(error), target=where, is_problem=True)
+        return await _settle_doubt(admin, message, target, run_id, error)
+    return _of_send(item, where, sent.status)
+
+
+async def _settle_doubt(admin: Admin, message: ReceivedMessage, target: str, run_id: str, error: MQError) -> ItemResult:
+    """No response came: the copy is looked for. That it is not found does not prove that it will not appear."""
+    item, where = message.offset_message_id, f"{target} {copy_id(message, target, run_id)}"
+    try:
+        if await admin.copy_exists(message, target, run_id):
+            text = "its response got lost, and the copy was found in its topic"
+            return ItemResult(item=item, outcome=Outcome.CONFIRMED, text=text, target=where)
+    except MQError:
+        pass
+    return ItemResult(item=item, outcome=Outcome.UNKNOWN, text=str(error), target=where, is_problem=True)
+
+
+async def _would_send(item: str, target: str) -> ItemResult:
+    return ItemResult(item=item, outcome=Outcome.NOT_ATTEMPTED, text=f"would be sent to {target}", target=target)
+
+
+# --- offsets -------------------------------------------------------------------------------------------------------
+
+
+async def _moves(admin: Admin, spec: ResetOffsets) -> AsyncIterator[Attempt]:
+    await admin.require_group(spec.group)
+    for move in spec.moves:
+        item = f"{move.topic}@{move.broker}:{move.queue}"
+        yield Attempt(
+            item,
+            partial(_move, admin, spec, move, item, dry_run=False),
+            partial(_move, admin, spec, move, item, dry_run=True),
+        )
+
+
+async def _move(admin: Admin, spec: ResetOffsets, move: Move, item: str, *, dry_run: bool) -> ItemResult:
+    queue = QueueId(admin.client.wire_name(move.topic), move.broker, move.queue)
+    target = str(move.new)
+    try:
+        now = await admin.committed(spec.group, queue)
+        undo = "" if now is None else str(now)
+        if now == move.new:
+            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text="it stands there already", target=target)
+        if now != move.old and not spec.is_forced:
+            text = f"it stands at {now}, not at {move.old} as the preview showed: it was left alone"
+            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=text, target=target, is_problem=True)
+        if dry_run:
+            text = f"would move from {now} to {move.new}"
+            return ItemResult(item=item, outcome=Outcome.NOT_ATTEMPTED, text=text, target=target, undo=undo)
+        await admin.carry_out(spec.group, [OffsetMove(queue, now, move.new)])
+    except MQError as error:
+        if not leaves_doubt(error):
+            return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=str(error), target=target, is_problem=True)
+        return ItemResult(item=item, outcome=Outcome.UNKNOWN, text=str(error), target=target, is_problem=True)
+    return await _verified(admin, spec.group, queue, move, item, undo)
+
+
+async def _verified(admin: Admin, group: str, queue: QueueId, move: Move, item: str, undo: str) -> ItemResult:
+    """Read back: it stands there, or further on by what its members consumed since.
+
+    A group that was moved back and stands where it was is a doubt: it consumed all that again, or the move was lost.
+    """
+    try:
+        now = await admin.committed(group, queue)
+    except MQError as error:
+        text = f"moved, but it could not be read back: {error}"
+        return ItemResult(
+            item=item, outcome=Outcome.UNKNOWN, text=text, target=str(move.new), undo=undo, is_problem=True
+        )
+    is_back = move.old is not None and move.new < move.old
+    if now is not None and now >= move.new and not (is_back and now >= (move.old or 0)):
+        text = f"from {undo or 'nowhere'} to {move.new}" + ("" if now == move.new else f"; it stands at {now} by now")
+        return ItemResult(item=item, outcome=Outcome.CONFIRMED, text=text, target=str(move.new), undo=undo)
+    text = f"the broker took it, but the group stands at {now}"
+    return ItemResult(item=item, outcome=Outcome.UNKNOWN, text=text, target=str(move.new), undo=undo, is_problem=True)
+
+
+# --- deletions -----------------------------------------------------------------------------------------------------
+
+
+async def _deletions(admin: Admin, spec: Delete) -> AsyncIterator[Attempt]:
+    delete: Callable[[str], Awaitable[None]] = admin.delete_topic if spec.what == "topic" else admin.delete_group
+    for name in dict.fromkeys(spec.names):
+        yield Attempt(
+            name,
+            partial(_delete, admin, spec.what, name, delete),
+            partial(_would_delete, admin, spec.what, name),
+        )
+
+
+async def _delete(admin: Admin, what: str, name: str, delete: Callable[[str], Awaitable[None]]) -> ItemResult:
+    try:
+        if not await _exists(admin, what, name):
+            return ItemResult(item=name, outcome=Outcome.UNCHANGED, text="it does not exist")
+        await delete(name)
+        if await _exists(admin, what, name):
+            text = "the brokers took it, but it is still listed: brokers that were away may bring it back"
+            return ItemResult(item=name, outcome=Outcome.UNKNOWN, text=text, is_problem=True)
+    except MQError as error:
+        outcome = Outcome.UNKNOWN if leaves_doubt(error) else Outcome.UNCHANGED
+        return ItemResult(item=name, outcome=outcome, text=str(error), is_problem=True)
+    return ItemResult(item=name, outcome=Outcome.CONFIRMED, text="deleted")
+
+
+async def _would_delete(admin: Admin, what: str, name: str) -> ItemResult:
+    if not await _exists(admin, what, name):
+        return ItemResult(item=name, outcome=Outcome.UNCHANGED, text="it does not exist")
+    return ItemResult(item=name, outcome=Outcome.NOT_ATTEMPTED, text="would be deleted")
+
+
+async def _exists(admin: Admin, what: str, name: str) -> bool:
+    try:
+        await (admin.route(name) if what == "topic" else admin.require_group(name))
+    except (TopicNotFoundError, GroupNotFoundError):
+        return False
+    return True
+
+
+def _fixed(item: str, text: str, *, is_problem: bool) -> Attempt:
+    """An item with nothing to attempt."""
+
+    async def tell() -> ItemResult:
+        return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=text, is_problem=is_problem)
+
+    return Attempt(item, tell, tell)

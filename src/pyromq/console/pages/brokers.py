@@ -1,0 +1,80 @@
+"""Brokers: what they are doing, and their settings, some of which can be changed while they run."""
+
+from __future__ import annotations
+
+from pyromq.console.views.brokers import in_words, require_broker
+from pyromq.console.views.cluster import cluster_view
+from pyromq.console.views.hot_settings import HOT, changes_of
+from pyromq.console.web.formatting import link
+from pyromq.console.web.pages import Nav, Pages
+from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
+from pyromq.wording import counted
+
+pages = Pages()
+
+
+@pages.page("/brokers", title="Brokers", nav=Nav("Cluster", order=20, key="b"))
+async def brokers(visit: Visit) -> Drawn:
+    return Drawn("brokers.html", {"brokers": (await cluster_view(visit.desk)).brokers})
+
+
+@pages.page("/brokers/{broker}", title="Broker")
+async def broker(visit: Visit) -> Drawn:
+    name = visit.path["broker"]
+    await require_broker(visit.desk, name)
+    told = await visit.desk.admin.broker_runtime(name)
+    return Drawn("broker.html", {"broker": name, "groups": in_words(told, visit.now_ms)}, title=name)
+
+
+@pages.page("/brokers/{broker}/settings", title="Settings")
+async def settings(visit: Visit) -> Drawn:
+    name = visit.path["broker"]
+    await require_broker(visit.desk, name)
+    config = await visit.desk.admin.broker_config(name)
+    needle = visit.query.get("q", "").strip().casefold()[:200]
+    model = {
+        "broker": name,
+        "search": visit.query.get("q", ""),
+        "hot": [each for key, each in sorted(HOT.items()) if key in config and needle in key.casefold()],
+        "cold": {key: text for key, text in sorted(config.items()) if key not in HOT and needle in key.casefold()},
+        "config": config,
+    }
+    return Drawn("broker_settings.html", model, title=f"Settings of {name}")
+
+
+@pages.page("/brokers/{broker}/settings/{key}", title="Setting")
+async def setting(visit: Visit) -> Drawn:
+    name, key = visit.path["broker"], visit.path["key"]
+    await require_broker(visit.desk, name)
+    if key not in HOT:
+        raise BadRequestError(f"{key[:80]} cannot be changed while a broker runs: change its file and restart it")
+    config = await visit.desk.admin.broker_config(name)
+    return Drawn("broker_setting.html", {"broker": name, "setting": HOT[key], "value": config.get(key, "")}, title=key)
+
+
+@pages.action("/brokers/{broker}/settings/preview", title="Preview")
+async def preview(visit: Visit) -> Drawn:
+    """What would change; nothing does yet."""
+    name, key = visit.path["broker"], visit.form.get("key", "")
+    await require_broker(visit.desk, name)
+    changes = changes_of(await visit.desk.admin.broker_config(name), {key: visit.form.get("value", "")})
+    model = {"broker": name, "changes": changes, "hot": HOT}
+    return Drawn("broker_preview.html", model, title=f"Change {counted(len(changes), 'setting')} of {name}?")
+
+
+@pages.action("/brokers/{broker}/settings/change")
+async def change(visit: Visit) -> Moved:
+    """Only if the value is still the one that the preview showed."""
+    name, key = visit.path["broker"], visit.form.get("key", "")
+    await require_broker(visit.desk, name)
+    config = await visit.desk.admin.broker_config(name)
+    (wanted,) = changes_of(config, {key: visit.form.get("value", "")})
+    if wanted.before != visit.form.get("before", wanted.before):
+        raise BadRequestError(f"{key} became {wanted.before} meanwhile: look at it again before you change it")
+    await visit.desk.admin.update_broker_config(name, {key: wanted.after})
+    after = (await visit.desk.admin.broker_config(name)).get(key, "")
+    path = link("brokers", name, "settings")
+    if after != wanted.after:
+        return Moved(path, said=f"{name} took the change, and tells {key} = {after} now.", kind="warning")
+    text = f"{key} of {name} is {after} now, until the broker is restarted: its file stays what it is."
+    return Moved(path, said=text)

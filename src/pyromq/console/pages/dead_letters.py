@@ -1,0 +1,142 @@
+"""Dead letters and retries: what groups gave up on, and what they will try again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyromq.client.admin.delays import DelayedMessage
+from pyromq.console.jobs.specs import ITEMS_MAX, NewJob, Pace, Redrive
+from pyromq.console.views import letters as view
+from pyromq.console.web.formatting import link
+from pyromq.console.web.pages import Nav, Pages
+from pyromq.console.web.tables import TableQuery, sorted_by
+from pyromq.console.web.visit import BadRequestError, Drawn, File, Moved, Visit
+from pyromq.errors import MQError
+
+pages = Pages()
+
+_FILTERS = ("error", "key", "tag", "topic", "redriven")
+
+
+@pages.page("/dead-letters", title="Dead letters", nav=Nav("Consume", order=30, key="x"))
+async def overview(visit: Visit) -> Drawn:
+    found = await view.groups_with_letters(visit.desk)
+    return Drawn("dead_letters.html", {"groups": found, "total": sum(each.letters or 0 for each in found)})
+
+
+def _filter(visit: Visit) -> view.LetterFilter:
+    return view.LetterFilter(**{name: visit.query.get(name, "") for name in _FILTERS})
+
+
+@pages.page("/dead-letters/{group}", title="Dead letters of a group")
+async def letters(visit: Visit) -> Drawn:
+    group, wanted = visit.path["group"], _filter(visit)
+    query = TableQuery.of(visit.query, sorts=view.SORTS, kept=_FILTERS)
+    if "sort" not in visit.query:
+        query = replace(query, descending=True)
+    found = await view.list_letters(visit.desk, group, query, wanted)
+    errors, problem = None, ""
+    try:
+        errors = await visit.desk.admin.dead_letters_by_error(group, count_max=view.READ_MAX)
+    except MQError as error:
+        problem = str(error)
+    spec = Redrive(
+        group=group,
+        keys=(wanted.key,) if wanted.key else (),
+        tags=(wanted.tag,) if wanted.tag else (),
+        errors=(wanted.error,) if wanted.error else (),
+    )
+    model = {
+        "group": group,
+        "found": found,
+        "page": found.page,
+        "wanted": wanted,
+        "errors": errors,
+        "problem": problem,
+        "commands": spec.commands(),
+        "export": link("dead-letters", group, "export", **{name: getattr(wanted, name) for name in _FILTERS}),
+        "is_filtered": any(getattr(wanted, name) for name in _FILTERS) or bool(query.search),
+    }
+    return Drawn("letters.html", model, title=f"Dead letters of {group}")
+
+
+@pages.action("/dead-letters/{group}/redrive")
+async def redrive(visit: Visit) -> Moved:
+    """Ticked letters, or all that the filter chooses; a dry run is a job as well."""
+    group, form = visit.path["group"], visit.form
+    chosen = tuple(dict.fromkeys(visit.all_of("letter")))
+    if form.get("which") == "ticked" and not chosen:
+        raise BadRequestError("no letter is ticked: tick some, or redrive all that are shown by the filter")
+    if len(chosen) > ITEMS_MAX:
+        raise BadRequestError(f"at most {ITEMS_MAX} letters can be ticked: use the filter")
+    spec = Redrive(
+        group=group,
+        letters=chosen if form.get("which") == "ticked" else await _filtered(visit, group),
+        only_group=bool(form.get("only_group")),
+    )
+    pace = Pace(rate=_rate(form.get("rate", "")), canary=int(_rate(form.get("canary", ""))))
+    new = NewJob(spec=spec, pace=pace, dry_run=bool(form.get("dry_run")))
+    record = visit.desk.jobs.start(new, by=visit.who.name if visit.who else "")
+    visit.desk.cache.forget(("letters", group), "groups with letters", ("dead letters", group))
+    return Moved(link("jobs", record.id))
+
+
+async def _filtered(visit: Visit, group: str) -> tuple[str, ...]:
+    """The letters that the filter of the page chose, by name: what is redriven is what was shown. Empty means all."""
+    wanted = view.LetterFilter(**{name: visit.form.get(name, "") for name in _FILTERS})
+    if wanted == view.LetterFilter():
+        return ()
+    found = [letter.offset_message_id for letter in await view.letters_of(visit.desk, group) if wanted.takes(letter)]
+    if not found:
+        raise BadRequestError("no letter is left that the filter chooses")
+    return tuple(found)
+
+
+def _rate(text: str) -> float:
+    try:
+        value = float(text or 0)
+    except ValueError as error:
+        raise BadRequestError(f"{text[:40]!r} is no number") from error
+    if not 0 <= value <= 10_000:
+        raise BadRequestError("rates and canaries are numbers from 0 to 10000")
+    return value
+
+
+@pages.page("/dead-letters/{group}/export", title="Export")
+async def export(visit: Visit) -> File:
+    """Lines of JSON that ``pyromq send --jsonl`` takes back, with the topic that each letter was sent to first."""
+    group = visit.path["group"]
+    await view.letters_of(visit.desk, group)
+    lines = view.letter_lines(visit.desk, group, _filter(visit), ())
+    return File(f"dead-letters-{group}.jsonl", lines, "application/x-ndjson")
+
+
+def _mentions(each: DelayedMessage, needle: str) -> bool:
+    return any(needle in text.casefold() for text in (each.message_id, each.group, each.topic, *each.keys))
+
+
+@pages.page("/retries", title="Retries", nav=Nav("Consume", order=20, key="r"))
+async def retries(visit: Visit) -> Drawn:
+    query = TableQuery.of(visit.query, sorts=("due", "group", "topic", "attempt"), kept=("group",))
+    problem, found = "", []
+    try:
+        found = await view.waiting_retries(visit.desk)
+    except MQError as error:
+        problem = f"Brokers do not tell what waits: {error}"
+    group, needle = visit.query.get("group", ""), query.search.casefold()
+    chosen = [each for each in found if (not group or each.group == group) and (not needle or _mentions(each, needle))]
+    keys = {
+        "due": lambda each: each.due_ms,
+        "group": lambda each: each.group,
+        "topic": lambda each: each.topic,
+        "attempt": lambda each: each.attempt,
+    }
+    page = query.cut(sorted_by(chosen, query, keys))
+    errors = None
+    if group:
+        try:
+            errors = await visit.desk.admin.retries_by_error(group, count_max=2_000)
+        except MQError as error:
+            problem = str(error)
+    model = {"page": page, "problem": problem, "group": group, "errors": errors}
+    return Drawn("retries.html", model)

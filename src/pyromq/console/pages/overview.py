@@ -1,0 +1,59 @@
+"""The first page: rates, health with reasons, brokers with their disks and addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from pyromq.console.sampling import COARSE_MS
+from pyromq.console.views.cluster import cluster_view, rates_chart
+from pyromq.console.views.health import health
+from pyromq.console.views.topics import topic_index
+from pyromq.console.web.pages import Nav, Pages
+from pyromq.console.web.streams import Event, Events
+from pyromq.console.web.visit import Drawn, Visit
+from pyromq.errors import MQError
+
+pages = Pages()
+
+SYSTEM_GROUPS: Final = ("CID_", "TOOLS_", "FILTERSRV_", "SELF_TEST_", "PYROMQ_REDRIVE_")
+
+
+@pages.page("/", title="Overview", nav=Nav("Cluster", order=10, key="o"))
+async def overview(visit: Visit) -> Drawn:
+    return Drawn("overview.html", await _model(visit))
+
+
+@pages.stream("/overview/live")
+async def live(visit: Visit) -> Events:
+    """Every few seconds the regions of the page anew."""
+    return Events(_regions(visit))
+
+
+async def _regions(visit: Visit) -> AsyncIterator[Event]:
+    renderer = visit.request.app.state.console.renderer
+    while True:
+        await asyncio.sleep(visit.desk.settings.refresh_ms / 1000)
+        model = await _model(visit)
+        yield Event("region", renderer.part("overview_parts.html", "regions", visit, **model))
+
+
+async def _model(visit: Visit) -> dict[str, Any]:
+    """Where the cluster cannot be asked, the page says so; it opens all the same."""
+    desk, whole_day = visit.desk, visit.query.get("range") == "day"
+    cluster, found = await asyncio.gather(cluster_view(desk), health(desk))
+    try:
+        index = await topic_index(desk)
+        topics = sum(kind.is_users for kind in index.kinds.values())
+        groups = await desk.group_names()
+    except MQError:
+        topics, groups = None, None
+    return {
+        "cluster": cluster,
+        "health": found,
+        "chart": rates_chart(desk.sampler.day, COARSE_MS) if whole_day else rates_chart(desk.sampler.recent),
+        "whole_day": whole_day,
+        "topics": topics,
+        "groups": None if groups is None else sum(not each.startswith(SYSTEM_GROUPS) for each in groups),
+    }

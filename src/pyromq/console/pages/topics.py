@@ -1,0 +1,74 @@
+"""The list of topics, and making new ones."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pyromq.console.views.topic import MESSAGE_TYPES, QUEUES_DEFAULT, QUEUES_MAX, TopicSettings, save_topic
+from pyromq.console.views.topic_kinds import TopicKind
+from pyromq.console.views.topics import SORTED_BY_NUMBERS_MAX, SORTS, topic_index, topic_rows
+from pyromq.console.web.formatting import link
+from pyromq.console.web.pages import Nav, Pages
+from pyromq.console.web.tables import TableQuery
+from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
+from pyromq.errors import ConfigError
+
+pages = Pages()
+
+
+@pages.page("/topics", title="Topics", nav=Nav("Messages", order=10, key="t"))
+async def topics(visit: Visit) -> Drawn:
+    wanted = visit.query.get("kind", "")
+    kind = wanted if wanted in ("", "all", *TopicKind) else ""
+    query = TableQuery.of(visit.query, sorts=SORTS, kept=("kind",))
+    index = await topic_index(visit.desk)
+    page = await topic_rows(visit.desk, query, kind)
+    counts = index.counts()
+    users = sum(count for name, count in counts.items() if TopicKind(name).is_users)
+    model = {
+        "page": page,
+        "kind": kind,
+        "kinds": [("", "applications", users), *((each, each, counts[each]) for each in counts)],
+        "total": len(index.kinds),
+        "sorted_by_name_alone": query.sort != "name" and page.total > SORTED_BY_NUMBERS_MAX,
+        "numbers_max": SORTED_BY_NUMBERS_MAX,
+    }
+    return Drawn("topics.html", model)
+
+
+@pages.page("/topics/new", title="New topic")
+async def new(visit: Visit) -> Drawn:
+    names = sorted((await visit.desk.cluster()).broker_addr_table)
+    brokers = [("", "all masters"), *((name, name) for name in names)]
+    return Drawn("topic_new.html", {"brokers": brokers, **form_model(TopicSettings()), "name": ""})
+
+
+@pages.action("/topics/new", title="New topic")
+async def create(visit: Visit) -> Moved:
+    name = visit.form.get("topic", "").strip()
+    if name in (await visit.desk.admin.topics()):
+        raise ConfigError(f"there is a topic {name} already: change it on its own page")
+    await save_topic(visit.desk, name, settings_from(visit), broker=visit.form.get("broker", ""))
+    return Moved(link("topics", name), said=f"The topic {name} exists now.")
+
+
+def form_model(settings: TopicSettings) -> dict[str, object]:
+    return {
+        "settings": settings,
+        "defaults": TopicSettings(),
+        "message_types": [(each, each.lower() or "not said") for each in MESSAGE_TYPES],
+        "queues_max": QUEUES_MAX,
+        "queues_default": QUEUES_DEFAULT,
+    }
+
+
+def settings_from(visit: Visit) -> TopicSettings:
+    """What the form of a topic holds. Raises BadRequestError."""
+    form = visit.form
+    numbers = ("read_queues", "write_queues", "message_type")
+    given: dict[str, object] = {name: form[name] for name in numbers if form.get(name)}
+    boxes = {name: name in form for name in ("readable", "writable", "ordered")}
+    try:
+        return msgspec.convert({**given, **boxes}, TopicSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRequestError(f"the configuration of a topic: {error}") from error

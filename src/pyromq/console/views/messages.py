@@ -1,0 +1,323 @@
+"""Messages as pages and the API show them: rows, bodies in several forms, lines of JSON, a timeline.
+
+A line is what ``pyromq consume -o jsonl`` writes and ``pyromq send --jsonl`` takes back.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Iterator
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from pyromq.aio import ReceivedMessage
+from pyromq.client.admin.explain import Explanation, MessageState
+from pyromq.client.admin.group_story import GroupState
+from pyromq.client.admin.messages.search import MessageQuery, Scan
+from pyromq.console.desk import Desk
+from pyromq.errors import MQError
+from pyromq.model.failure import Failure
+from pyromq.model.property_names import RESERVED
+from pyromq.wire.trace import TraceRecord
+
+EXCERPT_CHARACTERS: Final = 300
+BODY_SHOWN_BYTES: Final = 64 << 10  # of each form; the whole body can be saved
+JSON_BYTES_MAX: Final = 1 << 20
+EXPORT_MAX: Final = 100_000
+_HEX_SHOWN_BYTES: Final = 4 << 10
+_COMPRESSION: Final = {0: "zlib", 1: "LZ4", 2: "zstd", 3: "zlib"}
+_COMPRESSED: Final = 0x1
+
+
+class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A message in a list; ``excerpt`` is how its body begins."""
+
+    message_id: str
+    offset_message_id: str
+    topic: str
+    stored_topic: str
+    broker: str
+    queue: int
+    offset: int
+    tags: str
+    keys: tuple[str, ...]
+    born_ms: int
+    stored_ms: int
+    attempt: int
+    body_bytes: int
+    excerpt: str
+
+
+class MessageLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message as a line of JSON; a body that is not UTF-8 is in ``body_base64``."""
+
+    topic: str
+    broker: str
+    queue: int
+    offset: int
+    message_id: str
+    born_ms: int
+    stored_ms: int
+    tags: str
+    keys: tuple[str, ...]
+    properties: dict[str, str] = {}
+    sharding_key: str = ""
+    flag: int = 0
+    body: str | None = None
+    body_base64: str | None = None
+
+
+class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole message. ``compression`` is how its body is stored, empty if as it is."""
+
+    row: MessageRow
+    born_host: str
+    store_host: str
+    properties: dict[str, str]
+    compression: str
+    stored_bytes: int
+    body: str | None = None
+    body_base64: str | None = None
+    problem: str = ""
+
+
+class SearchView(msgspec.Struct, frozen=True, kw_only=True):
+    """Newest first, and what was looked at."""
+
+    messages: list[MessageRow]
+    scan: Scan
+
+
+async def search(desk: Desk, query: MessageQuery) -> SearchView:
+    """Raises TopicNotFoundError, ConfigError."""
+    found = await desk.admin.search(query)
+    return SearchView(messages=[row_of(message) for message in found.messages], scan=found.scan)
+
+
+def row_of(message: ReceivedMessage) -> MessageRow:
+    body, problem = body_of(message)
+    excerpt = body[: EXCERPT_CHARACTERS * 4].decode("utf-8", "replace")[:EXCERPT_CHARACTERS]
+    return MessageRow(
+        message_id=message.message_id,
+        offset_message_id=message.offset_message_id,
+        topic=message.topic,
+        stored_topic=message.stored_topic,
+        broker=message.broker,
+        queue=message.queue_id,
+        offset=message.offset,
+        tags=message.tags,
+        keys=message.keys,
+        born_ms=message.born_ms,
+        stored_ms=message.stored_ms,
+        attempt=message.delivery_attempt,
+        body_bytes=len(body),
+        excerpt=f"({problem})" if problem else excerpt,
+    )
+
+
+def line_of(message: ReceivedMessage) -> MessageLine:
+    body, _ = body_of(message)
+    text, coded = _text_or_base64(body)
+    return MessageLine(
+        topic=message.topic,
+        broker=message.broker,
+        queue=message.queue_id,
+        offset=message.offset,
+        message_id=message.message_id,
+        born_ms=message.born_ms,
+        stored_ms=message.stored_ms,
+        tags=message.tags,
+        keys=message.keys,
+        properties={name: value for name, value in message.properties.items() if name not in RESERVED},
+        sharding_key=message.sharding_key,
+        flag=message.flag,
+        body=text,
+        body_base64=coded,
+    )
+
+
+def view_of(message: ReceivedMessage) -> MessageView:
+    body, problem = body_of(message)
+    text, coded = _text_or_base64(body)
+    is_compressed = bool(message.sys_flag & _COMPRESSED)
+    return MessageView(
+        row=row_of(message),
+        born_host=str(message.born_host),
+        store_host=str(message.store_host),
+        properties=dict(sorted(message.properties.items())),
+        compression=_COMPRESSION.get(message.sys_flag >> 8 & 0x7, "an algorithm of its own") if is_compressed else "",
+        stored_bytes=len(message.packed_body),
+        body=text,
+        body_base64=coded,
+        problem=problem,
+    )
+
+
+def body_of(message: ReceivedMessage) -> tuple[bytes, str]:
+    """Decompressed; or as it is stored, and why it cannot be."""
+    try:
+        return message.body, ""
+    except MQError as error:
+        return message.packed_body, f"the body cannot be decompressed: {error}"
+
+
+def _text_or_base64(body: bytes) -> tuple[str | None, str | None]:
+    try:
+        return body.decode(), None
+    except UnicodeDecodeError:
+        return None, base64.b64encode(body).decode()
+
+
+# --- bodies --------------------------------------------------------------------------------------------------------
+
+
+class BodyForms(msgspec.Struct, frozen=True, kw_only=True):
+    """A body for people: those of its forms that make sense, each cut to what a page can show."""
+
+    text: str | None
+    json: str | None
+    hex: str
+    is_cut: bool
+    hex_is_cut: bool
+
+
+def body_forms(body: bytes) -> BodyForms:
+    text = None
+    try:
+        whole = body.decode()
+        text = whole if len(body) <= BODY_SHOWN_BYTES else whole[:BODY_SHOWN_BYTES]
+    except UnicodeDecodeError:
+        pass
+    return BodyForms(
+        text=text,
+        json=_pretty(body)[: BODY_SHOWN_BYTES * 2] if text is not None else None,
+        hex="\n".join(hex_lines(body[:_HEX_SHOWN_BYTES])),
+        is_cut=len(body) > BODY_SHOWN_BYTES,
+        hex_is_cut=len(body) > _HEX_SHOWN_BYTES,
+    )
+
+
+def _pretty(body: bytes) -> str:
+    """Empty if it is no JSON, or too much of it."""
+    if len(body) > JSON_BYTES_MAX or body.lstrip()[:1] not in (b"{", b"["):
+        return ""
+    try:
+        return msgspec.json.format(body, indent=2).decode()
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+
+
+def hex_lines(body: bytes) -> Iterator[str]:
+    """Sixteen bytes to a line: where, the bytes, and what is printable of them."""
+    for at in range(0, len(body), 16):
+        part = body[at : at + 16]
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in part)
+        yield f"{at:08x}  {part.hex(' '):<47}  {shown}"
+
+
+# --- export --------------------------------------------------------------------------------------------------------
+
+
+async def export_lines(desk: Desk, query: MessageQuery, count_max: int) -> AsyncIterator[bytes]:
+    """Lines of JSON, newest first, page after page of the same search."""
+    left = min(count_max, EXPORT_MAX)
+    page = msgspec.structs.replace(query, count_max=min(query.count_max, max(1, left)))
+    while left > 0:
+        found = await desk.admin.search(page)
+        for message in found.messages[:left]:
+            yield msgspec.json.encode(line_of(message)) + b"\n"
+        left -= len(found.messages)
+        if not found.scan.cursor:
+            return
+        page = msgspec.structs.replace(page, cursor=found.scan.cursor)
+
+
+# --- the timeline --------------------------------------------------------------------------------------------------
+
+
+class EventKind(StrEnum):
+    BORN = "sent"
+    STORED = "stored"
+    DUE = "due"
+    TRACE = "trace"
+    CONSUMED = "consumed"
+    FAILED = "failed"
+    NEXT = "comes again"
+
+
+class TimelineEvent(msgspec.Struct, frozen=True, kw_only=True):
+    at_ms: int
+    kind: EventKind
+    title: str
+    text: str = ""
+    is_bad: bool = False
+
+
+def timeline_of(told: Explanation) -> list[TimelineEvent]:
+    """What happened to a message, and what will, in order."""
+    found: list[TimelineEvent] = []
+    if told.born_ms:
+        found.append(TimelineEvent(at_ms=told.born_ms, kind=EventKind.BORN, title="Sent by its producer"))
+    if told.place is not None:
+        where = f"{told.place.broker}, queue {told.place.queue}, offset {told.place.offset}"
+        found.append(
+            TimelineEvent(at_ms=told.place.stored_ms, kind=EventKind.STORED, title=_stored_title(told), text=where)
+        )
+    if told.due_ms:
+        found.append(TimelineEvent(at_ms=told.due_ms, kind=EventKind.DUE, title="Due"))
+    for story in told.groups:
+        found += [_failed(story.group, failure) for failure in story.attempts if failure.time_ms]
+        if story.consumed_ms:
+            title = f"Consumed by {story.group}"
+            found.append(TimelineEvent(at_ms=story.consumed_ms, kind=EventKind.CONSUMED, title=title, text=story.text))
+        elif story.next_attempt_ms:
+            title = f"Comes again to {story.group}"
+            found.append(
+                TimelineEvent(
+                    at_ms=story.next_attempt_ms, kind=EventKind.NEXT, title=title, text=story.text, is_bad=True
+                )
+            )
+    found += [event for record in told.trace if (event := _trace_event(record)) is not None]
+    return sorted(found, key=lambda event: event.at_ms)
+
+
+def _failed(group: str, failure: Failure) -> TimelineEvent:
+    title = f"Failed in {group}" + (f", attempt {failure.attempt}" if failure.attempt else "")
+    text = ": ".join(part for part in (failure.error_class, failure.text) if part)
+    text += f" (version {failure.version})" if failure.version else ""
+    return TimelineEvent(at_ms=failure.time_ms, kind=EventKind.FAILED, title=title, text=text, is_bad=True)
+
+
+def _stored_title(told: Explanation) -> str:
+    return f"Stored in {told.topic}" if told.state is MessageState.STORED else told.state.value.capitalize()
+
+
+def _trace_event(record: TraceRecord) -> TimelineEvent | None:
+    fields: dict[str, Any] = msgspec.structs.asdict(record)
+    if not fields.get("time_ms"):
+        return None
+    name = type(record).__name__
+    words = {"Published": "The producer had its receipt", "ConsumeBegan": "A listener got it"}
+    words |= {"ConsumeEnded": "The listener returned", "Recalled": "Called back"}
+    title = words.get(name, "Transaction ended")
+    parts = [f"group {fields['group']}"] if fields.get("group") else []
+    parts += [f"{fields['cost_ms']} ms"] if fields.get("cost_ms") else []
+    parts += [f"attempt {fields['delivery_attempt'] + 1}"] if fields.get("delivery_attempt") else []
+    is_bad = fields.get("is_success") is False
+    parts += ["failed"] if is_bad else []
+    return TimelineEvent(
+        at_ms=fields["time_ms"], kind=EventKind.TRACE, title=title, text=", ".join(parts), is_bad=is_bad
+    )
+
+
+BADGES: Final = {
+    GroupState.CONSUMED: "ok",
+    GroupState.WAITING: "plain",
+    GroupState.FILTERED: "plain",
+    GroupState.RETRYING: "warning",
+    GroupState.DEAD: "bad",
+    GroupState.NOT_KNOWN: "plain",
+}
+"""By what a group has done with a message, how its mark looks."""

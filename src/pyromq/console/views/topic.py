@@ -1,0 +1,229 @@
+"""One topic: its queues, who produces and consumes, its configuration on each broker, and changes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from pyromq.console.desk import NUMBERS_MS, Desk
+from pyromq.console.views.topic_kinds import MESSAGE_TYPE, TopicKind
+from pyromq.console.views.topics import GROUPS_SHOWN_MAX, dead_letter_count, group_lag, topic_index
+from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError, printable
+from pyromq.model.topic import Perm, TopicConfig
+
+_MESSAGE_KINDS: Final = (
+    *(TopicKind.NORMAL, TopicKind.FIFO, TopicKind.DELAY),
+    *(TopicKind.TRANSACTION, TopicKind.MIXED),
+)
+QUEUES_MAX: Final = 65_536
+QUEUES_DEFAULT: Final = 8
+MESSAGE_TYPES: Final = ("", *(kind.value.upper() for kind in _MESSAGE_KINDS))
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue holds: offsets of [first, end)."""
+
+    broker: str
+    queue: int
+    first: int
+    end: int
+    messages: int
+    rate: float | None
+    """Messages a second, lately; None until the console has looked twice."""
+    last_stored_ms: int
+
+
+class ConsumerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A group that consumes the topic, or did. ``subscription`` is empty while no member is connected."""
+
+    group: str
+    lag: int
+    members: int
+    subscription: str
+    mismatch: bool
+    broadcasts: bool
+    dead_letters: int
+    problem: str = ""
+
+
+class ProducerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A producer that is connected to the cluster. Brokers do not tell which topics it sends to."""
+
+    group: str
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The configuration of a topic, as one may change it; what is left out has its default."""
+
+    read_queues: Annotated[int, msgspec.Meta(ge=1, le=QUEUES_MAX)] = QUEUES_DEFAULT
+    write_queues: Annotated[int, msgspec.Meta(ge=1, le=QUEUES_MAX)] = QUEUES_DEFAULT
+    readable: bool = True
+    writable: bool = True
+    ordered: bool = False
+    message_type: Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(MESSAGE_TYPES)})$")] = ""
+
+    @property
+    def perm(self) -> Perm:
+        return (Perm.READ if self.readable else Perm.NONE) | (Perm.WRITE if self.writable else Perm.NONE)
+
+
+class TopicView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    kind: TopicKind
+    put_rate: float
+    messages: int
+    queues: list[QueueView]
+    consumers: list[ConsumerView]
+    consumer_count: int
+    settings: dict[str, TopicSettings]
+    """By broker."""
+
+
+async def topic_view(desk: Desk, topic: str) -> TopicView:
+    """Raises TopicNotFoundError."""
+    traffic, groups, configs = await asyncio.gather(
+        desk.cache.get(("traffic", topic), NUMBERS_MS, lambda: desk.admin.topic_traffic(topic)),
+        desk.admin.topic_groups(topic),
+        desk.admin.topic_config(topic),
+    )
+    rates = desk.queue_rates.look(topic, {queue: held.max_offset for queue, held in traffic.queues.items()})
+    index = await topic_index(desk)
+    consumers = await asyncio.gather(*(_consumer(desk, group, topic) for group in groups[:GROUPS_SHOWN_MAX]))
+    return TopicView(
+        name=topic,
+        kind=index.kinds.get(topic, TopicKind.NORMAL),
+        put_rate=traffic.put_rate,
+        messages=traffic.messages,
+        queues=[
+            QueueView(
+                broker=queue.broker,
+                queue=queue.number,
+                first=held.min_offset,
+                end=held.max_offset,
+                messages=max(0, held.max_offset - held.min_offset),
+                rate=rates[queue],
+                last_stored_ms=held.last_update_timestamp,
+            )
+            for queue, held in traffic.queues.items()
+        ],
+        consumers=list(consumers),
+        consumer_count=len(groups),
+        settings={broker: settings_of(config) for broker, config in sorted(configs.items())},
+    )
+
+
+def settings_of(config: TopicConfig) -> TopicSettings:
+    told = config.attributes.get(MESSAGE_TYPE, "").upper()
+    return TopicSettings(
+        read_queues=config.read_queue_nums,
+        write_queues=config.write_queue_nums,
+        readable=bool(config.perm & Perm.READ),
+        writable=bool(config.perm & Perm.WRITE),
+        ordered=config.order,
+        message_type=told if told in MESSAGE_TYPES else "",
+    )
+
+
+async def _consumer(desk: Desk, group: str, topic: str) -> ConsumerView:
+    lag, letters, problem = 0, 0, ""
+    try:
+        lag = await group_lag(desk, group, topic)
+        letters = await dead_letter_count(desk, await topic_index(desk), group)
+        connected = await desk.admin.group_connections(group)
+    except GroupOfflineError:
+        return _consumer_view(group, lag, letters)
+    except MQError as error:
+        problem = printable(str(error))
+        return msgspec.structs.replace(_consumer_view(group, lag, letters), problem=problem)
+    found = connected.subscription_table.get(desk.admin.client.wire_name(topic))
+    return ConsumerView(
+        group=group,
+        lag=lag,
+        members=len(connected.connection_set),
+        subscription=f"{found.expression_type} {found.sub_string}" if found else "",
+        mismatch=bool(connected.disagreeing_client_ids),
+        broadcasts=connected.message_model.value == "BROADCASTING",
+        dead_letters=letters,
+    )
+
+
+def _consumer_view(group: str, lag: int, letters: int) -> ConsumerView:
+    return ConsumerView(
+        group=group, lag=lag, members=0, subscription="", mismatch=False, broadcasts=False, dead_letters=letters
+    )
+
+
+async def producer_views(desk: Desk) -> list[ProducerView]:
+    found = await desk.cache.get("producers", NUMBERS_MS, desk.admin.producers)
+    return [
+        ProducerView(
+            group=group,
+            client_id=each.client_id,
+            address=each.address.lstrip("/"),
+            language=each.language,
+            version=each.version,
+        )
+        for group, members in found.items()
+        for each in members
+    ]
+
+
+# --- changes ---
+
+
+async def save_topic(desk: Desk, topic: str, settings: TopicSettings, *, broker: str = "") -> None:
+    """Creates or changes it on one broker, or on all. Raises InvalidNameError, BrokerError."""
+    attributes: Mapping[str, str] = {MESSAGE_TYPE: settings.message_type} if settings.message_type else {}
+    await desk.admin.create_topic(
+        topic,
+        broker=broker,
+        read_queues=settings.read_queues,
+        write_queues=settings.write_queues,
+        perm=settings.perm,
+        ordered=settings.ordered,
+        attributes=dict(attributes),
+    )
+    forget_topic(desk, topic)
+
+
+class Affected(msgspec.Struct, frozen=True, kw_only=True):
+    """What deleting a topic would take away, and from whom."""
+
+    topic: str
+    messages: int
+    unread: int
+    """Messages that some group has not consumed yet."""
+    consumers: list[ConsumerView]
+    producing: bool
+    """Whether it took messages during the last minute."""
+
+
+async def affected_by_deletion(desk: Desk, topic: str) -> Affected:
+    """Raises TopicNotFoundError."""
+    view = await topic_view(desk, topic)
+    unread = max((each.lag for each in view.consumers), default=0)
+    return Affected(
+        topic=topic, messages=view.messages, unread=unread, consumers=view.consumers, producing=view.put_rate > 0
+    )
+
+
+async def delete_topic(desk: Desk, topic: str) -> None:
+    """Raises TopicNotFoundError."""
+    if topic not in await desk.admin.topics():
+        raise TopicNotFoundError(topic)
+    await desk.admin.delete_topic(topic)
+    forget_topic(desk, topic)
+
+
+def forget_topic(desk: Desk, topic: str) -> None:
+    """What is kept about it is no longer true."""
+    desk.cache.forget(
+        "topics", "topic index", "topic configs", ("topic row", topic), ("traffic", topic), ("groups of", topic)
+    )

@@ -1,0 +1,65 @@
+"""Numbers, sizes, times and rates as pages show them; the filters of templates. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from pyromq.wording import ago, shown_span, shown_time, until
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+NOT_KNOWN: Final = "–"
+
+
+def number(value: float | None) -> str:
+    """``12 345``: thin spaces between thousands."""
+    if value is None:
+        return NOT_KNOWN
+    text = f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:,.1f}"
+    return text.replace(",", "\u2009")
+
+
+def size(value: float | None) -> str:
+    """``3.2 GiB``"""
+    if value is None:
+        return NOT_KNOWN
+    place, left = 0, float(value)
+    while abs(left) >= 1024 and place < len(_UNITS) - 1:
+        left, place = left / 1024, place + 1
+    return f"{left:.0f} {_UNITS[place]}" if place == 0 or left >= 100 else f"{left:.1f} {_UNITS[place]}"
+
+
+def rate(value: float | None) -> str:
+    """Per second."""
+    return NOT_KNOWN if value is None else f"{number(value)}/s"
+
+
+def percent(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{value:.0f} %"
+
+
+def time(value: int | None) -> str:
+    return shown_time(value) if value else NOT_KNOWN
+
+
+def span(value: int | None) -> str:
+    return NOT_KNOWN if value is None else shown_span(value)
+
+
+def link(*parts: object, **query: object) -> str:
+    """``link("topics", name, "edit", page=2)``: the parts of a path, each quoted, and a query without empty values."""
+    path = "/" + "/".join(quote(str(part), safe="") for part in parts)
+    given = {key: value for key, value in query.items() if value not in (None, "", False)}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+FILTERS: Final = {
+    "number": number,
+    "size": size,
+    "rate": rate,
+    "percent": percent,
+    "time": time,
+    "span": span,
+    "ago": ago,
+    "until": until,
+}

@@ -1,0 +1,92 @@
+"""The registry of pages: a module declares paths, titles, its place in the navigation and who may come.
+
+``page`` answers GET, ``action`` POST, ``stream`` GET with server-sent events. Who may come is part of the declaration
+and has a safe default: readers see pages, operators act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from starlette.responses import Response
+
+from pyromq.console.auth.roles import Role
+from pyromq.console.web.streams import Events
+from pyromq.console.web.visit import Drawn, File, Moved, Visit
+
+Answer = Drawn | Moved | File | Events | Response
+Handler = Callable[[Visit], Awaitable[Answer]]
+HandlerT = TypeVar("HandlerT", bound=Callable[[Visit], Awaitable[Answer]])
+SECTIONS: Final = ("Cluster", "Messages", "Consume", "Operate", "Console")
+"""Headings of the navigation, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nav:
+    """An entry of the navigation: under which heading, where, and the key that opens it after ``g``."""
+
+    section: str
+    order: int
+    key: str = ""
+    label: str = ""  # the title without
+
+    def __post_init__(self) -> None:
+        if self.section not in SECTIONS:
+            raise ValueError(f"the navigation has no section {self.section!r}, only {', '.join(SECTIONS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRoute:
+    """One address. ``role`` None: nobody has to sign in for it."""
+
+    method: str
+    path: str
+    handler: Handler
+    role: Role | None
+    title: str = ""
+    nav: Nav | None = None
+    is_stream: bool = False
+
+
+class Pages:
+    """Those of one module."""
+
+    def __init__(self) -> None:
+        self.routes: list[PageRoute] = []
+
+    def page(
+        self, path: str, *, title: str, nav: Nav | None = None, role: Role | None = Role.READER
+    ) -> Callable[[HandlerT], HandlerT]:
+        return self._added(method="GET", path=path, role=role, title=title, nav=nav)
+
+    def action(
+        self, path: str, *, title: str = "", role: Role | None = Role.OPERATOR
+    ) -> Callable[[HandlerT], HandlerT]:
+        """A form that changes something, or shows what it would change (``Drawn``)."""
+        return self._added(method="POST", path=path, role=role, title=title)
+
+    def stream(self, path: str, *, role: Role = Role.READER) -> Callable[[HandlerT], HandlerT]:
+        """Server-sent events for a page that is open."""
+        return self._added(method="GET", path=path, role=role, is_stream=True)
+
+    def _added(
+        self,
+        *,
+        method: str,
+        path: str,
+        role: Role | None,
+        title: str = "",
+        nav: Nav | None = None,
+        is_stream: bool = False,
+    ) -> Callable[[HandlerT], HandlerT]:
+        def added(handler: HandlerT) -> HandlerT:
+            self.routes.append(
+                PageRoute(
+                    method=method, path=path, handler=handler, role=role, title=title, nav=nav, is_stream=is_stream
+                )
+            )
+            return handler
+
+        return added

@@ -1,0 +1,181 @@
+"""The console as a process: by itself, and beside ``pyromq up``, whose end is its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.integration
+
+WAIT_S = 60
+PASSWORD = "the password of these tests"
+TOKEN = "t" * 40
+CONSOLE = [sys.executable, "-m", "pyromq", "console"]
+UP = [sys.executable, "-m", "pyromq", "up", "--nameserver-port", "0", "--broker-port", "0", "--console"]
+
+
+@contextmanager
+def running(command: list[str], **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process and the first line that it says."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYROMQ_CONSOLE_TOKEN": TOKEN, **environment},
+    )
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        yield process, process.stdout.readline()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(WAIT_S)
+        process.stdout.close()
+        process.stderr.close()
+
+
+def url_in(line: str) -> str:
+    found = re.search(r"console=(http://127\.0\.0\.1:\d+)$", line.strip())
+    assert found, line
+    return found[1]
+
+
+def until_gone(url: str) -> None:
+    """Nobody listens there any more; waits for it."""
+    address = ("127.0.0.1", int(url.rpartition(":")[2]))
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end:
+        try:
+            with socket.create_connection(address, 1):
+                time.sleep(0.05)
+        except OSError:
+            return
+    pytest.fail(f"{url} is still served")
+
+
+def said(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+    """The line on standard error that has it; others may come before it."""
+    assert process.stderr is not None
+    for line in iter(process.stderr.readline, ""):
+        if found := re.search(pattern, line):
+            return found
+    pytest.fail(f"nothing like {pattern!r} was said")
+
+
+def children_of(parent: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                found.append(int(path.parent.name))
+    return found
+
+
+def sign_in(url: str, password: str) -> int:
+    form = {"name": "admin", "password": password}
+    return httpx.post(f"{url}/login", data=form, headers={"Origin": url}, timeout=WAIT_S).status_code
+
+
+def test_it_says_where_it_is_and_stops_cleanly(tmp_path: Path) -> None:
+    with running([*CONSOLE, "-n", "127.0.0.1:1", "--port", "0", "--data", str(tmp_path / "c")]) as (process, line):
+        url = url_in(line)
+        assert line.startswith("console=")
+        password = said(process, r"sign in as admin with the password (\S+) \(shown this once")
+        assert sign_in(url, password[1]) == 303
+        response = httpx.get(f"{url}/api/v1/cluster", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=WAIT_S)
+        assert response.status_code == 200, "a cluster that does not answer is shown as that"
+        assert "no name server answered" in response.json()["problem"]
+        assert "server" not in response.headers
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
+    assert password[1] not in (tmp_path / "c" / "accounts.json").read_text()
+
+
+def test_a_forgotten_password_is_replaced(tmp_path: Path) -> None:
+    reset = [*CONSOLE, "--data", str(tmp_path), "--reset-password"]
+    first, second = (subprocess.run(reset, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2))
+    assert first != second
+    with running([*CONSOLE, "-n", "127.0.0.1:1", "--port", "0", "--data", str(tmp_path)]) as (_, line):
+        assert sign_in(url_in(line), first) == 403
+        assert sign_in(url_in(line), second) == 303
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        for command in ([*CONSOLE, "--port", port], [*UP, "--data", str(tmp_path / "d"), "--console-port", port]):
+            ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
+            assert ended.returncode == 1
+            assert f"port {port} on 127.0.0.1 cannot be used" in ended.stderr
+            assert "Traceback" not in ended.stderr
+    assert not (tmp_path / "d").exists(), "nothing was started"
+
+
+def test_up_starts_it_and_names_it_in_the_ready_line(tmp_path: Path) -> None:
+    command = [*UP, "--data", str(tmp_path / "d"), "--console-port", "0"]
+    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (process, line):
+        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ console=\S+\n", line)
+        url = url_in(line)
+        assert sign_in(url, PASSWORD) == 303
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        made = httpx.post(f"{url}/api/v1/topics", json={"name": "orders"}, headers=headers, timeout=WAIT_S)
+        assert made.status_code == 201
+        sent = httpx.post(f"{url}/api/v1/topics/orders/messages", json={"body": "1"}, headers=headers, timeout=WAIT_S)
+        assert sent.json()["confirmed"] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_S) == 0
+        until_gone(url)
+        assert process.stderr is not None
+        told = process.stderr.read()
+        assert "Traceback" not in told and "the console ended" not in told, told
+
+
+def test_it_ends_with_up_even_if_that_is_killed(tmp_path: Path) -> None:
+    command = [*UP, "--data", str(tmp_path / "d"), "--console-port", "0"]
+    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (process, line):
+        url = url_in(line)
+        assert httpx.get(f"{url}/login", timeout=WAIT_S).status_code == 200
+        process.kill()
+        process.wait(WAIT_S)
+        until_gone(url)
+
+
+def test_a_console_that_dies_leaves_the_servers_alone(tmp_path: Path) -> None:
+    command = [*UP, "--data", str(tmp_path / "d"), "--console-port", "0"]
+    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (process, line):
+        assert httpx.get(f"{url_in(line)}/login", timeout=WAIT_S).status_code == 200
+        (child,) = children_of(process.pid)
+        os.kill(child, signal.SIGKILL)
+        until_gone(url_in(line))
+        said(process, "the console ended: exit_code=-9")
+        nameserver = line.split()[1].partition("=")[2]
+        listed = [sys.executable, "-m", "pyromq", "cluster", "ls", "-n", nameserver]
+        assert subprocess.run(listed, capture_output=True, check=False, timeout=WAIT_S).returncode == 0
+
+
+def test_without_its_packages_up_says_how_to_get_them_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "hidden").mkdir()
+    hide = "import sys\nsys.modules['starlette'] = None\n"
+    (tmp_path / "hidden" / "sitecustomize.py").write_text(hide)
+    path = os.pathsep.join(filter(None, [str(tmp_path / "hidden"), os.environ.get("PYTHONPATH", "")]))
+    with running([*UP, "--data", str(tmp_path / "d")], PYTHONPATH=path) as (process, line):
+        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+\n", line)
+        said(process, r"pip install 'pyromq\[console\]'")
+    alone = subprocess.run(
+        CONSOLE, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}, timeout=WAIT_S
+    )
+    assert alone.returncode == 1
+    assert "pip install 'pyromq[console]'" in alone.stderr

@@ -1,0 +1,155 @@
+"""Samples of brokers: what they tell in RocketMQ's words, forecasts of disks, and what is remembered."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyromq.aio import Admin
+from pyromq.console.broker_samples import BrokerSample, Disk, capacity, forecast, sample_of
+from pyromq.console.queue_rates import QueueRates
+from pyromq.console.sampling import COARSE_MS, EVERY_MS, RECENT, Sample, Sampler, gaps
+from pyromq.console.views.cluster import rates_chart
+from pyromq.console.views.topic_kinds import TopicKind, kind_of
+from pyromq.errors import ConnectFailedError
+from pyromq.model.queue import QueueId
+from pyromq.model.topic import TopicConfig
+from pyromq.testing import ManualClock
+from tests.unit.console.rig import ConsoleRig
+
+PLACE = ("c", "broker-a", 0, "127.0.0.1:10911")
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Total : 1000, Free : 400.", (1000, 400)),
+        ("Total : 1.5 GiB, Free : 512.0 MiB.", (1_610_612_736, 536_870_912)),
+        ("Total : 2.0 TB, Free : 1.0 kB.", (2_000_000_000_000, 1_000)),
+        ("", (0, 0)),
+        ("nonsense", (0, 0)),
+    ],
+)
+def test_disks_are_told_in_bytes_or_in_words(text: str, expected: tuple[int, int]) -> None:
+    assert capacity(text) == expected
+
+
+def test_a_broker_that_tells_little_is_shown_as_far_as_it_goes() -> None:
+    sample = sample_of(PLACE, 1, {"putTps": "12.5 3 1", "commitLogDiskRatio": "0.5", "bootTimestamp": "x"})
+    assert (sample.in_rate, sample.disk.percent, sample.started_ms, sample.out_rate) == (12.5, 50, 0, 0)
+
+
+def broker_at(time_ms: int, free: int, **more: int) -> BrokerSample:
+    return BrokerSample(
+        broker="b", cluster="c", number=0, address="a", time_ms=time_ms, disk=Disk(total=1_000, free=free), **more
+    )
+
+
+def test_a_disk_that_fills_has_a_time_when_it_is_full() -> None:
+    past = [broker_at(0, 700), broker_at(HOUR_MS, 600)]
+    told = forecast(past, broker_at(2 * HOUR_MS, 500))
+    assert told.full_in_ms == 5 * HOUR_MS
+    assert told.text == "full in 5 h, as in the last 2 h"
+
+
+def test_a_disk_that_does_not_fill_or_is_not_known_says_so() -> None:
+    assert forecast([broker_at(0, 500)], broker_at(HOUR_MS, 500)).text == "not filling up"
+    assert forecast([broker_at(0, 400)], broker_at(HOUR_MS, 500)).text == "not filling up", "old files were deleted"
+    assert forecast([], broker_at(1_000, 500, started_ms=0)).text == "no forecast yet"
+    assert forecast([broker_at(0, 501)], broker_at(HOUR_MS * 24, 500)).text == "not full within a year"
+    unknown = BrokerSample(broker="b", cluster="c", number=0, address="a", time_ms=1)
+    assert forecast([], unknown).full_in_ms is None
+
+
+def test_without_a_past_the_average_since_the_start_counts() -> None:
+    told = forecast([], broker_at(HOUR_MS, 500, started_ms=0, put_bytes=100))
+    assert told.full_in_ms == 5 * HOUR_MS
+    assert "at its average since it started" in told.text
+
+
+async def test_the_last_minutes_are_kept_fine_and_the_day_coarse() -> None:
+    clock = ManualClock()
+    async with ConsoleRig(clock=clock) as rig:
+        sampler = Sampler(rig.admin, clock)
+        for _ in range(RECENT + 30):
+            await sampler.take()
+            clock.advance_ms(EVERY_MS)
+        assert len(sampler.recent) == RECENT
+        steps = [after.time_ms - before.time_ms for before, after in zip(sampler.day, sampler.day[1:], strict=False)]
+        assert steps and all(step >= COARSE_MS for step in steps)
+        times = [each.time_ms for each in sampler.past_of("broker-a/0")]
+        assert times == sorted(set(times))
+        assert times[0] < sampler.recent[0].time_ms
+        assert sampler.recent[-1].brokers[0].disk.total > 0
+
+
+async def test_that_nobody_answers_is_a_sample() -> None:
+    class Silent(Admin):
+        async def cluster(self) -> None:  # type: ignore[override]
+            raise ConnectFailedError("nobody")
+
+    sample = await Sampler(Silent("127.0.0.1:1"), ManualClock()).take()
+    assert (sample.problem, sample.brokers) == ("nobody", ())
+
+
+def test_a_chart_has_a_gap_where_samples_are_missing() -> None:
+    samples = [Sample(time_ms=at * EVERY_MS) for at in (0, 1, 2, 50, 51)]
+    assert gaps(samples) == {2 * EVERY_MS}
+    assert rates_chart(samples).count('class="line s0"') == 2
+    assert rates_chart(samples[:1]) == ""
+
+
+def test_kinds_of_topics_are_known_by_name_and_attribute() -> None:
+    configs = {
+        "fifo": TopicConfig(topic_name="fifo", attributes={"message.type": "FIFO"}),
+        "odd": TopicConfig(topic_name="odd", attributes={"message.type": "STRANGE"}),
+        "ordered": TopicConfig(topic_name="ordered", order=True),
+    }
+    names = "fifo odd ordered unknown %RETRY%g %DLQ%g TBW102 DefaultCluster c_REPLY_TOPIC".split()
+    found = {name: kind_of(name, configs, {"DefaultCluster"}) for name in names}
+    assert [found[name] for name in ("fifo", "odd", "ordered", "unknown")] == [
+        TopicKind.FIFO, TopicKind.NORMAL, TopicKind.FIFO, TopicKind.NORMAL,
+    ]  # fmt: skip
+    assert found["%RETRY%g"] is TopicKind.RETRY and found["%DLQ%g"] is TopicKind.DEAD_LETTERS
+    assert all(found[name] is TopicKind.SYSTEM for name in ("TBW102", "DefaultCluster", "c_REPLY_TOPIC"))
+
+
+# --- rates of queues ---
+
+Q0, Q1 = QueueId("orders", "broker-a", 0), QueueId("orders", "broker-a", 1)
+
+
+def test_a_queue_has_a_rate_from_the_second_look_on() -> None:
+    clock = ManualClock()
+    rates = QueueRates(clock)
+    assert rates.look("orders", {Q0: 10, Q1: 0}) == {Q0: None, Q1: None}
+    clock.advance_ms(500)
+    assert rates.look("orders", {Q0: 12, Q1: 0}) == {Q0: None, Q1: None}, "too soon to say"
+    clock.advance_ms(1_500)
+    assert rates.look("orders", {Q0: 20, Q1: 0}) == {Q0: 5.0, Q1: 0.0}
+
+
+def test_a_rate_is_that_of_the_last_minute() -> None:
+    clock = ManualClock()
+    rates = QueueRates(clock)
+    for second in range(0, 200, 2):
+        found = rates.look("orders", {Q0: 1_000 * min(second, 100)})
+        clock.advance_ms(2_000)
+    assert found == {Q0: 0.0}
+
+
+def test_a_topic_that_was_made_anew_begins_anew() -> None:
+    clock = ManualClock()
+    rates = QueueRates(clock)
+    rates.look("orders", {Q0: 500})
+    clock.advance_ms(2_000)
+    assert rates.look("orders", {Q0: 3, Q1: 0}) == {Q0: None, Q1: None}
+    clock.advance_ms(2_000)
+    assert rates.look("orders", {Q0: 5, Q1: 0}) == {Q0: 1.0, Q1: 0.0}
+
+
+def test_only_topics_that_were_looked_at_lately_are_remembered() -> None:
+    rates = QueueRates(ManualClock())
+    for number in range(1_000):
+        rates.look(str(number), {Q0: 1})
+    assert len(rates._looks) == 200
