@@ -5,11 +5,14 @@ an orderly one          nothing or OrderlyStatus.SUCCESS; SUSPEND, COMMIT, ROLLB
 a check returns         TransactionOutcome, or nothing while the outcome is not known
 a send gives            SendReceipt, whose ``status`` is a SendStatus; a transaction TransactionReceipt
 a failed message tells  FailureStory (``message.failure_story``); ``Admin.dead_letters_by_error`` gives ErrorGroups
+``Admin.search`` gives  SearchResult for a MessageQuery; ``Admin.group_state`` a GroupState
 """
 
 from __future__ import annotations
 
 from pyromq.client.admin.error_groups import ErrorGroup, ErrorGroups
+from pyromq.client.admin.messages.search import MessageQuery, SearchResult
+from pyromq.client.admin.steering.group_state import GroupState
 from pyromq.client.consumer.rules.orderly_outcome import OrderlyResult, OrderlyStatus
 from pyromq.client.consumer.rules.outcome import BatchResult, ConsumeStatus
 from pyromq.client.core.transaction import Transaction, TransactionOutcome, TransactionReceipt
@@ -23,8 +26,11 @@ __all__ = [
     "ErrorGroups",
     "Failure",
     "FailureStory",
+    "GroupState",
+    "MessageQuery",
     "OrderlyResult",
     "OrderlyStatus",
+    "SearchResult",
     "SendReceipt",
     "SendStatus",
     "Transaction",

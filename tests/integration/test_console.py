@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -179,3 +180,21 @@ def test_without_its_packages_up_says_how_to_get_them_and_goes_on(tmp_path: Path
     )
     assert alone.returncode == 1
     assert "pip install 'pyromq[console]'" in alone.stderr
+
+
+def test_it_speaks_https_with_a_certificate(tmp_path: Path) -> None:
+    made = [sys.executable, "-m", "pyromq", "tls", "init", str(tmp_path / "tls")]
+    subprocess.run(made, check=True, capture_output=True, timeout=WAIT_S)
+    certificate, key = tmp_path / "tls" / "server.pem", tmp_path / "tls" / "server-key.pem"
+    files = ["--certificate", str(certificate), "--key", str(key)]
+    command = [*CONSOLE, "-n", "127.0.0.1:1", "--port", "0", *files]
+    with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (_, line):
+        found = re.fullmatch(r"console=(https://127\.0\.0\.1:\d+)\n", line)
+        assert found, line
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "tls" / "ca.pem"))
+        form = {"name": "admin", "password": PASSWORD}
+        with httpx.Client(verify=trusted, base_url=found[1], timeout=WAIT_S) as http:
+            signed_in = http.post("/login", data=form, headers={"Origin": found[1]})
+            assert signed_in.status_code == 303
+            assert "Secure" in signed_in.headers["set-cookie"]
+            assert http.get("/access").status_code == 200

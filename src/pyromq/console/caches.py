@@ -29,21 +29,28 @@ class Cache:
         found = self._values.get(key)
         if found is not None and self._clock.monotonic_ms() - found[0] < age_ms_max:
             return found[1]  # type: ignore[no-any-return]
-        task = self._loading.get(key)
-        if task is None:
-            task = self._loading[key] = asyncio.ensure_future(self._load(key, load))
-            task.add_done_callback(lambda done: self._over(key, done))
-        return await asyncio.shield(task)
+        return await asyncio.shield(self._begun(key, load))
 
     async def get_soon(
         self, key: Hashable, age_ms_max: int, load: Callable[[], Awaitable[T]], *, wait_s: float
     ) -> T | None:
         """The same within a time; else what was known before, however old, or None. Loading goes on."""
-        try:
-            return await asyncio.wait_for(self.get(key, age_ms_max, load), wait_s)
-        except TimeoutError:
-            found = self._values.get(key)
-            return None if found is None else found[1]
+        found = self._values.get(key)
+        if found is not None and self._clock.monotonic_ms() - found[0] < age_ms_max:
+            return found[1]  # type: ignore[no-any-return]
+        task = self._begun(key, load)
+        await asyncio.wait([task], timeout=wait_s)
+        if task.done():
+            return task.result()
+        return None if found is None else found[1]
+
+    def _begun(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
+        """The load that is under way; it goes on when who waits for it gives up."""
+        task = self._loading.get(key)
+        if task is None:
+            task = self._loading[key] = asyncio.ensure_future(self._load(key, load))
+            task.add_done_callback(lambda done: self._over(key, done))
+        return task
 
     async def _load(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
         began_ms = self._clock.monotonic_ms()

@@ -62,7 +62,6 @@ class Desk:
         await self._stack.enter_async_context(self.admin)
         self._stack.push_async_callback(self.cache.close)
         await self._stack.enter_async_context(self.jobs)
-        await self._stack.enter_async_context(self.lags)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -70,8 +69,8 @@ class Desk:
 
     def sample_on(self) -> None:
         """Samples are taken from now on, until the desk is closed; without it a page takes one when it needs it."""
-        task = asyncio.ensure_future(self.sampler.run())
-        self._stack.push_async_callback(_cancelled, task)
+        for samples in (self.sampler.run(), self.lags.run()):
+            self._stack.push_async_callback(_cancelled, asyncio.ensure_future(samples))
 
     # --- what several pages need ---
 

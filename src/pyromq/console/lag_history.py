@@ -9,8 +9,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Final, Self
+from typing import Final
 
 from pyromq.aio import Admin
 from pyromq.client.admin.steering.group_state import GroupTotals
@@ -26,25 +25,15 @@ _SHARE: Final = 20  # a sample that takes long is taken less often: at most one 
 
 
 class LagHistory:
-    """``async with``: samples in the background. Owner of the points."""
+    """``run`` samples again and again. Owner of the points."""
 
     def __init__(self, admin: Admin, clock: Clock) -> None:
         self._admin = admin
         self._clock = clock
         self._points: OrderedDict[str, deque[tuple[int, int]]] = OrderedDict()
-        self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.get_running_loop().create_task(self._sample(), name="lag history")
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _sample(self) -> None:
+    async def run(self) -> None:
+        """Until it is cancelled."""
         while True:
             began_ms = self._clock.monotonic_ms()
             try:

@@ -57,6 +57,7 @@ class ConsoleSettings:
     body_bytes_max: int = 8 << 20  # of one request
     streams_max: int = 64  # open at the same time, of all visitors
     refresh_ms: int = 2_000  # how often streams look
+    first_paint_ms: int = 600  # how long a list waits for its numbers; those that come later are filled in
 
     def __post_init__(self) -> None:
         if self.port is not None and not 0 <= self.port <= 65_535:

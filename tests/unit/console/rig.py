@@ -85,6 +85,7 @@ class ConsoleRig:
             viewer_password=Secret(VIEWER_PASSWORD),
             token=Secret(TOKEN),
             scrypt=CHEAP,
+            first_paint_ms=60_000,
         )
         self.console = create_app(replace(settings, **self._changes), clock=self._clock)
         self.desk = await self._stack.enter_async_context(self.console.desk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from html import unescape
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import pyromq.console
 from pyromq.aio import Credentials, Message
 from pyromq.client.admin.examining import ClusterFinding, judge_broker
-from pyromq.client.admin.operating.statistics import ProducerInfo
+from pyromq.client.admin.operating.statistics import ProducerInfo, TopicTraffic
 from pyromq.console.pages.topic import delay_ms, message_from
 from pyromq.console.views.topics import SORTED_BY_NUMBERS_MAX
 from pyromq.console.web.visit import BadRequestError
@@ -237,6 +238,25 @@ async def test_more_topics_than_can_be_sorted_by_numbers_are_sorted_by_name_and_
         page = await rig.page("/topics", sort="lag", order="desc")
         assert "sorted by name alone" in text_of(page)
         assert sorted(asked) == names[:50], "brokers are asked about the rows that are shown, not about all"
+
+
+async def test_numbers_that_take_long_are_filled_in_later() -> None:
+    async with ConsoleRig(first_paint_ms=0) as rig:
+        await rig.admin.create_topic("orders", queues=1)
+        gate, real = asyncio.Event(), rig.admin.topic_traffic
+
+        async def traffic(topic: str) -> TopicTraffic:
+            await gate.wait()
+            return await real(topic)
+
+        rig.desk.admin.topic_traffic = traffic  # type: ignore[method-assign]
+        page = await rig.page("/topics")
+        assert "orders asking the brokers…" in text_of(page)
+        assert 'data-live="1"' in page, "the page asks again soon"
+        gate.set()
+        (row,) = (await rig.api("GET", "/topics")).json()["topics"]
+        assert (row["pending"], row["queues"]) == (False, 1), "the API waits for what it says"
+        assert "asking the brokers" not in await rig.page("/topics")
 
 
 async def test_a_topic_is_made_changed_restored_and_deleted_on_its_pages() -> None:

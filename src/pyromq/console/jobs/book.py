@@ -39,13 +39,17 @@ class Jobs:
     def __init__(self, admin: Admin, folder: Path | None, clock: Clock) -> None:
         self._admin = admin
         self._clock = clock
-        self._scratch = tempfile.TemporaryDirectory(prefix="pyromq-jobs-") if folder is None else None
-        self._folder = Path(self._scratch.name) if self._scratch is not None else folder or Path()
+        self._given = folder
+        self._folder = folder or Path()
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._records: dict[str, JobRecord] = {}  # those that are over, oldest first
         self._runs: dict[str, JobRun] = {}
         self._tasks: dict[str, asyncio.Task[JobRecord]] = {}
 
     async def __aenter__(self) -> Self:
+        if self._given is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="pyromq-jobs-")
+            self._folder = Path(self._scratch.name)
         found = [record for path in self._folders() if (record := JobFiles(path).load()) is not None]
         self._records = {record.id: record for record in sorted(found, key=lambda record: record.created_ms)}
         return self

@@ -22,11 +22,12 @@ async def topics(visit: Visit) -> Drawn:
     kind = wanted if wanted in ("", "all", *TopicKind) else ""
     query = TableQuery.of(visit.query, sorts=SORTS, kept=("kind",))
     index = await topic_index(visit.desk)
-    page = await topic_rows(visit.desk, query, kind)
+    page = await topic_rows(visit.desk, query, kind, within_ms=visit.desk.settings.first_paint_ms)
     counts = index.counts()
     users = sum(count for name, count in counts.items() if TopicKind(name).is_users)
     model = {
         "page": page,
+        "pending": any(row.pending for row in page.rows),
         "kind": kind,
         "kinds": [("", "applications", users), *((each, each, counts[each]) for each in counts)],
         "total": len(index.kinds),

@@ -71,22 +71,20 @@ function marks(state, text) {
 }
 
 function startRefreshing() {
-  const groups = new Map();
-  for (const each of document.querySelectorAll("[data-live]")) groups.set(each.dataset.live, true);
-  for (const every of groups.keys()) {
-    const again = async () => {
-      if (!paused && !document.hidden) {
-        try {
-          await refresh(`[data-live="${CSS.escape(every)}"]`);
-          marks("on", "live");
-        } catch {
-          marks("lost", "connection lost");
-        }
+  // the shortest interval of the page counts; a region that comes back may name another one
+  const seconds = () => Math.min(...[...document.querySelectorAll("[data-live]")].map((each) => Number(each.dataset.live)));
+  const again = async () => {
+    if (!paused && !document.hidden) {
+      try {
+        await refresh("[data-live]");
+        marks("on", "live");
+      } catch {
+        marks("lost", "connection lost");
       }
-      setTimeout(again, Number(every) * 1000);
-    };
-    setTimeout(again, Number(every) * 1000);
-  }
+    }
+    setTimeout(again, seconds() * 1000);
+  };
+  if (Number.isFinite(seconds())) setTimeout(again, seconds() * 1000);
 }
 
 function startStream(element) {

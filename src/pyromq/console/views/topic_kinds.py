@@ -38,6 +38,9 @@ class TopicKind(StrEnum):
         return self not in (TopicKind.RETRY, TopicKind.DEAD_LETTERS, TopicKind.SYSTEM)
 
 
+_BY_NAME: Final = {kind.value: kind for kind in TopicKind if kind.is_users}
+
+
 def kind_of(name: str, configs: Mapping[str, TopicConfig], system: Collection[str]) -> TopicKind:
     """Of a topic that says nothing of itself: normal."""
     if name.startswith(RETRY_PREFIX):
@@ -47,8 +50,7 @@ def kind_of(name: str, configs: Mapping[str, TopicConfig], system: Collection[st
     if name in system or name in _SYSTEM or name.startswith(_SYSTEM_PREFIXES) or name.endswith(_REPLY_SUFFIX):
         return TopicKind.SYSTEM
     config = configs.get(name)
-    told = "" if config is None else config.attributes.get(MESSAGE_TYPE, "")
-    try:
-        return TopicKind(told.lower())
-    except ValueError:
-        return TopicKind.FIFO if config is not None and config.order else TopicKind.NORMAL
+    if config is None:
+        return TopicKind.NORMAL
+    told = _BY_NAME.get(config.attributes.get(MESSAGE_TYPE, "").lower())
+    return told or (TopicKind.FIFO if config.order else TopicKind.NORMAL)

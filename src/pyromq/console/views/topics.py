@@ -36,7 +36,8 @@ class GroupLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic of the list. ``problem`` says why its numbers are not known, or is empty."""
+    """A topic of the list. ``problem`` says why its numbers are not known, or is empty; while they are ``pending``, the
+    cluster has not answered yet."""
 
     name: str
     kind: TopicKind
@@ -48,6 +49,7 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
     group_count: int = 0
     dead_letters: int = 0
     problem: str = ""
+    pending: bool = False
 
     @property
     def lag(self) -> int:
@@ -101,14 +103,17 @@ async def _system(desk: Desk) -> frozenset[str]:
         return frozenset()
 
 
-async def topic_rows(desk: Desk, query: TableQuery, kind: str) -> TablePage[TopicRow]:
-    """One page of the list. Sorted by numbers only where these are few enough to be asked for."""
+async def topic_rows(desk: Desk, query: TableQuery, kind: str, *, within_ms: int | None = None) -> TablePage[TopicRow]:
+    """One page of the list. Sorted by numbers only where these are few enough to be asked for.
+
+    With ``within_ms`` rows whose numbers take longer are ``pending``, and asking goes on.
+    """
     index = await topic_index(desk)
     names = query.found(index.names(kind))
     if query.sort == "name" or len(names) > SORTED_BY_NUMBERS_MAX:
         names.sort(reverse=query.descending and query.sort == "name")
         page = query.cut(names)
-        return page.with_rows(await rows_of(desk, index, page.rows))
+        return page.with_rows(await rows_of(desk, index, page.rows, within_ms=within_ms))
     rows = await rows_of(desk, index, names)
     keys = {
         "messages": lambda row: row.messages,
@@ -119,12 +124,21 @@ async def topic_rows(desk: Desk, query: TableQuery, kind: str) -> TablePage[Topi
     return query.cut(sorted(rows, key=keys[query.sort], reverse=query.descending))
 
 
-async def rows_of(desk: Desk, index: TopicIndex, names: Sequence[str]) -> list[TopicRow]:
+async def rows_of(
+    desk: Desk, index: TopicIndex, names: Sequence[str], *, within_ms: int | None = None
+) -> list[TopicRow]:
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def row(name: str) -> TopicRow:
+    async def load(name: str) -> TopicRow:
         async with gate:
-            return await desk.cache.get(("topic row", name), NUMBERS_MS, lambda: _row(desk, index, name))
+            return await _row(desk, index, name)
+
+    async def row(name: str) -> TopicRow:
+        key = ("topic row", name)
+        if within_ms is None:
+            return await desk.cache.get(key, NUMBERS_MS, lambda: load(name))
+        found = await desk.cache.get_soon(key, NUMBERS_MS, lambda: load(name), wait_s=within_ms / 1000)
+        return found or TopicRow(name=name, kind=index.kinds.get(name, TopicKind.NORMAL), pending=True)
 
     return await asyncio.gather(*map(row, names))
 
