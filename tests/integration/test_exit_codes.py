@@ -153,7 +153,13 @@ def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_command_that_needs_a_cluster_is_in_the_table() -> None:
+<<<<<<< HEAD
     servers = ("broker", "up", "nameserver", "run", "exporter")
+||||||| 9cb604d
+    assert set(CALLS) == {name for name in commands() if name not in ("broker", "up", "nameserver", "run")}
+=======
+    servers = ("broker", "up", "nameserver", "console", "run")
+>>>>>>> w-consolea
     assert set(CALLS) == {name for name in commands() if name not in servers}
 
 
