@@ -153,13 +153,7 @@ def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_command_that_needs_a_cluster_is_in_the_table() -> None:
-<<<<<<< HEAD
-    servers = ("broker", "up", "nameserver", "run", "exporter")
-||||||| 9cb604d
-    assert set(CALLS) == {name for name in commands() if name not in ("broker", "up", "nameserver", "run")}
-=======
-    servers = ("broker", "up", "nameserver", "console", "run")
->>>>>>> w-consolea
+    servers = ("broker", "up", "nameserver", "console", "follow", "run", "exporter")
     assert set(CALLS) == {name for name in commands() if name not in servers}
 
 
