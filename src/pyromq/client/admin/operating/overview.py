@@ -29,7 +29,6 @@ from pyromq.wire.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerSta
 from pyromq.wire.json import bodies, java_json
 from pyromq.wire.json.bodies import BrokerConsumeStats, StatsData
 from pyromq.wire.json.heartbeat import MessageModel
-from pyromq.wire.json.registration import TopicTableBody
 
 T = TypeVar("T")
 
@@ -112,6 +111,10 @@ class ListQuestion(msgspec.Struct, frozen=True, kw_only=True):
     def first(self, rows: Iterable[T]) -> list[T]:
         found = list(rows)
         return found[: self.limit] if self.limit else found
+
+
+class _TopicTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    topic_config_table: dict[str, TopicConfig] = {}
 
 
 class _GroupTable(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -237,7 +240,7 @@ class OverviewAdmin(DeadLetterAdmin, BlockedQueueAdmin):
         except MQError as error:  # too much for one response, or not allowed: the list is there all the same
             progress = error
         return (
-            java_json.decode(topics.body, TopicTableBody).topic_config_table,
+            java_json.decode(topics.body, _TopicTable).topic_config_table,
             java_json.decode(groups.body, _GroupTable).subscription_group_table,
             progress,
         )
