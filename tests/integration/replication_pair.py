@@ -19,6 +19,7 @@ from pyromq.net import Address
 from pyromq.replication.follower import Follower, Following
 from pyromq.replication.leader import Leader
 from pyromq.replication.settings import ReplicationSettings, Role
+from pyromq.security.settings import AccessSettings
 from pyromq.settings import ProducerSettings
 from pyromq.store.files.disk import Disk
 from pyromq.store.settings import StoreSettings
@@ -42,8 +43,11 @@ class Pair:
         self.master: Broker | None = None
         self.replica: Broker | None = None
 
-    def settings(self, role: Role, store: StoreSettings = SMALL, **replication: Any) -> BrokerSettings:
+    def settings(
+        self, role: Role, store: StoreSettings = SMALL, access: AccessSettings | None = None, **replication: Any
+    ) -> BrokerSettings:
         return BrokerSettings(
+            access=access or AccessSettings(),
             port=0,
             vip_port=False,
             nameservers=(self.nameserver,),

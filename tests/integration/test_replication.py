@@ -32,6 +32,7 @@ from pyromq.wire.headers.consumer import PullResponseHeader
 from pyromq.wire.json import bodies, java_json
 from pyromq.wire.received import Received
 from pyromq.wire.transfer import encode_report
+from tests.integration.guarded import guarded_access
 from tests.integration.replication_pair import SMALL, CuttingProxy, Pair, a_pair
 from tests.integration.test_push_consumer import FAST, Seen
 from tests.integration.waiting import LOOK_AGAIN_S, until
@@ -405,6 +406,20 @@ async def test_offsets_committed_at_the_replica_reach_the_master(tmp_path: Path)
         master = await pair.start_master(Role.ASYNC_MASTER)
         progress = master.parts.tables.progress
         await until(lambda: progress.committed("readers", "orders", receipt.queue.number) == 1, "merged")
+
+
+async def test_with_access_control_a_replica_signs_what_it_asks(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        master = await pair.start_master(Role.ASYNC_MASTER, access=guarded_access())
+        topic = TopicConfig(topic_name="made-by-hand", read_queue_nums=3, write_queue_nums=3, perm=6)
+        master.parts.tables.topics.update(topic)
+        replica = await pair.start_replica(access=guarded_access())
+        await pair.metadata_taken()
+        assert replica.parts.tables.topics.get("made-by-hand") == topic
+        await pair.stop_replica()
+        await pair.start_replica(follows=False, folder="stranger")
+        await until(lambda: "code 16" in pair.follower.reason, "a replica without credentials is told")
+        assert pair.replica is not None and not pair.replica.store.end_position
 
 
 # --- requests at a replica ---
