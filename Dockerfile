@@ -14,9 +14,9 @@ ENV PATH=/opt/pyromq/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYROMQ_LOG_FORMAT=json
 USER 10001
 WORKDIR /data
 VOLUME /data
-EXPOSE 9876 10911 10909 5557 8180
+EXPOSE 9876 10911 10909 5557 8082
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=15s --timeout=5s --start-period=5m --retries=3 CMD ["pyromq", "health", "--ready"]
+HEALTHCHECK --interval=15s --timeout=5s --start-period=5m --retries=3 CMD ["pyromq", "health"]
 ENTRYPOINT ["pyromq"]
 # Beyond its own machine a server wants users and TLS, or PYROMQ_BROKER_INSECURE_NETWORK=true from whoever knows the network.
 CMD ["up", "--data", "/data", "--host", "0.0.0.0", "--log", "info"]
