@@ -20,7 +20,8 @@ from pyromq.cli.output.quiet import QuietOption
 from pyromq.cli.tls import ConnectionOptions, put_into_environment
 from pyromq.errors import ConfigError, MQError, printable
 
-_SERVERS, _APPS, _NOUNS = "pyromq.cli.servers.commands", "pyromq.cli.servers.apps", "pyromq.cli.nouns"
+_SERVERS, _APPS = "pyromq.cli.servers.commands", "pyromq.cli.servers.apps"
+_NOUNS, _EXAMINING = "pyromq.cli.nouns", "pyromq.cli.examining"
 _PLACES: Final = {
     "up": Place(_SERVERS, "up", "Start a name server and a broker in one process."),
     "nameserver": Place(_SERVERS, "nameserver", "Start a name server."),
@@ -34,8 +35,8 @@ _PLACES: Final = {
     "run": Place(_APPS, "run", "Run an app until SIGTERM or Ctrl-C, which drains it."),
     "app": Place(_APPS, "app", "Documents of apps."),
     "top": Place("pyromq.cli.top.command", "top", "Watch topics, groups and lag live."),
-    "doctor": Place(f"{_NOUNS}.doctor", "doctor", "Examine name servers, brokers, groups and transactions."),
-    "health": Place(f"{_NOUNS}.health", "health", "Ask servers whether they are well."),
+    "doctor": Place(f"{_EXAMINING}.doctor", "doctor", "Examine name servers, brokers, groups and transactions."),
+    "health": Place(f"{_EXAMINING}.health", "health", "Ask servers whether they are well."),
     "audit": Place(f"{_NOUNS}.audit", "audit", "Show who changed what, from where, and what was refused."),
     "topic": Place(f"{_NOUNS}.topic", "app", "Topics: list, create, describe, delete."),
     "group": Place(f"{_NOUNS}.group", "app", "Consumer groups: list, create, lag, describe, reset, park, delete."),

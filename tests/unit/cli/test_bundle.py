@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyromq.cli.nouns.bundle import REMOVED, Bundle, without_secrets
+from pyromq.cli.examining.bundle import REMOVED, Bundle, without_secrets
 from pyromq.errors import ConnectFailedError
 
 CANARY = "c4n4ry"

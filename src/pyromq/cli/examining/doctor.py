@@ -44,7 +44,7 @@ def doctor(
 
 
 def _write_bundle(nameserver: str, path: Path) -> None:
-    from pyromq.cli.nouns.bundle import collect
+    from pyromq.cli.examining.bundle import collect
 
     with progress("collecting facts"):
         bundle = with_admin(nameserver, lambda admin: collect(admin, nameserver))
