@@ -23,12 +23,18 @@ from pyromq.errors import ConfigError, MQError, printable
 _SERVERS, _APPS = "pyromq.cli.servers.commands", "pyromq.cli.servers.apps"
 _NOUNS, _EXAMINING = "pyromq.cli.nouns", "pyromq.cli.examining"
 _PLACES: Final = {
-    "up": Place(_SERVERS, "up", "Start a name server and a broker in one process."),
+    "up": Place(_SERVERS, "up", "Start a name server and a broker in one process, and the web console beside it."),
     "nameserver": Place(_SERVERS, "nameserver", "Start a name server."),
     "broker": Place(_SERVERS, "broker", "Start a broker that registers with name servers."),
     "follow": Place(_SERVERS, "follow", "Keep a copy of a running broker, which takes no notice of it."),
-    "console": Place("pyromq.cli.servers.console", "console", "Start the web console."),
-    "exporter": Place("pyromq.cli.servers.exporter", "exporter", "Serve metrics of a whole cluster."),
+    "console": Place(
+        "pyromq.cli.servers.console", "console", "Start the web console of a cluster: pages and an HTTP API."
+    ),
+    "exporter": Place(
+        "pyromq.cli.servers.exporter",
+        "exporter",
+        "Serve the metrics of a RocketMQ cluster, PyroMQ's or Apache's.",
+    ),
     "send": Place(f"{_NOUNS}.send_consume", "send", "Send a message, lines, or messages as JSON."),
     "consume": Place(f"{_NOUNS}.send_consume", "consume", "Consume a topic as a member of a group."),
     "tail": Place(f"{_NOUNS}.tail", "tail", "Show the newest messages of a topic."),
@@ -36,7 +42,7 @@ _PLACES: Final = {
     "app": Place(_APPS, "app", "Documents of apps."),
     "top": Place("pyromq.cli.top.command", "top", "Watch topics, groups and lag live."),
     "doctor": Place(f"{_EXAMINING}.doctor", "doctor", "Examine name servers, brokers, groups and transactions."),
-    "health": Place(f"{_EXAMINING}.health", "health", "Ask servers whether they are well."),
+    "health": Place(f"{_EXAMINING}.health", "health", "Ask a server how it is."),
     "audit": Place(f"{_NOUNS}.audit", "audit", "Show who changed what, from where, and what was refused."),
     "topic": Place(f"{_NOUNS}.topic", "app", "Topics: list, create, describe, delete."),
     "group": Place(f"{_NOUNS}.group", "app", "Consumer groups: list, create, lag, describe, reset, park, delete."),

@@ -10,10 +10,10 @@ import click
 
 from pyromq.cli.declared import Argument
 from pyromq.cli.option_records import unfolded
-from pyromq.cli.servers.console_beside import ConsoleBesideOptions
 from pyromq.cli.servers.options import (
     BrokerFlags,
     ConfigOption,
+    ConsoleBesideOptions,
     FollowFlags,
     LogFormat,
     NameServerFlags,

@@ -13,12 +13,9 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-from pyromq.cli.declared import Option
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import socket
@@ -32,38 +29,18 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}
 _NEEDED: Final = ("starlette", "jinja2", "uvicorn")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsoleBesideOptions:
-    """Whether ``pyromq up`` starts a console, and where it listens: on this machine alone."""
+def prepare_console(port: int | None, folder: Path, log: str) -> ConsoleBeside | None:
+    """None where its packages are missing. Raises PortTakenError."""
+    if missing := missing_packages():
+        text = f"pyromq up: no console, {missing[0]} is missing: pip install 'pyromq[console]', or say --no-console"
+        sys.stderr.write(f"{text}\n")
+        return None
+    from pyromq.console.listening import listening_socket, url_of
+    from pyromq.console.settings import ConsoleSettings
 
-    console: Annotated[
-        bool,
-        Option("--console/--no-console", envvar="PYROMQ_UP_CONSOLE", help="Start the web console as well."),
-    ] = True
-    console_port: Annotated[
-        int | None,
-        Option(
-            min=0,
-            max=65_535,
-            show_default="8082, or another where that is taken",
-            help="Port of the console; 0 picks a free one.",
-        ),
-    ] = None
-
-    def prepared(self, folder: Path, log: str) -> ConsoleBeside | None:
-        """None where there shall be none, or its packages are missing. Raises PortTakenError."""
-        if not self.console:
-            return None
-        if missing := missing_packages():
-            text = f"pyromq up: no console, {missing[0]} is missing: pip install 'pyromq[console]', or say --no-console"
-            sys.stderr.write(f"{text}\n")
-            return None
-        from pyromq.console.listening import listening_socket, url_of
-        from pyromq.console.settings import ConsoleSettings
-
-        settings = ConsoleSettings(port=self.console_port)
-        listening = listening_socket(settings)
-        return ConsoleBeside(listening, url_of(listening, settings), folder / "console", log)
+    settings = ConsoleSettings(port=port)
+    listening = listening_socket(settings)
+    return ConsoleBeside(listening, url_of(listening, settings), folder / "console", log)
 
 
 def missing_packages() -> list[str]:

@@ -35,7 +35,7 @@ class ExporterFlags:
 
 @unfolded
 def exporter(*, nameserver: NameServerOption = DEFAULT_NAMESERVER, flags: ExporterFlags) -> None:
-    """Serve the metrics of a RocketMQ cluster, PyroMQ's or Apache's, from admin requests."""
+    """Serve the metrics of a RocketMQ cluster, PyroMQ's or Apache's. They come from admin requests."""
     log_to_stderr(flags.log)
     from pyromq.exporter.exporter import ExporterSettings
     from pyromq.metrics.settings import MetricsSettings

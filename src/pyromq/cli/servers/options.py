@@ -15,6 +15,7 @@ from pyromq.cli.declared import Option
 from pyromq.cli.output.tables import FormOption
 
 if TYPE_CHECKING:
+    from pyromq.cli.servers.console_beside import ConsoleBeside
     from pyromq.cli.servers.settings import Flags
 
 
@@ -136,6 +137,33 @@ class UpFlags:
                 **_metrics(self.metrics_port, self.no_metrics),
             },
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleBesideOptions:
+    """Whether ``pyromq up`` starts a console, and where it listens: on this machine alone."""
+
+    console: Annotated[
+        bool,
+        Option("--console/--no-console", envvar="PYROMQ_UP_CONSOLE", help="Start the web console as well."),
+    ] = True
+    console_port: Annotated[
+        int | None,
+        Option(
+            min=0,
+            max=65_535,
+            show_default="8082, or another where that is taken",
+            help="Port of the console; 0 picks a free one.",
+        ),
+    ] = None
+
+    def prepared(self, folder: Path, log: str) -> ConsoleBeside | None:
+        """None where there shall be none, or its packages are missing. Raises PortTakenError."""
+        if not self.console:
+            return None
+        from pyromq.cli.servers.console_beside import prepare_console
+
+        return prepare_console(self.console_port, folder, log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
