@@ -21,7 +21,7 @@ from random import Random
 from ssl import SSLContext
 from typing import Any, Self
 
-from pyromq.broker.base.access import Access, GuardedAccess
+from pyromq.broker.base.access import OPEN, Access, GuardedAccess
 from pyromq.broker.base.advertised import advertised_host, resolved
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
@@ -40,12 +40,14 @@ from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.base.workers import Workers
-from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED
+from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED, Handlers
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
+from pyromq.compiled_core import DESCRIPTION
 from pyromq.errors import MQError
 from pyromq.filters import load_parser
 from pyromq.net import Address, Connection, Handler, Server
+from pyromq.net.handler import FastPath
 from pyromq.net.stalls import LoopProbe
 from pyromq.net.turns import TURN_S, Turns
 from pyromq.security.identity import Peer
@@ -53,7 +55,7 @@ from pyromq.security.opening import FollowedFile, Place, followed_file, open_gua
 from pyromq.security.rights import BROKER_RIGHTS, check_rights
 from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
-from pyromq.wire.codes import ResponseCode
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.message_id import Host
 from pyromq.wire.received import Received
@@ -170,7 +172,8 @@ class Broker(Handler):
         self._probe.start()
         if settings.property_filter:
             self._workers.start_maintenance(load_parser)
-        logger.info("broker started: name=%s address=%s store=%s", settings.name, identity.address, self._folder)
+        where = (settings.name, identity.address, self._folder)
+        logger.info("broker started: name=%s address=%s store=%s core=%s", *where, DESCRIPTION)
 
     def _open(self, identity: Identity, nameserver_tls: SSLContext | None) -> None:
         """Open the store and build the parts on it; from here on requests are answered."""
@@ -199,7 +202,7 @@ class Broker(Handler):
             raise
         self._parts = parts
         parts.quotas.adopt()
-        parts.handlers.config.on_update = self._adopt_quotas
+        parts.handlers.config.on_update = self._settings_changed
         self._take_handlers(parts)
         self._turns.stalls = self._server.stalls
         self._commit_early = parts.write_path.group_commit.commit_early
@@ -211,9 +214,20 @@ class Broker(Handler):
         self._immediate = quotas.immediate(auditing.immediate(handlers.immediate()))
         self._deferred = quotas.deferred(auditing.deferred(handlers.deferred()))
         self._quick = {code: self._deferred[code] for code in QUICK}
+        self._open_lane(handlers)
 
-    def _adopt_quotas(self) -> None:
-        if self.state is Lifecycle.SERVING and self.parts.quotas.adopt():
+    def _open_lane(self, handlers: Handlers) -> None:
+        """The send lane stands for two functions, and is closed where anything else is called for a send."""
+        sends = handlers.sends
+        if sends.lane is not None:
+            calls = (self._quick[RequestCode.SEND_MESSAGE_V2], self._quick[RequestCode.SEND_BATCH_MESSAGE])
+            sends.lane.is_open = calls == (sends.send, sends.send_batch) and self.access is OPEN
+            sends.lane.has_waiting = self._turns.has_waiting
+            sends.lane.renew()
+
+    def _settings_changed(self) -> None:
+        if self.state is Lifecycle.SERVING:
+            self.parts.quotas.adopt()
             self._take_handlers(self.parts)
 
     def _open_access(self, store: MessageStore) -> None:
@@ -260,6 +274,7 @@ class Broker(Handler):
         await services.registrar.close()
         self._deferred = dict.fromkeys(self._deferred, _refuse)  # else the last commit might never come
         self._quick = dict.fromkeys(self._quick, _refuse)
+        self._open_lane(parts.handlers)
         await group_commit.drain()
         while services.sealer.busy:
             services.sealer.advance()
@@ -281,6 +296,10 @@ class Broker(Handler):
         connection.session = Session(host, Peer(remote.host, connection.peer_name))
         if self._parts is not None:
             self._parts.quotas.connected(connection)
+
+    def fast_path(self, connection: Connection) -> FastPath | None:
+        lane = self._parts.handlers.sends.lane if self._parts is not None else None
+        return lane.take if lane is not None and lane.serves(connection) else None
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self._turns.take(connection, requests)

@@ -25,7 +25,7 @@ from pyromq.clock import Clock
 from pyromq.errors import RemoteProtocolError
 from pyromq.net.address import Address
 from pyromq.net.half_read import HalfReadFrames
-from pyromq.net.handler import Handler
+from pyromq.net.handler import FastPath, Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.pending_calls import PendingCalls
 from pyromq.net.settings import ConnectionSettings
@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 S = TypeVar("S")
 E = TypeVar("E", bound=RemoteProtocolError)
+R = TypeVar("R")
 Part = bytes | bytearray | memoryview  # views of bytes, one byte an item
 
 READ_BYTES: Final = 256 * 1024
@@ -93,11 +94,12 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = _read_buffer()
         self._decoder = FrameDecoder(settings.frame_bytes_max)
+        self._fast_path: FastPath | None = None  # of the handler; takes what it can of each read
         self.half_read_bytes = 0  # as ``half_read`` has counted them
         self._half_read = half_read  # all connections of a server together; None: they are not counted
         self._stalls = stalls  # likewise
         self._queue: list[Part] = []  # leaves in one write
-        self._body_parts = 0  # of the queue: those that do not begin a frame
+        self._body_parts = 0  # of the queue: those that do not begin a frame, less the frames inside of others
         self._is_reading = False  # the handler is called with what a read brought; a flush follows
         self._is_held = False  # between hold_reading and go_on_reading
         self._is_turn_timed = False  # a request is in the queue, so the clock was read
@@ -167,6 +169,13 @@ class Connection(asyncio.BufferedProtocol):
         before = len(self._queue)
         self._queue.extend(parts)
         self._body_parts += len(self._queue) - before
+
+    def queue(self, frames: bytes, count: int = 1) -> bool:
+        """``send`` of whole frames in one piece; True when the caller has to ``flush``, because nothing else will."""
+        is_first = not self._queue and not self._is_reading
+        self._queue.append(frames)
+        self._body_parts -= count - 1
+        return is_first
 
     def flush(self) -> None:
         """Writes what is queued now rather than at the end of this turn."""
@@ -323,6 +332,11 @@ class Connection(asyncio.BufferedProtocol):
         logger.debug("connected: peer=%s local=%s", self.remote_text, self.local)
         self._watch.add(self)
         self._call(self._handler.on_connected, self)
+        if self.is_open:
+            self._call(self._ask_for_fast_path)
+
+    def _ask_for_fast_path(self) -> None:
+        self._fast_path = self._handler.fast_path(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
@@ -331,8 +345,11 @@ class Connection(asyncio.BufferedProtocol):
         self.bytes_in += nbytes
         self._pending_calls.heard()
         decoder = self._decoder
+        data: Part = self._buffer[:nbytes]
+        if self._fast_path is not None:
+            data = self._take_fast(self._fast_path, data)
         try:
-            frames = decoder.feed(self._buffer[:nbytes])
+            frames = decoder.feed(data)
         except FrameError as error:
             self._receive(error.whole_frames)
             self._break(error)
@@ -344,6 +361,24 @@ class Connection(asyncio.BufferedProtocol):
                     self._receive_timed(frames, self._stalls)
             if self._half_read is not None and len(decoder.half_read) != self.half_read_bytes:
                 self._half_read.note(self, len(decoder.half_read))
+
+    def _take_fast(self, fast_path: FastPath, data: Part) -> Part:
+        """What the fast path leaves of a read, and of what came before it."""
+        chunk = self._decoder.gather(data)
+        if chunk is None:
+            return b""
+        began_s = self._stalls.begin() if self._stalls else 0.0
+        self._is_reading = True
+        taken = self._called(fast_path, self, chunk)
+        self._is_reading = False
+        if taken is None:  # it failed, and the connection ends
+            return b""
+        if not taken:
+            return chunk
+        self.flush()
+        if self._stalls:
+            self._stalls.ended(began_s, "fast path")
+        return memoryview(chunk)[taken:]
 
     def _receive_timed(self, frames: list[Frame], stalls: StallWatch) -> None:
         began_s = stalls.begin()
@@ -417,11 +452,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _call(self, method: Callable[..., None], *arguments: object) -> None:
         """A handler's mistake ends its connection and nothing else."""
+        self._called(method, *arguments)
+
+    def _called(self, method: Callable[..., R], *arguments: object) -> R | None:
         try:
-            method(*arguments)
+            return method(*arguments)
         except Exception:  # a defect of the handler must not break the protocol's callbacks
             logger.exception("handler failed, connection closed: peer=%s", self.remote_text)
             self.abort("the handler failed")
+            return None
 
 
 def _without_frames(error: E) -> E:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import decode_command, encode_command, encode_response
-from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.frame import Frame, FrameDecoder, encode_frame
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -39,8 +39,18 @@ logger = logging.getLogger(__name__)
 _ALONE_COMMITS = 16  # after so many groups in a row with sends of one connection, it counts as the only one
 
 
-PendingSend = tuple[Connection, Received[Any], bytes]
-"""A staged message: its connection, its request, and the response if all goes well (empty for one-way sends)."""
+class SendsOfOneRead(NamedTuple):
+    """Sends that were staged together by the send lane: how many, and how many of them are answered."""
+
+    sends: int
+    responses: int
+
+
+PendingSend = tuple[Connection, Received[Any] | SendsOfOneRead, bytes]
+"""A staged message: its connection, its request, and the response if all goes well (empty for one-way sends).
+
+Of several that were staged together, all responses in one piece; each says whose it is.
+"""
 
 
 OnStored = Callable[[MQError | None], None]
@@ -53,6 +63,7 @@ class WaitingCommit(NamedTuple):
     end: int
     since_ms: int
     sends: list[PendingSend]
+    send_count: int
 
 
 class GroupCommit:
@@ -86,6 +97,7 @@ class GroupCommit:
         # what is staged and not committed yet
         self._answered_at_commit: list[PendingSend] = []
         self._answered_after_flush: list[PendingSend] = []
+        self._after_flush_more = 0  # sends in these, beyond one for each
         self._internal: list[OnStored] = []  # internal writes
         self._before_commit: list[Callable[[], None]] = []  # want to stage something behind everything else
         self._touched: set[QueueKey] = set()  # queues of all of these
@@ -143,6 +155,22 @@ class GroupCommit:
             self._scheduled = True
             self._loop.call_soon(self._commit)
 
+    def staged_together(
+        self, connection: Connection, sends: SendsOfOneRead, responses: bytes, queues: Iterable[QueueKey]
+    ) -> None:
+        """``staged`` of what the send lane took of one read; ``commit_early`` must follow."""
+        if self._sync:
+            self._answered_after_flush.append((connection, sends, responses))
+            self._after_flush_more += sends.sends - 1
+        else:
+            self._answered_at_commit.append((connection, sends, responses))
+        self._touched.update(queues)
+        if connection is not self._sender:
+            self._sender, self._alone_commits = connection, 0
+        if not self._scheduled and self._alone_commits < _ALONE_COMMITS:
+            self._scheduled = True
+            self._loop.call_soon(self._commit)
+
     def staged_internally(self, queue: QueueKey, on_stored: OnStored) -> None:
         """An internal write was staged; it shares the commit, and the fsync, with what clients send."""
         self._internal.append(on_stored)
@@ -174,13 +202,14 @@ class GroupCommit:
         self._alone_commits += 1
         at_commit, self._answered_at_commit = self._answered_at_commit, []
         after_flush, self._answered_after_flush = self._answered_after_flush, []
+        after_flush_count, self._after_flush_more = len(after_flush) + self._after_flush_more, 0
         internal, self._internal = self._internal, []
         touched, self._touched = self._touched, set()
         try:
             self._store.commit()
         except Exception as error:  # also a defect: a sender without a response would wait for ever
             refusal = error if isinstance(error, MQError) else StoreError(f"{type(error).__name__}: {error}")
-            count, is_defect = len(at_commit) + len(after_flush) + len(internal), refusal is not error
+            count, is_defect = len(at_commit) + after_flush_count + len(internal), refusal is not error
             logger.error("group commit refused: messages=%d reason=%s", count, refusal, exc_info=is_defect)
             self._refuse(at_commit + after_flush, refusal)
             _tell(internal, refusal)
@@ -196,8 +225,9 @@ class GroupCommit:
         if internal:
             self._internal_waiting.append((self._store.end_position, internal))
         if after_flush:
-            self._waiting.append(WaitingCommit(self._store.end_position, self._clock.monotonic_ms(), after_flush))
-            self._waiting_sends += len(after_flush)
+            now_ms = self._clock.monotonic_ms()
+            self._waiting.append(WaitingCommit(self._store.end_position, now_ms, after_flush, after_flush_count))
+            self._waiting_sends += after_flush_count
             self.look()
         self._flush()
 
@@ -294,13 +324,13 @@ class GroupCommit:
         limit = self._clock.monotonic_ms() - self._flush_timeout_ms
         while self._waiting and self._waiting[0].since_ms < limit:
             for connection, _, response in self._next_waiting():
-                if response:
-                    connection.send(_unconfirmed(response))
+                for each in FrameDecoder().feed(response):
+                    connection.send(_unconfirmed(each))
 
     def _next_waiting(self) -> list[PendingSend]:
-        sends = self._waiting.popleft().sends
-        self._waiting_sends -= len(sends)
-        return sends
+        waiting = self._waiting.popleft()
+        self._waiting_sends -= waiting.send_count
+        return waiting.sends
 
     async def drain(self) -> None:
         """Everything staged up to now is written and answered, and no flush runs; with sync flush all is on disk."""
@@ -317,17 +347,26 @@ class GroupCommit:
         self._send_error(sends, code, remark)
 
     def _send_error(self, sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
-        for connection, request, _ in sends:
-            if not request.is_oneway:
+        for connection, request, response in sends:
+            if isinstance(request, SendsOfOneRead):
+                for frame in FrameDecoder().feed(response):
+                    connection.send(encode_response(code, decode_command(frame).correlation_id, remark=remark))
+            elif not request.is_oneway:
                 connection.send(
                     encode_response(code, request.correlation_id, remark=remark, serialize_type=request.serialize_type)
                 )
 
 
 def _respond(sends: list[PendingSend]) -> None:
-    for connection, _, response in sends:
+    """What leaves on one connection leaves in one write, now: a turn of the loop for each would cost more."""
+    unflushed = []
+    for connection, request, response in sends:
         if response:
-            connection.send(response)
+            count = request.responses if type(request) is SendsOfOneRead else 1
+            if connection.queue(response, count):
+                unflushed.append(connection)
+    for connection in unflushed:
+        connection.flush()
 
 
 def _tell(internal: list[OnStored], error: MQError | None) -> None:
@@ -338,11 +377,10 @@ def _tell(internal: list[OnStored], error: MQError | None) -> None:
             logger.exception("the callback of an internal write failed")
 
 
-def _unconfirmed(response: bytes) -> bytes:
+def _unconfirmed(response: Frame) -> bytes:
     """The same response, with the address of the message, but not the promise."""
-    (frame,) = FrameDecoder().feed(response)
-    command = decode_command(frame)
+    command = decode_command(response)
     if command.code != ResponseCode.SUCCESS:
-        return response
+        return encode_frame(response)
     code, remark = ResponseCode.FLUSH_DISK_TIMEOUT, "the message is stored, but the disk did not confirm it in time"
     return encode_command(msgspec.structs.replace(command, code=code, remark=remark))

@@ -188,8 +188,11 @@ def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
         worst = f"the worst of {told.get('loopStallWorstMs', '')} ms by {told.get('loopStallCode', '')}"
         text = f"{stalls:.0f} times it served nobody for more than 100 ms, {worst}: see its log"
         found.append(ClusterFinding(severity=ClusterSeverity.WARNING, about=about, text=text))
+    runs = f", {told['compiledCore']}" if "compiledCore" in told else ""  # only brokers of ours say so
     return found or [
-        ClusterFinding(severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full")
+        ClusterFinding(
+            severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full{runs}"
+        )
     ]
 
 

@@ -190,6 +190,11 @@ class ConsumeQueue:
         self._staged += ENTRY.pack(position, size, tag_hash)
         self.next_offset += 1
 
+    def stage_encoded(self, entries: bytes) -> None:
+        """``stage`` of entries as they lie in the file."""
+        self._staged += entries
+        self.next_offset += len(entries) // ENTRY_BYTES
+
     def stage_filler(self, count: int, position: int) -> None:
         """Entries for messages that are lost, so that those behind keep their offsets."""
         self._staged += ENTRY.pack(position, FILLER_SIZE, 0) * count
@@ -267,13 +272,17 @@ class ConsumeQueue:
 
     def raw_entries(self, offset: int, count: int) -> Iterator[tuple[int, int, int]]:
         """The same as plain tuples of position, size and tag hash, for readers of many."""
+        return ENTRY.iter_unpack(self.entry_bytes(offset, count))
+
+    def entry_bytes(self, offset: int, count: int) -> bytes:
+        """The same as they lie in the file."""
         end = self.end
         segment = self._segments.holding(offset * ENTRY_BYTES)
         if segment is None or not self.first <= offset < end:
-            return iter(())
+            return b""
         at = offset * ENTRY_BYTES - segment.base
         size = min(count, end - offset) * ENTRY_BYTES
-        return ENTRY.iter_unpack(segment.open_once().read_at(at, min(size, segment.size - at)))
+        return segment.open_once().read_at(at, min(size, segment.size - at))
 
     def first_at_or_after(self, position: int) -> int:
         """The first offset whose record starts at ``position`` or later; ``end`` when there is none."""

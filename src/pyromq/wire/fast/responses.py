@@ -41,6 +41,35 @@ class SendResponses:
         self._region = region
         self._template = _send_template(host_hex, region)
 
+    def pieces(self, on_disk: str) -> tuple[bytes, ...]:
+        """The text of a response around what differs between responses, for the compiled core.
+
+        Before the message ids, the host in each of them, before queue id, offset and unique key, behind the key, in
+        place of the key when there is none, and behind the correlation id.
+        """
+        mark, number = "\x00", 111_111_111
+        found = SendResponseHeader(
+            msg_id=mark,
+            queue_id=number,
+            queue_offset=number,
+            transaction_id=mark,
+            region=self._region,
+            trace_on="true",
+            on_disk=on_disk,
+        )
+        shown, digits = b"\\u0000", b"%d" % number
+        text = encode_response(_SUCCESS_CODE, _NUMBER, found)[PREFIX_BYTES:]
+        bare = encode_response(_SUCCESS_CODE, _NUMBER, msgspec.structs.replace(found, transaction_id=None))[
+            PREFIX_BYTES:
+        ]
+        before_ids, rest = text.split(shown, 1)
+        before_queue, before_offset, rest = rest.split(digits, 2)
+        before_key, rest = rest.split(shown, 1)
+        behind_key, end = rest.rsplit(b"%d" % _NUMBER, 1)
+        without_key = bare.split(digits, 2)[2].rsplit(b"%d" % _NUMBER, 1)[0]
+        host = self._host_hex.encode()
+        return before_ids, host, before_queue, before_offset, before_key, behind_key, without_key, end
+
     def encode(
         self,
         request: Received[SendHeader],
