@@ -24,7 +24,6 @@ fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<send_lane::SendLane>()?;
     module.add_function(wrap_pyfunction!(index::index_entries, module)?)?;
-    module.add_function(wrap_pyfunction!(pulls::scan_entries, module)?)?;
-    module.add_function(wrap_pyfunction!(pulls::join_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(pulls::pull_entries, module)?)?;
     Ok(())
 }

@@ -29,8 +29,10 @@ TakenSends = tuple[int, int, int, int, bytes, bytes, bytes, int, "list[tuple[Any
 Of each queue: its object, its key, its new entries, how many sends these are, and the bytes of their records.
 """
 
-ScannedEntries = tuple["list[tuple[int, int]]", int, int, int, int]
-"""Runs of records, messages, bytes, the next offset, and how many entries have no record any more."""
+PulledEntries = tuple["list[tuple[int, int]]", bytes | None, int, int, int, int, int]
+"""Runs of records, or their bytes in one piece; messages, bytes, where the last record ends, the next offset, and how
+many entries have no record any more.
+"""
 
 
 class SendLane(Protocol):
@@ -66,16 +68,17 @@ class Core(Protocol):
         self, keys: bytes, table: memoryview, slots: int, first: int, begin_ms: int
     ) -> tuple[bytes, bytes, int, int, int]: ...
 
-    def scan_entries(
+    def pull_entries(
         self,
         entries: bytes,
         offset: int,
         bounds: tuple[int, int, int],
         limits: tuple[int, int, int, int],
         tags: Sequence[int] | None,
-    ) -> ScannedEntries | None: ...
-
-    def join_runs(self, segment: memoryview, base: int, runs: Sequence[tuple[int, int]]) -> bytes | None: ...
+        segment: memoryview,
+        base: int,
+        log_end: int,
+    ) -> PulledEntries | None: ...
 
 
 class CoreIgnoredWarning(UserWarning):

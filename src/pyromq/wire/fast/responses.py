@@ -13,6 +13,7 @@ import msgspec
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.frame import PREFIX_BYTES, SerializeType, pack_prefix
+from pyromq.wire.headers.consumer import PullResponseHeader
 from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
 from pyromq.wire.received import CommandFlag, Received
 
@@ -31,6 +32,28 @@ def success(request: Received[Any]) -> bytes:
         header = _SUCCESS % request.correlation_id
         return pack_prefix(len(header) + 4, len(header)) + header
     return encode_response(_SUCCESS_CODE, request.correlation_id, serialize_type=request.serialize_type)
+
+
+def found_messages_head(correlation_id: int, next_offset: int, first: int, end: int, body_size: int) -> bytes:
+    """The frame of a response to a pull that found messages, up to its body, as JSON and without flags."""
+    header = _FOUND % (next_offset, first, end, correlation_id)
+    size = len(header)
+    return pack_prefix(size + 4 + body_size, size) + header
+
+
+def _found_template() -> bytes:
+    header = PullResponseHeader(
+        suggest_which_broker_id=0, next_begin_offset=111_111_113, min_offset=111_111_112, max_offset=111_111_111
+    )
+    text = encode_response(_SUCCESS_CODE, _NUMBER, header, remark="FOUND")[PREFIX_BYTES:]
+    numbers = [b"%d" % number for number in (111_111_113, 111_111_112, 111_111_111, _NUMBER)]
+    assert sorted(numbers, key=text.index) == numbers, "they stand in another order"
+    for number in numbers:
+        text = text.replace(number, b"%d")
+    return text
+
+
+_FOUND: Final = _found_template()
 
 
 class SendResponses:

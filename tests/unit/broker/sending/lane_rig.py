@@ -113,6 +113,7 @@ class LaneRig:
         )
         await self.broker.start()
         await self.broker._cancel_tasks()  # time is the test's
+        self.broker.parts.services.delay_runner.halt()  # likewise: it has timers of its own
         if not self.with_core:
             self.sends.lane = None
         self.clients = [Peer(self.broker, self.clock, number) for number in range(self.peers)]

@@ -12,6 +12,8 @@ import pytest
 from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.store import queue_reader
 from pyromq.store.settings import Flush
+from pyromq.wire.command import decode_command
+from pyromq.wire.frame import FrameDecoder
 from tests.unit.broker.sending.lane_rig import LaneRig, random_frame
 
 needs_core = pytest.mark.skipif(core is None, reason=f"nothing to compare: {DESCRIPTION}")
@@ -64,7 +66,15 @@ async def outcome_of(
         return rig.outcome(), taken
 
 
+def responses(peer: tuple[Any, ...]) -> list[tuple[int, Any]]:
+    return [(command.correlation_id, command) for command in map(decode_command, FrameDecoder().feed(peer[-1]))]
+
+
 def compare(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    for ours, theirs in zip(found["clients"], expected["clients"], strict=True):
+        assert ours[:-1] == theirs[:-1]
+        for response, wanted in zip(responses(ours), responses(theirs), strict=True):
+            assert response == wanted
     for name, value in expected.items():
         if isinstance(value, dict):
             assert found[name].keys() == value.keys(), name
