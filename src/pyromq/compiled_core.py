@@ -90,7 +90,7 @@ def load(switch: str) -> tuple[Core | None, str]:
     if switch.strip().lower() in _ON:
         return None, f"pure Python ({SWITCH} is set)"
     try:
-        import pyromq_core as found  # type: ignore[import-not-found,unused-ignore]
+        import pyromq_core as found  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ModuleNotFoundError:
         return None, "pure Python (pyromq-core is not installed)"
     except ImportError as error:

@@ -332,8 +332,9 @@ def _tags_of(accept_tag: TagFilter | None) -> Sequence[int] | None:
     if accept_tag is None:
         return ()
     tags = getattr(accept_tag, "__self__", None)
-    is_membership = isinstance(tags, frozenset) and accept_tag == tags.__contains__
-    return tuple(tags) if is_membership and 0 < len(tags) <= _TAGS_MAX else None
+    if not isinstance(tags, frozenset) or accept_tag != tags.__contains__:
+        return None
+    return tuple(tags) if 0 < len(tags) <= _TAGS_MAX else None
 
 
 def _real_size(entry: QueueEntry) -> int:
