@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from random import Random
@@ -93,5 +94,38 @@ async def test_the_same_bytes_bring_about_the_same(seed: int, flush: Flush, monk
         expected, _ = await outcome_of(seed, flush, with_core=False)
     found, taken = await outcome_of(seed, flush, with_core=True)
     compare(found, expected)
-    print("taken", taken)
+    assert taken > 3
+
+
+def full_for_a_while(rig: LaneRig, step: int) -> None:
+    """Twice: it is noticed by a commit, and heals."""
+
+    def refuse(kind: str) -> None:
+        if kind == "write":
+            raise OSError(errno.ENOSPC, "simulated disk is full")
+
+    if step in (20, 40):
+        rig.disk.before_each(refuse)
+    elif step in (25, 45):
+        rig.disk.before_each(lambda kind: None)
+        rig.broker.store.health.space_returned()
+
+
+def syncs_fail(rig: LaneRig, step: int) -> None:
+    if step == 30:
+        rig.disk.fail_syncs()
+
+
+@needs_core
+@pytest.mark.parametrize("flush", Flush)
+@pytest.mark.parametrize("then", [syncs_fail, full_for_a_while])
+@pytest.mark.parametrize("seed", [0, 1, 3])
+async def test_the_same_bytes_bring_about_the_same_on_a_disk_that_fails(
+    seed: int, then: Callable[[LaneRig, int], None], flush: Flush, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(queue_reader, "core", None)
+        expected, _ = await outcome_of(seed, flush, with_core=False, then=then)
+    found, taken = await outcome_of(seed, flush, with_core=True, then=then)
+    compare(found, expected)
     assert taken > 3
