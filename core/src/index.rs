@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 pub const KEY_BYTES: usize = 20;
 const SECONDS_MAX: i64 = 0x7FFF_FFFF;
@@ -30,6 +31,25 @@ impl Key {
             hash: u32::from_be_bytes(bytes[..4].try_into().expect("4 bytes")),
             stored_ms: i64::from_be_bytes(bytes[12..20].try_into().expect("8 bytes")),
         }
+    }
+}
+
+/// Slots are numbers that a hash has spread already.
+#[derive(Default)]
+struct SlotHasher(u64);
+
+impl Hasher for SlotHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("slots are u32")
+    }
+
+    #[inline]
+    fn write_u32(&mut self, slot: u32) {
+        self.0 = u64::from(slot).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
 
@@ -69,7 +89,8 @@ pub fn index_entries<'py>(
         .collect();
     let mut entries = Vec::with_capacity(count * 20);
     let mut places = Vec::with_capacity(count * 4);
-    let mut newest: HashMap<u32, u32> = HashMap::with_capacity(count);
+    let mut newest: HashMap<u32, u32, BuildHasherDefault<SlotHasher>> =
+        HashMap::with_capacity_and_hasher(count, Default::default());
     let (mut end_ms, mut fresh) = (i64::MIN, 0);
     for (number, bytes) in keys.chunks_exact(KEY_BYTES).enumerate() {
         let key = Key::of(bytes);
@@ -86,4 +107,22 @@ pub fn index_entries<'py>(
         end_ms = end_ms.max(key.stored_ms);
     }
     Ok((PyBytes::new(py, &entries), PyBytes::new(py, &places), begin_ms, end_ms, fresh))
+}
+
+/// Let words of a table become `first`, `first` + 1, …, by their numbers (u32, native); of a number twice the last counts.
+#[pyfunction]
+pub fn scatter_words(py: Python<'_>, table: PyBuffer<u8>, numbers: &[u8], first: u32) -> PyResult<()> {
+    let Some(words) = table.as_mut_slice(py) else {
+        return Err(PyValueError::new_err("the table cannot be written"));
+    };
+    for (own, number) in (first..).zip(numbers.chunks_exact(4)) {
+        let at = u32::from_ne_bytes(number.try_into().expect("4 bytes")) as usize * 4;
+        let Some(word) = words.get(at..at + 4) else {
+            return Err(PyValueError::new_err("a word lies outside of the table"));
+        };
+        for (cell, byte) in word.iter().zip(own.to_be_bytes()) {
+            cell.set(byte);
+        }
+    }
+    Ok(())
 }

@@ -24,6 +24,7 @@ fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<send_lane::SendLane>()?;
     module.add_function(wrap_pyfunction!(index::index_entries, module)?)?;
+    module.add_function(wrap_pyfunction!(index::scatter_words, module)?)?;
     module.add_function(wrap_pyfunction!(pulls::pull_entries, module)?)?;
     Ok(())
 }

@@ -68,6 +68,8 @@ class Core(Protocol):
         self, keys: bytes, table: memoryview, slots: int, first: int, begin_ms: int
     ) -> tuple[bytes, bytes, int, int, int]: ...
 
+    def scatter_words(self, table: memoryview, numbers: bytes, first: int) -> None: ...
+
     def pull_entries(
         self,
         entries: bytes,

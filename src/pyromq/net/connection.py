@@ -39,7 +39,6 @@ logger = logging.getLogger(__name__)
 
 S = TypeVar("S")
 E = TypeVar("E", bound=RemoteProtocolError)
-R = TypeVar("R")
 Part = bytes | bytearray | memoryview  # views of bytes, one byte an item
 
 READ_BYTES: Final = 256 * 1024
@@ -348,6 +347,8 @@ class Connection(asyncio.BufferedProtocol):
         data: Part = self._buffer[:nbytes]
         if self._fast_path is not None:
             data = self._take_fast(self._fast_path, data)
+            if not data and not self.half_read_bytes and not decoder.half_read:
+                return
         try:
             frames = decoder.feed(data)
         except FrameError as error:
@@ -369,16 +370,20 @@ class Connection(asyncio.BufferedProtocol):
             return b""
         began_s = self._stalls.begin() if self._stalls else 0.0
         self._is_reading = True
-        taken = self._called(fast_path, self, chunk)
-        self._is_reading = False
-        if taken is None:  # it failed, and the connection ends
+        try:
+            taken = fast_path(self, chunk)
+        except Exception:  # likewise a defect of the handler
+            self._fail()
             return b""
+        finally:
+            self._is_reading = False
         if not taken:
             return chunk
-        self.flush()
+        if self._queue:
+            self.flush()
         if self._stalls:
             self._stalls.ended(began_s, "fast path")
-        return memoryview(chunk)[taken:]
+        return memoryview(chunk)[taken:] if taken < len(chunk) else b""
 
     def _receive_timed(self, frames: list[Frame], stalls: StallWatch) -> None:
         began_s = stalls.begin()
@@ -452,15 +457,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _call(self, method: Callable[..., None], *arguments: object) -> None:
         """A handler's mistake ends its connection and nothing else."""
-        self._called(method, *arguments)
-
-    def _called(self, method: Callable[..., R], *arguments: object) -> R | None:
         try:
-            return method(*arguments)
+            method(*arguments)
         except Exception:  # a defect of the handler must not break the protocol's callbacks
-            logger.exception("handler failed, connection closed: peer=%s", self.remote_text)
-            self.abort("the handler failed")
-            return None
+            self._fail()
+
+    def _fail(self) -> None:
+        logger.exception("handler failed, connection closed: peer=%s", self.remote_text)
+        self.abort("the handler failed")
 
 
 def _without_frames(error: E) -> E:

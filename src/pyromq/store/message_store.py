@@ -277,21 +277,22 @@ class MessageStore:
     @property
     def next_place(self) -> tuple[int, int, int]:
         """Where the next message would be staged: position, bytes that its segment has from there on, store time."""
-        return *self.log.next_place, self._commit_ms or self._clock.now_ms()
+        position, room = self.log.next_place
+        return position, room, self._commit_ms or self._clock.now_ms()
 
-    def stage_encoded(
-        self, records: bytes, stored_ms: int, queues: Iterable[tuple[ConsumeQueue, bytes]], keys: HashedKeys
-    ) -> None:
-        """Stage messages that were encoded for ``next_place``, with their queue entries and keys.
+    def stage_encoded(self, records: bytes, stored_ms: int, keys: HashedKeys) -> None:
+        """Stage messages that were encoded for ``next_place``, while the store can be written.
 
-        Of queues that have messages, and only while the store can be written.
+        ``stage_entries`` must follow for each of their queues, which have messages already.
         """
         self.log.stage_encoded(records)
         self._commit_ms = stored_ms
-        for queue, entries in queues:
-            queue.stage_encoded(entries)
-            self._backlog.staged.add(queue)
         self.indexer.stage_hashed(keys)
+
+    def stage_entries(self, queue: ConsumeQueue, entries: bytes) -> None:
+        """Entries of messages that were staged by ``stage_encoded``."""
+        queue.stage_encoded(entries)
+        self._backlog.staged.add(queue)
 
     def commit(self) -> None:
         """Write what is staged. Raises DiskFullError or UntrustedDiskError, and then nothing of it is stored."""

@@ -128,16 +128,16 @@ class SendLane:
         if taken is None:
             return 0
         consumed, sends, messages, body_bytes, records, keys, responses, response_count, queues = taken
-        entries_of = [(queue, entries) for queue, _, entries, _, _ in queues]
-        store.stage_encoded(records, stored_ms, entries_of, HashedKeys(keys, messages, position))
-        counters, puts = self._counters, self._counters.puts
+        store.stage_encoded(records, stored_ms, HashedKeys(keys, messages, position))
+        counters, touched, puts = self._counters, [], self._counters.puts
         counters.put_messages += messages
         counters.put_bytes += body_bytes
-        for _, (topic, _), entries, calls, size in queues:
-            puts[topic] += calls * CALL + len(entries) // ENTRY_BYTES * MESSAGE + size
+        for queue, key, entries, calls, size in queues:
+            store.stage_entries(queue, entries)
+            puts[key[0]] += calls * CALL + len(entries) // ENTRY_BYTES * MESSAGE + size
+            touched.append(key)
         connection.frames_in += sends
-        self._group_commit.staged_together(
-            connection, SendsOfOneRead(sends, response_count), responses, [key for _, key, _, _, _ in queues]
-        )
-        self._group_commit.commit_early()
+        group_commit = self._group_commit
+        group_commit.staged_together(connection, SendsOfOneRead(sends, response_count), responses, touched)
+        group_commit.commit_early()
         return consumed

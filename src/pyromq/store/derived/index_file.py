@@ -17,7 +17,8 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 
@@ -100,7 +101,8 @@ class IndexFile:
         if len(heads) < len(slots):
             _link(previous, slots, first)
         data = _entries(hashes, positions, _seconds(times_ms, begin_ms), previous)
-        self._write(data, heads, (begin_ms, positions[0]), (max(times_ms), positions[-1]), previous.count(0))
+        scatter = partial(self.file.scatter, HEADER.size, heads)
+        self._write(data, scatter, (begin_ms, positions[0]), (max(times_ms), positions[-1]), previous.count(0))
 
     def add_hashed(self, keys: bytes) -> None:
         """``add`` of keys that the compiled core has hashed: it makes the entries, too."""
@@ -109,14 +111,14 @@ class IndexFile:
         assert end - first <= self.room
         table = self.file.map_once()[HEADER.size : self._entries_at]
         data, slots, begin_ms, end_ms, fresh = core.index_entries(keys, table, self._slots, first, self.begin_ms)
-        heads = dict(zip(memoryview(slots).cast("I"), range(first, end), strict=True))
         begin, last = _PLACE.unpack_from(keys)[1], _PLACE.unpack_from(keys, len(keys) - HASHED_KEY_BYTES)[1]
-        self._write(data, heads, (begin_ms, begin), (end_ms, last), fresh)
+        scatter = partial(self.file.scatter_run, HEADER.size, slots, first)
+        self._write(data, scatter, (begin_ms, begin), (end_ms, last), fresh)
 
     def _write(
         self,
         data: bytes,
-        heads: Mapping[int, int],
+        scatter: Callable[[], None],
         begin: tuple[int, int],
         end: tuple[int, int],
         fresh_slots: int,
@@ -125,7 +127,7 @@ class IndexFile:
         first = self.next_entry
         self._final_slots_crc, self.dirty = None, True
         self.file.write_at(self._entries_at + ENTRY.size * first, data)
-        self.file.scatter(HEADER.size, heads)
+        scatter()
         if first == 1:
             self.begin_ms, self.begin_position = begin
         self.end_ms, self.end_position = max(self.end_ms, end[0]), end[1]

@@ -77,7 +77,8 @@ async def test_any_change_of_topics_or_settings_empties_it(change: str) -> None:
             case "delete":
                 topics.delete(config.topic_name)
             case "settings":
-                rig.arrive(1, encode_request(RequestCode.UPDATE_BROKER_CONFIG, 3, body=b"flushDelayOffsetInterval=9000\n"))
+                change_one = b"flushDelayOffsetInterval=9000\n"
+                rig.arrive(1, encode_request(RequestCode.UPDATE_BROKER_CONFIG, 3, body=change_one))
         assert taken(rig, sends(2)) == 0
         if change in ("order", "multi"):
             rig.arrive(0, sends(3))
