@@ -12,11 +12,12 @@ pub mod properties;
 pub mod pulls;
 pub mod records;
 pub mod send_lane;
+pub mod signature;
 
 use pyo3::prelude::*;
 
 /// Which functions there are and what they mean: moves whenever one of them changes. Python wants the one it knows.
-pub const INTERFACE: u32 = 1;
+pub const INTERFACE: u32 = 2;
 
 #[pymodule]
 fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {

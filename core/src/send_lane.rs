@@ -11,11 +11,12 @@ use crate::index::put_key;
 use crate::java_hash;
 use crate::properties::{self, Facts};
 use crate::records::{put_entry, put_record, Own, Shared, TopicField, BLANK_BYTES, ENTRY_BYTES};
+use crate::signature::{Claim, SigningKey};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 const PREFIX_BYTES: usize = 8;
@@ -66,6 +67,14 @@ struct ResponseText {
     end: Vec<u8>,
 }
 
+/// Who may send what, as Python has decided it before: names are numbered.
+#[derive(Default)]
+struct Admitted {
+    users: HashMap<Vec<u8>, (usize, SigningKey)>,
+    addresses: HashMap<String, usize>,
+    topics: HashMap<(usize, usize, i32), HashSet<Vec<u8>>>, // by user, address and code
+}
+
 /// Where the next record goes.
 struct Place {
     position: i64,
@@ -98,6 +107,8 @@ pub struct SendLane {
     response: ResponseText,
     waits_for_disk: bool,
     found: Found,
+    admitted: Admitted,
+    claim: Claim,     // of the request under way
     text: Vec<u8>,    // properties of the message under way
     items: Vec<Item>, // of the batch under way
 }
@@ -148,6 +159,8 @@ impl SendLane {
             },
             waits_for_disk,
             found: Found::default(),
+            admitted: Admitted::default(),
+            claim: Claim::default(),
             text: Vec::new(),
             items: Vec::new(),
         }
@@ -193,6 +206,21 @@ impl SendLane {
         self.topics.clear();
     }
 
+    /// Python has verified that a request with this code was sent by this user from this address, and decided that it
+    /// may send to this topic.
+    fn admit(&mut self, user: &str, secret: &[u8], ip: &str, code: i32, topic: &str) {
+        let (users, addresses) = (self.admitted.users.len(), self.admitted.addresses.len());
+        let known = self.admitted.users.entry(user.as_bytes().to_vec());
+        let user = known.or_insert_with(|| (users, SigningKey::new(secret))).0;
+        let address = *self.admitted.addresses.entry(ip.to_owned()).or_insert(addresses);
+        self.admitted.topics.entry((user, address, code)).or_default().insert(topic.as_bytes().to_vec());
+    }
+
+    /// Users or rules have changed: nothing that was decided before counts.
+    fn forget_users(&mut self) {
+        self.admitted = Admitted::default();
+    }
+
     /// How many topics it knows.
     fn __len__(&self) -> usize {
         self.topics.len()
@@ -200,7 +228,9 @@ impl SendLane {
 
     /// What the plain sends at the beginning of `data` come to when they are staged at `position`; None without one.
     ///
-    /// `room` is what the segment has left from there on. Raises RuntimeError for a defect, and ValueError.
+    /// `room` is what the segment has left from there on. With `ip`, the address of the sender, only requests are taken
+    /// that are signed by a user who was admitted. Raises RuntimeError for a defect, and ValueError.
+    #[allow(clippy::too_many_arguments)]
     fn take<'py>(
         &mut self,
         py: Python<'py>,
@@ -209,6 +239,7 @@ impl SendLane {
         position: i64,
         room: i64,
         stored_ms: i64,
+        ip: Option<&str>,
     ) -> PyResult<Option<Taken<'py>>> {
         if !data.is_c_contiguous() {
             return Err(PyValueError::new_err("what was read is one piece"));
@@ -218,7 +249,13 @@ impl SendLane {
         let data = unsafe { std::slice::from_raw_parts(data.buf_ptr() as *const u8, data.item_count()) };
         let place = Place { position, room, stored_ms, born_host };
         self.clear();
-        let taken = catch_unwind(AssertUnwindSafe(|| self.take_plain(py, data, place)));
+        let taken = catch_unwind(AssertUnwindSafe(|| match ip {
+            None => self.take_plain::<false>(py, data, place, 0),
+            Some(ip) => match self.admitted.addresses.get(ip) {
+                None => Ok(0),
+                Some(&address) => self.take_plain::<true>(py, data, place, address),
+            },
+        }));
         match taken {
             Ok(Ok(consumed)) if self.found.sends > 0 => self.hand_over(py, consumed).map(Some),
             Ok(found) => found.map(|_| None),
@@ -272,7 +309,13 @@ impl SendLane {
     }
 
     /// How many bytes of the data are plain sends.
-    fn take_plain(&mut self, py: Python<'_>, data: &[u8], mut place: Place) -> PyResult<usize> {
+    fn take_plain<const SIGNED: bool>(
+        &mut self,
+        py: Python<'_>,
+        data: &[u8],
+        mut place: Place,
+        address: usize,
+    ) -> PyResult<usize> {
         let mut at = 0;
         while data.len() - at >= PREFIX_BYTES {
             let (length, second) = (word(data, at) as u32 as usize, word(data, at + 4) as u32);
@@ -286,13 +329,28 @@ impl SendLane {
                 break;
             }
             let body_at = at + PREFIX_BYTES + header_bytes;
-            let Some(header) = header::read::<false>(&data[at + PREFIX_BYTES..body_at]) else { break };
+            let Some(mut header) = header::read::<SIGNED>(&data[at + PREFIX_BYTES..body_at]) else { break };
+            if SIGNED && !self.is_admitted(&mut header, &data[body_at..end], address) {
+                break;
+            }
             if !self.take_send(py, &header, &data[body_at..end], &mut place)? {
                 break;
             }
             at = end;
         }
         Ok(at)
+    }
+
+    /// Whether the signature shows that a user sent it who may. Nothing of the request is believed before that.
+    fn is_admitted(&mut self, header: &mut SendHeader<'_>, body: &[u8], address: usize) -> bool {
+        if self.claim.read(&mut header.fields).is_none() {
+            return false;
+        }
+        let claim = &self.claim;
+        let Some((user, key)) = self.admitted.users.get(&claim.access_key) else { return false };
+        let topics = self.admitted.topics.get(&(*user, address, header.code));
+        topics.is_some_and(|topics| topics.contains(header.topic))
+            && key.matches(&claim.signature, &claim.content, body)
     }
 
     /// False when it is not plain: then nothing has changed.

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
-INTERFACE: Final = 1
+INTERFACE: Final = 2
 """Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
 
 SWITCH: Final = "PYROMQ_PURE"
@@ -42,9 +42,15 @@ class SendLane(Protocol):
 
     def forget(self) -> None: ...
 
+    def admit(self, user: str, secret: bytes, ip: str, code: int, topic: str) -> None: ...
+
+    def forget_users(self) -> None: ...
+
     def __len__(self) -> int: ...
 
-    def take(self, data: Buffer, born_host: bytes, position: int, room: int, stored_ms: int) -> TakenSends | None: ...
+    def take(
+        self, data: Buffer, born_host: bytes, position: int, room: int, stored_ms: int, ip: str | None
+    ) -> TakenSends | None: ...
 
 
 class NewSendLane(Protocol):

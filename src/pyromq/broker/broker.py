@@ -221,7 +221,9 @@ class Broker(Handler):
         sends = handlers.sends
         if sends.lane is not None:
             calls = (self._quick[RequestCode.SEND_MESSAGE_V2], self._quick[RequestCode.SEND_BATCH_MESSAGE])
-            sends.lane.is_open = calls == (sends.send, sends.send_batch) and self.access is OPEN
+            access = self.access
+            is_known = access is OPEN or (isinstance(access, GuardedAccess) and access.guard.is_by_signature)
+            sends.lane.is_open = calls == (sends.send, sends.send_batch) and is_known
             sends.lane.has_waiting = self._turns.has_waiting
             sends.lane.renew()
 

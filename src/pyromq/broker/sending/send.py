@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
 from pyromq.broker.base.refusals import RefusedError, not_accepting, queue_out_of_range
@@ -94,9 +95,10 @@ class SendHandler:
             response=responses.pieces(self._on_disk),
             store_host=identity.host.encode(),
             reserved=self._reserved,
+            waits_for_disk=environment.settings.store.flush is Flush.SYNC,
         )
-        sync = environment.settings.store.flush is Flush.SYNC
-        return SendLane(core, texts, write_path, self._topics, self._counters, sync=sync)
+        access = environment.access if isinstance(environment.access, GuardedAccess) else None
+        return SendLane(core, texts, write_path, self._topics, self._counters, access)
 
     # --- one message ---
 
@@ -152,7 +154,7 @@ class SendHandler:
             )
         self._group_commit.staged((connection, request, response), (topic, queue), wait=wait)
         if self.lane is not None:
-            self.lane.learn(config, queue_id)
+            self.lane.learn(connection, request, config, queue_id)
 
     def _detour(
         self, header: SendHeader, topic: str, queue_id: int, text: str, unique_key: str
@@ -248,4 +250,4 @@ class SendHandler:
         self._counters.puts[header.topic] += CALL + len(placed) * MESSAGE + sum([each.size for each in placed])
         self._group_commit.staged((connection, request, response), (header.topic, queue_id), wait=wait)
         if self.lane is not None:
-            self.lane.learn(config, queue_id)
+            self.lane.learn(connection, request, config, queue_id)
