@@ -95,4 +95,4 @@ interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven
 	$(BIN)/python -m pytest interop/tests -n 3 --dist loadfile -p no:cacheprovider --basetemp=$${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/run --compatibility docs/compatibility.md
 
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist core/target

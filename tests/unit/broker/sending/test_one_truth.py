@@ -18,7 +18,7 @@ from pyromq.wire.frame import FrameDecoder
 from tests.unit.broker.sending.lane_rig import LaneRig, random_frame
 
 needs_core = pytest.mark.skipif(core is None, reason=f"nothing to compare: {DESCRIPTION}")
-_SEEDS = int(os.environ.get("PYROMQ_TRUTH_SEEDS", "12"))
+_SEEDS = int(os.environ.get("PYROMQ_TRUTH_SEEDS", "8"))
 _READS = 60
 
 
