@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import subprocess
 import sys
 import tomllib
 import warnings
@@ -79,3 +81,54 @@ def test_crates_are_named_by_exact_versions() -> None:
 
 def test_what_is_used_has_a_description() -> None:
     assert (compiled_core.core is None) == compiled_core.DESCRIPTION.startswith("pure Python (")
+
+
+# --- make setup: core/build.py ---
+
+
+def builder() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("core_build", ROOT / "core" / "build.py")
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.fixture
+def build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """With cargo, and pip that a test replaces."""
+    found = builder()
+    monkeypatch.delenv("PYROMQ_PURE", raising=False)
+    monkeypatch.setattr(found.shutil, "which", lambda name: "/usr/bin/cargo")
+    return found
+
+
+def test_setup_goes_on_without_cargo_and_says_so_in_one_line(
+    build: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(build.shutil, "which", lambda name: None)
+    build.main()
+    assert re.fullmatch(r"compiled core: not built, there is no cargo .*pure Python goes on\n", capsys.readouterr().out)
+    monkeypatch.setenv("PYROMQ_PURE", "1")
+    assert build.build() == "not built, PYROMQ_PURE is set; pure Python goes on"
+
+
+@pytest.mark.parametrize("stderr", ["", "Collecting\n  error: failed to get `pyo3`\nerror: exit status 101"])
+def test_setup_goes_on_when_crates_cannot_be_fetched(
+    stderr: str, build: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = subprocess.CompletedProcess([], 1, "", stderr)
+    monkeypatch.setattr(build.subprocess, "run", lambda *_, **__: failed)
+    text = build.build()
+    assert text.startswith("not built, ") and text.endswith("; pure Python goes on") and "\n" not in text
+    assert ("pyo3" in text) is bool(stderr)
+
+
+def test_setup_does_not_wait_for_ever(build: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(command: list[str], *, timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired("pip", timeout)
+
+    monkeypatch.setattr(build.subprocess, "run", late)
+    assert "timed out after 600 seconds" in build.build()
+    monkeypatch.setattr(build.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, "", ""))
+    assert build.build() == "built; PYROMQ_PURE=1 does without it"

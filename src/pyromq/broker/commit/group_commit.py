@@ -366,7 +366,11 @@ def _respond(sends: list[PendingSend]) -> None:
             if connection.queue(response, count):
                 unflushed.append(connection)
     for connection in unflushed:
-        connection.flush()
+        try:
+            connection.flush()
+        except Exception:  # a defect of one connection must not keep the others from their responses
+            logger.exception("response not sent: peer=%s", connection.remote_text)
+            connection.abort("a response could not be sent")
 
 
 def _tell(internal: list[OnStored], error: MQError | None) -> None:

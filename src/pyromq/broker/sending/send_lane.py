@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pyromq.broker.base.access import GuardedAccess
+from pyromq.broker.base.access import AccessDeniedError, GuardedAccess
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.window_counters import CALL, MESSAGE
@@ -132,7 +132,11 @@ class SendLane:
         """The guard has let this request pass."""
         if access.rules is not self._rules:
             self._forget_users(access)
-        signer, ip = access.signer_of(connection, request), connection.session_as(Session).peer.ip
+        ip = connection.session_as(Session).peer.ip
+        try:
+            signer = access.signer_of(connection, request)
+        except AccessDeniedError:  # it was admitted, and is nobody by now
+            return
         if signer is None:
             return
         key = (signer.name, ip, request.code, request.header.topic)
