@@ -5,6 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # What failed, once more and by itself: a busy machine may be too slow for one test of thousands. It is told, and to be fixed.
 AGAIN = { echo "failed tests run again, by themselves"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+# The compiled core, where cargo is there; without it everything works, in Python alone.
+CORE := $(VENV)/.core
+CORE_SOURCES := core/Cargo.toml core/pyproject.toml core/build.py $(wildcard core/src/*.rs)
+# With the core built, what it has a part in runs a second time without it.
+PURE_TESTS := tests/unit/store tests/unit/broker tests/unit/net tests/crash tests/conformance tests/integration/test_broker.py \
+	tests/integration/test_flow_control.py tests/integration/test_kill.py tests/integration/test_net.py tests/integration/test_producer.py
 DEMO := .cache/demo
 SITE := .cache/site
 AIRFLOW := $(CURDIR)/.cache/airflow
@@ -15,13 +21,17 @@ export PYTHONDONTWRITEBYTECODE := 1
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## create .venv with everything the other targets need
+setup: $(READY) $(CORE)  ## create .venv with everything the other targets need, and the compiled core where cargo is there
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "PyroMQ needs Python 3.11 or newer; say which with 'make PYTHON=python3.12'"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group dev --editable .
+	@touch $@
+
+$(CORE): $(READY) $(CORE_SOURCES)
+	@$(BIN)/python core/build.py
 	@touch $@
 
 demo: $(READY)  ## orders, a crash, retries, dead letters sent again; the store alone; the orders on Spark, with a picture
@@ -33,8 +43,10 @@ demo: $(READY)  ## orders, a crash, retries, dead letters sent again; the store 
 demo-console: $(READY)  ## the console on what make demo left, with a shop at work; prints address and password, Ctrl-C ends it
 	@$(BIN)/python examples/demo_console.py $(DEMO)
 
-test: $(READY)  ## every test that needs PyPI and Debian packages only
+test: $(READY) $(CORE)  ## every test that needs PyPI and Debian packages only; what the compiled core has a part in twice
 	$(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/spark || $(AGAIN)
+	@if $(BIN)/python -c 'import pyromq_core' 2>/dev/null; then echo "and without the compiled core:"; export PYROMQ_PURE=1; \
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(PURE_TESTS) || $(AGAIN); else echo "no second run: the compiled core is not built"; fi
 	$(BIN)/python -m pytest tests/spark || $(AGAIN)
 
 browser:  ## Debian's Chromium for the browser tests, where this machine can install it; never fails
@@ -68,10 +80,10 @@ docs: $(READY)  ## the documentation as a site, in .cache/site; warnings are err
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir $(SITE)/.doctrees docs $(SITE)
 	@echo "open $(SITE)/index.html"
 
-bench: $(READY)  ## rates and CPU per operation of codec, store, recovery and index
+bench: $(READY) $(CORE)  ## rates and CPU per operation of codec, store, recovery and index
 	$(BIN)/python -m benchmarks
 
-bench-broker: $(READY)  ## the broker under load of a C program: CPU per message, latencies
+bench-broker: $(READY) $(CORE)  ## the broker under load of a C program, with the compiled core and without: CPU per message, latencies
 	$(BIN)/python -m benchmarks.end_to_end
 
 bench-spark: $(READY)  ## topics, sinks and jobs of the pipeline: CPU per row of JVM and workers, latencies, goals beside
@@ -80,7 +92,7 @@ bench-spark: $(READY)  ## topics, sinks and jobs of the pipeline: CPU per row of
 	$(BIN)/python -m benchmarks.bench_spark_jobs
 	$(BIN)/python -m benchmarks.bench_spark_latency
 
-compare: $(READY)  ## beside Apache RocketMQ (the broker) and Spark's Kafka source (the pipeline), one run: needs Java 17, Maven, a C compiler
+compare: $(READY) $(CORE)  ## beside Apache RocketMQ (the broker) and Spark's Kafka source (the pipeline), one run: needs Java 17, Maven, a C compiler
 	$(BIN)/python -m benchmarks.compare $(ARGUMENTS)
 
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
@@ -95,4 +107,4 @@ interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven
 	$(BIN)/python -m pytest interop/tests -n 3 --dist loadfile -p no:cacheprovider --basetemp=$${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/run --compatibility docs/compatibility.md
 
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist core/target

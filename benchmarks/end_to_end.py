@@ -1,7 +1,9 @@
 """The broker under load: CPU per message of the broker process, rates and latencies, with our C load generator.
 
     make bench-broker            (builds the generator into .cache/, needs a C compiler)
+    python -m benchmarks.end_to_end [async] [sync] [pure] [core]
 
+Where the compiled core is installed, each flush mode is measured with it and without it, one broker after the other.
 Neither is pinned to a core: between two cores of a virtual machine a wake-up costs more than a send. Loopback only,
 bounded in time.
 """
@@ -9,6 +11,8 @@ bounded in time.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +24,7 @@ from dataclasses import replace
 from benchmarks.generator import Scenario, build, cpu_s, resident_mb, run
 from benchmarks.measure import machine
 from pyromq.aio import Admin
+from pyromq.compiled_core import SWITCH, core
 
 SCENARIOS = (
     Scenario("warm-up", "send", 4, 16, seconds=1),
@@ -37,21 +42,27 @@ IDLE = Scenario("consumers that wait", "hold", 1_000, 1, batch=32, seconds=12, t
 def main() -> None:
     build()
     print(machine())
-    for flush in sys.argv[1:] or ("async", "sync"):
+    named = [word for word in sys.argv[1:] if word in ("async", "sync")] or ["async", "sync"]
+    modes = [word for word in sys.argv[1:] if word in ("pure", "core")] or (["core", "pure"] if core else ["pure"])
+    for flush, mode in itertools.product(named, modes):
         folder = tempfile.mkdtemp(prefix="pyromq-bench-")
         command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", flush]
         started = time.perf_counter()
         broker = subprocess.Popen(
-            [*command, "--nameserver-port", "0", "--broker-port", "0"], stdout=subprocess.PIPE, text=True
+            [*command, "--nameserver-port", "0", "--broker-port", "0"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, SWITCH: "1" if mode == "pure" else ""},
         )
         try:
             assert broker.stdout is not None
             found = re.search(r"nameserver=(\S+) broker=127\.0\.0\.1:(\d+)", broker.stdout.readline())
             assert found, "the broker did not start"
             ready_s = time.perf_counter() - started
-            print(f"\n{flush} flush: ready after {ready_s:.2f} s, {resident_mb(broker.pid):.0f} MB")
+            with_core = "with the compiled core" if mode == "core" else "pure Python"
+            print(f"\n{flush} flush, {with_core}: ready after {ready_s:.2f} s, {resident_mb(broker.pid):.0f} MB")
             print(f"{'':48} {'CPU µs':>8} {'per second':>12} {'p50 µs':>8} {'p99 µs':>8}")
-            if flush == "async":
+            if flush == "async" and mode == modes[0]:
                 _print_idle(broker.pid, found[1], found[2])
             for scenario in SCENARIOS:
                 _print(scenario, broker.pid, found[2])

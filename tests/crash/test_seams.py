@@ -145,7 +145,8 @@ class Sender:
     def send(self, body: bytes, *, wait: bool = True) -> None:
         self.store.stage(message(body))
         request = SimpleNamespace(is_oneway=False, correlation_id=1, serialize_type=SerializeType.JSON)
-        connection = SimpleNamespace(send=self.responses.append)
+        sent = self.responses.append
+        connection = SimpleNamespace(send=sent, queue=lambda response, count: sent(response))
         self.group_commit.staged((connection, request, b"ok " + body), ("orders", 0), wait=wait)  # type: ignore[arg-type]
 
     async def settle(self) -> None:

@@ -21,7 +21,7 @@ from random import Random
 from ssl import SSLContext
 from typing import Any, Self
 
-from pyromq.broker.base.access import Access, GuardedAccess
+from pyromq.broker.base.access import OPEN, Access, GuardedAccess
 from pyromq.broker.base.advertised import advertised_host, resolved
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
@@ -44,15 +44,17 @@ from pyromq.broker.base.workers import Workers
 from pyromq.broker.measuring.collector import BrokerCollector
 from pyromq.broker.measuring.health import serving_health
 from pyromq.broker.replicating.replica_refusals import of_a_replica
-from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED
+from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED, Handlers
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
+from pyromq.compiled_core import DESCRIPTION
 from pyromq.errors import MQError
 from pyromq.filters import load_parser
 from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.process_table import LOOP_LAG
 from pyromq.metrics.samples import Family, Histogram, Part
 from pyromq.net import Address, Connection, Handler, Server
+from pyromq.net.handler import FastPath
 from pyromq.net.measuring import server_families
 from pyromq.net.stalls import LoopProbe
 from pyromq.net.turns import TURN_S, Turns
@@ -63,7 +65,7 @@ from pyromq.security.rights import BROKER_RIGHTS, check_rights
 from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.recovery_report import RecoveryProgress
-from pyromq.wire.codes import ResponseCode
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.message_id import Host
 from pyromq.wire.received import Received
@@ -232,7 +234,8 @@ class Broker(Handler):
         self._probe.start()
         if settings.property_filter:
             self._workers.start_maintenance(load_parser)
-        logger.info("broker started: name=%s address=%s store=%s", settings.name, identity.address, self._folder)
+        where = (settings.name, identity.address, self._folder)
+        logger.info("broker started: name=%s address=%s store=%s core=%s", *where, DESCRIPTION)
 
     async def _begin(self, parts: Parts) -> None:
         """Start what runs by itself, and tell name servers. Raises OSError."""
@@ -282,7 +285,7 @@ class Broker(Handler):
             raise
         self._parts = parts
         parts.quotas.adopt()
-        parts.handlers.config.on_update = self._adopt_quotas
+        parts.handlers.config.on_update = self._settings_changed
         self._take_handlers(parts)
         self._turns.stalls = self._server.stalls
         self._commit_early = parts.write_path.group_commit.commit_early
@@ -299,13 +302,26 @@ class Broker(Handler):
         self._immediate = quotas.immediate(auditing.immediate(immediate))
         self._deferred = quotas.deferred(auditing.deferred(deferred))
         self._quick = {code: self._deferred[code] for code in QUICK}
+        self._open_lane(handlers)
 
     @property
     def _is_replica(self) -> bool:
         return self.settings.replication.role is Role.REPLICA
 
-    def _adopt_quotas(self) -> None:
-        if self.state is Lifecycle.SERVING and self.parts.quotas.adopt():
+    def _open_lane(self, handlers: Handlers) -> None:
+        """The send lane stands for two functions, and is closed where anything else is called for a send."""
+        sends = handlers.sends
+        if sends.lane is not None:
+            calls = (self._quick[RequestCode.SEND_MESSAGE_V2], self._quick[RequestCode.SEND_BATCH_MESSAGE])
+            access = self.access
+            is_known = access is OPEN or (isinstance(access, GuardedAccess) and access.guard.is_by_signature)
+            sends.lane.is_open = calls == (sends.send, sends.send_batch) and is_known
+            sends.lane.has_waiting = self._turns.has_waiting
+            sends.lane.renew()
+
+    def _settings_changed(self) -> None:
+        if self.state is Lifecycle.SERVING:
+            self.parts.quotas.adopt()
             self._take_handlers(self.parts)
 
     def _open_access(self, store: MessageStore) -> None:
@@ -395,6 +411,7 @@ class Broker(Handler):
         await services.registrar.close()
         self._deferred = dict.fromkeys(self._deferred, _refuse)  # else the last commit might never come
         self._quick = dict.fromkeys(self._quick, _refuse)
+        self._open_lane(parts.handlers)
         await group_commit.drain()
         while services.sealer.busy:
             services.sealer.advance()
@@ -420,6 +437,10 @@ class Broker(Handler):
         connection.session = Session(host, Peer(remote.host, connection.peer_name))
         if self._parts is not None:
             self._parts.quotas.connected(connection)
+
+    def fast_path(self, connection: Connection) -> FastPath | None:
+        lane = self._parts.handlers.sends.lane if self._parts is not None else None
+        return lane.take if lane is not None and lane.serves(connection) else None
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self._turns.take(connection, requests)

@@ -115,7 +115,9 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        sys.stdout.write(f"pyromq {version('pyromq')}\n")
+        from pyromq.compiled_core import DESCRIPTION
+
+        sys.stdout.write(f"pyromq {version('pyromq')}, {DESCRIPTION}\n")
         raise click.exceptions.Exit
 
 

@@ -25,7 +25,7 @@ from pyromq.clock import Clock
 from pyromq.errors import RemoteProtocolError
 from pyromq.net.address import Address
 from pyromq.net.half_read import HalfReadFrames
-from pyromq.net.handler import Handler
+from pyromq.net.handler import FastPath, Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.pending_calls import PendingCalls
 from pyromq.net.settings import ConnectionSettings
@@ -93,11 +93,12 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = _read_buffer()
         self._decoder = FrameDecoder(settings.frame_bytes_max)
+        self._fast_path: FastPath | None = None  # of the handler; takes what it can of each read
         self.half_read_bytes = 0  # as ``half_read`` has counted them
         self._half_read = half_read  # all connections of a server together; None: they are not counted
         self._stalls = stalls  # likewise
         self._queue: list[Part] = []  # leaves in one write
-        self._body_parts = 0  # of the queue: those that do not begin a frame
+        self._body_parts = 0  # of the queue: those that do not begin a frame, less the frames inside of others
         self._is_reading = False  # the handler is called with what a read brought; a flush follows
         self._is_held = False  # between hold_reading and go_on_reading
         self._is_turn_timed = False  # a request is in the queue, so the clock was read
@@ -167,6 +168,13 @@ class Connection(asyncio.BufferedProtocol):
         before = len(self._queue)
         self._queue.extend(parts)
         self._body_parts += len(self._queue) - before
+
+    def queue(self, frames: bytes, count: int = 1) -> bool:
+        """``send`` of whole frames in one piece; True when the caller has to ``flush``, because nothing else will."""
+        is_first = not self._queue and not self._is_reading
+        self._queue.append(frames)
+        self._body_parts -= count - 1
+        return is_first
 
     def flush(self) -> None:
         """Writes what is queued now rather than at the end of this turn."""
@@ -323,6 +331,11 @@ class Connection(asyncio.BufferedProtocol):
         logger.debug("connected: peer=%s local=%s", self.remote_text, self.local)
         self._watch.add(self)
         self._call(self._handler.on_connected, self)
+        if self.is_open:
+            self._call(self._ask_for_fast_path)
+
+    def _ask_for_fast_path(self) -> None:
+        self._fast_path = self._handler.fast_path(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
@@ -331,8 +344,13 @@ class Connection(asyncio.BufferedProtocol):
         self.bytes_in += nbytes
         self._pending_calls.heard()
         decoder = self._decoder
+        data: Part = self._buffer[:nbytes]
+        if self._fast_path is not None:
+            data = self._take_fast(self._fast_path, data)
+            if not data and not self.half_read_bytes and not decoder.half_read:
+                return
         try:
-            frames = decoder.feed(self._buffer[:nbytes])
+            frames = decoder.feed(data)
         except FrameError as error:
             self._receive(error.whole_frames)
             self._break(error)
@@ -344,6 +362,28 @@ class Connection(asyncio.BufferedProtocol):
                     self._receive_timed(frames, self._stalls)
             if self._half_read is not None and len(decoder.half_read) != self.half_read_bytes:
                 self._half_read.note(self, len(decoder.half_read))
+
+    def _take_fast(self, fast_path: FastPath, data: Part) -> Part:
+        """What the fast path leaves of a read, and of what came before it."""
+        chunk = self._decoder.gather(data)
+        if chunk is None:
+            return b""
+        began_s = self._stalls.begin() if self._stalls else 0.0
+        self._is_reading = True
+        try:
+            taken = fast_path(self, chunk)
+        except Exception:  # likewise a defect of the handler
+            self._fail()
+            return b""
+        finally:
+            self._is_reading = False
+        if not taken:
+            return chunk
+        if self._queue:
+            self.flush()
+        if self._stalls:
+            self._stalls.ended(began_s, "fast path")
+        return memoryview(chunk)[taken:] if taken < len(chunk) else b""
 
     def _receive_timed(self, frames: list[Frame], stalls: StallWatch) -> None:
         began_s = stalls.begin()
@@ -420,8 +460,11 @@ class Connection(asyncio.BufferedProtocol):
         try:
             method(*arguments)
         except Exception:  # a defect of the handler must not break the protocol's callbacks
-            logger.exception("handler failed, connection closed: peer=%s", self.remote_text)
-            self.abort("the handler failed")
+            self._fail()
+
+    def _fail(self) -> None:
+        logger.exception("handler failed, connection closed: peer=%s", self.remote_text)
+        self.abort("the handler failed")
 
 
 def _without_frames(error: E) -> E:

@@ -6,6 +6,7 @@ write a class with the same methods.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyromq.wire.codes import ResponseCode
@@ -15,6 +16,9 @@ from pyromq.wire.received import Received
 
 if TYPE_CHECKING:
     from pyromq.net.connection import Connection
+
+FastPath = Callable[["Connection", bytes | bytearray | memoryview], int]
+"""Serves requests at the beginning of these bytes, and says how many bytes these are: whole frames, or nothing."""
 
 
 class Handler(Protocol):
@@ -45,6 +49,10 @@ class Handler(Protocol):
             code, serialize_type = ResponseCode.SYSTEM_ERROR, request.serialize_type
             response = encode_response(code, request.correlation_id, remark=str(error), serialize_type=serialize_type)
             connection.send(response)
+
+    def fast_path(self, connection: Connection) -> FastPath | None:
+        """What looks at the bytes of a new connection before they are cut into frames; asked once it is connected."""
+        return None
 
     def on_congested(self, connection: Connection) -> None:
         """The peer reads more slowly than it is sent to: hold back what can wait until ``on_drained``.

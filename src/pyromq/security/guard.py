@@ -16,8 +16,9 @@ from typing import Any, Final
 from pyromq.errors import MQError, quoted
 from pyromq.security.book import Book, Rules
 from pyromq.security.errors import AccessDeniedError
-from pyromq.security.identity import Peer, Principal, verify, verify_signature
+from pyromq.security.identity import Means, Peer, Principal, verify, verify_signature
 from pyromq.security.needs import topic_needs
+from pyromq.security.policies import User
 from pyromq.security.resources import Action, Need
 from pyromq.security.rights import Rights
 from pyromq.security.validators import SignatureValidator, Validator
@@ -77,6 +78,18 @@ class Guard:
                 self._admitted.clear()
             self._admitted.add(key)
         return principal
+
+    @property
+    def is_by_signature(self) -> bool:
+        """Whether signatures are all that is asked for."""
+        return self._signatures is not None
+
+    def signer(self, principal: Principal) -> User | None:
+        """The user behind a principal, if its signature alone proves who it is; else there is more to look at."""
+        rules = self._current()
+        user = rules.users.get(principal.name)
+        is_enough = self.is_by_signature and principal.means is Means.SIGNATURE and not rules.white_list.texts
+        return user if is_enough and user is not None and user.is_enabled else None
 
     def check_topic(
         self, request: Received[Any], peer: Peer, principal: Principal, name: str, actions: tuple[Action, ...]

@@ -28,7 +28,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -40,11 +40,11 @@ from pyromq.store.derived.consume_queue import ConsumeQueue
 from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.derived.indexer import Indexer
-from pyromq.store.derived.key_index import KeyIndex
+from pyromq.store.derived.key_index import HashedKeys, KeyIndex
 from pyromq.store.files.disk import Disk, DiskLock, RealDisk
 from pyromq.store.files.health import Health, cannot_open
 from pyromq.store.files.layout import Layout
-from pyromq.store.log.commit_log import CommitLog, TopicBytes
+from pyromq.store.log.commit_log import WORTH_NO_COPY, CommitLog, TopicBytes
 from pyromq.store.log.flushes import LogFlushes
 from pyromq.store.log.log_reader import LogReader
 from pyromq.store.queue_reader import QueueReader
@@ -71,6 +71,15 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     position: int
     offset: int
     size: int
+
+
+class EncodingLimits(NamedTuple):
+    """Of one message that is encoded elsewhere: its body, bodies worth copying, its record, its keys in the index."""
+
+    body_bytes_max: int
+    copied_bytes_max: int
+    record_bytes_max: int
+    keys_max: int
 
 
 class MessageStore:
@@ -265,6 +274,32 @@ class MessageStore:
         self._queues[topic, queue_id] = queue
         self._backlog.staged.add(queue)
         return placed
+
+    @property
+    def encoding_limits(self) -> EncodingLimits:
+        """What ``stage_encoded`` may be given."""
+        log = self.log
+        return EncodingLimits(log.body_bytes_max, WORTH_NO_COPY, log.record_bytes_max, self.index.keys_max)
+
+    @property
+    def next_place(self) -> tuple[int, int, int]:
+        """Where the next message would be staged: position, bytes that its segment has from there on, store time."""
+        position, room = self.log.next_place
+        return position, room, self._commit_ms or self._clock.now_ms()
+
+    def stage_encoded(self, records: bytes, stored_ms: int, keys: HashedKeys) -> None:
+        """Stage messages that were encoded for ``next_place``, while the store can be written.
+
+        ``stage_entries`` must follow for each of their queues, which have messages already.
+        """
+        self.log.stage_encoded(records)
+        self._commit_ms = stored_ms
+        self.indexer.stage_hashed(keys)
+
+    def stage_entries(self, queue: ConsumeQueue, entries: bytes) -> None:
+        """Entries of messages that were staged by ``stage_encoded``."""
+        queue.stage_encoded(entries)
+        self._backlog.staged.add(queue)
 
     def commit(self) -> None:
         """Write what is staged. Raises DiskFullError or UntrustedDiskError, and then nothing of it is stored."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pyromq.compiled_core import Core, core
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
 from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
 from pyromq.store.derived.key_index import KeyIndex
@@ -32,6 +33,7 @@ _FILTER_BYTES_MAX = 16 << 20  # of records that a filter looks into for one read
 _FILTER_WORK_MAX = 1 << 28  # likewise, terms × bytes: about 30 ms
 _TERM_BYTES = 1_000  # a term costs as much as looking for it in so many bytes
 _PROPERTY_BYTES_MAX = 32_767
+_TAGS_MAX = 16  # that the compiled core compares one after the other
 TagFilter = Callable[[int], bool]
 RecordFilter = Callable[[memoryview], bool]
 
@@ -180,6 +182,12 @@ class QueueReader:
         accept_tag: TagFilter | None,
         accept_record: RecordFilter | WeighedFilter | None,
     ) -> ReadResult:
+        if core is not None and accept_record is None:
+            tags = _tags_of(accept_tag)
+            if tags is not None:
+                result = self._collect_compiled(core, queue, offset, end, limits, tags)
+                if result is not None:
+                    return result
         test, terms = accept_record if isinstance(accept_record, WeighedFilter) else (accept_record, 1)
         records, trusted_from, log_first = self._records, self._log.trusted_from, self._log.first
         hot_from = self._log.end - self._settings.hot_bytes
@@ -221,6 +229,28 @@ class QueueReader:
         return ReadResult(
             ReadStatus.FOUND, next_offset, queue.first, end, records.slices(runs), count, size_bytes, run_end
         )
+
+    def _collect_compiled(
+        self, core: Core, queue: ConsumeQueue, offset: int, end: int, limits: _Limits, tags: Sequence[int]
+    ) -> ReadResult | None:
+        """``_collect`` by the compiled core, short runs in one piece; None when a record has to be verified first."""
+        log, records = self._log, self._records
+        scan_count = self._settings.scan_entries_max if tags else limits.count
+        entries = queue.entry_bytes(offset, min(scan_count, end - offset))
+        segment = log.segments.holding(int.from_bytes(entries[:8], "big"))
+        if segment is None:
+            return None
+        bounds = (log.first, log.trusted_from, log.end - self._settings.hot_bytes)
+        view = segment.open_once().map_once()
+        found = core.pull_entries(entries, offset, bounds, limits.numbers, tags or None, view, segment.base, log.end)
+        if found is None:
+            return None
+        runs, joined, count, size_bytes, end_position, next_offset, removed = found
+        if not count:
+            status = ReadStatus.MESSAGE_WAS_REMOVING if removed else ReadStatus.NO_MATCHED_MESSAGE
+            return ReadResult(status, next_offset, queue.first, end)
+        pieces = records.slices(runs) if joined is None else (memoryview(joined),)
+        return ReadResult(ReadStatus.FOUND, next_offset, queue.first, end, pieces, count, size_bytes, end_position)
 
     def _verified(self, position: int) -> bool:
         try:
@@ -286,10 +316,25 @@ class _Limits:
         self.count = max(1, min(count_max, count))
         self._cold_count = min(self.count, cold_count)
 
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """Messages and bytes, and how many of both when they have to come from disk."""
+        return self.count, self._bytes, self._cold_count, self._cold_bytes
+
     def reached(self, count: int, size_bytes: int, cold: bool) -> bool:
         if cold:
             return count >= self._cold_count or size_bytes > self._cold_bytes
         return count >= self.count or size_bytes > self._bytes
+
+
+def _tags_of(accept_tag: TagFilter | None) -> Sequence[int] | None:
+    """The tags that pass, empty when all do; None when the test is not one of a few tags."""
+    if accept_tag is None:
+        return ()
+    tags = getattr(accept_tag, "__self__", None)
+    if not isinstance(tags, frozenset) or accept_tag != tags.__contains__:
+        return None
+    return tuple(tags) if 0 < len(tags) <= _TAGS_MAX else None
 
 
 def _real_size(entry: QueueEntry) -> int:

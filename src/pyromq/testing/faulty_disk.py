@@ -140,6 +140,10 @@ class FaultyFile:
         for number, word in words.items():
             self._disk._write(self._contents, at + 4 * number, word.to_bytes(4, "big"))
 
+    def scatter_run(self, at: int, numbers: bytes, first: int) -> None:
+        words = memoryview(numbers).cast("I")
+        self.scatter(at, dict(zip(words, range(first, first + len(words)), strict=True)))
+
     def sync(self) -> None:
         self._disk._operation("sync")
         self._contents.sync()

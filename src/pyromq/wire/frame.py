@@ -82,16 +82,24 @@ class FrameDecoder:
         if self._failure is not None:
             error_type, text = self._failure
             raise error_type(text, [])
-        chunk: bytes
-        if self.half_read:
-            self.half_read += data
-            if len(self.half_read) < self._needed:
-                return []
-            chunk = bytes(self.half_read)
-            self.half_read = bytearray()
-        else:
-            chunk = data if type(data) is bytes else bytes(data)
-        return self._split(chunk)
+        chunk = self.gather(data)
+        if chunk is None:
+            return []
+        return self._split(chunk if type(chunk) is bytes else bytes(chunk))
+
+    def gather(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview | None:
+        """All that is not cut into frames yet, in one piece, which the caller takes over; None when that is too little.
+
+        What it does not take of it, from the beginning of a frame on, it feeds.
+        """
+        if not self.half_read:
+            return data
+        self.half_read += data
+        if len(self.half_read) < self._needed:
+            return None
+        chunk = bytes(self.half_read)
+        self.half_read = bytearray()
+        return chunk
 
     def _split(self, chunk: bytes) -> list[Frame]:
         frames: list[Frame] = []

@@ -39,6 +39,10 @@ class Wire:
     def send(self, frame: bytes) -> None:
         self.frames.append(frame)
 
+    def queue(self, frames: bytes, count: int = 1) -> bool:
+        self.send(frames)
+        return False
+
     @property
     def as_connection(self) -> Connection:
         return cast(Connection, self)

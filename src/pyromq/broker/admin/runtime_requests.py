@@ -14,6 +14,7 @@ from pyromq.broker.base.stats import Stats
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.pulling.pull_waiters import PullWaiters
 from pyromq.broker.state.progress import Progress
+from pyromq.compiled_core import DESCRIPTION
 from pyromq.net.connection import Connection
 from pyromq.net.stalls import StallWatch
 from pyromq.wire.codes import ResponseCode
@@ -62,6 +63,7 @@ class RuntimeHandler:
         store, usage = self._store, self._disk.usage(self._store.layout.root)
         table: dict[str, object] = {
             "brokerVersionDesc": VERSION_TEXT,
+            "compiledCore": DESCRIPTION,
             "brokerActive": "true",
             "bootTimestamp": self._started_ms,
             "runtime": f"{(self._clock.now_ms() - self._started_ms) // 1000} seconds",

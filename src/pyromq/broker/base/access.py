@@ -13,6 +13,7 @@ from pyromq.net.connection import Connection
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.guard import Guard
 from pyromq.security.identity import Principal
+from pyromq.security.policies import User
 from pyromq.security.resources import Action
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.received import Received
@@ -81,6 +82,15 @@ class GuardedAccess:
         if request is self._request and self._principal is not None:
             return self._principal
         return self.guard.verify(request, connection.session_as(Session).peer)
+
+    @property
+    def rules(self) -> object:
+        """Users and policies as they are: another object after every change."""
+        return self.guard.book.rules
+
+    def signer_of(self, connection: Connection, request: Received[Any]) -> User | None:
+        """Who signed a request that was admitted, if that alone proves it. Raises AccessDeniedError."""
+        return self.guard.signer(self.principal_of(connection, request))
 
     def recheck(self, connection: Connection, request: Received[Any]) -> None:
         self.guard.admit(request, connection.session_as(Session).peer)

@@ -9,7 +9,6 @@ refused   one by one: that is not the way of many
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any, Final
 
 from pyromq.metrics.broker_table import FSYNC, GROUP_COMMIT, GROUP_CREATE_TIME, RPC_LATENCY, TOPIC_CREATE_TIME
@@ -81,10 +80,14 @@ class RequestTimes:
                 self.creations.setdefault(key, Histogram(metric.buckets)).observe(took_ms)
         self.began_s = now_s
 
-    def answered(self, sends: Sequence[tuple[Any, Received[Any], bytes]], waited_ms: int) -> None:
-        """A group commit has answered these."""
-        if sends:
-            self.note(sends[0][1].code, SUCCESS, waited_ms, len(sends))
+    def answered(self, code: int, count: int, waited_ms: int) -> None:
+        """A group commit has answered so many sends; the code of one stands for all."""
+        self.note(code, SUCCESS, waited_ms, count)
+
+    def refuse_many(self, code: int, response: int, count: int) -> None:
+        """Sends that were taken together are answered with an error."""
+        self.refused[code, response] += count
+        self.note(code, response, 0, count)
 
     def refuse(self, request: Received[Any], response: int, *, known: bool = True, in_turn: bool = True) -> None:
         """A request is answered with an error.

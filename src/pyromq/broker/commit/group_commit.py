@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -31,19 +31,30 @@ from pyromq.net.connection import Connection
 from pyromq.store.log.flushes import FlushJob
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush
-from pyromq.wire.codes import ResponseCode
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import decode_command, encode_command, encode_response
-from pyromq.wire.frame import FrameDecoder
+from pyromq.wire.frame import Frame, FrameDecoder, encode_frame
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
 _NOT_FLUSHED = "the message is stored, but the disk did not confirm it in time"
+_LANE_CODE = int(RequestCode.SEND_MESSAGE_V2)  # nearly all that the send lane takes
 _ALONE_COMMITS = 16  # after so many groups in a row with sends of one connection, it counts as the only one
 
 
-PendingSend = tuple[Connection, Received[Any], bytes]
-"""A staged message: its connection, its request, and the response if all goes well (empty for one-way sends)."""
+class SendsOfOneRead(NamedTuple):
+    """Sends that were staged together by the send lane: how many, and how many of them are answered."""
+
+    sends: int
+    responses: int
+
+
+PendingSend = tuple[Connection, Received[Any] | SendsOfOneRead, bytes]
+"""A staged message: its connection, its request, and the response if all goes well (empty for one-way sends).
+
+Of several that were staged together, all responses in one piece; each says whose it is.
+"""
 
 
 OnStored = Callable[[MQError | None], None]
@@ -56,6 +67,7 @@ class WaitingCommit(NamedTuple):
     end: int
     since_ms: int
     sends: list[PendingSend]
+    send_count: int
 
 
 class ReplicaWait(Protocol):
@@ -110,6 +122,7 @@ class GroupCommit:
         # what is staged and not committed yet
         self._answered_at_commit: list[PendingSend] = []
         self._answered_after_flush: list[PendingSend] = []
+        self._at_commit_more = self._after_flush_more = 0  # sends in these, beyond one for each
         self._internal: list[OnStored] = []  # internal writes
         self._before_commit: list[Callable[[], None]] = []  # want to stage something behind everything else
         self._touched: set[QueueKey] = set()  # queues of all of these
@@ -131,6 +144,10 @@ class GroupCommit:
     def wait_for(self, replicas: ReplicaWait | None) -> None:
         """From now on sends are answered when replicas have them, too."""
         self._replicas, self._waits = replicas, self._sync or replicas is not None
+
+    @property
+    def waits_for_replicas(self) -> bool:
+        return self._replicas is not None
 
     @property
     def waiting(self) -> int:
@@ -174,6 +191,23 @@ class GroupCommit:
             self._scheduled = True
             self._loop.call_soon(self._commit)
 
+    def staged_together(
+        self, connection: Connection, sends: SendsOfOneRead, responses: bytes, queues: Iterable[QueueKey]
+    ) -> None:
+        """``staged`` of what the send lane took of one read; ``commit_early`` must follow."""
+        if self._waits:
+            self._answered_after_flush.append((connection, sends, responses))
+            self._after_flush_more += sends.sends - 1
+        else:
+            self._answered_at_commit.append((connection, sends, responses))
+            self._at_commit_more += sends.sends - 1
+        self._touched.update(queues)
+        if connection is not self._sender:
+            self._sender, self._alone_commits = connection, 0
+        if not self._scheduled and self._alone_commits < _ALONE_COMMITS:
+            self._scheduled = True
+            self._loop.call_soon(self._commit)
+
     def staged_internally(self, queue: QueueKey, on_stored: OnStored) -> None:
         """An internal write was staged; it shares the commit, and the fsync, with what clients send."""
         self._internal.append(on_stored)
@@ -205,25 +239,28 @@ class GroupCommit:
         self._alone_commits += 1
         at_commit, self._answered_at_commit = self._answered_at_commit, []
         after_flush, self._answered_after_flush = self._answered_after_flush, []
+        at_commit_count, self._at_commit_more = len(at_commit) + self._at_commit_more, 0
+        after_flush_count, self._after_flush_more = len(after_flush) + self._after_flush_more, 0
         internal, self._internal = self._internal, []
         touched, self._touched = self._touched, set()
         try:
             self._store.commit()
         except Exception as error:  # also a defect: a sender without a response would wait for ever
             refusal = error if isinstance(error, MQError) else StoreError(f"{type(error).__name__}: {error}")
-            count, is_defect = len(at_commit) + len(after_flush) + len(internal), refusal is not error
+            count, is_defect = at_commit_count + after_flush_count + len(internal), refusal is not error
             logger.error("group commit refused: messages=%d reason=%s", count, refusal, exc_info=is_defect)
             self._refuse(at_commit + after_flush, refusal)
             tell(internal, refusal)
             return
-        self._times.commits.observe(len(at_commit) + len(after_flush) + len(internal))
+        self._times.commits.observe(at_commit_count + after_flush_count + len(internal))
         respond(at_commit)
-        self._times.answered(at_commit, 0)
+        if at_commit:
+            self._times.answered(_code_of(at_commit), at_commit_count, 0)
         if not self._sync:
             if self._replicas is None:
                 tell(internal, None)
             else:
-                self._hold(self._replicas, after_flush, internal)
+                self._hold(self._replicas, after_flush, after_flush_count, internal)
             self._show(touched)
             if self._unflushed_bytes() * 2 >= self._unflushed_bytes_max:
                 self._fall_behind()
@@ -234,18 +271,19 @@ class GroupCommit:
         if internal:
             self._internal_waiting.append((self._store.end_position, internal))
         if after_flush:
-            self._waiting.append(WaitingCommit(self._store.end_position, self._clock.monotonic_ms(), after_flush))
-            self._waiting_sends += len(after_flush)
+            now_ms = self._clock.monotonic_ms()
+            self._waiting.append(WaitingCommit(self._store.end_position, now_ms, after_flush, after_flush_count))
+            self._waiting_sends += after_flush_count
             self.look()
         self._flush()
 
-    def _hold(self, replicas: ReplicaWait, sends: list[PendingSend], internal: list[OnStored]) -> None:
+    def _hold(self, replicas: ReplicaWait, sends: list[PendingSend], count: int, internal: list[OnStored]) -> None:
         """With async flush: replicas get what is on disk, so it is brought there."""
         end = self._store.end_position
         if internal:
             replicas.hold_internal(end, internal)
         if sends:
-            replicas.hold(WaitingCommit(end, self._clock.monotonic_ms(), sends))
+            replicas.hold(WaitingCommit(end, self._clock.monotonic_ms(), sends, count))
         self.flush_soon()
 
     def copied(self, queues: set[QueueKey]) -> None:
@@ -356,8 +394,8 @@ class GroupCommit:
         limit = self._clock.monotonic_ms() - self._flush_timeout_ms
         while self._waiting and self._waiting[0].since_ms < limit:
             for connection, _, response in self._next_waiting():
-                if response:
-                    connection.send(unconfirmed(response, ResponseCode.FLUSH_DISK_TIMEOUT, _NOT_FLUSHED))
+                for each in FrameDecoder().feed(response):
+                    connection.send(unconfirmed(each, ResponseCode.FLUSH_DISK_TIMEOUT, _NOT_FLUSHED))
 
     def _release_next(self) -> None:
         """The oldest commit that waits is on disk; its times are taken here, also if replicas make it wait on."""
@@ -367,12 +405,12 @@ class GroupCommit:
             respond(sends)
         else:
             self._replicas.hold(oldest)
-        self._times.answered(sends, waited_ms)
+        self._times.answered(_code_of(sends), oldest.send_count, waited_ms)
 
     def _next_waiting(self) -> list[PendingSend]:
-        sends = self._waiting.popleft().sends
-        self._waiting_sends -= len(sends)
-        return sends
+        waiting = self._waiting.popleft()
+        self._waiting_sends -= waiting.send_count
+        return waiting.sends
 
     async def drain(self) -> None:
         """Everything staged up to now is written and answered, and no flush runs; with sync flush all is on disk."""
@@ -391,7 +429,12 @@ class GroupCommit:
         self._send_error(sends, code, remark)
 
     def _send_error(self, sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
-        for connection, request, _ in sends:
+        for connection, request, response in sends:
+            if isinstance(request, SendsOfOneRead):
+                self._times.refuse_many(_LANE_CODE, code, request.sends)
+                for frame in FrameDecoder().feed(response):
+                    connection.send(encode_response(code, decode_command(frame).correlation_id, remark=remark))
+                continue
             self._times.refuse(request, code, in_turn=False)
             if not request.is_oneway:
                 connection.send(
@@ -399,10 +442,26 @@ class GroupCommit:
                 )
 
 
+def _code_of(sends: list[PendingSend]) -> int:
+    """The request code that stands for all of them in statistics."""
+    request = sends[0][1]
+    return _LANE_CODE if isinstance(request, SendsOfOneRead) else request.code
+
+
 def respond(sends: list[PendingSend]) -> None:
-    for connection, _, response in sends:
+    """What leaves on one connection leaves in one write, now: a turn of the loop for each would cost more."""
+    unflushed = []
+    for connection, request, response in sends:
         if response:
-            connection.send(response)
+            count = request.responses if type(request) is SendsOfOneRead else 1
+            if connection.queue(response, count):
+                unflushed.append(connection)
+    for connection in unflushed:
+        try:
+            connection.flush()
+        except Exception:  # a defect of one connection must not keep the others from their responses
+            logger.exception("response not sent: peer=%s", connection.remote_text)
+            connection.abort("a response could not be sent")
 
 
 def tell(internal: list[OnStored], error: MQError | None) -> None:
@@ -413,10 +472,9 @@ def tell(internal: list[OnStored], error: MQError | None) -> None:
             logger.exception("the callback of an internal write failed")
 
 
-def unconfirmed(response: bytes, code: ResponseCode, remark: str) -> bytes:
+def unconfirmed(response: Frame, code: ResponseCode, remark: str) -> bytes:
     """The same response, with the address of the message, but not the promise."""
-    (frame,) = FrameDecoder().feed(response)
-    command = decode_command(frame)
+    command = decode_command(response)
     if command.code != ResponseCode.SUCCESS:
-        return response
+        return encode_frame(response)
     return encode_command(msgspec.structs.replace(command, code=code, remark=remark))

@@ -21,6 +21,7 @@ from pyromq.clock import Clock
 from pyromq.replication.leader import Leader
 from pyromq.replication.replicas import Standing
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.frame import FrameDecoder
 
 _NO_REPLICA: Final = "the message is stored here, but too few replicas are in sync to have it as well"
 _LATE_REPLICA: Final = "the message is stored here, but replicas did not confirm it in time"
@@ -55,7 +56,7 @@ class ReplicaGate:
 
     def hold(self, commit: WaitingCommit) -> None:
         self._waiting.append(commit._replace(since_ms=self._clock.monotonic_ms()))
-        self.waiting += len(commit.sends)
+        self.waiting += commit.send_count
         self.look()
 
     def hold_internal(self, end: int, internal: list[OnStored]) -> None:
@@ -75,27 +76,27 @@ class ReplicaGate:
         confirmed = replicas.confirmed(end)
         late_ms = self._clock.monotonic_ms() - self._timeout_ms
         while self._waiting and self._waiting[0].end <= confirmed:
-            respond(self._next())
+            respond(self._next().sends)
         while self._internal and (self._internal[0][0] <= confirmed or self._internal[0][1] <= late_ms):
             tell(self._internal.popleft()[2], None)
         while self._waiting and self._waiting[0].since_ms <= late_ms:
-            sends = self._next()
-            self.late += len(sends)
-            _answer(sends, ResponseCode.FLUSH_SLAVE_TIMEOUT, _LATE_REPLICA)
+            commit = self._next()
+            self.late += commit.send_count
+            _answer(commit.sends, ResponseCode.FLUSH_SLAVE_TIMEOUT, _LATE_REPLICA)
         self._look_again()
 
-    def _next(self) -> list[PendingSend]:
-        sends = self._waiting.popleft().sends
-        self.waiting -= len(sends)
-        return sends
+    def _next(self) -> WaitingCommit:
+        commit = self._waiting.popleft()
+        self.waiting -= commit.send_count
+        return commit
 
     def _answer_all(self) -> None:
         while self._internal:
             tell(self._internal.popleft()[2], None)
         while self._waiting:
-            sends = self._next()
-            self.alone += len(sends)
-            _answer(sends, ResponseCode.SLAVE_NOT_AVAILABLE, _NO_REPLICA)
+            commit = self._next()
+            self.alone += commit.send_count
+            _answer(commit.sends, ResponseCode.SLAVE_NOT_AVAILABLE, _NO_REPLICA)
 
     def _look_again(self) -> None:
         if self.is_empty:
@@ -114,5 +115,5 @@ class ReplicaGate:
 
 def _answer(sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
     for connection, _, response in sends:
-        if response:
-            connection.send(unconfirmed(response, code, remark))
+        for each in FrameDecoder().feed(response):
+            connection.send(unconfirmed(each, code, remark))

@@ -41,7 +41,9 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import ReadResult, ReadStatus
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response_head
+from pyromq.wire.fast.responses import found_messages_head
 from pyromq.wire.flags import ForbiddenType, PullFlag
+from pyromq.wire.frame import SerializeType
 from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader
 from pyromq.wire.json.heartbeat import MessageModel, Subscription
 from pyromq.wire.received import Received
@@ -59,8 +61,10 @@ _CODES: Final = {
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 _RECHECKED_PER_TICK: Final = 2_000  # some 20 ms of signatures
-_FOUND: Final = ResponseCode.SUCCESS
+_SUCCESS: Final = ResponseCode.SUCCESS
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
+_JSON: Final = SerializeType.JSON
+_PLAIN_BYTES: Final = 8 << 20  # of records in a response, far from the limit of a frame
 _MASTER: Final = 0
 
 Respond = Callable[
@@ -106,7 +110,7 @@ class PullHandler:
             if self._progress.has_room(header.consumer_group, header.topic, header.queue_id):
                 self._progress.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = self._code(header, result)
-        if self.master_is_near is not None and code is not _FOUND:
+        if self.master_is_near is not None and code is not _SUCCESS:
             code, result = self._of_a_replica(header, code, result)
         if code is _NOT_FOUND and header.sys_flag & _SUSPEND and not self._waiters.full:
             self._hold(connection, request, wanted)
@@ -215,6 +219,32 @@ class PullHandler:
         self._counters.requests.outcome = code
         if request.is_oneway:
             return
+        counters, runs, size_bytes = self._counters, result.runs, result.size_bytes
+        has_flags = (topic is not None and topic.topic_sys_flag) or (group is not None and group.group_sys_flag)
+        is_plain = code is _SUCCESS and not has_flags and not self._suggests
+        if is_plain and request.frame.serialize_type is _JSON and size_bytes < _PLAIN_BYTES:
+            head = found_messages_head(request.correlation_id, result.next_offset, result.first, result.end, size_bytes)
+        else:
+            head = self._head(request, code, result, topic, group)
+        if runs:
+            counters.pulls_found += 1
+            counters.pulled_messages += result.count
+            counters.pulled_bytes += size_bytes
+            key = request.header.topic, request.header.consumer_group
+            counters.gets[key] += CALL + result.count * MESSAGE + size_bytes
+            connection.send_parts(head, runs)
+        else:
+            counters.pulls_missed += 1
+            connection.send(head)
+
+    def _head(
+        self,
+        request: Received[PullHeader],
+        code: ResponseCode,
+        result: ReadResult,
+        topic: TopicConfig | None,
+        group: GroupConfig | None,
+    ) -> bytes:
         header = PullResponseHeader(
             suggest_which_broker_id=self._suggested(request.header, result) if self._suggests else _MASTER,
             next_begin_offset=result.next_offset,
@@ -223,7 +253,7 @@ class PullHandler:
             topic_sys_flag=(topic.topic_sys_flag or None) if topic else None,
             group_sys_flag=(group.group_sys_flag or None) if group else None,
         )
-        head = encode_response_head(
+        return encode_response_head(
             code,
             request.correlation_id,
             header,
@@ -231,17 +261,6 @@ class PullHandler:
             remark=result.status.value,
             serialize_type=request.serialize_type,
         )
-        counters = self._counters
-        if result.runs:
-            counters.pulls_found += 1
-            counters.pulled_messages += result.count
-            counters.pulled_bytes += result.size_bytes
-            key = request.header.topic, request.header.consumer_group
-            counters.gets[key] += CALL + result.count * MESSAGE + result.size_bytes
-            connection.send_parts(head, result.runs)
-        else:
-            counters.pulls_missed += 1
-            connection.send(head)
 
     def _suggested(self, header: PullHeader, result: ReadResult) -> int:
         """RocketMQ's rule: a replica for readers of what memory no longer holds, else the broker the group names."""
@@ -342,6 +361,6 @@ class PullHandler:
     def _leave_held(self, held: HeldPull, result: ReadResult) -> None:
         header = held.request.header
         code = self._code(header, result)
-        if self.master_is_near is not None and code is not _FOUND:
+        if self.master_is_near is not None and code is not _SUCCESS:
             code, result = self._of_a_replica(header, code, result)
         self.leave(held.connection, held.request, code, result, None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
 from pyromq.broker.base.refusals import RefusedError, not_accepting, queue_out_of_range
@@ -14,7 +15,9 @@ from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.delays.delays import Delays, Detour, recall_handle
 from pyromq.broker.sending.retry_policy import attempts_allowed
+from pyromq.broker.sending.send_lane import LaneTexts, SendLane
 from pyromq.broker.state.tables import Tables
+from pyromq.compiled_core import core
 from pyromq.model import property_names as names
 from pyromq.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, dead_letter_topic
 from pyromq.model.topic import Perm, TopicConfig, TopicFilterType
@@ -80,6 +83,22 @@ class SendHandler:
         self._on_disk = "true" if settings.store.flush is Flush.SYNC else "false"  # when a response leaves
         added = {names.REGION: settings.region, names.TRACE_ON: "true", names.CLUSTER: settings.cluster}
         self._added = join_items(added.items()).encode()  # what the broker adds to the properties of every message
+        self.lane = self._new_lane(environment, identity, write_path, responses) if core is not None else None
+
+    def _new_lane(
+        self, environment: Environment, identity: Identity, write_path: WritePath, responses: SendResponses
+    ) -> SendLane:
+        """Takes plain sends before they become requests."""
+        assert core is not None
+        texts = LaneTexts(
+            added=self._added,
+            response=responses.pieces(self._on_disk),
+            store_host=identity.host.encode(),
+            reserved=self._reserved,
+            waits_for_disk=environment.settings.store.flush is Flush.SYNC,
+        )
+        access = environment.access if isinstance(environment.access, GuardedAccess) else None
+        return SendLane(core, texts, write_path, self._topics, self._counters, access)
 
     # --- one message ---
 
@@ -134,6 +153,8 @@ class SendHandler:
                 request, queue_id, placed.position, placed.offset, unique_key, on_disk, handle
             )
         self._group_commit.staged((connection, request, response), (topic, queue), wait=wait)
+        if self.lane is not None:
+            self.lane.learn(connection, request, config, queue_id)
 
     def _detour(
         self, header: SendHeader, topic: str, queue_id: int, text: str, unique_key: str
@@ -228,3 +249,5 @@ class SendHandler:
         self._counters.put_bytes += len(request.body)
         self._counters.puts[header.topic] += CALL + len(placed) * MESSAGE + sum([each.size for each in placed])
         self._group_commit.staged((connection, request, response), (header.topic, queue_id), wait=wait)
+        if self.lane is not None:
+            self.lane.learn(connection, request, config, queue_id)

@@ -158,8 +158,11 @@ def judge_broker(about: str, told: dict[str, str]) -> list[ClusterFinding]:
         for each in broker_findings(told)
     ]
     percent = disk_percent(told)
+    runs = f", {told['compiledCore']}" if "compiledCore" in told else ""  # only brokers of ours say so
     return found or [
-        ClusterFinding(severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full")
+        ClusterFinding(
+            severity=ClusterSeverity.OK, about=about, text=f"answers, its disk is {percent:.0f} % full{runs}"
+        )
     ]
 
 

@@ -190,6 +190,11 @@ class ConsumeQueue:
         self._staged += ENTRY.pack(position, size, tag_hash)
         self.next_offset += 1
 
+    def stage_encoded(self, entries: bytes) -> None:
+        """``stage`` of entries as they lie in the file."""
+        self._staged += entries
+        self.next_offset += len(entries) // ENTRY_BYTES
+
     def stage_filler(self, count: int, position: int) -> None:
         """Entries for messages that are lost, so that those behind keep their offsets."""
         self._staged += ENTRY.pack(position, FILLER_SIZE, 0) * count

@@ -17,17 +17,20 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 
 import msgspec
 
 from pyromq.checksum import crc32
+from pyromq.compiled_core import HASHED_KEY_BYTES, core
 from pyromq.store.files.disk import Disk, DiskFile
 
 HEADER = struct.Struct(">qqqqii")
 ENTRY = struct.Struct(">iqii")
+_PLACE = struct.Struct(">Iq")  # hash and position, as hashed keys begin
 _SLOT_BYTES = 4
 _SECONDS_MAX = 0x7FFFFFFF
 
@@ -98,13 +101,37 @@ class IndexFile:
         if len(heads) < len(slots):
             _link(previous, slots, first)
         data = _entries(hashes, positions, _seconds(times_ms, begin_ms), previous)
+        scatter = partial(self.file.scatter, HEADER.size, heads)
+        self._write(data, scatter, (begin_ms, positions[0]), (max(times_ms), positions[-1]), previous.count(0))
+
+    def add_hashed(self, keys: bytes) -> None:
+        """``add`` of keys that the compiled core has hashed: it makes the entries, too."""
+        assert core is not None
+        first, end = self.next_entry, self.next_entry + len(keys) // HASHED_KEY_BYTES
+        assert end - first <= self.room
+        table = self.file.map_once()[HEADER.size : self._entries_at]
+        data, slots, begin_ms, end_ms, fresh = core.index_entries(keys, table, self._slots, first, self.begin_ms)
+        begin, last = _PLACE.unpack_from(keys)[1], _PLACE.unpack_from(keys, len(keys) - HASHED_KEY_BYTES)[1]
+        scatter = partial(self.file.scatter_run, HEADER.size, slots, first)
+        self._write(data, scatter, (begin_ms, begin), (end_ms, last), fresh)
+
+    def _write(
+        self,
+        data: bytes,
+        scatter: Callable[[], None],
+        begin: tuple[int, int],
+        end: tuple[int, int],
+        fresh_slots: int,
+    ) -> None:
+        """Entries, then the slots that point to them, then the header; ``begin`` and ``end``: time and position."""
+        first = self.next_entry
         self._final_slots_crc, self.dirty = None, True
         self.file.write_at(self._entries_at + ENTRY.size * first, data)
-        self.file.scatter(HEADER.size, heads)
+        scatter()
         if first == 1:
-            self.begin_ms, self.begin_position = begin_ms, positions[0]
-        self.end_ms, self.end_position = max(self.end_ms, max(times_ms)), positions[-1]
-        self._used_slots, self.next_entry = self._used_slots + previous.count(0), end
+            self.begin_ms, self.begin_position = begin
+        self.end_ms, self.end_position = max(self.end_ms, end[0]), end[1]
+        self._used_slots, self.next_entry = self._used_slots + fresh_slots, first + len(data) // ENTRY.size
         self._entries_crc = crc32(data, self._entries_crc)
         self.file.write_at(0, self._header())
 

@@ -6,7 +6,9 @@ what was appended since waits in memory, and must not become much.
 
 from __future__ import annotations
 
-from pyromq.store.derived.key_index import KeyIndex, Unindexed
+from typing import cast
+
+from pyromq.store.derived.key_index import HashedKeys, KeyIndex, Unindexed
 from pyromq.store.files.health import Health
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.log.log_walk import LogWalk
@@ -26,8 +28,13 @@ class Indexer:
         self._waiting_max = waiting_max
         self._gap_start = gap_start
         self._gap_end = log.end
-        self._committed: list[Unindexed] = []  # behind the gap
-        self.staged: list[Unindexed] = []  # of records that are not in the log yet; appended to directly, for speed
+        self._committed: list[Unindexed | HashedKeys] = []  # behind the gap
+        self._waiting = 0  # messages in it
+        self._hashed_waiting = 0  # of these, how many have their keys hashed
+        self._hashed_staged = 0  # likewise, of what is staged
+        self._staged_more = 0  # messages that are staged, beyond one for each element
+        # of records that are not in the log yet; appended to directly, for speed
+        self.staged: list[Unindexed | HashedKeys] = []
 
     @property
     def position(self) -> int:
@@ -44,11 +51,20 @@ class Indexer:
     def commit(self) -> bool:
         """What is staged waits to be indexed. True when so much waits that some should be."""
         self._committed += self.staged
-        self.staged.clear()
-        return len(self._committed) >= self._waiting_max
+        self._waiting += len(self.staged) + self._staged_more
+        self._hashed_waiting += self._hashed_staged
+        self.drop_staged()
+        return self._waiting >= self._waiting_max
+
+    def stage_hashed(self, keys: HashedKeys) -> None:
+        """Messages were staged whose keys are hashed already."""
+        self.staged.append(keys)
+        self._staged_more += keys.messages - 1
+        self._hashed_staged += keys.messages
 
     def drop_staged(self) -> None:
         self.staged.clear()
+        self._staged_more = self._hashed_staged = 0
 
     def index_some(self) -> bool:
         """Index a part of what waits; False when the disk refuses."""
@@ -74,10 +90,43 @@ class Indexer:
             return True
         if not self._committed:
             return False
-        some = self._committed[:_AT_ONCE]
+        if self._hashed_waiting:
+            left = _AT_ONCE
+            while left > 0 and self._committed:
+                left -= self._index_run(left)
+            return True
+        some = cast("list[Unindexed]", self._committed[:_AT_ONCE])
         self.index.add(some)
         del self._committed[: len(some)]
+        self._waiting -= len(some)
         return True
+
+    def _index_run(self, count_max: int) -> int:
+        """Messages whose keys are hashed, or those before the next of that kind; says how many. Raises OSError."""
+        hashed: list[HashedKeys] = []
+        plain: list[Unindexed] = []
+        count = 0
+        for each in self._committed:
+            if count >= count_max:
+                break
+            if isinstance(each, HashedKeys):
+                if plain:
+                    break
+                hashed.append(each)
+                count += each.messages
+            else:
+                if hashed:
+                    break
+                plain.append(each)
+                count += 1
+        if hashed:
+            self.index.add_hashed(b"".join([each.keys for each in hashed]))
+            self._hashed_waiting -= count
+        else:
+            self.index.add(plain)
+        del self._committed[: len(hashed) or len(plain)]
+        self._waiting -= count
+        return count
 
     def _index_gap(self) -> None:
         walk = LogWalk(self._log.segments, max(self._gap_start, self._log.first), self._gap_end)

@@ -9,15 +9,16 @@ Adding is done in bulk, apart from the appends (hashing one key alone costs more
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate, chain, repeat
 from operator import add
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyromq.clock import Clock
+from pyromq.compiled_core import HASHED_KEY_BYTES
 from pyromq.store.derived.index_file import IndexFile, IndexSeal
 from pyromq.store.files.disk import Disk
 from pyromq.store.settings import StoreSettings
@@ -30,6 +31,14 @@ _Value = TypeVar("_Value")
 
 Unindexed = tuple[bytes, bytes, int, int]
 """A message: its topic with ``#`` behind it, its properties, its position, its store time."""
+
+
+class HashedKeys(NamedTuple):
+    """Keys that the compiled core has hashed, of messages that follow each other in the log."""
+
+    keys: bytes  # ``HASHED_KEY_BYTES`` each
+    messages: int
+    position: int  # of the first message; the third field, as in ``Unindexed``
 
 
 class KeyIndex:
@@ -57,7 +66,7 @@ class KeyIndex:
 
     def add(self, messages: Sequence[Unindexed]) -> None:
         """Index messages in log order; those that are in the index already are passed over."""
-        covered, keys_max = self.covered_end, self._capacity - 1
+        covered, keys_max = self.covered_end, self.keys_max
         if messages and messages[0][2] < covered:
             messages = [message for message in messages if message[2] >= covered]
         if not messages:
@@ -79,6 +88,27 @@ class KeyIndex:
                 start = end
             if start < len(hashes):
                 self._roll()
+
+    def add_hashed(self, keys: bytes) -> None:
+        """``add`` of keys that are hashed already, at most as many of each message as ``keys_max``."""
+        count, start = len(keys) // HASHED_KEY_BYTES, 0
+        covered = self.covered_end
+        if count and _position_of(keys, 0) < covered:
+            start = bisect_left(range(count), covered, key=lambda number: _position_of(keys, number))
+        while start < count:
+            end = min(count, start + self._files[-1].room) if self._files else start
+            while start < end < count and _position_of(keys, end) == _position_of(keys, end - 1):
+                end -= 1  # those of one message lie in one file
+            if end > start:
+                self._files[-1].add_hashed(keys[start * HASHED_KEY_BYTES : end * HASHED_KEY_BYTES])
+                start = end
+            if start < count:
+                self._roll()
+
+    @property
+    def keys_max(self) -> int:
+        """How many keys of one message are indexed: as many as a file has room for."""
+        return self._capacity - 1
 
     def _roll(self) -> None:
         path = self._folder / self._new_name()
@@ -167,6 +197,11 @@ class KeyIndex:
     def close(self) -> None:
         for file in self._files:
             file.close()
+
+
+def _position_of(keys: bytes, number: int) -> int:
+    at = number * HASHED_KEY_BYTES + 4
+    return int.from_bytes(keys[at : at + 8], "big", signed=True)
 
 
 def _time_name(moment: datetime) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from pyromq.compiled_core import core
 from pyromq.errors import StoreInUseError
 from pyromq.whole_text import sync_folder, write_flushed
 
@@ -59,6 +60,9 @@ class DiskFile(Protocol):
 
     def scatter(self, at: int, words: Mapping[int, int]) -> None:
         """Write 32-bit words of a table that starts at ``at``, by number, big-endian; only inside the reserved part."""
+
+    def scatter_run(self, at: int, numbers: bytes, first: int) -> None:
+        """``scatter`` of ``first``, ``first + 1``, … to words by their numbers (u32, native); the last one counts."""
 
     def sync(self) -> None: ...
 
@@ -162,11 +166,18 @@ class RealFile:
                 self.write_at(at + written, b"".join(some)[written:])
             at += size
 
-    def scatter(self, at: int, words: Mapping[int, int]) -> None:
+    def _table(self, at: int) -> memoryview:
         if self._map is None:
             self._map = mmap.mmap(self._fd, self.size)
             self._view = memoryview(self._map).toreadonly()  # one mapping: what was just read is cheap to write
-        table = memoryview(self._map)[at : at + (self.size - at) // 4 * 4].cast("I")
+        return memoryview(self._map)[at : at + (self.size - at) // 4 * 4]
+
+    def scatter_run(self, at: int, numbers: bytes, first: int) -> None:
+        assert core is not None, "only the core makes such runs"
+        core.scatter_words(self._table(at), numbers, first)
+
+    def scatter(self, at: int, words: Mapping[int, int]) -> None:
+        table = self._table(at).cast("I")
         swapped = array("I", words.values())
         if sys.byteorder == "little":
             swapped.byteswap()

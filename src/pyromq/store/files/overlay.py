@@ -64,6 +64,10 @@ class CopiedFile:
             table[number] = word
             self._written_end = max(self._written_end, at + 4 * number + 4)
 
+    def scatter_run(self, at: int, numbers: bytes, first: int) -> None:
+        words = memoryview(numbers).cast("I")
+        self.scatter(at, dict(zip(words, range(first, first + len(words)), strict=True)))
+
     def sync(self) -> None:
         pass
 

@@ -62,8 +62,8 @@ from pyromq.wire.record_layout import (
 
 logger = logging.getLogger(__name__)
 
-_WORTH_NO_COPY = 16_384
-
+WORTH_NO_COPY = 16_384
+"""Bodies of this size are written from where they are."""
 
 _Write = tuple[Segment | None, int, list[bytes]]
 
@@ -144,7 +144,7 @@ class CommitLog:
             self._check_limits(draft, topic)
         if size + BLANK_BYTES > self._room:
             self._next_segment(size)
-        if body_bytes >= _WORTH_NO_COPY:
+        if body_bytes >= WORTH_NO_COPY:
             self._has_large = True
         position = self._staged_end
         try:
@@ -200,7 +200,7 @@ class CommitLog:
                 self._check_limits(msgspec.structs.replace(shared, body=item.body, properties=item.properties), topic)
         if sum(sizes) + BLANK_BYTES > self._room:
             self._next_segment(sum(sizes))
-        self._has_large = self._has_large or body_bytes_max >= _WORTH_NO_COPY
+        self._has_large = self._has_large or body_bytes_max >= WORTH_NO_COPY
         parts, position, queue_id, checksum_bytes = self._parts, self._staged_end, shared.queue_id, self._checksum_bytes
         field, magic, found = topic.field, topic.magic, []
         for item, properties, size in zip(items, texts, sizes, strict=True):
@@ -219,6 +219,26 @@ class CommitLog:
         self._room -= position - self._staged_end
         self._staged_end = position
         return found
+
+    @property
+    def body_bytes_max(self) -> int:
+        return self._body_bytes_max
+
+    @property
+    def record_bytes_max(self) -> int:
+        return self._size_max
+
+    @property
+    def next_place(self) -> tuple[int, int]:
+        """Where the next record is going to be staged, and how many bytes its segment has from there on."""
+        return self._staged_end, self._room
+
+    def stage_encoded(self, records: bytes) -> None:
+        """Whole records that were made for ``next_place`` and fit there, with room for a blank mark behind them."""
+        assert len(records) + BLANK_BYTES <= self._room
+        self._parts.append(records)
+        self._staged_end += len(records)
+        self._room -= len(records)
 
     def _middle(self, shared: Draft, sys_flag: int, stored_ms: int) -> bytes:
         """What the fixed parts of a batch's records have in common, from the system flag on."""

@@ -44,6 +44,9 @@ class WatchedConnection(Connection):
         if not self.awaited or self._may_leave(frame):
             super().send(frame)
 
+    def queue(self, frames: bytes, count: int = 1) -> bool:
+        return (not self.awaited or self._may_leave(frames)) and super().queue(frames, count)
+
     def send_parts(self, head: bytes, parts: Iterable[Part]) -> None:
         whole = tuple(parts)
         if not self.awaited or self._may_leave(head + b"".join(whole)):

@@ -13,6 +13,7 @@ import msgspec
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.frame import PREFIX_BYTES, SerializeType, pack_prefix
+from pyromq.wire.headers.consumer import PullResponseHeader
 from pyromq.wire.headers.producer import SendHeader, SendResponseHeader
 from pyromq.wire.received import CommandFlag, Received
 
@@ -33,6 +34,28 @@ def success(request: Received[Any]) -> bytes:
     return encode_response(_SUCCESS_CODE, request.correlation_id, serialize_type=request.serialize_type)
 
 
+def found_messages_head(correlation_id: int, next_offset: int, first: int, end: int, body_size: int) -> bytes:
+    """The frame of a response to a pull that found messages, up to its body, as JSON and without flags."""
+    header = _FOUND % (next_offset, first, end, correlation_id)
+    size = len(header)
+    return pack_prefix(size + 4 + body_size, size) + header
+
+
+def _found_template() -> bytes:
+    header = PullResponseHeader(
+        suggest_which_broker_id=0, next_begin_offset=111_111_113, min_offset=111_111_112, max_offset=111_111_111
+    )
+    text = encode_response(_SUCCESS_CODE, _NUMBER, header, remark="FOUND")[PREFIX_BYTES:]
+    numbers = [b"%d" % number for number in (111_111_113, 111_111_112, 111_111_111, _NUMBER)]
+    assert sorted(numbers, key=text.index) == numbers, "they stand in another order"
+    for number in numbers:
+        text = text.replace(number, b"%d")
+    return text
+
+
+_FOUND: Final = _found_template()
+
+
 class SendResponses:
     """Responses to sends of one broker: its host (hexadecimal, as in message ids) and region are in all of them."""
 
@@ -40,6 +63,35 @@ class SendResponses:
         self._host_hex = host_hex
         self._region = region
         self._template = _send_template(host_hex, region)
+
+    def pieces(self, on_disk: str) -> tuple[bytes, ...]:
+        """The text of a response around what differs between responses, for the compiled core.
+
+        Before the message ids, the host in each of them, before queue id, offset and unique key, behind the key, in
+        place of the key when there is none, and behind the correlation id.
+        """
+        mark, number = "\x00", 111_111_111
+        found = SendResponseHeader(
+            msg_id=mark,
+            queue_id=number,
+            queue_offset=number,
+            transaction_id=mark,
+            region=self._region,
+            trace_on="true",
+            on_disk=on_disk,
+        )
+        shown, digits = b"\\u0000", b"%d" % number
+        text = encode_response(_SUCCESS_CODE, _NUMBER, found)[PREFIX_BYTES:]
+        bare = encode_response(_SUCCESS_CODE, _NUMBER, msgspec.structs.replace(found, transaction_id=None))[
+            PREFIX_BYTES:
+        ]
+        before_ids, rest = text.split(shown, 1)
+        before_queue, before_offset, rest = rest.split(digits, 2)
+        before_key, rest = rest.split(shown, 1)
+        behind_key, end = rest.rsplit(b"%d" % _NUMBER, 1)
+        without_key = bare.split(digits, 2)[2].rsplit(b"%d" % _NUMBER, 1)[0]
+        host = self._host_hex.encode()
+        return before_ids, host, before_queue, before_offset, before_key, behind_key, without_key, end
 
     def encode(
         self,

@@ -44,8 +44,7 @@ def test_a_pull_that_is_held_is_told_when_it_is_answered() -> None:
 
 def test_a_group_commit_is_one_observation_for_all_its_sends() -> None:
     times = RequestTimes()
-    times.answered([(None, request(SEND), b"")] * 64, 3)
-    times.answered([], 3)
+    times.answered(SEND, 64, 3)
     assert counts(times) == {(SEND, 0, False): 64} and times.latency[SEND, 0, False].now().total == 192
 
 

@@ -1,0 +1,31 @@
+//! The compiled core of PyroMQ: what its Python functions do, byte for byte, for many messages in one call.
+//!
+//! Python is the reference. What is taken here is what Python would do the same way; whatever is out of the ordinary
+//! is left to it (`None`), and no function here explains or refuses anything. Nothing here holds state of a store:
+//! a call gets what it needs to know, and returns what is to be staged. Python writes all files.
+
+pub mod batch;
+pub mod header;
+pub mod index;
+pub mod java_hash;
+pub mod properties;
+pub mod pulls;
+pub mod records;
+pub mod send_lane;
+pub mod signature;
+
+use pyo3::prelude::*;
+
+/// Which functions there are and what they mean: moves whenever one of them changes. Python wants the one it knows.
+pub const INTERFACE: u32 = 2;
+
+#[pymodule]
+fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("INTERFACE", INTERFACE)?;
+    module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<send_lane::SendLane>()?;
+    module.add_function(wrap_pyfunction!(index::index_entries, module)?)?;
+    module.add_function(wrap_pyfunction!(index::scatter_words, module)?)?;
+    module.add_function(wrap_pyfunction!(pulls::pull_entries, module)?)?;
+    Ok(())
+}

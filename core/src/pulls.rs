@@ -1,0 +1,129 @@
+//! Pulls: which stored bytes a response has, from the entries of a queue.
+
+use crate::records::ENTRY_BYTES;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+const FILLER_SIZE: i32 = 0x7FFF_FFFF;
+
+/// Runs that are smaller on average are copied together.
+const SCATTERED_BYTES: i64 = 8_192;
+
+/// Where the log begins, from where on its records were verified, from where on they count as in memory.
+type Bounds = (i64, i64, i64);
+/// How many messages and bytes a read may have, and how many when the next has to come from disk.
+type Limits = (usize, i64, usize, i64);
+/// Runs [start, end), or their bytes in one piece; how many messages and bytes these are, where the last ends, the next
+/// offset, how many entries have no record any more.
+type Pulled<'py> = (Vec<(i64, i64)>, Option<Bound<'py, PyBytes>>, usize, i64, i64, i64, usize);
+
+struct Scanned {
+    runs: Vec<(i64, i64)>,
+    count: usize,
+    size_bytes: i64,
+    next_offset: i64,
+    removed: usize,
+}
+
+/// What a pull from `offset` on finds, given the entries from there on and the segment of the first one's record, which
+/// begins at `base` of the log and is written up to `log_end`. Many short runs of that segment come in one piece.
+///
+/// None when a record has to be verified first: that is Python's.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+pub fn pull_entries<'py>(
+    py: Python<'py>,
+    entries: &[u8],
+    offset: i64,
+    bounds: Bounds,
+    limits: Limits,
+    tags: Option<Vec<i64>>,
+    segment: PyBuffer<u8>,
+    base: i64,
+    log_end: i64,
+) -> PyResult<Option<Pulled<'py>>> {
+    let Some(found) = scan(entries, offset, bounds, limits, tags) else { return Ok(None) };
+    let Scanned { mut runs, count, size_bytes, next_offset, removed } = found;
+    let end = runs.last().map_or(0, |run| run.1);
+    let mut joined = None;
+    if runs.len() > 1 && size_bytes < SCATTERED_BYTES * runs.len() as i64 {
+        joined = join(py, &segment, base, log_end, &runs)?;
+        if joined.is_some() {
+            runs.clear();
+        }
+    }
+    Ok(Some((runs, joined, count, size_bytes, end, next_offset, removed)))
+}
+
+fn scan(entries: &[u8], offset: i64, bounds: Bounds, limits: Limits, tags: Option<Vec<i64>>) -> Option<Scanned> {
+    let (log_first, trusted_from, hot_from) = bounds;
+    let (count_max, bytes_max, cold_count_max, cold_bytes_max) = limits;
+    let mut found = Scanned { runs: Vec::new(), count: 0, size_bytes: 0, next_offset: offset, removed: 0 };
+    for entry in entries.chunks_exact(ENTRY_BYTES) {
+        let position = i64::from_be_bytes(entry[..8].try_into().expect("8 bytes"));
+        let size = i32::from_be_bytes(entry[8..12].try_into().expect("4 bytes"));
+        if let Some(tags) = &tags {
+            if !tags.contains(&i64::from_be_bytes(entry[12..].try_into().expect("8 bytes"))) {
+                found.next_offset += 1;
+                continue;
+            }
+        }
+        if size == FILLER_SIZE || position < log_first {
+            found.next_offset += 1;
+            found.removed += 1;
+            continue;
+        }
+        if found.count > 0 {
+            let is_cold = position < hot_from;
+            let (most, bytes) = if is_cold { (cold_count_max, cold_bytes_max) } else { (count_max, bytes_max) };
+            if found.count >= most || found.size_bytes.saturating_add(i64::from(size)) > bytes {
+                break;
+            }
+        }
+        if position < trusted_from {
+            return None;
+        }
+        found.next_offset += 1;
+        let end = position.saturating_add(i64::from(size));
+        match found.runs.last_mut() {
+            Some(run) if run.1 == position => run.1 = end,
+            _ => found.runs.push((position, end)),
+        }
+        found.count += 1;
+        found.size_bytes += i64::from(size);
+    }
+    Some(found)
+}
+
+/// The runs in one piece; None if one of them does not lie in the written part of the segment.
+fn join<'py>(
+    py: Python<'py>,
+    segment: &PyBuffer<u8>,
+    base: i64,
+    log_end: i64,
+    runs: &[(i64, i64)],
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    if !segment.is_c_contiguous() {
+        return Err(PyValueError::new_err("a segment is one piece"));
+    }
+    let end = log_end.min(base.saturating_add(segment.item_count() as i64));
+    if runs.iter().any(|&(start, stop)| start < base || stop > end || start > stop) {
+        return Ok(None);
+    }
+    // SAFETY: the buffer is contiguous and alive until this function returns; what is in a segment before the end of the
+    // log, where runs lie, is never written again.
+    let stored = unsafe { std::slice::from_raw_parts(segment.buf_ptr() as *const u8, segment.item_count()) };
+    let size = runs.iter().map(|run| (run.1 - run.0) as usize).sum();
+    let joined = PyBytes::new_with(py, size, |into| {
+        let mut at = 0;
+        for &(start, stop) in runs {
+            let run = &stored[(start - base) as usize..(stop - base) as usize];
+            into[at..at + run.len()].copy_from_slice(run);
+            at += run.len();
+        }
+        Ok(())
+    })?;
+    Ok(Some(joined))
+}

@@ -1,0 +1,194 @@
+"""The send lane: plain sends at the beginning of a read, taken by the compiled core in one call.
+
+    bytes of a read ─▶ core: records, queue entries, hashed keys, responses ─▶ staged here ─▶ group commit, as ever
+                  └──▶ the first frame that is not plain, and all behind it ─▶ ``SendHandler``, as ever
+
+It only narrows: what it takes is what ``SendHandler`` would have staged in the same way, byte for byte. It knows a
+queue after ``SendHandler`` has stored a message there and told ``learn``; any change of topics or settings empties it;
+it takes nothing while flow control is on, while the store cannot be written, while earlier requests of the connection
+wait, and where anything stands between requests and ``SendHandler``: quotas, a broker that stops.
+
+With access control it takes what is signed by a user whom the guard has let send to this topic, from this address and
+by this request code, before: the core verifies every signature, and remembers decisions as the guard does, until users
+or policies change. Where more than signatures is asked for, it is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pyromq.broker.base.access import AccessDeniedError, GuardedAccess
+from pyromq.broker.base.session import Session
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.base.window_counters import CALL, MESSAGE
+from pyromq.broker.commit.group_commit import SendsOfOneRead
+from pyromq.broker.commit.write_path import WritePath
+from pyromq.broker.state.topics import Topics
+from pyromq.compiled_core import Buffer, Core
+from pyromq.compiled_core import SendLane as CoreLane
+from pyromq.model.topic import TopicConfig, TopicFilterType
+from pyromq.net.connection import Connection
+from pyromq.security.guard import REMEMBERED_MAX
+from pyromq.store.derived.consume_queue import ENTRY_BYTES
+from pyromq.store.derived.key_index import HashedKeys
+from pyromq.wire.frame import FRAME_BYTES_MAX
+from pyromq.wire.headers.producer import SendHeader
+from pyromq.wire.received import Received
+from pyromq.wire.record_layout import HOST_V4_BYTES
+
+_KEYS_MAX: Final = 64  # of one message; more are rare
+_FIRST_DIGIT_AT: Final = 16  # of the code, in a frame as clients write it
+_THREE: Final = ord("3")  # so begin 310 and 320
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneTexts:
+    """What ``SendHandler`` adds to every message and response."""
+
+    added: bytes  # properties
+    response: tuple[bytes, ...]  # ``SendResponses.pieces``
+    store_host: bytes
+    reserved: frozenset[str]  # topics that clients must not send to
+    waits_for_disk: bool  # responses do, unless a sender does not want to
+
+
+class SendLane:
+    """Owner of the core's lane, which knows queues and holds nothing that is staged."""
+
+    def __init__(
+        self,
+        core: Core,
+        texts: LaneTexts,
+        write_path: WritePath,
+        topics: Topics,
+        counters: Counters,
+        access: GuardedAccess | None,
+    ) -> None:
+        self._core = core
+        self._texts = texts
+        self._store = write_path.store
+        self._gate = write_path.gate
+        self._group_commit = write_path.group_commit
+        self._topics = topics
+        self._counters = counters
+        self._access = access
+        self._rules = access.rules if access else None  # that ``_admitted`` follows from
+        self._admitted: set[tuple[str, str, int, str]] = set()  # users, addresses, codes, topics
+        self.is_open = False  # nothing stands between requests and ``SendHandler``
+        self.has_waiting: Callable[[Connection], bool] = lambda connection: True  # earlier requests, not served yet
+        self._version = topics.table.version  # of the topics that it knows
+        self._known: set[tuple[str, int]] = set()
+        self._lane = self._new_lane()
+
+    def renew(self) -> None:
+        """Settings may have changed."""
+        self._known.clear()
+        self._admitted.clear()
+        self._lane = self._new_lane()
+
+    def _new_lane(self) -> CoreLane:
+        own, texts = self._store.encoding_limits, self._texts
+        limits = (
+            FRAME_BYTES_MAX,
+            own.body_bytes_max,
+            own.copied_bytes_max,
+            self._store.settings.body_bytes_max,
+            own.record_bytes_max,
+            min(_KEYS_MAX, own.keys_max),
+        )
+        return self._core.SendLane(limits, texts.store_host, texts.added, texts.response, texts.waits_for_disk)
+
+    @property
+    def known(self) -> int:
+        """How many queues it knows."""
+        return len(self._known)
+
+    def serves(self, connection: Connection) -> bool:
+        """Whether it can take sends of a connection at all: records with IPv6 addresses are Python's."""
+        texts = self._texts
+        hosts = {len(connection.session_as(Session).born_host), len(texts.store_host)}
+        return hosts == {HOST_V4_BYTES} and self._store.settings.checksums
+
+    def learn(self, connection: Connection, request: Received[SendHeader], config: TopicConfig, queue_id: int) -> None:
+        """``SendHandler`` has just staged a message for this topic, and for this queue if nothing sent it elsewhere."""
+        if self._topics.table.version is not self._version:
+            self._forget()
+        if self._access is not None:
+            self._admit(self._access, connection, request)
+        name = config.topic_name
+        key = (name, queue_id)
+        if key in self._known:
+            return
+        is_special = config.order or name in self._texts.reserved or name[0] == "%"
+        queue = self._store.queues.get(key)
+        if queue is None or is_special or config.topic_filter_type is TopicFilterType.MULTI_TAG:
+            return
+        self._lane.learn(name, config.write_queue_nums, queue_id, queue)
+        self._known.add(key)
+
+    def _admit(self, access: GuardedAccess, connection: Connection, request: Received[SendHeader]) -> None:
+        """The guard has let this request pass."""
+        if access.rules is not self._rules:
+            self._forget_users(access)
+        ip = connection.session_as(Session).peer.ip
+        try:
+            signer = access.signer_of(connection, request)
+        except AccessDeniedError:  # it was admitted, and is nobody by now
+            return
+        if signer is None:
+            return
+        key = (signer.name, ip, request.code, request.header.topic)
+        if key not in self._admitted:
+            if len(self._admitted) >= REMEMBERED_MAX:
+                self._forget_users(access)
+            self._admitted.add(key)
+            secret = signer.password.reveal().encode("utf-8", "replace")
+            self._lane.admit(signer.name, secret, ip, request.code, request.header.topic)
+
+    def _forget_users(self, access: GuardedAccess) -> None:
+        self._rules = access.rules
+        self._admitted.clear()
+        self._lane.forget_users()
+
+    def _forget(self) -> None:
+        self._version = self._topics.table.version
+        self._known.clear()
+        self._lane.forget()
+
+    def take(self, connection: Connection, data: Buffer) -> int:
+        """Stage the plain sends that the data begins with; says how many bytes these are."""
+        if len(data) <= _FIRST_DIGIT_AT or data[_FIRST_DIGIT_AT] != _THREE or not self.is_open:
+            return 0
+        if self._topics.table.version is not self._version:
+            self._forget()
+        store = self._store
+        if not self._known or self._gate.closed or not store.health.writable or self.has_waiting(connection):
+            return 0
+        if self._group_commit.waits_for_replicas:  # what a sync master promises is Python's
+            return 0
+        session: Session = connection.session  # type: ignore[assignment]  # the broker sets no other
+        ip = None
+        if self._access is not None:
+            if self._access.rules is not self._rules:
+                self._forget_users(self._access)
+            ip = session.peer.ip
+        position, room, stored_ms = store.next_place
+        taken = self._lane.take(data, session.born_host, position, room, stored_ms, ip)
+        if taken is None:
+            return 0
+        consumed, sends, messages, body_bytes, records, keys, responses, response_count, queues = taken
+        store.stage_encoded(records, stored_ms, HashedKeys(keys, messages, position))
+        counters, touched, puts = self._counters, [], self._counters.puts
+        counters.put_messages += messages
+        counters.put_bytes += body_bytes
+        for queue, key, entries, calls, size in queues:
+            store.stage_entries(queue, entries)
+            puts[key[0]] += calls * CALL + len(entries) // ENTRY_BYTES * MESSAGE + size
+            touched.append(key)
+        connection.frames_in += sends
+        group_commit = self._group_commit
+        group_commit.staged_together(connection, SendsOfOneRead(sends, response_count), responses, touched)
+        group_commit.commit_early()
+        return consumed

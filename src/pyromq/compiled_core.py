@@ -1,0 +1,118 @@
+"""The compiled core: what some functions of store and broker do, for many messages in one call, in Rust.
+
+``core`` is the module ``pyromq_core`` (folder ``core/``), or None: it is not installed, ``PYROMQ_PURE=1`` switches it
+off, or it speaks another interface than this version of PyroMQ. Everything works without it, more slowly; whoever uses
+it has the same in Python beside it, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, cast
+
+INTERFACE: Final = 2
+"""Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
+
+SWITCH: Final = "PYROMQ_PURE"
+_ON: Final = ("1", "true", "yes", "on")
+
+HASHED_KEY_BYTES: Final = 20
+"""Hash (u32), position (i64) and store time (i64) of a key on its way to the index, big-endian."""
+
+Buffer = bytes | bytearray | memoryview
+
+TakenSends = tuple[int, int, int, int, bytes, bytes, bytes, int, "list[tuple[Any, tuple[str, int], bytes, int, int]]"]
+"""Bytes consumed; sends, messages, bytes of bodies; records; hashed keys; responses, and how many these are; queues.
+
+Of each queue: its object, its key, its new entries, how many sends these are, and the bytes of their records.
+"""
+
+PulledEntries = tuple["list[tuple[int, int]]", bytes | None, int, int, int, int, int]
+"""Runs of records, or their bytes in one piece; messages, bytes, where the last record ends, the next offset, and how
+many entries have no record any more.
+"""
+
+
+class SendLane(Protocol):
+    """Takes plain sends from the beginning of what was read; ``core/src/send_lane.rs``."""
+
+    def learn(self, topic: str, write_queues: int, queue_id: int, queue: object) -> None: ...
+
+    def forget(self) -> None: ...
+
+    def admit(self, user: str, secret: bytes, ip: str, code: int, topic: str) -> None: ...
+
+    def forget_users(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def take(
+        self, data: Buffer, born_host: bytes, position: int, room: int, stored_ms: int, ip: str | None
+    ) -> TakenSends | None: ...
+
+
+class NewSendLane(Protocol):
+    def __call__(
+        self,
+        limits: tuple[int, int, int, int, int, int],
+        store_host: bytes,
+        added: bytes,
+        response: Sequence[bytes],
+        waits_for_disk: bool,
+    ) -> SendLane: ...
+
+
+class Core(Protocol):
+    """The module, as this version of PyroMQ knows it."""
+
+    VERSION: str
+    SendLane: NewSendLane
+
+    def index_entries(
+        self, keys: bytes, table: memoryview, slots: int, first: int, begin_ms: int
+    ) -> tuple[bytes, bytes, int, int, int]: ...
+
+    def scatter_words(self, table: memoryview, numbers: bytes, first: int) -> None: ...
+
+    def pull_entries(
+        self,
+        entries: bytes,
+        offset: int,
+        bounds: tuple[int, int, int],
+        limits: tuple[int, int, int, int],
+        tags: Sequence[int] | None,
+        segment: memoryview,
+        base: int,
+        log_end: int,
+    ) -> PulledEntries | None: ...
+
+
+class CoreIgnoredWarning(UserWarning):
+    """``pyromq-core`` is installed, but not used: it does not fit, or cannot be loaded."""
+
+
+def load(switch: str) -> tuple[Core | None, str]:
+    """The core, and a few words about it; ``switch`` is the value of ``PYROMQ_PURE``."""
+    if switch.strip().lower() in _ON:
+        return None, f"pure Python ({SWITCH} is set)"
+    try:
+        import pyromq_core as found  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ModuleNotFoundError:
+        return None, "pure Python (pyromq-core is not installed)"
+    except ImportError as error:
+        return _ignored(f"pyromq-core cannot be loaded: {error}")
+    interface = getattr(found, "INTERFACE", None)
+    if interface != INTERFACE:
+        return _ignored(f"pyromq-core speaks interface {interface}, this version of PyroMQ speaks {INTERFACE}")
+    return cast(Core, found), f"compiled core {found.VERSION}"
+
+
+def _ignored(reason: str) -> tuple[None, str]:
+    text = f"{reason}; pure Python is used instead. Install the one that fits: pip install --upgrade 'pyromq[fast]'"
+    warnings.warn(text, CoreIgnoredWarning, stacklevel=3)
+    return None, f"pure Python ({reason})"
+
+
+core, DESCRIPTION = load(os.environ.get(SWITCH, ""))
