@@ -44,6 +44,7 @@ from pyromq.store.derived.key_index import HashedKeys, KeyIndex
 from pyromq.store.files.disk import Disk, DiskLock, RealDisk
 from pyromq.store.files.health import Health, cannot_open
 from pyromq.store.files.layout import Layout
+from pyromq.store.files.segments import Segment
 from pyromq.store.log.commit_log import WORTH_NO_COPY, CommitLog, TopicBytes
 from pyromq.store.log.flushes import LogFlushes
 from pyromq.store.log.log_reader import LogReader
@@ -174,6 +175,10 @@ class MessageStore:
         return self._queues
 
     # --- positions ---
+
+    def log_segments(self) -> list[Segment]:
+        """Files of the log, the oldest first; for a look at them."""
+        return list(self.log.segments)
 
     @property
     def first_position(self) -> int:

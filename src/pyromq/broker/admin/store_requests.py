@@ -54,7 +54,8 @@ class StoreHandler:
         """The loop knows the store, a worker asks the disk."""
         store, settings, health = self._store, self._store.settings, self._store.health
         now_ms = self._clock.now_ms()
-        listed = _both_ends(list(store.log.segments))
+        segments = store.log_segments()
+        listed = _both_ends(segments)
         facts = StoreFacts(
             folder=str(store.layout.root),
             flush=settings.flush.value,
@@ -65,7 +66,7 @@ class StoreHandler:
             flushed_position=store.flushed_position,
             sealed_position=store.seals.position,
             segment_bytes=settings.segment_bytes,
-            segment_count=len(store.log.segments),
+            segment_count=len(segments),
             segments=(),
             queues=len(store.queues),
             disk_total_bytes=0,

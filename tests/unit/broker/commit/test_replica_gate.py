@@ -43,9 +43,14 @@ class Rig:
     def send(self, end: int, *, oneway: bool = False) -> int:
         self._next += 1
         response = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._next)
-        pending = cast(PendingSend, (SimpleNamespace(send=self._sent), None, response))
-        self.gate.hold(WaitingCommit(end, self.clock.monotonic_ms(), [pending]))
+        connection = SimpleNamespace(send=self._sent, queue=self._queued)
+        pending = cast(PendingSend, (connection, None, response))
+        self.gate.hold(WaitingCommit(end, self.clock.monotonic_ms(), [pending], 1))
         return self._next
+
+    def _queued(self, response: bytes, count: int) -> bool:
+        self._sent(response)
+        return False
 
     def _sent(self, response: bytes) -> None:
         (frame,) = FrameDecoder().feed(response)
