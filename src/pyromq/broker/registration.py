@@ -122,7 +122,8 @@ class Registrar:
                 failed = True
             wait_s = _FIRST_RETRY_S if failed else self._settings.register_interval_ms / 1000
             try:
-                await asyncio.wait_for(self._changed.wait(), wait_s)
+                async with asyncio.timeout(wait_s):  # wait_for of 3.11 loses a cancellation that comes with the event
+                    await self._changed.wait()
                 everything = False
             except TimeoutError:
                 everything = True

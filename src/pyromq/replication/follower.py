@@ -289,13 +289,13 @@ class _Session(asyncio.Protocol):
         position = self._next - len(buffer)
         if store.copies.is_empty and position:
             store.copies.begin_at(position)
-        before = store.end_position
+        before, touched = store.end_position, set[tuple[str, int]]()
         try:
             touched = store.copies.take(bytes(buffer))
-        finally:
+        finally:  # what was taken before something failed counts, too
             del buffer[: store.end_position - before]
-        if store.end_position > before:
-            self._follower.on_copied(touched)
+            if store.end_position > before:
+                self._follower.on_copied(touched)
 
     def _compare(self) -> bool:
         """Whether the buffer begins with what our log ends with, once enough has come. Raises DivergedError."""

@@ -328,3 +328,18 @@ async def test_a_topic_that_name_servers_would_refuse_is_left_out_and_takes_no_o
     told = decode_registration(names.asked[-1][2], version=VERSION).topics.topic_config_table
     assert "good" in told and "poisoned" not in told
     assert [record.levelname for record in caplog.records if "poisoned" in record.getMessage()] == ["ERROR"]
+
+
+async def test_a_stop_that_comes_together_with_news_ends_the_rounds() -> None:
+    known = registrar(BrokerSettings(nameservers=("a:1",)), **{"a:1": NamesLink()})
+    for ticks in range(4):  # the two may meet anywhere between two turns of the loop
+        rounds = asyncio.ensure_future(known.run())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        known.topics_changed()
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        rounds.cancel()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert rounds.done(), f"the cancellation was lost, {ticks} turns after the news"
