@@ -144,7 +144,9 @@ class Sender:
 
     def send(self, body: bytes, *, wait: bool = True) -> None:
         self.store.stage(message(body))
-        request = SimpleNamespace(is_oneway=False, correlation_id=1, serialize_type=SerializeType.JSON)
+        request = SimpleNamespace(
+            code=310, header=None, is_oneway=False, correlation_id=1, serialize_type=SerializeType.JSON
+        )
         sent = self.responses.append
         connection = SimpleNamespace(send=sent, queue=lambda response, count: sent(response))
         self.group_commit.staged((connection, request, b"ok " + body), ("orders", 0), wait=wait)  # type: ignore[arg-type]

@@ -128,7 +128,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> N
 def test_up_starts_it_and_names_it_in_the_ready_line(tmp_path: Path) -> None:
     command = [*UP, "--data", str(tmp_path / "d"), "--console-port", "0"]
     with running(command, PYROMQ_CONSOLE_PASSWORD=PASSWORD) as (process, line):
-        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ console=\S+\n", line)
+        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ metrics=\S+ console=\S+\n", line)
         url = url_in(line)
         assert sign_in(url, PASSWORD) == 303
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -173,7 +173,7 @@ def test_without_its_packages_up_says_how_to_get_them_and_goes_on(tmp_path: Path
     (tmp_path / "hidden" / "sitecustomize.py").write_text(hide)
     path = os.pathsep.join(filter(None, [str(tmp_path / "hidden"), os.environ.get("PYTHONPATH", "")]))
     with running([*UP, "--data", str(tmp_path / "d")], PYTHONPATH=path) as (process, line):
-        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+\n", line)
+        assert re.fullmatch(r"ready nameserver=\S+ broker=\S+ metrics=\S+\n", line)
         said(process, r"pip install 'pyromq\[console\]'")
     alone = subprocess.run(
         CONSOLE, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}, timeout=WAIT_S

@@ -48,11 +48,13 @@ CALLS = {
     "delay ls": "delay ls",
     "delay cancel": "delay cancel {id} --topic known --yes",
     "top": "top --once",
+    "settings ls": "settings ls broker-a",
+    "settings set": "settings set broker-a fileReservedTime=72 --yes",
     "tx ls": "tx ls",
     "cluster ls": "cluster ls",
 }
-# what does not need brokers, or says what is wrong with them as its result
-WITHOUT_BROKERS = {"cluster ls": 0, "doctor": 5}
+# what does not need brokers, says what is wrong with them as its result, or names one that is not there
+WITHOUT_BROKERS = {"cluster ls": 0, "doctor": 5, "settings ls": 2, "settings set": 2}
 NOT_FOUND = [
     "tail nosuch",
     "topic describe nosuch",

@@ -251,11 +251,11 @@ def test_a_failed_delivery_is_an_error_and_the_next_one_a_span_of_its_own(
 
 def test_a_send_that_fails_tells_every_attempt(telemetry: Telemetry) -> None:
     with LoopbackBroker() as broker:
-        producer = Producer(broker.nameserver, group="shop", hooks=[telemetry.hook()], timeout_ms=300)
+        producer = Producer(broker.nameserver, group="shop", hooks=[telemetry.hook()])
         producer.open()
         producer.send(Message("orders", b"1"))
     with pytest.raises(SendFailedError):
-        producer.send(Message("orders", b"2"))
+        producer.send(Message("orders", b"2"), timeout_ms=300)
     producer.close()
     _, failed = telemetry.spans("send")
     assert failed.status.status_code is StatusCode.ERROR
