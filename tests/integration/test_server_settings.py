@@ -139,7 +139,7 @@ def test_everything_of_up_under_tls_and_nothing_else(tmp_path: Path, ours: Certi
         sent = command("--tls-ca", str(ours.file), "send", "lines", "one", "-n", nameserver)
         assert sent.returncode == 0, sent.stderr
         listed = command("topic", "ls", PYROMQ_TLS_CA=str(ours.file), NAMESRV_ADDR=nameserver)
-        assert {"topic": "lines"} in [json.loads(line) for line in listed.stdout.splitlines()]
+        assert "lines" in [json.loads(line)["topic"] for line in listed.stdout.splitlines()]
         assert command("--no-tls", "topic", "ls", PYROMQ_TLS_CA=str(ours.file), NAMESRV_ADDR=nameserver).returncode == 4
 
 
@@ -232,7 +232,7 @@ async def test_brokers_clients_and_commands_ask_an_address_server(tmp_path: Path
         async with Broker(BrokerSettings(port=0, store=SMALL_FILES, nameservers=(url,)), tmp_path):
             await send_one(url)
             listed = await asyncio.to_thread(command, "topic", "ls", "-n", url)
-            assert {"topic": "settings"} in [json.loads(line) for line in listed.stdout.splitlines()], listed.stderr
+            assert "settings" in [json.loads(line)["topic"] for line in listed.stdout.splitlines()], listed.stderr
 
 
 async def test_a_client_outlives_an_address_server_that_begins_late(tmp_path: Path) -> None:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import signal
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 READY_S = 60
 READY = re.compile(r"ready nameserver=(\S+):(\d+) broker=\S+:(\d+)")
 
 
+def lasting_port() -> int:
+    """A free port that the system gives to nobody by itself: still free when its server was killed and comes back."""
+    while True:
+        port = random.randrange(12_000, 32_000)  # below the ports of connections
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 class UpProcess:
-    """``async with UpProcess(folder) as server``; the first start chooses the ports. ``flags`` are those of ``up``."""
+    """``async with UpProcess(folder) as server``; it keeps its ports. ``flags`` are those of ``up``."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
         self._folder, self._flags = folder, flags
-        self._ports = ("0", "0")
+        self._ports = (str(lasting_port()), str(lasting_port()))
         self._process: asyncio.subprocess.Process | None = None
         self.nameserver = ""
 
@@ -33,6 +45,8 @@ class UpProcess:
         line, until_s = "", asyncio.get_running_loop().time() + READY_S
         while not line and asyncio.get_running_loop().time() < until_s:
             line = await self._start()
+            if not line and not self.nameserver:
+                self._ports = (str(lasting_port()), str(lasting_port()))  # somebody else was faster
         found = READY.match(line)
         assert found, f"not ready: {line!r}"
         self.nameserver, self._ports = f"{found[1]}:{found[2]}", (found[2], found[3])

@@ -6,10 +6,10 @@ import os
 import platform
 from collections.abc import Generator
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Protocol
 
+from pyromq import compiled_core
 from pyromq.metrics import process_table as table
 from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.samples import Family, Labels, Part, Value
@@ -36,7 +36,7 @@ class ProcessFacts:
     """Of this process, by itself."""
 
     def __init__(self) -> None:
-        core = "core" if find_spec("pyromq_core") else "pure"
+        core = "pure" if compiled_core.core is None else "core"
         self._build: Labels = (_own_version(), platform.python_version(), core)
 
     def families(self, uptime_s: float) -> list[Family]:
