@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 _GC_THRESHOLD = 50_000  # objects of a broker live for a moment or for ever; looking for cycles often finds none
 
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _STOP_S = 60  # what a service manager is asked for beyond a drain
 
 
@@ -115,7 +116,7 @@ async def _take_over(copy: Broker, nameservers: Sequence[str] | None) -> None:
 
 def _stop_on_signals() -> asyncio.Event:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, stop.set)
     return stop
 
@@ -207,8 +208,13 @@ def _registering_with(broker: BrokerSettings, address: str, nameserver: NameServ
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(coroutine)
+    before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(coroutine)
+    finally:  # a loop of uvloop leaves its own behind, which call nobody any more
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +61,9 @@ def test_commands_are_understood(words: list[str], tmp_path: Path) -> None:
 
 def test_the_image_refuses_to_serve_strangers_by_itself(tmp_path: Path) -> None:
     words = [str(tmp_path) if word == "/data" else word for word in dockers_command()]
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     shown = CliRunner().invoke(app, [*words, "--nameserver-port", "0", "--broker-port", "0"])
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     assert isinstance(shown.exception, ConfigError) and "insecure" in str(shown.exception)
 
 
