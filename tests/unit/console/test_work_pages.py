@@ -515,6 +515,11 @@ def test_dead_letters_are_grouped_by_error_filtered_exported_and_redriven() -> N
         assert "1–1 of 1 letters" in vip
         lines = (await rig.get("/dead-letters/billing/export?tag=vip")).text.splitlines()
         assert [json.loads(line)["topic"] for line in lines] == ["orders"]
+        searched = await rig.page("/dead-letters/billing?q=K3")
+        assert "all 1 that the filter shows" in searched and 'name="q" value="K3"' in searched
+        assert len((await rig.get("/dead-letters/billing/export?q=K3")).text.splitlines()) == 1
+        dry = await job_of(rig, "/dead-letters/billing/redrive", which="filter", q="K3", dry_run="1")
+        assert rig.desk.jobs.get(dry).counts.not_attempted == 1, "what is searched is a filter, too"
         dry = await job_of(rig, "/dead-letters/billing/redrive", which="filter", tag="vip", dry_run="1")
         assert rig.desk.jobs.get(dry).counts.not_attempted == 1
         job = await job_of(rig, "/dead-letters/billing/redrive", which="filter", tag="vip")

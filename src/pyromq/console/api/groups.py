@@ -10,6 +10,7 @@ from pyromq.aio import QueueId
 from pyromq.console.jobs.record import JobRecord
 from pyromq.console.jobs.specs import NewJob, ResetOffsets
 from pyromq.console.views import groups as view
+from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.groups import GroupRow, ResetPlan, ResetWish
 from pyromq.console.web.api import Api, Call
 from pyromq.console.web.tables import SIZES, TableQuery
@@ -220,6 +221,7 @@ async def resume(call: Call, path: GroupPath) -> Changed:
 async def park(call: Call, path: GroupPath, body: Head) -> ParkedMessage:
     """Only if it still is the head. A member that works on it may finish it all the same."""
     queue = QueueId(call.desk.admin.client.wire_name(body.topic), body.broker, body.queue)
+    await require_broker(call.desk, body.broker)
     parked = await call.desk.admin.park(path.group, queue, body.offset)
     view.forget(call.desk, path.group)
     return ParkedMessage(message_id=parked.message_id, topic=parked.dead_letter_topic, goes_on_at=parked.move.new)

@@ -17,7 +17,7 @@ from pyromq.console.jobs.files import JobFiles
 from pyromq.console.jobs.outcomes import ItemResult, Outcome
 from pyromq.console.jobs.record import JobRecord
 from pyromq.console.jobs.run import JobRun
-from pyromq.console.jobs.specs import JobSpec, Move, NewJob, ResetOffsets
+from pyromq.console.jobs.specs import Delete, JobSpec, Move, NewJob, ResetOffsets
 from pyromq.console.jobs.work import attempts_of
 from pyromq.errors import ConfigError, MQError
 
@@ -97,8 +97,25 @@ class Jobs:
         record = self.get(job_id)
         if record.is_active:
             raise ConfigError(f"job {job_id} is {record.state.value}: it goes on by itself, or with resume")
-        new = NewJob(spec=record.spec, pace=record.pace, dry_run=record.dry_run)
+        new = NewJob(spec=self._left_of(record), pace=record.pace, dry_run=record.dry_run)
         return self.start(new, by=by, continues=job_id)
+
+    def _left_of(self, record: JobRecord) -> JobSpec:
+        """Without the moves and deletions that are confirmed; sends know by themselves. Raises ConfigError."""
+        spec = record.spec
+        if record.dry_run or not isinstance(spec, (ResetOffsets, Delete)):
+            return spec
+        done = {result.item for result in self.results(record.id, outcomes=frozenset((Outcome.CONFIRMED,)))}
+        left: ResetOffsets | Delete
+        if isinstance(spec, ResetOffsets):
+            moves = tuple(each for each in spec.moves if f"{each.topic}@{each.broker}:{each.queue}" not in done)
+            left, is_empty = msgspec.structs.replace(spec, moves=moves), not moves
+        else:
+            names = tuple(each for each in spec.names if each not in done)
+            left, is_empty = msgspec.structs.replace(spec, names=names), not names
+        if is_empty:
+            raise ConfigError(f"job {record.id} has left nothing: all of it is confirmed")
+        return left
 
     def undo_of(self, job_id: str) -> ResetOffsets:
         """Offsets back to where they were before a reset. Raises ConfigError where that cannot be."""

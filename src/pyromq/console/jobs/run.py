@@ -72,13 +72,13 @@ class JobRun:
             self._may_go_on.clear()
             self._become(JobState.PAUSED, "by hand")
         elif what == "cancel":
-            self._become(JobState.CANCELLING)
-            self._cancelled.set()
+            self._cancelled.set()  # first: a disk that is full keeps nobody from cancelling
             self._may_go_on.set()
+            self._become(JobState.CANCELLING)
         else:
             self._in_a_row = 0
-            self._become(JobState.RUNNING)
             self._may_go_on.set()
+            self._become(JobState.RUNNING)
 
     @property
     def rate(self) -> float:

@@ -183,7 +183,10 @@ async def _would_send(item: str, target: str) -> ItemResult:
 
 async def _moves(admin: Admin, spec: ResetOffsets) -> AsyncIterator[Attempt]:
     await admin.require_group(spec.group)
+    brokers = (await admin.cluster()).broker_addr_table
     for move in spec.moves:
+        if move.broker not in brokers:  # a name must not become an address that is connected to
+            raise ConfigError(f"name servers know no broker {move.broker[:80]}")
         item = f"{move.topic}@{move.broker}:{move.queue}"
         yield Attempt(
             item,
@@ -211,16 +214,16 @@ async def _move(admin: Admin, spec: ResetOffsets, move: Move, item: str, *, dry_
         if not leaves_doubt(error):
             return ItemResult(item=item, outcome=Outcome.UNCHANGED, text=str(error), target=target, is_problem=True)
         return ItemResult(item=item, outcome=Outcome.UNKNOWN, text=str(error), target=target, is_problem=True)
-    return await _verified(admin, spec.group, queue, move, item, undo)
+    return await _verified(admin, spec.group, OffsetMove(queue, now, move.new), item, undo)
 
 
-async def _verified(admin: Admin, group: str, queue: QueueId, move: Move, item: str, undo: str) -> ItemResult:
+async def _verified(admin: Admin, group: str, move: OffsetMove, item: str, undo: str) -> ItemResult:
     """Read back: it stands there, or further on by what its members consumed since.
 
     A group that was moved back and stands where it was is a doubt: it consumed all that again, or the move was lost.
     """
     try:
-        now = await admin.committed(group, queue)
+        now = await admin.committed(group, move.queue)
     except MQError as error:
         text = f"moved, but it could not be read back: {error}"
         return ItemResult(
@@ -251,13 +254,16 @@ async def _delete(admin: Admin, what: str, name: str, delete: Callable[[str], Aw
     try:
         if not await _exists(admin, what, name):
             return ItemResult(item=name, outcome=Outcome.UNCHANGED, text="it does not exist")
+    except MQError as error:
+        return ItemResult(item=name, outcome=Outcome.UNCHANGED, text=str(error), is_problem=True)
+    try:
         await delete(name)
         if await _exists(admin, what, name):
             text = "the brokers took it, but it is still listed: brokers that were away may bring it back"
             return ItemResult(item=name, outcome=Outcome.UNKNOWN, text=text, is_problem=True)
-    except MQError as error:
-        outcome = Outcome.UNKNOWN if leaves_doubt(error) else Outcome.UNCHANGED
-        return ItemResult(item=name, outcome=outcome, text=str(error), is_problem=True)
+    except MQError as error:  # all brokers were asked: some may have deleted it
+        text = f"{error}; other brokers may have deleted it"
+        return ItemResult(item=name, outcome=Outcome.UNKNOWN, text=text, is_problem=True)
     return ItemResult(item=name, outcome=Outcome.CONFIRMED, text="deleted")
 
 

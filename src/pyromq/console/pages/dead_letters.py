@@ -16,6 +16,7 @@ from pyromq.errors import MQError
 pages = Pages()
 
 _FILTERS = ("error", "key", "tag", "topic", "redriven")
+_CHOICES = (*_FILTERS, "q")  # with what is searched: all that decides which letters are shown
 
 
 @pages.page("/dead-letters", title="Dead letters", nav=Nav("Consume", order=30, key="x"))
@@ -25,7 +26,7 @@ async def overview(visit: Visit) -> Drawn:
 
 
 def _filter(visit: Visit) -> view.LetterFilter:
-    return view.LetterFilter(**{name: visit.query.get(name, "") for name in _FILTERS})
+    return view.LetterFilter(**{name: visit.query.get(name, "") for name in _CHOICES})
 
 
 @pages.page("/dead-letters/{group}", title="Dead letters of a group")
@@ -54,8 +55,8 @@ async def letters(visit: Visit) -> Drawn:
         "errors": errors,
         "problem": problem,
         "commands": spec.commands(),
-        "export": link("dead-letters", group, "export", **{name: getattr(wanted, name) for name in _FILTERS}),
-        "is_filtered": any(getattr(wanted, name) for name in _FILTERS) or bool(query.search),
+        "export": link("dead-letters", group, "export", **{name: getattr(wanted, name) for name in _CHOICES}),
+        "is_filtered": any(getattr(wanted, name) for name in _CHOICES),
     }
     return Drawn("letters.html", model, title=f"Dead letters of {group}")
 
@@ -83,7 +84,7 @@ async def redrive(visit: Visit) -> Moved:
 
 async def _filtered(visit: Visit, group: str) -> tuple[str, ...]:
     """The letters that the filter of the page chose, by name: what is redriven is what was shown. Empty means all."""
-    wanted = view.LetterFilter(**{name: visit.form.get(name, "") for name in _FILTERS})
+    wanted = view.LetterFilter(**{name: visit.form.get(name, "") for name in _CHOICES})
     if wanted == view.LetterFilter():
         return ()
     found = [letter.offset_message_id for letter in await view.letters_of(visit.desk, group) if wanted.takes(letter)]

@@ -12,6 +12,7 @@ from pyromq.client.admin.blocked_queues import BlockedQueue
 from pyromq.client.admin.steering.group_state import GroupState
 from pyromq.console.jobs.specs import Delete, Move, NewJob, ResetOffsets
 from pyromq.console.views import groups as view
+from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.letters import waiting_retries
 from pyromq.console.views.times import read_moment
 from pyromq.console.web.charts import Series, line_chart, spark
@@ -192,6 +193,7 @@ async def park(visit: Visit) -> Moved:
         offset = int(form["offset"])
     except (KeyError, ValueError) as error:
         raise BadRequestError("which queue and offset?") from error
+    await require_broker(visit.desk, queue.broker)
     parked = await visit.desk.admin.park(name, queue, offset)
     view.forget(visit.desk, name)
     said = f"Message {parked.message_id} is now in {parked.dead_letter_topic}; the queue goes on at {parked.move.new}."

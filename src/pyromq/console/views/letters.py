@@ -33,6 +33,7 @@ class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
     tag: str = ""
     topic: str = ""
     redriven: str = ""  # "no" hides those that were sent again
+    q: str = ""  # searched in ids, keys, tags and errors, whatever its case
 
     def takes(self, letter: DeadLetter) -> bool:
         return (
@@ -41,6 +42,7 @@ class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
             and (not self.tag or letter.tags == self.tag)
             and (not self.topic or letter.topic == self.topic)
             and (self.redriven != "no" or not letter.is_redriven)
+            and (not self.q or _mentions(letter, self.q.strip().casefold()))
         )
 
 
@@ -84,8 +86,7 @@ async def letters_of(desk: Desk, group: str) -> list[DeadLetter]:
 async def list_letters(desk: Desk, group: str, query: TableQuery, wanted: LetterFilter) -> LetterList:
     """Chosen and sorted first; whether each was redriven is looked up for one page. Raises GroupNotFoundError."""
     letters = await letters_of(desk, group)
-    needle = query.search.casefold()
-    chosen = [letter for letter in letters if wanted.takes(letter) and (not needle or _mentions(letter, needle))]
+    chosen = [letter for letter in letters if wanted.takes(letter)]
     keys: dict[str, Any] = {
         "dead": lambda letter: letter.dead_ms,
         "topic": lambda letter: letter.topic,

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import msgspec
 
 from pyromq.console.desk import NUMBERS_MS, Desk
+from pyromq.console.views.brokers import require_broker
 from pyromq.console.views.topic_kinds import MESSAGE_TYPE, TopicKind
 from pyromq.console.views.topics import GROUPS_SHOWN_MAX, dead_letter_count, group_lag, topic_index
 from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError, printable
@@ -180,6 +181,8 @@ async def producer_views(desk: Desk) -> list[ProducerView]:
 
 async def save_topic(desk: Desk, topic: str, settings: TopicSettings, *, broker: str = "") -> None:
     """Creates or changes it on one broker, or on all. Raises InvalidNameError, BrokerError."""
+    if broker:
+        await require_broker(desk, broker)
     attributes: Mapping[str, str] = {MESSAGE_TYPE: settings.message_type} if settings.message_type else {}
     await desk.admin.create_topic(
         topic,

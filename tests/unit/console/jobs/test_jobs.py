@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pyromq.aio import ReceivedMessage
@@ -15,7 +16,7 @@ from pyromq.console.jobs.outcomes import ItemResult, Outcome
 from pyromq.console.jobs.record import JobRecord, JobState
 from pyromq.console.jobs.run import PROBLEMS_IN_A_ROW_MAX
 from pyromq.console.jobs.specs import CopyTopic, Delete, Move, NewJob, Pace, Redrive, Resend, ResetOffsets
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, ConnectFailedError
 from pyromq.wire.codes import ResponseCode
 from tests.unit.console.shop import Shop, a_shop
 
@@ -477,6 +478,51 @@ def test_a_reset_whose_response_is_lost_is_unknown() -> None:
     on_a_shop(test)
 
 
+def test_a_reset_that_goes_on_leaves_confirmed_queues_alone() -> None:
+    async def test(shop: Shop, jobs: Jobs) -> None:
+        await shop.bury(NUMBERS)
+        plan = moves_of([*await shop.admin.plan_reset("billing", "orders", to_ms=0)])
+        shop.broker.faults.cut_connection(requests=222, done=True)
+        spec = ResetOffsets(group="billing", moves=plan, is_forced=True)
+        record, results = await over(shop, jobs, NewJob(spec=spec))
+        assert (record.counts.confirmed, record.counts.unknown) == (1, 1), results
+        again = await jobs.wait(jobs.go_on(record.id, by="ada").id)
+        confirmed = next(result.item for result in results if result.outcome is Outcome.CONFIRMED)
+        assert confirmed not in [result.item for result in jobs.results(again.id)]
+        assert isinstance(again.spec, ResetOffsets) and len(again.spec.moves) == 1
+
+    on_a_shop(test)
+
+
+def test_a_reset_that_somebody_undid_at_once_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The preview was made at one place, the queue stood further on when it was moved, and a member took it back."""
+
+    async def test(shop: Shop, jobs: Jobs) -> None:
+        await shop.bury(NUMBERS)
+        plan = moves_of([*await shop.admin.plan_reset("billing", "orders", to_ms=0)])
+        earlier = tuple(msgspec.structs.replace(move, old=0, new=1) for move in plan)
+
+        async def lost(*_: object) -> None:
+            """The broker took it, and a member committed what it had before."""
+
+        monkeypatch.setattr(shop.admin, "carry_out", lost)
+        spec = ResetOffsets(group="billing", moves=earlier, is_forced=True)
+        _, results = await over(shop, jobs, NewJob(spec=spec))
+        assert [result.outcome for result in results] == [Outcome.UNKNOWN] * 2
+
+    on_a_shop(test)
+
+
+def test_a_reset_of_a_broker_that_nobody_knows_connects_nowhere() -> None:
+    async def test(shop: Shop, jobs: Jobs) -> None:
+        move = Move(topic="orders", broker="127.0.0.1:1", queue=0, old=None, new=0)
+        await shop.admin.create_group("billing")
+        record, results = await over(shop, jobs, NewJob(spec=ResetOffsets(group="billing", moves=(move,))))
+        assert record.state is JobState.FAILED and "know no broker" in record.note and results == []
+
+    on_a_shop(test)
+
+
 # --- deletions, bounds ---------------------------------------------------------------------------------------------
 
 
@@ -492,6 +538,20 @@ def test_deletions_tell_what_was_deleted_and_what_was_not_there() -> None:
         record, _ = await over(shop, jobs, NewJob(spec=Delete(what="group", names=("gone",))))
         assert record.counts.confirmed == 1
         assert "gone" not in await shop.admin.groups()
+
+    on_a_shop(test)
+
+
+def test_a_deletion_that_one_broker_refused_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(shop: Shop, jobs: Jobs) -> None:
+        await shop.admin.create_topic("old", queues=1)
+
+        async def refuse(name: str) -> None:
+            raise ConnectFailedError("one of two brokers is away")
+
+        monkeypatch.setattr(shop.admin, "delete_topic", refuse)
+        _, (result,) = await over(shop, jobs, NewJob(spec=Delete(what="topic", names=("old",))))
+        assert result.outcome is Outcome.UNKNOWN and "other brokers may have" in result.text
 
     on_a_shop(test)
 
