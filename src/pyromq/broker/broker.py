@@ -320,7 +320,7 @@ class Broker(Handler):
             sends.lane.renew()
 
     def _settings_changed(self) -> None:
-        if self.state is Lifecycle.SERVING:
+        if self.state is Lifecycle.SERVING and not self._stopping.locked():  # nor while it changes its role
             self.parts.quotas.adopt()
             self._take_handlers(self.parts)
 
@@ -374,7 +374,7 @@ class Broker(Handler):
             self._immediate = dict.fromkeys(self._immediate, _refuse_in_between)
             self._workers.shutdown()
             self._close_store(self.parts)
-            self.state, self._parts = Lifecycle.LISTENING, None
+            self.state, self._parts, self._collector = Lifecycle.LISTENING, None, None
             for connection in self._server.connections:
                 connection.close("the broker changes its role")
             self.settings.replication, self.settings.broker_id = replication, broker_id

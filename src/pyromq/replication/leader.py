@@ -97,10 +97,10 @@ class Leader:
             return max(self._store.first_position, self.end - self.end % segment_bytes)
         if asked < 0:
             self._refuse(host, f"it says that it has a log up to {asked}")
-        elif asked > self._store.end_position:
+        elif asked > self.end:  # a copy never has more than what is on disk here
             self._refuse(
                 host,
-                f"it has a log up to {asked}, this one ends at {self._store.end_position}: they are not copies of each "
+                f"it has a log up to {asked}, this one ends at {self.end}: they are not copies of each "
                 "other, or this master has lost messages; look at both before you start either with an empty folder",
             )
         elif asked < self._store.first_position:
