@@ -97,7 +97,7 @@ NOT_HERE: Final = {
     "exportMetadata": "pyromq topic ls --all -o json, and pyromq group ls --all -o json",
     "exportConfigs": "pyromq mqadmin getBrokerConfig",
     "exportMetrics": "pyromq cluster ls -o json",
-    "haStatus": "pyromq cluster ls",
+    "haStatus": "pyromq mqadmin brokerStatus",
     "copyUser": "pyromq acl user create: users are kept by all servers",
     "copyAcl": "pyromq acl policy set: policies are kept by all servers",
     "queryConsumeQueue": "pyromq mqadmin queryCq",
