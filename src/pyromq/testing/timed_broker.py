@@ -12,6 +12,7 @@ class TimedBroker:
     def __init__(self, broker: Broker, clock: SteadyClock) -> None:
         self._broker = broker
         self._clock = clock
+        broker.ignore_late_timers()
 
     def next_due_ms(self, until_ms: int) -> int:
         runner, now_ms = self._broker.parts.services.delay_runner, self._clock.now_ms()

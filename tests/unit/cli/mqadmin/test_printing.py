@@ -68,7 +68,7 @@ def test_lines_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("haStatus", "mqadmin's haStatus is not supported: use pyromq cluster ls"),
+        ("haStatus", "mqadmin's haStatus is not supported: use pyromq mqadmin brokerStatus"),
         ("electMaster", "not supported, and nothing replaces it"),
         ("topiclist", "did you mean topicList"),
         ("queryMsgByID", "did you mean queryMsgById"),
