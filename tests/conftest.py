@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import logging
 import signal
@@ -69,12 +68,6 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 CANARY = "canary-5up3r-53cr37"
 """Part of passwords that tests of access control use: nothing that a test captures may show it."""
-
-
-def pytest_collection_finish() -> None:
-    """As servers do when they have started: what is imported by now is not looked at again, which takes 100 ms."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
