@@ -1,12 +1,13 @@
-"""Our broker and Apache RocketMQ's, side by side in one run, under the same load: how many times better, row by row.
+"""Our broker, with the compiled core and without, and Apache RocketMQ's, side by side in one run under the same load.
 
     make compare                               this, then ``compare_spark``; needs Java 17, Maven and a C compiler
     make compare ARGUMENTS="brokers sync 5"    this alone; flush mode and rounds
     make compare ARGUMENTS=spark               the other alone
+    make compare ARGUMENTS=others              ``compare_others``: Redis, NATS and RabbitMQ
 
-Both run with RocketMQ's defaults for files and the same flush mode; Apache's broker has a heap of 1 GiB, G1 and its
+All run with RocketMQ's defaults for files and the same flush mode; Apache's broker has a heap of 1 GiB, G1 and its
 usual compilers, and 15 seconds of load before anything counts, so that they have done their work. Scenarios alternate
-between the two; medians of the rounds count. Apache's broker has many threads, ours has one: where both cores are free,
+between them; medians of the rounds count. Apache's broker has many threads, ours has one: where both cores are free,
 rates say more about cores, and CPU per message about work.
 A ratio above 1 means that ours is faster, smaller or sooner.
 """
@@ -14,6 +15,7 @@ A ratio above 1 means that ours is faster, smaller or sooner.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import socket
@@ -30,11 +32,12 @@ from statistics import median
 from interop.jars import Jars, prepare_jars
 from interop.process import free_port
 
-from benchmarks import compare_spark
+from benchmarks import compare_others, compare_spark
 from benchmarks.compare_lines import less, more, print_lines
 from benchmarks.generator import Outcome, Scenario, build, resident_mb, run
 from benchmarks.measure import machine
 from pyromq.aio import Admin
+from pyromq.compiled_core import SWITCH, core
 
 ROWS = (
     Scenario("send, 1 sender waiting for each answer", "send", 1, 1),
@@ -81,8 +84,10 @@ def main(part: str = "", *arguments: str) -> None:
             compare_brokers(*arguments)
         case "spark":
             compare_spark.main(*arguments)
+        case "others":
+            compare_others.main(*arguments)
         case _:
-            raise SystemExit(f"there is nothing called {part} to compare: brokers or spark, or nothing for both")
+            raise SystemExit(f"there is nothing called {part} to compare: brokers, spark or others")
 
 
 def compare_brokers(flush: str = "async", rounds: str = "3") -> None:
@@ -93,10 +98,12 @@ def compare_brokers(flush: str = "async", rounds: str = "3") -> None:
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="pyromq-compare-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        servers = [
-            stack.enter_context(_pyromq(folder / "ours", flush)),
-            stack.enter_context(_apache(folder / "apache", flush, jars)),
+        ours = [
+            stack.enter_context(_pyromq(folder / mode, flush, mode))
+            for mode in (("core", "pure") if core else ("pure",))
         ]
+        apache = stack.enter_context(_apache(folder / "apache", flush, jars))
+        servers = [*ours, apache]
         time.sleep(12)  # Apache's broker registers ten seconds after its start
         for server in servers:
             server.idle_mb = sum(map(resident_mb, server.all_pids))
@@ -106,22 +113,26 @@ def compare_brokers(flush: str = "async", rounds: str = "3") -> None:
             for scenario in ROWS:
                 for server in servers:
                     server.outcomes.setdefault(scenario.name, []).append(run(scenario, server.pids, server.port))
-        _report(*servers)
+        for each in ours:
+            _report(each, apache)
 
 
 @contextmanager
-def _pyromq(folder: Path, flush: str) -> Iterator[Server]:
+def _pyromq(folder: Path, flush: str, mode: str) -> Iterator[Server]:
     command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(folder), "--flush", flush]
     started = time.perf_counter()
     with subprocess.Popen(
-        [*command, "--nameserver-port", "0", "--broker-port", "0"], stdout=subprocess.PIPE, text=True
+        [*command, "--nameserver-port", "0", "--broker-port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, SWITCH: "1" if mode == "pure" else ""},
     ) as process:
         try:
             assert process.stdout is not None
             found = re.search(r"nameserver=(\S+) broker=127\.0\.0\.1:(\d+)", process.stdout.readline())
             assert found, "our broker did not start"
             asyncio.run(_until_a_topic_is_made(found[1]))
-            yield Server("PyroMQ", int(found[2]), [process.pid], [process.pid], time.perf_counter() - started)
+            yield Server(f"PyroMQ {mode}", int(found[2]), [process.pid], [process.pid], time.perf_counter() - started)
         finally:
             process.terminate()
             process.wait(30)

@@ -28,12 +28,12 @@ def less(scenario: str, unit: str, ours: float, theirs: float) -> Line:
 
 def print_lines(lines: Sequence[Line], ours: str, theirs: str) -> None:
     below = [f"{line.scenario}, {line.unit} ({line.ratio:.2f})" for line in lines if line.ratio < 1]
-    print("\nours is behind in: " + ("; ".join(below) or "nothing"))
-    print(f"\n{'':44} {'':18} {ours:>10} {theirs:>10} {'ratio':>8}")
+    print(f"\n{ours} is behind in: " + ("; ".join(below) or "nothing"))
+    print(f"\n{'':44} {'':18} {ours:>11} {theirs:>10} {'ratio':>8}")
     before = ""
     for line in lines:
         shown, before = "" if line.scenario == before else line.scenario, line.scenario
-        print(f"{shown:44} {line.unit:18} {_shown(line.ours):>10} {_shown(line.theirs):>10} {line.ratio:7.2f}×")
+        print(f"{shown:44} {line.unit:18} {_shown(line.ours):>11} {_shown(line.theirs):>10} {line.ratio:7.2f}×")
 
 
 def _shown(value: float) -> str:
