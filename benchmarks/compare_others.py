@@ -167,7 +167,7 @@ def _nats(folder: Path) -> Iterator[Rival]:
 
 @contextmanager
 def _rabbitmq(folder: Path) -> Iterator[Rival]:
-    port, distribution = free_port(), free_port()
+    port, distribution, names = free_port(), free_port(), free_port()
     environment = {
         "HOME": str(folder),
         "RABBITMQ_NODENAME": f"pyromq{port}@localhost",
@@ -178,16 +178,21 @@ def _rabbitmq(folder: Path) -> Iterator[Rival]:
         "RABBITMQ_LOG_BASE": str(folder / "log"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
         "ERL_EPMD_ADDRESS": "127.0.0.1",
-        "ERL_EPMD_PORT": str(free_port()),
+        "ERL_EPMD_PORT": str(names),
     }
     binary = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one in /usr/sbin wants Debian's own user
-    with _process(folder, [binary], port, environment) as pid:
+    with (
+        _process(
+            folder / "epmd", ["epmd", "-address", "127.0.0.1", "-port", str(names)], names
+        ),  # else it stays behind
+        _process(folder / "broker", [binary], port, environment) as pid,
+    ):
         yield Rival("RabbitMQ", "on disk (a durable queue, persistent messages)", port, [pid])
 
 
 @contextmanager
 def _process(folder: Path, command: list[str], port: int, environment: dict[str, str] | None = None) -> Iterator[int]:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     if shutil.which(command[0]) is None:
         raise SystemExit(f"{command[0]} is missing: apt install redis-server nats-server rabbitmq-server")
     with (folder / "output").open("w") as output:
