@@ -526,6 +526,47 @@ DELAY_LATE: Final = Metric(
     source="delays",
 )
 
+ROLE: Final = Metric(
+    name="pyromq_replication_role",
+    kind=Kind.GAUGE,
+    help="1 for the role that the broker has: alone, async-master, sync-master or replica.",
+    source="replication",
+    labels=("role",),
+    panel=Panel(Row.REPLICATION, "Roles", ("role",)),
+)
+REPLICAS_IN_SYNC: Final = Metric(
+    name="pyromq_replicas_in_sync",
+    kind=Kind.GAUGE,
+    help="Of a master: replicas that miss less than haMaxGapNotInSync.",
+    source="reports of replicas",
+    panel=Panel(Row.REPLICATION, "Replicas in sync"),
+)
+REPLICA_BEHIND: Final = Metric(
+    name="pyromq_replica_behind_bytes",
+    kind=Kind.GAUGE,
+    unit="bytes",
+    help="Of a master: how much of its log a replica has not reported to have, by the host of the replica.",
+    source="reports of replicas",
+    labels=("replica",),
+    panel=Panel(Row.REPLICATION, "Replicas behind", ("replica",)),
+)
+UNCONFIRMED: Final = Metric(
+    name="pyromq_replication_unconfirmed_bytes",
+    kind=Kind.GAUGE,
+    unit="bytes",
+    help="Of a master: how much of its log fewer copies have than it counts on; what could be lost with it.",
+    source="reports of replicas",
+    panel=Panel(Row.REPLICATION, "Not confirmed"),
+)
+FOLLOWING: Final = Metric(
+    name="pyromq_replica_following",
+    kind=Kind.GAUGE,
+    help="Of a replica: 1 while it takes over what its master stores, by what it is doing.",
+    source="replication",
+    labels=("state",),
+    panel=Panel(Row.REPLICATION, "Replica is following", ("state",)),
+)
+
 BROKER_METRICS: Final = (
     PROCESSOR_WATERMARK,
     BROKER_PERMISSION,
@@ -586,4 +627,9 @@ BROKER_METRICS: Final = (
     NAME_TAKEN,
     DELAY_LEVELS,
     DELAY_LATE,
+    ROLE,
+    REPLICAS_IN_SYNC,
+    REPLICA_BEHIND,
+    UNCONFIRMED,
+    FOLLOWING,
 )

@@ -37,6 +37,7 @@ class Row(Enum):
     GROUPS = "Consumer groups"
     REQUESTS = "Requests and refusals"
     STORE = "Store and disk"
+    REPLICATION = "Replication"
     LOOP = "Event loop and process"
     WAITING = "Delays and transactions"
     CLIENTS = "Clients"

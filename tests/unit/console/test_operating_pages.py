@@ -331,3 +331,14 @@ async def test_command_lines_are_ones_that_pyromq_takes(as_operator: None) -> No
                 parsed(line)
                 seen += 1
         assert seen >= 14
+
+
+# --- replication ---
+
+
+async def test_a_broker_without_replicas_says_what_a_replica_would_be() -> None:
+    async with ConsoleRig() as rig:
+        page = await rig.page("/replication")
+        assert "No broker has a replica" in page and "--role replica" in page
+        told = (await rig.api("GET", "/replication")).json()
+        assert [each["copy"]["role"] for each in told["copies"]] == ["alone"]

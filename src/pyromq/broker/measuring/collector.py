@@ -24,6 +24,7 @@ from pyromq.model.names import (
     TIMER_TOPIC,
     redrive_group,
 )
+from pyromq.replication.follower import Following
 from pyromq.store.files.disk import Disk
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.json.heartbeat import ConsumeType
@@ -90,6 +91,7 @@ class BrokerCollector:
             self._groups,
             self._clients,
             self._storage,
+            self._replication,
             self._waiting,
             self._state,
         ):
@@ -332,6 +334,23 @@ class BrokerCollector:
             _one(table.RECOVERY_DAMAGED, len(store.recovered.damaged)),
             _one(table.DAMAGED_READS, store.reader.damaged_reads),
         ]
+
+    def _replication(self) -> Collecting:
+        replication, end = self._parts.replication, self._store.end_position
+        found = [_one(table.ROLE, 1, (replication.role.value,))]
+        yield
+        if replication.leader is not None:
+            replicas, durable = replication.leader.replicas, replication.leader.end
+            behind = [((host,), max(0, end - position)) for host, position in replicas.positions().items()]
+            found += [
+                _one(table.REPLICAS_IN_SYNC, len(replicas.in_sync(durable))),
+                Family(table.REPLICA_BEHIND, behind),
+                _one(table.UNCONFIRMED, max(0, end - replication.confirmed)),
+            ]
+        if (follower := replication.follower) is not None:
+            state = follower.state
+            found.append(_one(table.FOLLOWING, int(state is Following.FOLLOWING), (state.name.lower(),)))
+        return found
 
     # --- delays and transactions ---
 

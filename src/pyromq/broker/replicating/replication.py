@@ -147,7 +147,10 @@ class Replication:
         """RocketMQ's form of it."""
         end = self.store.end_position
         if self.follower is not None:
-            replica = bodies.ReplicaState(max_offset=end, master_flush_offset=self.store.flushed_position)
+            master = self.known_master.replication_address if self.known_master else ""
+            replica = bodies.ReplicaState(
+                master_addr=master, max_offset=end, master_flush_offset=self.store.flushed_position
+            )
             return bodies.ReplicationState(master=False, ha_client_runtime_info=replica)
         if self.leader is None:
             return bodies.ReplicationState(master_commit_log_max_offset=end)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyromq.aio import Admin
+    from pyromq.wire.json.bodies import ReplicationState
 
 _CLUSTER = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %11s  %-12s  %-8s  %10s"
 _MORE = "%-16s  %-32s %14s %14s %14s %14s"
@@ -124,6 +125,53 @@ def broker_status(
                     line("%-32s: %s", key, value)
 
     with_admin(namesrv, work)
+
+
+def ha_status(
+    broker: BrokerAddrOption = "",
+    cluster: ClusterNameOption = "",
+    interval: Annotated[float, Option("-i", "--interval", min=0, help="The interval (second) of get info.")] = 0,
+    namesrv: NamesrvOption = DEFAULT_NAMESERVER,
+) -> None:
+    """Fetch ha runtime status data."""
+    one_target(broker, cluster)
+
+    async def work(admin: Admin) -> None:
+        for _, address in masters_of(await admin.cluster(), broker, cluster):
+            _print_replication(address, await admin.replication_state(address))
+
+    try:
+        while True:
+            with_admin(namesrv, work)
+            if not interval:
+                return
+            clock.pause(interval)
+    except KeyboardInterrupt:
+        return
+
+
+def _print_replication(address: str, state: ReplicationState) -> None:
+    if state.master:
+        line("\n#MasterAddr\t%s\n#MasterCommitLogMaxOffset\t%d", address, state.master_commit_log_max_offset)
+        line("#SlaveNum\t%d\n#InSyncSlaveNum\t%d", len(state.ha_connection_info), state.in_sync_slave_nums)
+        titles = ("#SlaveAddr", "#SlaveAckOffset", "#Diff", "#TransferSpeed(KB/s)", "#Status", "#TransferFromWhere")
+        line("%-32s  %-16s %16s %16s %16s %16s", *titles)
+        for each in state.ha_connection_info:
+            line(
+                *("%-32s  %-16d %16d %16.2f %16s %16d", each.addr, each.slave_ack_offset, each.diff),
+                *(each.transferred_byte_in_second / 1024, "OK" if each.in_sync else "Fall Behind"),
+                each.transfer_from_where,
+            )
+        return
+    replica = state.ha_client_runtime_info
+    line("\n#MasterAddr\t%s\n#CommitLogMaxOffset\t%d", replica.master_addr, replica.max_offset)
+    line("#TransferSpeed(KB/s)\t%.2f", replica.transferred_byte_in_second / 1024)
+    line("#LastReadTime\t%s", time_text(replica.last_read_timestamp))
+    line(
+        "#LastWriteTime\t%s\n#MasterFlushOffset\t%s",
+        time_text(replica.last_write_timestamp),
+        replica.master_flush_offset,
+    )
 
 
 def broker_consume_stats(

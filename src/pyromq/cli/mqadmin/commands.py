@@ -58,6 +58,7 @@ PLACES: Final = {
     "skipAccumulatedMessage": Place(
         _GROUPS, "skip_accumulated_message", "Skip all messages that are accumulated (not consumed) currently."
     ),
+    "haStatus": Place(_BROKERS, "ha_status", "Fetch ha runtime status data."),
     "cleanExpiredCQ": Place(_BROKERS, "clean_expired_cq", "Clean expired ConsumeQueue on broker."),
     "deleteExpiredCommitLog": Place(_BROKERS, "delete_expired_commit_log", "Delete expired CommitLog files."),
     "cleanUnusedTopic": Place(_BROKERS, "clean_unused_topic", "Clean unused topic on broker."),
@@ -97,7 +98,6 @@ NOT_HERE: Final = {
     "exportMetadata": "pyromq topic ls --all -o json, and pyromq group ls --all -o json",
     "exportConfigs": "pyromq mqadmin getBrokerConfig",
     "exportMetrics": "pyromq cluster ls -o json",
-    "haStatus": "pyromq mqadmin brokerStatus",
     "copyUser": "pyromq acl user create: users are kept by all servers",
     "copyAcl": "pyromq acl policy set: policies are kept by all servers",
     "queryConsumeQueue": "pyromq mqadmin queryCq",
@@ -108,7 +108,7 @@ NOT_HERE: Final = {
     "addBroker": "",
     "removeBroker": "",
     "resetMasterFlushOffset": "",
-    "getSyncStateSet": "pyromq cluster ls",
+    "getSyncStateSet": "pyromq cluster replication",
     "getBrokerEpoch": "",
     "getControllerMetaData": "",
     "getControllerConfig": "",

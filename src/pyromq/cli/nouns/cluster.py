@@ -17,7 +17,7 @@ from pyromq.cli.output.watching import watched
 if TYPE_CHECKING:
     from pyromq.aio import Admin
 
-app = Commands(help="Clusters: list brokers.")
+app = Commands(help="Clusters: list brokers, and how their replicas follow.")
 
 _COLUMNS = (
     Column("cluster", "cluster"),
@@ -32,6 +32,20 @@ _COLUMNS = (
     Column("problem", "problem", optional=True),
 )
 
+_COPIES = (
+    Column("broker", "broker", whole=True),
+    Column("id", "id", right=True),
+    Column("address", "address", whole=True),
+    Column("role", "role", whole=True),
+    Column("state", "state", styles={"following": "green", "refused": "bold red", "waiting": "yellow"}),
+    Column("end", "end", right=True),
+    Column("behind_bytes", "behind", right=True),
+    Column("in_sync", "in sync", right=True),
+    Column("metadata", "metadata"),
+    Column("finding", "finding", optional=True),
+    Column("problem", "problem", optional=True),
+)
+
 
 @app.command("ls")
 @watched
@@ -41,6 +55,48 @@ def list_brokers(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: Form
     write_rows(sys.stdout, form_for(output, sys.stdout), _COLUMNS, rows)
     if any(row["problem"] for row in rows):
         raise click.exceptions.Exit(ExitCode.PARTIAL)
+
+
+@app.command("replication")
+@watched
+def show_replication(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: FormOption = None) -> None:
+    """Show masters and their replicas: roles, how far behind, what is wrong. Exit code 5 if something is.
+
+    "behind" is what the log of the master has beyond that of the replica, in bytes. "in sync" counts the replicas that
+    a master believes to be nearly up to date. "metadata" says whether a replica has its master's topics and groups.
+    """
+    rows = with_admin(nameserver, _copies)
+    write_rows(sys.stdout, form_for(output, sys.stdout), _COPIES, rows)
+    if any(row["problem"] or row["finding"] for row in rows):
+        raise click.exceptions.Exit(ExitCode.PARTIAL)
+
+
+async def _copies(admin: Admin) -> list[dict[str, Any]]:
+    from pyromq.client.admin.operating.replication import judge_copies
+
+    copies = await admin.replication()
+    findings: dict[str, list[str]] = {}
+    for about, finding in judge_copies(copies):
+        findings.setdefault(about, []).append(finding.text)
+    metadata = {None: "", True: "as the master's", False: "differs"}
+    return [
+        {
+            "cluster": each.cluster,
+            "broker": each.broker,
+            "id": each.number,
+            "address": each.address,
+            "role": each.role,
+            "state": each.state.lower(),
+            "end": each.end,
+            "confirmed": each.confirmed,
+            "behind_bytes": each.behind_bytes,
+            "in_sync": each.in_sync,
+            "metadata": metadata[each.has_metadata],
+            "finding": "; ".join(findings.get(each.name, ())),
+            "problem": each.problem,
+        }
+        for each in copies
+    ]
 
 
 async def _brokers(admin: Admin) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from pyromq.client.admin.blocked_queues import BlockedQueueAdmin
-from pyromq.client.admin.clusters import ClusterAdmin
 from pyromq.client.admin.dead_letters import DeadLetterAdmin
+from pyromq.client.admin.operating.replication import ReplicationAdmin, judge_copies
 from pyromq.client.admin.transactions import TransactionAdmin
 from pyromq.errors import GroupOfflineError, MQError, TopicNotFoundError
 from pyromq.metrics.health import broker_findings, disk_percent
@@ -40,7 +40,7 @@ class ClusterFinding(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin, BlockedQueueAdmin):
+class ExamineAdmin(ReplicationAdmin, TransactionAdmin, DeadLetterAdmin, BlockedQueueAdmin):
     """Of ``Admin``: the health of a cluster."""
 
     async def examine(self) -> list[ClusterFinding]:
@@ -82,7 +82,21 @@ class ExamineAdmin(ClusterAdmin, TransactionAdmin, DeadLetterAdmin, BlockedQueue
                 except MQError as error:
                     text = f"{address} does not answer: {error}"
                     found.append(ClusterFinding(severity=ClusterSeverity.BAD, about=about, text=text))
+        if any(len(broker.broker_addrs) > 1 or broker.master_addr is None for broker in brokers.values()):
+            found += await self._examine_replication()
         return found
+
+    async def _examine_replication(self) -> list[ClusterFinding]:
+        copies = await self.replication()
+        found = [
+            ClusterFinding(severity=ClusterSeverity(each.severity.value), about=about, text=each.text)
+            for about, each in judge_copies(copies)
+        ]
+        if found:
+            return found
+        behind = max((each.behind_bytes or 0 for each in copies), default=0)
+        text = f"replicas follow their masters, none is more than {behind:,} bytes behind"
+        return [ClusterFinding(severity=ClusterSeverity.OK, about="replication", text=text)]
 
     async def _examine_groups(self) -> list[ClusterFinding]:
         found: list[ClusterFinding] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyromq.console.views.cluster import ClusterView, cluster_view
 from pyromq.console.views.health import Health, health
+from pyromq.console.views.replication import ReplicationView, replication_view
 from pyromq.console.web.api import Api, Call
 
 functions = Api("cluster")
@@ -19,3 +20,9 @@ async def cluster(call: Call) -> ClusterView:
 async def examine(call: Call) -> Health:
     """The worst first. ``examining`` is true while the first look is not over: ask again."""
     return await health(call.desk)
+
+
+@functions.get("/replication", summary="Masters and their replicas: roles, how far behind, what is wrong")
+async def replication(call: Call) -> ReplicationView:
+    """As it was a moment ago; what a broker did not tell is null."""
+    return await replication_view(call.desk)

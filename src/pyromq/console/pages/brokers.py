@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyromq.console.views.brokers import in_words, require_broker
 from pyromq.console.views.cluster import cluster_view
 from pyromq.console.views.hot_settings import HOT, changes_of
+from pyromq.console.views.replication import replication_view
 from pyromq.console.web.formatting import link
 from pyromq.console.web.pages import Nav, Pages
 from pyromq.console.web.visit import BadRequestError, Drawn, Moved, Visit
@@ -16,6 +17,11 @@ pages = Pages()
 @pages.page("/brokers", title="Brokers", nav=Nav("Cluster", order=20, key="b"))
 async def brokers(visit: Visit) -> Drawn:
     return Drawn("brokers.html", {"brokers": (await cluster_view(visit.desk)).brokers})
+
+
+@pages.page("/replication", title="Replication", nav=Nav("Cluster", order=25, key="y"))
+async def replication(visit: Visit) -> Drawn:
+    return Drawn("replication.html", {"view": await replication_view(visit.desk)})
 
 
 @pages.page("/brokers/{broker}", title="Broker")

@@ -186,6 +186,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ReplicaState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How a replica follows its master (RocketMQ: HAClientRuntimeInfo); all 0 at a master."""
 
+    master_addr: str | None = None
     transferred_byte_in_second: Long = 0
     max_offset: Long = 0
     last_read_timestamp: Long = 0

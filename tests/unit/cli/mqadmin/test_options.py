@@ -17,6 +17,7 @@ OPTIONS = {
     "topicClusterList": "-t --topic",
     "clusterList": "-c --clusterName, -i --interval, -m --moreStats",
     "brokerStatus": "-b --brokerAddr, -c --clusterName",
+    "haStatus": "-b --brokerAddr, -c --clusterName, -i --interval",
     "brokerConsumeStats": "-b --brokerAddr, -l --level, -o --order, -t --timeoutMillis",
     "consumerProgress": "-c --cluster, -g --groupName, -s --showClientIP, -t --topicName",
     "consumerStatus": "-b --brokerAddr, -g --consumerGroup, -i --clientId, -s --jstack",

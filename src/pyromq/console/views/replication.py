@@ -1,0 +1,34 @@
+"""Replication: masters with their replicas, how far behind these are, and what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from pyromq.client.admin.operating.replication import BrokerCopy, judge_copies
+from pyromq.console.desk import Desk
+
+_AGE_MS: Final = 3_000
+
+
+class CopyView(msgspec.Struct, frozen=True, kw_only=True):
+    copy: BrokerCopy
+    findings: list[str]
+
+
+class ReplicationView(msgspec.Struct, frozen=True, kw_only=True):
+    copies: list[CopyView]
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether there is a replica, or a master that expects one."""
+        return any(each.copy.number or each.copy.role not in ("", "alone") for each in self.copies)
+
+
+async def replication_view(desk: Desk) -> ReplicationView:
+    copies = await desk.cache.get("replication", _AGE_MS, desk.admin.replication)
+    findings: dict[str, list[str]] = {}
+    for about, finding in judge_copies(copies):
+        findings.setdefault(about, []).append(finding.text)
+    return ReplicationView(copies=[CopyView(copy=each, findings=findings.get(each.name, [])) for each in copies])

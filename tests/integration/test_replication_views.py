@@ -1,0 +1,89 @@
+"""Replication as operators see it: command line, doctor, mqadmin, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from pyromq import Message
+from pyromq.aio import Admin
+from pyromq.broker.broker import Broker
+from pyromq.cli.main import main
+from pyromq.client.admin.examining import ClusterSeverity
+from pyromq.metrics.exposition import whole_text
+from pyromq.replication.follower import Following
+from pyromq.replication.settings import Role
+from tests.integration.replication_pair import Pair, a_pair
+from tests.integration.waiting import until
+from tests.unit.broker.measuring.collected import parts_of
+from tests.unit.metrics.grammar import ReadFamily, read_text
+
+pytestmark = pytest.mark.integration
+
+
+async def told(pair: Pair, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """What a command of ``pyromq`` says; it runs in a thread, on a loop of its own."""
+    capsys.readouterr()
+    code = await asyncio.to_thread(main, [*words, "-n", pair.nameserver])
+    return code, capsys.readouterr().out
+
+
+async def test_a_pair_is_shown_with_roles_positions_and_metadata(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_pair(tmp_path) as pair, pair.producer() as producer:
+        master, replica = await pair.start_master(), await pair.start_replica()
+        for number in range(20):
+            await producer.send(Message("orders", b"%d" % number))
+        await pair.caught_up()
+        await pair.metadata_taken()
+
+        code, text = await told(pair, capsys, "cluster", "replication", "-o", "jsonl")
+        first, second = map(json.loads, text.splitlines())
+        assert code == 0
+        assert (first["role"], first["in_sync"], first["id"]) == ("sync-master", 1, 0)
+        assert first["end"] == first["confirmed"] == master.store.end_position
+        assert (second["role"], second["state"], second["behind_bytes"]) == ("replica", "following", 0)
+        assert (second["metadata"], second["finding"], second["problem"]) == ("as the master's", "", "")
+
+        code, text = await told(pair, capsys, "mqadmin", "haStatus", "-b", str(master.address))
+        assert code == 0 and f"#MasterAddr\t{master.address}" in text and "#InSyncSlaveNum\t1" in text and "OK" in text
+        code, text = await told(pair, capsys, "mqadmin", "haStatus", "-b", str(replica.address))
+        assert f"#MasterAddr\t{pair.leader.address}" in text
+        assert f"#CommitLogMaxOffset\t{replica.store.end_position}" in text
+
+        async with Admin(pair.nameserver) as admin:
+            found = {each.about: each for each in await admin.examine()}
+        assert found["replication"].severity is ClusterSeverity.OK
+
+
+async def test_a_replica_that_went_away_is_found_by_doctor_and_metrics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_pair(tmp_path) as pair:
+        master = await pair.start_master()
+        replica = await pair.start_replica()
+        of_master, of_replica = metrics_of(master), metrics_of(replica)
+        assert of_master["pyromq_replicas_in_sync"].value() == 1
+        assert of_master["pyromq_replication_role"].value(role="sync-master") == 1
+        assert of_master["pyromq_replica_behind_bytes"].value(replica="127.0.0.1") == 0
+        assert of_replica["pyromq_replica_following"].value(state="following") == 1
+        assert of_replica["pyromq_replication_role"].value(role="replica") == 1
+        await pair.stop_master()
+        await pair.start_master(Role.SYNC_MASTER, folder="another")  # an empty one: the replica must not follow it
+
+        async with Admin(pair.nameserver) as admin:
+            await until(
+                lambda: pair.follower.state is not Following.FOLLOWING, "the replica sees that its master ended"
+            )
+            bad = [each for each in await admin.examine() if "does not follow" in each.text]
+        assert "replica 1" in bad[0].about
+        code, text = await told(pair, capsys, "cluster", "replication", "-o", "jsonl")
+        assert code == 5 and "does not follow" in text
+
+
+def metrics_of(broker: Broker) -> dict[str, ReadFamily]:
+    return read_text(whole_text(parts_of(broker)).decode())
