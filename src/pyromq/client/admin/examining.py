@@ -95,7 +95,7 @@ class ExamineAdmin(ReplicationAdmin, TransactionAdmin, DeadLetterAdmin, BlockedQ
         if found:
             return found
         behind = max((each.behind_bytes or 0 for each in copies), default=0)
-        text = f"replicas follow their masters, none is more than {behind:,} bytes behind"
+        text = "replicas follow their masters" + (f", the last is {behind:,} bytes behind" if behind else "")
         return [ClusterFinding(severity=ClusterSeverity.OK, about="replication", text=text)]
 
     async def _examine_groups(self) -> list[ClusterFinding]:
