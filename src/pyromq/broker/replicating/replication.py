@@ -141,6 +141,9 @@ class Replication:
             told["replicationReason"] = self.follower.reason
             told["replicationMetadataRounds"] = self.metadata.rounds
             told["replicationMetadataLogEnd"] = self.metadata.log_end
+            told["replicationMetadataTroubles"] = "; ".join(
+                f"{name}: {reason}" for name, reason in self.metadata.troubles.items()
+            )
         return told
 
     def state(self) -> bodies.ReplicationState:
