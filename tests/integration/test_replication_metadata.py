@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from pyromq import Message
-from pyromq.aio import Producer
 from pyromq.broker.broker import Broker
 from pyromq.broker.replicating.master_calls import MasterRefusedError, MasterTables
 from pyromq.broker.replicating.metadata import MetadataSync
@@ -35,15 +34,11 @@ def delete(master: Broker, topic: str) -> None:
     master.parts.tables.progress.begin_anew(topic, ())
 
 
-async def send(producer: Producer, topic: str, count: int) -> None:
-    for number in range(count):
-        await producer.send(Message(topic, b"%d" % number))
-
-
-async def make(pair: Pair, topic: str, count: int) -> None:
-    """A producer that knows nothing of what was before."""
+async def make(pair: Pair, topic: str, count: int) -> int:
+    """Messages of a producer that knows nothing of what was before; one of the queues that have some."""
     async with pair.producer() as producer:
-        await send(producer, topic, count)
+        receipts = [await producer.send(Message(topic, b"%d" % number)) for number in range(count)]
+    return receipts[0].queue.number
 
 
 # --- deleted topics ---
@@ -151,7 +146,7 @@ async def test_an_offset_that_the_master_refuses_stops_nothing_else(
 ) -> None:
     async with a_pair(tmp_path) as pair:
         master, replica = await pair.start_master(Role.ASYNC_MASTER), await pair.start_replica()
-        await make(pair, "orders", 3)
+        queue = await make(pair, "orders", 3)
         await pair.caught_up()
         await pair.metadata_taken()
         calls, metadata = replica.parts.replication.master, metadata_of(replica)
@@ -166,15 +161,15 @@ async def test_an_offset_that_the_master_refuses_stops_nothing_else(
 
         monkeypatch.setattr(calls, "commit", refusing)
         progress = replica.parts.tables.progress
-        progress.commit("refused", "orders", 0, 1)
-        progress.commit("welcome", "orders", 0, 1)
+        progress.commit("refused", "orders", queue, 1)
+        progress.commit("welcome", "orders", queue, 1)
         await until(
-            lambda: master.parts.tables.progress.committed("welcome", "orders", 0) == 1, "the other one arrived"
+            lambda: master.parts.tables.progress.committed("welcome", "orders", queue) == 1, "the other one arrived"
         )
         master.parts.tables.groups.table.put(GroupConfig(group_name="made-later"), 1)
         await until(lambda: replica.parts.tables.groups.table.get("made-later"), "other tables go on")
         await until(lambda: told.count("refused") > 2, "it is tried again")
-        assert progress.committed("refused", "orders", 0) == 1, "and known here meanwhile"
+        assert progress.committed("refused", "orders", queue) == 1, "and known here meanwhile"
         assert "code 16" in metadata.troubles["offsets committed here"]
         assert "code 16" in str(replica.parts.replication.runtime()["replicationMetadataTroubles"])
         assert caplog.text.count("code 16") == 1, "told once"
@@ -186,7 +181,7 @@ async def test_an_offset_that_the_master_refuses_stops_nothing_else(
 async def test_a_table_that_is_no_table_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_pair(tmp_path) as pair:
         master, replica = await pair.start_master(Role.ASYNC_MASTER), await pair.start_replica()
-        await make(pair, "orders", 3)
+        queue = await make(pair, "orders", 3)
         await pair.caught_up()
         await pair.metadata_taken()
         calls, metadata = replica.parts.replication.master, metadata_of(replica)
@@ -197,7 +192,7 @@ async def test_a_table_that_is_no_table_stops_no_other(tmp_path: Path, monkeypat
             return (await ask())._replace(**broken)  # type: ignore[arg-type]
 
         monkeypatch.setattr(calls, "tables", tables)
-        replica.parts.tables.progress.commit("readers", "orders", 0, 1)
+        replica.parts.tables.progress.commit("readers", "orders", queue, 1)
         master.parts.tables.groups.table.put(GroupConfig(group_name="made-later"), 1)
         await until(lambda: replica.parts.tables.groups.table.get("made-later"), "groups are taken over")
         await until(lambda: set(metadata.troubles) == {"topics", "offsets", "timer check"}, "each is told")
@@ -205,7 +200,7 @@ async def test_a_table_that_is_no_table_stops_no_other(tmp_path: Path, monkeypat
         broken.clear()
         await pair.metadata_taken()
         assert metadata.rounds > rounds and not metadata.troubles
-        assert master.parts.tables.progress.committed("readers", "orders", 0) == 1, "it was not forgotten"
+        assert master.parts.tables.progress.committed("readers", "orders", queue) == 1, "it was not forgotten"
 
 
 class PickyDisk(FaultyDisk):

@@ -14,6 +14,7 @@ from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
 from pyromq.wire.json import bodies, java_json
 
 _TIMEOUT_MS: Final = 10_000
+TAKES_NAMES: Final = "replicationTakesNames"  # in the run-time information of a master of ours
 _UNKNOWN: Final = "the master's port for clients is not known"
 
 
@@ -63,7 +64,8 @@ class MasterCalls:
             return None
         table = java_json.decode(await self._ask(Code.GET_BROKER_RUNTIME_INFO), bodies.KeyValues).table
         try:
-            return MasterLog(max(0, int(table["commitLogMinOffset"])), max(0, int(table["commitLogMaxOffset"])))
+            first, end = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
+            return MasterLog(max(0, first), max(0, end), TAKES_NAMES in table)
         except (KeyError, ValueError) as error:
             raise RemoteProtocolError(f"{self._address} does not tell how far its log goes") from error
 

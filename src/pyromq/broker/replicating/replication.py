@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.commit.replica_gate import ReplicaGate
 from pyromq.broker.commit.write_path import WritePath
-from pyromq.broker.replicating.master_calls import MasterCalls
+from pyromq.broker.replicating.master_calls import TAKES_NAMES, MasterCalls
 from pyromq.broker.replicating.metadata import MetadataSync
 from pyromq.broker.state.tables import Tables
 from pyromq.net.address import Address
@@ -131,6 +131,7 @@ class Replication:
         }
         if self.leader is not None:
             told["replicationAddress"] = self.leader.address
+            told[TAKES_NAMES] = True
             told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
         if self.gate is not None:
             told["replicationWaitingSends"] = self.gate.waiting
@@ -155,13 +156,12 @@ class Replication:
         if self.leader is None:
             return bodies.ReplicationState(master_commit_log_max_offset=end)
         leader = self.leader
-        limit = leader.end - leader.settings.gap_bytes_max
         connections = tuple(
             bodies.ReplicaConnectionState(
                 addr=each.name,
                 slave_ack_offset=max(0, each.position),
                 diff=end - max(0, each.position),
-                in_sync=each.position > limit,
+                in_sync=leader.replicas.is_in_sync(each, leader.end),
                 transferred_byte_in_second=0,
                 transfer_from_where=each.sent,
             )
@@ -194,7 +194,7 @@ class ReplicationWiring:
 
         leader.on_count = counted
         if settings.role is Role.SYNC_MASTER:
-            gate = ReplicaGate(leader, clock, timeout_ms=settings.confirm_timeout_ms)
+            gate = ReplicaGate(leader, clock, timeout_ms=settings.confirm_timeout_ms, times=group_commit.times)
             group_commit.wait_for(gate)
         return Replication(
             environment=environment, store=write_path.store, tables=self._tables, leader=leader, gate=gate
@@ -229,6 +229,7 @@ class ReplicationWiring:
             environment.rng,
             find_master=find_master,
             on_copied=self._write_path.group_commit.copied,
+            broker_id=environment.settings.broker_id,
         )
         metadata = MetadataSync(environment, store, self._tables, follower, calls, saver)
         return Replication(
