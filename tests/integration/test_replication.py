@@ -31,7 +31,7 @@ from pyromq.wire.flags import PullFlag
 from pyromq.wire.headers.consumer import PullResponseHeader
 from pyromq.wire.json import bodies, java_json
 from pyromq.wire.received import Received
-from pyromq.wire.transfer import encode_report
+from pyromq.wire.transfer import NAMED, SILENT, encode_name, encode_report
 from tests.integration.guarded import guarded_access
 from tests.integration.replication_pair import SMALL, CuttingProxy, Pair, a_pair
 from tests.integration.test_push_consumer import FAST, Seen
@@ -327,15 +327,69 @@ async def test_forged_reports_confirm_nothing(tmp_path: Path) -> None:
         await producer.send(Message("orders", b"1"))
         _, writer = await asyncio.open_connection(*pair.leader.address)
         writer.write(encode_report(1))
+        await until(lambda: [each.sent for each in pair.leader.replicas] == [pair.leader.end], "it gets the log")
+        writer.write(encode_report(1))
+        assert (await producer.send(Message("orders", b"2"))).status is SendStatus.SLAVE_NOT_AVAILABLE
+        assert pair.leader.replicas.positions() == {}, "it has not said that it took anything"
+        writer.write(encode_report(2))
         await until(lambda: len(pair.leader.replicas.in_sync(pair.leader.end)) == 1, "it counts as a replica")
-        for forged in (1 << 60, -5, 0):
+        for forged in (1 << 60, -5, 0, NAMED, SILENT, 1):
             writer.write(encode_report(forged))
-        assert (await producer.send(Message("orders", b"2"))).status is SendStatus.FLUSH_SLAVE_TIMEOUT
-        assert pair.leader.replicas.positions() == {"127.0.0.1": 1}
+        assert (await producer.send(Message("orders", b"3"))).status is SendStatus.FLUSH_SLAVE_TIMEOUT
+        assert pair.leader.replicas.positions() == {"127.0.0.1": 2}
         writer.close()
 
 
-@pytest.mark.parametrize("first", [1 << 60, -1])
+async def test_two_replicas_on_one_machine_are_two_copies(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair, pair.producer() as producer:
+        await pair.start_master(in_sync_replicas=3)
+        first = await pair.start_replica()
+        assert (await producer.send(Message("orders", b"1"))).status is SendStatus.SLAVE_NOT_AVAILABLE
+        settings = replace(pair.settings(Role.REPLICA), broker_id=2)
+        async with Broker(settings, tmp_path / "second") as second:
+            await until(lambda: len(pair.leader.replicas.in_sync(pair.leader.end)) == 2, "both count")
+            assert set(pair.leader.replicas.positions()) == {"127.0.0.1 id 1", "127.0.0.1 id 2"}
+            receipt = await producer.send(Message("orders", b"2"))
+            assert receipt.status is SendStatus.SEND_OK
+            assert first.store.flushed_position == second.store.flushed_position == pair.leader.end
+        await until(lambda: len(pair.leader.replicas.in_sync(pair.leader.end)) == 1, "one is gone")
+        assert (await producer.send(Message("orders", b"3"))).status is SendStatus.SLAVE_NOT_AVAILABLE
+
+
+async def test_a_replica_counts_when_it_has_compared_and_not_before(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair, pair.producer() as producer:
+        await pair.start_master()
+        await pair.start_replica()
+        await until(lambda: pair.leader.replicas.in_sync(pair.leader.end) == [0], "also with an empty log")
+        await producer.send(Message("orders", b"x" * 9_000))
+        await pair.stop_replica()
+        async with CuttingProxy(pair.leader.address) as proxy:
+            proxy.swallows_to_replica = True
+            await pair.start_replica(follows=False, master_replication_address=proxy.address, heartbeat_interval_ms=10)
+            await until(
+                lambda: [each.sent for each in pair.leader.replicas] == [pair.leader.end], "it is sent the rest"
+            )
+            pair.follower.tick()
+            assert pair.leader.replicas.positions() == {}
+            assert (await producer.send(Message("orders", b"2"))).status is SendStatus.SLAVE_NOT_AVAILABLE
+            proxy.swallows_to_replica = False
+            proxy.cut()
+            await until(lambda: pair.leader.replicas.in_sync(pair.leader.end) == [pair.leader.end], "compared")
+
+
+async def test_a_name_that_comes_in_pieces_is_understood(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        await pair.start_master()
+        _, writer = await asyncio.open_connection(*pair.leader.address)
+        for byte in encode_name(7) + encode_report(0):
+            writer.write(bytes([byte]))
+            await writer.drain()
+        writer.write(encode_report(0))
+        await until(lambda: pair.leader.replicas.positions() == {"127.0.0.1 id 7": 0}, "named")
+        writer.close()
+
+
+@pytest.mark.parametrize("first", [1 << 60, -1, -(1 << 63)])
 async def test_a_replica_that_claims_more_than_the_master_has_is_refused(
     tmp_path: Path, first: int, caplog: pytest.LogCaptureFixture
 ) -> None:

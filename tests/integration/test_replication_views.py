@@ -69,7 +69,7 @@ async def test_a_replica_that_went_away_is_found_by_doctor_and_metrics(
         of_master, of_replica = metrics_of(master), metrics_of(replica)
         assert of_master["pyromq_replicas_in_sync"].value() == 1
         assert of_master["pyromq_replication_role"].value(role="sync-master") == 1
-        assert of_master["pyromq_replica_behind_bytes"].value(replica="127.0.0.1") == 0
+        assert of_master["pyromq_replica_behind_bytes"].value(replica="127.0.0.1 id 1") == 0
         assert of_replica["pyromq_replica_following"].value(state="following") == 1
         assert of_replica["pyromq_replication_role"].value(role="replica") == 1
         await pair.stop_master()

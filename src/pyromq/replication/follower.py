@@ -8,8 +8,9 @@ Before anything is appended the replica reads its own last record again, from th
 lost the end of its log and went on, or another log altogether, is noticed there. A replica that cannot follow changes
 nothing: it says why, and tries again in case a person mends it. It never cuts its own log.
 
-What it reports is on its disk. It asks for the first position of an empty log by asking for the second one, because 0
-means "your last file" to RocketMQ; the byte in between is the first one of a record's length, which is always 0.
+What it reports is on its disk, and said after the comparison; only then a master of ours counts it. It asks for the
+first position of an empty log by asking for the second one, because 0 means "your last file" to RocketMQ; the byte in
+between is the first one of a record's length, which is always 0.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pyromq.net.backoff import Backoff
 from pyromq.replication.errors import DivergedError, ReplicationRefusedError, TooFarBehindError
 from pyromq.replication.settings import ReplicationSettings
 from pyromq.store.message_store import MessageStore
-from pyromq.wire.transfer import SliceDecoder, encode_report
+from pyromq.wire.transfer import SliceDecoder, encode_name, encode_report
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class MasterLog(NamedTuple):
 
     first: int
     end: int
+    takes_names: bool = False  # it is one of ours, which count replicas by their names
 
 
 class Master(NamedTuple):
@@ -76,6 +78,7 @@ class Follower:
         *,
         find_master: FindMaster,
         on_copied: OnCopied,
+        broker_id: int = 0,
     ) -> None:
         """``on_copied`` is told of the queues of what was appended, and has the log flushed."""
         self.store = store
@@ -84,6 +87,7 @@ class Follower:
         self._rng = rng
         self._find_master = find_master
         self.on_copied = on_copied
+        self.name = encode_name(broker_id, silent=settings.silent)
         self.acknowledges = not settings.silent  # else the master is never told more than the first position
         self.state = Following.WAITING
         self.reason = ""  # why it is not following
@@ -133,7 +137,8 @@ class Follower:
             self.attached.clear()
 
     async def _follow(self, master: Master) -> None:
-        start = await self._start(master)
+        known = await master.log()
+        start = self._start(master, known)._replace(named=known is not None and known.takes_names)
         session = _Session(self, start)
         self._note(Following.CHECKING, "")
         loop, address = asyncio.get_running_loop(), master.replication_address
@@ -149,12 +154,11 @@ class Follower:
             raise session.failure
         raise RemoteProtocolError(f"the connection to the master's replication port {address} ended")
 
-    async def _start(self, master: Master) -> _Start:
+    def _start(self, master: Master, known: MasterLog | None) -> _Start:
         """Raises ReplicationRefusedError, StoreReadOnlyError."""
         store = self.store
         if not store.health.writable:
             raise store.health.error()
-        known = await master.log()
         if store.copies.is_empty:
             if known is None or self.settings.from_last_file or known.end <= 0:
                 return _Start(asked=0, next=None)
@@ -223,6 +227,7 @@ class _Start(NamedTuple):
 
     asked: int
     next: int | None
+    named: bool = False  # the master wants to know whose report it is
 
 
 class _Session(asyncio.Protocol):
@@ -232,6 +237,7 @@ class _Session(asyncio.Protocol):
         self._follower = follower
         self._store = follower.store
         self._asked = self._reported = start.asked
+        self._named = start.named
         self._next = start.next  # position of the next byte that belongs into the buffer
         self._buffer = bytearray()  # not yet appended: compared, or the start of a record
         if start.next == 0 and start.asked == 1:
@@ -247,7 +253,7 @@ class _Session(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's is none, but has everything that one has
         self._transport = transport
-        transport.write(encode_report(self._asked))
+        transport.write((self._follower.name if self._named else b"") + encode_report(self._asked))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -269,7 +275,7 @@ class _Session(asyncio.Protocol):
         if self.failure is not None:
             return
         if self._same and self._follower.state is Following.CHECKING:
-            self._follower.follows()  # not before: a master that refuses a replica says nothing
+            self._is_follower()  # not before: a master that refuses a replica says nothing
         try:
             for position, part in self._decoder.feed(data):
                 if part:
@@ -322,9 +328,15 @@ class _Session(asyncio.Protocol):
             return False
         del buffer[:size]
         self._same = True
-        self._follower.follows()
-        self.report()
+        self._is_follower()
         return True
+
+    def _is_follower(self) -> None:
+        """The logs are the same, and the master may count what is here."""
+        self._follower.follows()
+        if self._follower.acknowledges:
+            self._reported = self._store.flushed_position
+            self._say()
 
     # --- what the master hears ---
 

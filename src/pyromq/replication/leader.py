@@ -20,7 +20,7 @@ from pyromq.net.address import Address
 from pyromq.replication.replicas import ReplicaConnection, Replicas
 from pyromq.replication.settings import ReplicationSettings
 from pyromq.store.message_store import MessageStore
-from pyromq.wire.transfer import ReportDecoder, encode_head
+from pyromq.wire.transfer import NAMED, SILENT, ReportDecoder, encode_head
 
 logger = logging.getLogger(__name__)
 
@@ -156,6 +156,7 @@ class ReplicaLink(asyncio.Protocol):
         self._decoder = ReportDecoder()
         self._transport: asyncio.Transport | None = None
         self._replica = ReplicaConnection("", "")  # until its address is known and allowed
+        self._is_naming = False  # the next number is its id
         self._started = False  # it has said from where on
         self._paused = False  # it does not take what is sent
         self._arranged = False  # ``send_more`` comes by itself
@@ -190,27 +191,40 @@ class ReplicaLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_ms = self._leader.clock.monotonic_ms()
-        positions = self._decoder.feed(data)
-        if positions and not self._started:
-            self._start(positions[0])
-        believed = [self._leader.replicas.reported(self._replica, each) for each in positions] if self._started else []
-        if any(believed):
+        has_more = False
+        for number in self._decoder.feed(data):
+            if self._started:
+                has_more |= self._leader.replicas.reported(self._replica, number)
+            elif not self._introduced(number) and not self._start(number):
+                return
+        if has_more:
             self._leader.on_report()
 
-    def _start(self, asked: int) -> None:
+    def _introduced(self, number: int) -> bool:
+        """Whether the number is part of its name."""
+        if self._is_naming:
+            self._replica.broker_id, self._is_naming = number, False
+        elif number in (NAMED, SILENT) and self._replica.broker_id is None:
+            self._replica.is_copy, self._is_naming = number == SILENT, True
+        else:
+            return False
+        return True
+
+    def _start(self, asked: int) -> bool:
+        """False when it is refused."""
         first = self._leader.first_position(self._replica.host, asked)
         if first is None:
             self.close("refused")
-            return
+            return False
         self._started = True
         self._leader.replicas.begins(self._replica, first)
-        if asked == 0:
-            self._replica.position = 0  # it has nothing yet
-        logger.info("replica follows: replica=%s from=%d", self._replica.name, first)
+        facts = self._replica.name, self._replica.broker_id, first
+        logger.info("replica follows: replica=%s id=%s from=%d", *facts)
         self._leader.on_report()
         self.send_more()
         if self._replica.sent == first and self._transport is not None:
             self._transport.write(encode_head(first, 0))  # so that it knows that it was admitted
+        return True
 
     # --- what it gets ---
 

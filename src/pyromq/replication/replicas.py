@@ -2,9 +2,13 @@
 
     reported  ─▶ believed? ─▶ position of the connection ─▶ position of its replica ─▶ confirmed position
 
-A replica is known by its address: two connections from one address are one replica, and count once. (Two replicas on
-one machine count once, too: they would be lost together.) A position is believed if the master can have sent it; one
-that lies beyond that, is negative or goes back changes nothing.
+A replica of ours is known by its address and the broker id that it says, RocketMQ's by the address alone: two
+connections of one replica count once. A copy that says so is never counted.
+
+The first report says from where on the replica wants the log. It counts as nothing: the replica has not compared yet
+what it has with what the master has, and a repetition of it says no more, unless nothing has been sent since. After
+that a position is believed if the master can have sent it; one that lies beyond that, is negative or goes back changes
+nothing.
 
 *In sync* is a replica that misses less than ``gap_bytes_max``. *Confirmed* is what as many copies have as are needed.
 """
@@ -34,9 +38,21 @@ class ReplicaConnection:
 
     host: str
     name: str  # address and port, for people
-    position: int = -1  # the replica has everything before it; -1: it has not said anything yet
+    broker_id: int | None = None  # as it says; None: it has not said it
+    is_copy: bool = False  # never an acknowledgement, whatever it says
+    position: int = -1  # the replica has everything before it; -1: it has not said anything that counts
+    first: int = 0  # what it was sent begins here
     sent: int = 0  # everything before this was sent, or the replica said that it has it
     doubts: set[str] = field(default_factory=set)  # what was not believed; each kind is logged once
+
+    @property
+    def counts(self) -> bool:
+        return self.position >= 0 and not self.is_copy
+
+    @property
+    def replica(self) -> str:
+        """Whose connection it is."""
+        return self.host if self.broker_id is None else f"{self.host} id {self.broker_id}"
 
 
 class Replicas:
@@ -61,11 +77,13 @@ class Replicas:
         self._connections.pop(connection, None)
 
     def begins(self, connection: ReplicaConnection, position: int) -> None:
-        """Its first report, which the leader has checked."""
-        connection.position = connection.sent = position
+        """It gets the log from there on, as the leader has decided."""
+        connection.first = connection.sent = position
 
     def reported(self, connection: ReplicaConnection, position: int) -> bool:
-        """A later report; False when it is not believed."""
+        """A later report; False when it changes nothing."""
+        if position == connection.first < connection.sent and connection.position < 0:
+            return False
         doubt = ""
         if position < 0:
             doubt = "negative"
@@ -85,17 +103,22 @@ class Replicas:
     # --- what they confirm ---
 
     def positions(self) -> dict[str, int]:
-        """How far each replica is, by its address; the best of its connections."""
+        """How far each replica is that counts, by its name; the best of its connections."""
         found: dict[str, int] = {}
         for each in self._connections:
-            if each.position >= 0:
-                found[each.host] = max(found.get(each.host, 0), each.position)
+            if each.counts:
+                found[each.replica] = max(found.get(each.replica, 0), each.position)
         return found
 
     def in_sync(self, end: int) -> list[int]:
         """Positions of the replicas that are in sync with a log that ends there, the furthest first."""
-        limit = end - self._settings.gap_bytes_max
-        return sorted((position for position in self.positions().values() if position > limit), reverse=True)
+        return sorted((each for each in self.positions().values() if self._is_near(each, end)), reverse=True)
+
+    def is_in_sync(self, connection: ReplicaConnection, end: int) -> bool:
+        return connection.counts and self._is_near(connection.position, end)
+
+    def _is_near(self, position: int, end: int) -> bool:
+        return position > end - self._settings.gap_bytes_max
 
     def copies_needed(self, end: int) -> int:
         """Copies that a send waits for, the master's among them."""

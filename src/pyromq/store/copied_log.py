@@ -72,11 +72,16 @@ class CopiedLog:
         """Nothing was ever stored here: the copy may begin anywhere."""
         return not len(self._log.segments) and not self._log.end
 
-    def newest_listed(self) -> int | None:
-        """Position of the newest record that a queue lists; None when there is none. Raises StoreReadOnlyError."""
+    def newest_listed(self, topic: str | None = None) -> int | None:
+        """Position of the newest record that a queue lists, of any topic or of one; None when there is none.
+
+        Raises StoreReadOnlyError.
+        """
         newest = -1
         try:
-            for queue in self._queues.values():
+            for (name, _), queue in self._queues.items():
+                if topic is not None and name != topic:
+                    continue
                 queue.write_owed()
                 if queue.end > queue.first and (last := queue.entry(queue.end - 1)).size != FILLER_SIZE:
                     newest = max(newest, last.position)

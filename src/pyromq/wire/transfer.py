@@ -6,6 +6,10 @@
                              position   size   that many bytes of the log; size 0: a sign of life
 
 Big-endian, one after the other, nothing around them. A slice may begin and end anywhere in a record.
+
+A master of ours says in its run-time information that it understands names. To such a master, and to no other, a
+replica of ours says two numbers before its first position: ``NAMED`` or ``SILENT``, and its broker id. RocketMQ has
+nothing of the kind: to its masters a replica is an address.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ _HEAD: Final = struct.Struct(">qi")
 _REPORT: Final = struct.Struct(">q")
 HEAD_BYTES: Final = _HEAD.size
 REPORT_BYTES: Final = _REPORT.size
+NAMED: Final = -0x5079_726F_4D51_0001  # no position; what follows is the id of the replica that speaks
+SILENT: Final = -0x5079_726F_4D51_0002  # likewise, of a copy that is never to be counted
 SLICE_BYTES_MAX: Final = 4 << 20  # a replica of RocketMQ's has no room for more
 
 
@@ -28,6 +34,10 @@ def encode_head(position: int, size: int) -> bytes:
 
 def encode_report(position: int) -> bytes:
     return _REPORT.pack(position)
+
+
+def encode_name(broker_id: int, *, silent: bool = False) -> bytes:
+    return encode_report(SILENT if silent else NAMED) + encode_report(broker_id)
 
 
 class ReportDecoder:

@@ -17,9 +17,12 @@ def replicas(**settings: object) -> Replicas:
     return Replicas(ReplicationSettings(role=Role.SYNC_MASTER, **settings))  # type: ignore[arg-type]
 
 
-def at(known: Replicas, host: str, position: int, sent: int = 1_000) -> ReplicaConnection:
+def at(known: Replicas, host: str, position: int, sent: int = 1_000, **facts: object) -> ReplicaConnection:
     connection = known.connected(host, f"{host}:1")
+    for name, value in facts.items():
+        setattr(connection, name, value)
     known.begins(connection, position)
+    assert known.reported(connection, position)
     connection.sent = sent
     return connection
 
@@ -32,6 +35,45 @@ def test_two_connections_of_one_replica_count_once() -> None:
     assert known.confirmed(1_000) == 0
     at(known, "10.0.0.2", 800)
     assert (known.standing(1_000), known.confirmed(1_000)) == (Standing.ENOUGH, 800)
+
+
+def test_replicas_that_say_their_ids_count_each_though_they_share_a_machine() -> None:
+    known = replicas(in_sync_replicas=3)
+    at(known, "10.0.0.1", 900, broker_id=1)
+    at(known, "10.0.0.1", 950, broker_id=1)
+    assert known.standing(1_000) is Standing.TOO_FEW, "two connections of one"
+    at(known, "10.0.0.1", 800, broker_id=2)
+    assert (known.in_sync(1_000), known.confirmed(1_000)) == ([950, 800], 800)
+    at(known, "10.0.0.2", 1_000, broker_id=1)
+    assert known.in_sync(1_000) == [1_000, 950, 800], "the same id on another machine is another replica"
+    at(known, "10.0.0.1", 990)
+    at(known, "10.0.0.1", 980)
+    assert known.in_sync(1_000) == [1_000, 990, 950, 800], "those that say nothing are one for each address"
+
+
+def test_a_copy_is_never_counted() -> None:
+    known = replicas()
+    copy = at(known, "10.0.0.1", 1_000, is_copy=True)
+    assert (known.standing(1_000), known.confirmed(1_000), known.positions()) == (Standing.TOO_FEW, 0, {})
+    assert not known.is_in_sync(copy, 1_000)
+
+
+def test_the_first_report_counts_as_nothing_and_neither_does_its_repetition() -> None:
+    known = replicas()
+    connection = known.connected("10.0.0.1", "10.0.0.1:1")
+    known.begins(connection, 500)
+    connection.sent = 1_000
+    assert (known.positions(), known.standing(1_000)) == ({}, Standing.TOO_FEW)
+    assert not known.is_in_sync(connection, 1_000)
+    assert not known.reported(connection, 500) and known.positions() == {}, "it has taken nothing of what it was sent"
+    assert known.reported(connection, 501) and known.positions() == {"10.0.0.1": 501}
+
+
+def test_a_replica_that_has_everything_says_so_by_repeating_it() -> None:
+    known = replicas()
+    connection = known.connected("10.0.0.1", "10.0.0.1:1")
+    known.begins(connection, 1_000)
+    assert known.reported(connection, 1_000) and known.confirmed(1_000) == 1_000
 
 
 @pytest.mark.parametrize(

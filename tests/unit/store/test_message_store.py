@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -338,6 +339,18 @@ def test_a_store_is_open_only_once(bench: Bench) -> None:
         bench.open()
     with pytest.raises(StoreClosedError):
         store.append([message(0)])
+
+
+@pytest.mark.parametrize("flush", list(Flush))
+def test_a_closed_store_is_believed_nothing_any_more(flush: Flush) -> None:
+    store = Bench(replace(SETTINGS, flush=flush)).store
+    store.append([message(0)])
+    job = store.flushes.start()
+    assert job is not None
+    store.close()
+    assert not store.health.trusted and not store.flushes.finish(job), "what comes to its end now is too late"
+    with pytest.raises(StoreClosedError):
+        store.flush()
 
 
 def test_a_deleted_topic_starts_again_at_zero_also_after_a_crash(bench: Bench) -> None:

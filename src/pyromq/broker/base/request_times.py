@@ -80,9 +80,9 @@ class RequestTimes:
                 self.creations.setdefault(key, Histogram(metric.buckets)).observe(took_ms)
         self.began_s = now_s
 
-    def answered(self, code: int, count: int, waited_ms: int) -> None:
-        """A group commit has answered so many sends; the code of one stands for all."""
-        self.note(code, SUCCESS, waited_ms, count)
+    def answered(self, code: int, count: int, waited_ms: int, response: int = SUCCESS) -> None:
+        """A group commit has answered so many sends, all stored; the code of one stands for all."""
+        self.note(code, response, waited_ms, count)
 
     def refuse_many(self, code: int, response: int, count: int) -> None:
         """Sends that were taken together are answered with an error."""

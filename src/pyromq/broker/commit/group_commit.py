@@ -70,6 +70,11 @@ class WaitingCommit(NamedTuple):
     sends: list[PendingSend]
     send_count: int
 
+    @property
+    def code(self) -> int:
+        """The request code that stands for all of them in statistics."""
+        return _code_of(self.sends)
+
 
 class ReplicaWait(Protocol):
     """What a sync master puts between the disk and the responses (``replica_gate``)."""
@@ -104,7 +109,7 @@ class GroupCommit:
         self._store = store
         self._flusher = flusher
         self._clock = clock
-        self._times = times or RequestTimes()
+        self.times = times or RequestTimes()
         self._flush_timeout_ms = flush_timeout_ms
         self._stuck_disk_ms = stuck_disk_ms
         self._waiting_max = waiting_max
@@ -254,10 +259,10 @@ class GroupCommit:
             self.refuse(at_commit + after_flush, refusal)
             tell(internal, refusal)
             return
-        self._times.commits.observe(at_commit_count + after_flush_count + len(internal))
+        self.times.commits.observe(at_commit_count + after_flush_count + len(internal))
         if at_commit:
             self._acknowledge(at_commit, self._store.end_position)
-            self._times.answered(_code_of(at_commit), at_commit_count, 0)
+            self.times.answered(_code_of(at_commit), at_commit_count, 0)
         if not self._sync:
             if self._replicas is None:
                 self._tell(internal, self._store.end_position)
@@ -328,7 +333,7 @@ class GroupCommit:
 
     def _flushed(self, job: FlushJob, seen: set[QueueKey], future: asyncio.Future[None]) -> None:
         self._running = None
-        self._times.flushes.observe(self._clock.monotonic_s() - self._running_since_s)
+        self.times.flushes.observe(self._clock.monotonic_s() - self._running_since_s)
         error = future.exception()
         if error is not None:
             self._store.flushes.fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
@@ -400,19 +405,19 @@ class GroupCommit:
             if self.lease is not None and not self.lease.is_open:
                 self.refuse(self._next_waiting(), self.lease.refusal())
                 continue
-            for connection, _, response in self._next_waiting():
-                for each in FrameDecoder().feed(response):
-                    connection.send(unconfirmed(each, ResponseCode.FLUSH_DISK_TIMEOUT, _NOT_FLUSHED))
+            waited_ms, oldest = self.oldest_wait_ms(), self._waiting[0]
+            respond_unconfirmed(self._next_waiting(), ResponseCode.FLUSH_DISK_TIMEOUT, _NOT_FLUSHED)
+            self.times.answered(oldest.code, oldest.send_count, waited_ms, ResponseCode.FLUSH_DISK_TIMEOUT)
 
     def _release_next(self) -> None:
-        """The oldest commit that waits is on disk; its times are taken here, also if replicas make it wait on."""
+        """The oldest commit that waits is on disk; if replicas make it wait on, they take its times, too."""
         waited_ms, oldest = self.oldest_wait_ms(), self._waiting[0]
         sends = self._next_waiting()
-        if self._replicas is None:
-            self._acknowledge(sends, oldest.end)
-        else:
+        if self._replicas is not None:
             self._replicas.hold(oldest)
-        self._times.answered(_code_of(sends), oldest.send_count, waited_ms)
+            return
+        self._acknowledge(sends, oldest.end)
+        self.times.answered(oldest.code, oldest.send_count, waited_ms)
 
     def _next_waiting(self) -> list[PendingSend]:
         waiting = self._waiting.popleft()
@@ -449,11 +454,11 @@ class GroupCommit:
     def _send_error(self, sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
         for connection, request, response in sends:
             if isinstance(request, SendsOfOneRead):
-                self._times.refuse_many(_LANE_CODE, code, request.sends)
+                self.times.refuse_many(_LANE_CODE, code, request.sends)
                 for frame in FrameDecoder().feed(response):
                     connection.send(encode_response(code, decode_command(frame).correlation_id, remark=remark))
                 continue
-            self._times.refuse(request, code, in_turn=False)
+            self.times.refuse(request, code, in_turn=False)
             if not request.is_oneway:
                 connection.send(
                     encode_response(code, request.correlation_id, remark=remark, serialize_type=request.serialize_type)
@@ -490,7 +495,14 @@ def tell(internal: list[OnStored], error: MQError | None) -> None:
             logger.exception("the callback of an internal write failed")
 
 
-def unconfirmed(response: Frame, code: ResponseCode, remark: str) -> bytes:
+def respond_unconfirmed(sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
+    """They are stored, but not as safely as they should be."""
+    for connection, _, response in sends:
+        for each in FrameDecoder().feed(response):
+            connection.send(_unconfirmed(each, code, remark))
+
+
+def _unconfirmed(response: Frame, code: ResponseCode, remark: str) -> bytes:
     """The same response, with the address of the message, but not the promise."""
     command = decode_command(response)
     if command.code != ResponseCode.SUCCESS:

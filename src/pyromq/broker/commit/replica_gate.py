@@ -18,13 +18,20 @@ from collections.abc import Callable
 from typing import Final
 
 from pyromq.broker.base.lease import Lease
-from pyromq.broker.commit.group_commit import OnStored, PendingSend, WaitingCommit, respond, tell, unconfirmed
+from pyromq.broker.base.request_times import SUCCESS, RequestTimes
+from pyromq.broker.commit.group_commit import (
+    OnStored,
+    PendingSend,
+    WaitingCommit,
+    respond,
+    respond_unconfirmed,
+    tell,
+)
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.replication.leader import Leader
 from pyromq.replication.replicas import Standing
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.frame import FrameDecoder
 
 _NO_REPLICA: Final = "the message is stored here, but too few replicas are in sync to have it as well"
 _LATE_REPLICA: Final = "the message is stored here, but replicas did not confirm it in time"
@@ -33,12 +40,13 @@ _LATE_REPLICA: Final = "the message is stored here, but replicas did not confirm
 class ReplicaGate:
     """Owner of the commits that wait for replicas, on the loop."""
 
-    def __init__(self, leader: Leader, clock: Clock, *, timeout_ms: int) -> None:
+    def __init__(self, leader: Leader, clock: Clock, *, timeout_ms: int, times: RequestTimes | None = None) -> None:
         self._leader = leader
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._times = times or RequestTimes()
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[WaitingCommit] = deque()  # oldest first
+        self._waiting: deque[tuple[int, WaitingCommit]] = deque()  # since when each waits here; oldest first
         self._internal: deque[tuple[int, int, list[OnStored]]] = deque()  # end, since when, whom to tell; likewise
         self._emptied = asyncio.Event()
         self.waiting = 0  # sends that wait
@@ -62,7 +70,7 @@ class ReplicaGate:
         return not self._waiting and not self._internal
 
     def hold(self, commit: WaitingCommit) -> None:
-        self._waiting.append(commit._replace(since_ms=self._clock.monotonic_ms()))
+        self._waiting.append((self._clock.monotonic_ms(), commit))
         self.waiting += commit.send_count
         self.look()
 
@@ -88,44 +96,47 @@ class ReplicaGate:
         if (required := self.required()) is not None:
             confirmed = min(confirmed, required)
         late_ms = self._clock.monotonic_ms() - self._timeout_ms
-        while self._waiting and self._waiting[0].end <= confirmed:
+        while self._waiting and self._waiting[0][1].end <= confirmed:
             commit = self._next()
             if self.lease is not None:
                 self.lease.admits(commit.end)  # it did a moment ago; this notes how far
             respond(commit.sends)
         while self._internal and (self._internal[0][0] <= confirmed or self._internal[0][1] <= late_ms):
             tell(self._internal.popleft()[2], None)
-        while self._waiting and self._waiting[0].since_ms <= late_ms:
-            commit = self._next()
+        while self._waiting and self._waiting[0][0] <= late_ms:
+            commit = self._next(ResponseCode.FLUSH_SLAVE_TIMEOUT)
             self.late += commit.send_count
-            _answer(commit.sends, ResponseCode.FLUSH_SLAVE_TIMEOUT, _LATE_REPLICA)
+            respond_unconfirmed(commit.sends, ResponseCode.FLUSH_SLAVE_TIMEOUT, _LATE_REPLICA)
         self._look_again()
 
-    def _next(self) -> WaitingCommit:
-        commit = self._waiting.popleft()
+    def _next(self, response: int = SUCCESS) -> WaitingCommit:
+        """The oldest, which is answered now; its time counts from its commit on."""
+        _, commit = self._waiting.popleft()
         self.waiting -= commit.send_count
+        waited_ms = self._clock.monotonic_ms() - commit.since_ms
+        self._times.answered(commit.code, commit.send_count, waited_ms, response)
         return commit
 
     def _refuse_all(self, error: MQError) -> None:
         while self._internal:
             tell(self._internal.popleft()[2], error)
         while self._waiting:
-            self.refuse(self._next().sends, error)
+            self.refuse(self._next(ResponseCode.SERVICE_NOT_AVAILABLE).sends, error)
 
     def _answer_all(self) -> None:
         while self._internal:
             tell(self._internal.popleft()[2], None)
         while self._waiting:
-            commit = self._next()
+            commit = self._next(ResponseCode.SLAVE_NOT_AVAILABLE)
             self.alone += commit.send_count
-            _answer(commit.sends, ResponseCode.SLAVE_NOT_AVAILABLE, _NO_REPLICA)
+            respond_unconfirmed(commit.sends, ResponseCode.SLAVE_NOT_AVAILABLE, _NO_REPLICA)
 
     def _look_again(self) -> None:
         if self.is_empty:
             self._emptied.set()
         if self._timer is not None or self.is_empty:
             return
-        since = [self._waiting[0].since_ms] if self._waiting else []
+        since = [self._waiting[0][0]] if self._waiting else []
         since += [self._internal[0][1]] if self._internal else []
         in_ms = min(since) + self._timeout_ms - self._clock.monotonic_ms()
         self._timer = self._loop.call_later(max(1, in_ms) / 1_000, self._time_passed)
@@ -133,9 +144,3 @@ class ReplicaGate:
     def _time_passed(self) -> None:
         self._timer = None
         self.look()
-
-
-def _answer(sends: list[PendingSend], code: ResponseCode, remark: str) -> None:
-    for connection, _, response in sends:
-        for each in FrameDecoder().feed(response):
-            connection.send(unconfirmed(each, code, remark))

@@ -17,10 +17,16 @@ from pyromq.wire.json import bodies, java_json
 from pyromq.wire.json.membership import BrokerStatus, MemberReport
 
 _TIMEOUT_MS: Final = 10_000
+TAKES_NAMES: Final = "replicationTakesNames"  # in the run-time information of a master of ours
+_UNKNOWN: Final = "the master's port for clients is not known"
+
+
+class MasterRefusedError(RemoteProtocolError):
+    """The master has answered, with another code than success."""
 
 
 class MasterTables(NamedTuple):
-    """The tables of a master as their files have them, and how far its log was when all had been asked for.
+    """The tables of a master as their files have them, and how far its log was before the first and after the last.
 
     An empty text: the master does not have the table.
     """
@@ -32,6 +38,7 @@ class MasterTables(NamedTuple):
     timer_check: bytes
     timer_metrics: bytes
     request_modes: bytes
+    log_start: int
     log_end: int
 
 
@@ -60,12 +67,14 @@ class MasterCalls:
             return None
         table = java_json.decode(await self._ask(Code.GET_BROKER_RUNTIME_INFO), bodies.KeyValues).table
         try:
-            return MasterLog(max(0, int(table["commitLogMinOffset"])), max(0, int(table["commitLogMaxOffset"])))
+            first, end = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
+            return MasterLog(max(0, first), max(0, end), TAKES_NAMES in table)
         except (KeyError, ValueError) as error:
             raise RemoteProtocolError(f"{self._address} does not tell how far its log goes") from error
 
     async def tables(self) -> MasterTables:
         """Raises MQError."""
+        before = await self._known_log()  # first: a topic that its table lacks has nothing behind it, unless made anew
         tables = MasterTables(
             topics=await self._ask(Code.GET_ALL_TOPIC_CONFIG),
             groups=await self._ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
@@ -74,11 +83,17 @@ class MasterCalls:
             timer_check=await self._ask_if_there(Code.GET_TIMER_CHECK_POINT),
             timer_metrics=await self._ask_if_there(Code.GET_TIMER_METRICS),
             request_modes=await self._ask_if_there(Code.GET_ALL_MESSAGE_REQUEST_MODE),
+            log_start=before.end,
             log_end=0,
         )
-        log = await self.log()  # last: what the tables speak of lies before it
-        assert log is not None
-        return tables._replace(log_end=log.end)
+        after = await self._known_log()  # last: what the tables speak of lies before it
+        return tables._replace(log_end=after.end)
+
+    async def _known_log(self) -> MasterLog:
+        log = await self.log()
+        if log is None:
+            raise RemoteProtocolError(_UNKNOWN)
+        return log
 
     async def member(self) -> BrokerStatus:
         """What a broker under a failover agent says of itself. Raises MQError."""
@@ -100,17 +115,17 @@ class MasterCalls:
 
     async def _ask(self, code: Code, header: UpdateConsumerOffsetHeader | None = None) -> bytes:
         if self._link is None:
-            raise RemoteProtocolError("the master's port for clients is not known")
+            raise RemoteProtocolError(_UNKNOWN)
         response = await self._link.request(code, header, timeout_ms=_TIMEOUT_MS)
         if response.code != ResponseCode.SUCCESS:
             said = quoted(response.remark or "")
-            raise RemoteProtocolError(f"{self._address} answers {code.name} with code {response.code}: {said}")
+            raise MasterRefusedError(f"{self._address} answers {code.name} with code {response.code}: {said}")
         return response.body
 
     async def _ask_if_there(self, code: Code) -> bytes:
         try:
             return await self._ask(code)
-        except RemoteProtocolError:  # nothing was ever delayed there, or it does not know the request
+        except MasterRefusedError:  # nothing was ever delayed there, or it does not know the request
             return b""
 
 

@@ -1,27 +1,37 @@
-"""Metadata: a replica takes over its master's topics, groups, offsets, delays and timers, in rounds.
+"""Metadata: a replica takes over its master's topics, groups, offsets, delays, timers and users, in rounds.
 
-    all tables, then the master's log end ─▶ wait until the log here is on disk that far ─▶ take over, save
+    the master's log end ─▶ all tables ─▶ its log end again ─▶ wait until the log here is on disk that far ─▶ take over
 
 The wait is what makes the tables true here: an offset, or the cursor of a delay level, never speaks of a record that
 this replica does not have. Should it become the master a moment later, nothing is skipped.
 
-Offsets that clients committed here while the master was away are kept apart; the next round brings the master those
-that are ahead of its own.
+A topic that has queues here and that the master's table does not list was deleted there, now or while this replica was
+away. Its queues go, unless one of them has a record from behind the first of the two log ends: then the topic may have
+been made again since, and the next round knows more. A table whose version went back was lost and begun anew: what it
+lacks is no deletion.
+
+Each table is taken over by itself: one that fails is told, and keeps none of the others back. A round counts when all
+were taken over.
+
+Offsets that clients committed here while the master was away are kept apart; each round brings the master those that
+are ahead of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 from pyromq.broker.base.environment import Environment
-from pyromq.broker.replicating.master_calls import MasterCalls, MasterTables
-from pyromq.broker.state.progress import ReplicaProgress
+from pyromq.broker.replicating.master_calls import MasterCalls, MasterRefusedError, MasterTables
+from pyromq.broker.state.progress import Commits, ReplicaProgress
 from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
+from pyromq.model.topic import DataVersion
 from pyromq.replication.follower import Follower
 from pyromq.store.message_store import MessageStore
 from pyromq.store.tables.config_table import ConfigTable
@@ -34,6 +44,7 @@ from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
+_COMMITS: Final = "offsets committed here"
 
 
 class MetadataSync:
@@ -50,16 +61,15 @@ class MetadataSync:
     ) -> None:
         self._settings = environment.settings.replication
         self._disk = environment.disk
-        self._clock = environment.clock
         self._store = store
         self._tables = tables
         self._follower = follower
         self._master = master
         self._saver = saver
-        self._known: frozenset[str] = frozenset()  # topics that the master had in the last round
-        self._topics_version = tables.topics.table.version  # of the tables that were taken over last
-        self._groups_version = tables.groups.table.version
-        self._texts: dict[str, bytes] = {}  # of tables that only their files keep; what was saved last
+        self._taken: dict[str, tuple[bytes, DataVersion | None]] = {}  # what was taken over last, with its version here
+        self._undecided = False  # topics that are gone wait for another round
+        self._kept: set[str] = set()  # topics that the master has lost rather than deleted
+        self.troubles: dict[str, str] = {}  # what was not taken over, and why
         self.on_delay_offsets: Callable[[DelayOffsets], None] = lambda offsets: None  # the master has come so far
         self.rounds = 0
         self.log_end = 0  # the master's, when the tables of the last round were asked for
@@ -67,20 +77,29 @@ class MetadataSync:
 
     async def run(self) -> None:
         """Until cancelled: a round whenever the master is followed, every ``metadata_interval_ms``."""
-        failed = False
         while True:
             await self._follower.attached.wait()
-            try:
-                await self._round()
-                failed = False
-            except (MQError, OSError, ValueError) as error:
-                if not failed:
-                    logger.warning("tables of the master not taken over, will be tried again: reason=%s", error)
-                failed = True
-            except Exception:  # a defect must not end it for good
-                logger.exception("tables of the master not taken over")
-                failed = True
-            await asyncio.sleep(_RETRY_S if failed else self._settings.metadata_interval_ms / 1_000)
+            await self._guarded("tables of the master", self._round)
+            await asyncio.sleep(_RETRY_S if self.troubles else self._settings.metadata_interval_ms / 1_000)
+
+    async def _guarded(self, name: str, take: Callable[[], Awaitable[object]]) -> bool:
+        """Whether it went well; if not, ``troubles`` and the log say why, the log once."""
+        try:
+            await take()
+        except (MQError, OSError, ValueError) as error:
+            self._note_trouble(name, str(error) or type(error).__name__)
+        except Exception as error:  # a defect must not end it for good
+            if name not in self.troubles:
+                logger.exception("not taken over: table=%s", name)
+            self.troubles[name] = f"{type(error).__name__}: {error}"
+        else:
+            self.troubles.pop(name, None)
+        return name not in self.troubles
+
+    def _note_trouble(self, name: str, reason: str) -> None:
+        if self.troubles.get(name) != reason:
+            logger.warning("not taken over, will be tried again: table=%s reason=%s", name, reason)
+        self.troubles[name] = reason
 
     async def refresh(self) -> None:
         """A round now, besides those that come by themselves. Raises MQError, OSError, ValueError."""
@@ -99,71 +118,133 @@ class MetadataSync:
             reached.cancel()
         if not done or not self._follower.attached.is_set():
             return  # too far behind, or cut off: the next round brings newer tables
-        await self._take_over(tables)
-        self.rounds += 1
-        self.log_end = tables.log_end
+        if await self._take_over(tables):
+            self.rounds += 1
+            self.log_end = tables.log_end
 
-    async def _take_over(self, tables: MasterTables) -> None:
-        """Raises ValueError for a text that is no table."""
-        self._take_topics(tables.topics)
-        groups = self._tables.groups.table
-        if self._is_new("groups", tables.groups) or groups.version != self._groups_version:
-            groups.adopt(tables.groups)
-            self._groups_version = groups.version
-        await self._take_offsets(tables.offsets)
-        delays = await self._save(DelayOffsets, tables.delay_offsets)
-        if isinstance(delays, DelayOffsets):
-            self.on_delay_offsets(delays)
-        await self._save(TimerMetrics, tables.timer_metrics)
-        await self._save(RequestModeTable, tables.request_modes)
-        if tables.timer_check and self._is_new("timercheck", tables.timer_check):
-            check, path = parse_timer_check(tables.timer_check), self._store.layout.config / "timercheck"
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._saver, save_timer_check, self._disk, path, check)
+    async def _take_over(self, tables: MasterTables) -> bool:
+        """Whether all were."""
+        parts: dict[str, Callable[[], Awaitable[object]]] = {
+            "topics": partial(self._take_topics, tables.topics, tables.log_start),
+            "groups": partial(self._take_groups, tables.groups),
+            "offsets": partial(self._take_offsets, tables.offsets),
+            "delay offsets": partial(self._take_delays, tables.delay_offsets),
+            "timer metrics": partial(self._save, TimerMetrics, tables.timer_metrics),
+            "request modes": partial(self._save, RequestModeTable, tables.request_modes),
+            "timer check": partial(self._take_timer_check, tables.timer_check),
+        }
+        return all([await self._guarded(name, take) for name, take in parts.items()])
 
-    def _take_topics(self, text: bytes) -> None:
+    # --- tables that are used here ---
+
+    async def _take_topics(self, text: bytes, log_start: int) -> None:
         topics = self._tables.topics
-        if not self._is_new("topics", text) and topics.table.version == self._topics_version:
+        if not self._undecided and not self._is_new("topics", text, topics.table.version):
             return
+        _, before = self._taken.get("topics", (b"", None))
         topics.adopt(text)
-        self._topics_version = topics.table.version
-        now = frozenset(name for name, _ in topics.items())
-        for gone in self._known - now:
-            self._store.delete_topic(gone)
-            self._tables.progress.begin_anew(gone, ())
-            logger.info("topic deleted, as the master did: topic=%s", gone)
-        self._known = now
+        gone = {topic for topic, _ in self._store.queues if topics.get(topic) is None and not topics.is_system(topic)}
+        if before is not None and topics.table.version.counter < before.counter and gone - self._kept:
+            self._kept |= gone
+            logger.error("topics lost by the master are kept, its table went back: topics=%s", ", ".join(sorted(gone)))
+        self._undecided = self._delete_topics(gone - self._kept, log_start)
+        self._remember("topics", text, topics.table.version)
+
+    def _delete_topics(self, gone: set[str], log_start: int) -> bool:
+        """Whether some may have been made again, and wait for another round."""
+        wait = False
+        for topic in sorted(gone):
+            newest = self._store.copies.newest_listed(topic)
+            if newest is not None and newest >= log_start:
+                wait = True
+                continue
+            self._store.delete_topic(topic)
+            self._tables.progress.begin_anew(topic, ())
+            logger.info("topic deleted, as the master did: topic=%s", topic)
+        return wait
+
+    async def _take_groups(self, text: bytes) -> None:
+        table = self._tables.groups.table
+        if self._is_new("groups", text, table.version):
+            table.adopt(text)
+            self._remember("groups", text, table.version)
 
     async def _take_offsets(self, text: bytes) -> None:
         progress = self._tables.progress
         assert isinstance(progress, ReplicaProgress)
         here = progress.take_commits()
+        if not here:
+            self.troubles.pop(_COMMITS, None)
         if not here and not self._is_new("offsets", text):
             return
-        progress.table.adopt(text)
-        for (topic, group, queue_id), offset in here.items():
-            known = progress.committed(group, topic, queue_id)
+        try:
+            progress.table.adopt(text)
+        except ValueError:
+            progress.put_back(here)
+            raise
+        self._remember("offsets", text)
+        ahead: Commits = {}
+        for key, offset in here.items():
+            known = progress.table.get(*key)
             if known is None or offset > known:
+                ahead[key] = offset
+                progress.table.put(*key, offset)
+        await self._bring(progress, ahead)
+
+    async def _bring(self, progress: ReplicaProgress, commits: Commits) -> None:
+        """To the master. What it refuses is tried again as long as it has the topic. Raises MQError."""
+        left, refusal = dict(commits), ""
+        try:
+            for (topic, group, queue_id), offset in commits.items():
                 header = UpdateConsumerOffsetHeader(
                     consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
                 )
-                progress.table.put(topic, group, queue_id, offset)
                 try:
                     await self._master.commit(header)
-                except MQError:
-                    progress.put_back(here)
-                    raise
+                except MasterRefusedError as error:
+                    if self._tables.topics.get(topic) is not None:
+                        refusal = str(error)
+                        continue
+                del left[topic, group, queue_id]
+        finally:
+            progress.put_back(left)
+        if refusal:
+            self._note_trouble(_COMMITS, refusal)
+        else:
+            self.troubles.pop(_COMMITS, None)
+
+    # --- tables that nothing here uses before this broker is a master: their files alone ---
+
+    async def _take_delays(self, text: bytes) -> None:
+        delays = await self._save(DelayOffsets, text)
+        if isinstance(delays, DelayOffsets):
+            self.on_delay_offsets(delays)
+
+    async def _take_timer_check(self, text: bytes) -> None:
+        if text and self._is_new("timercheck", text):
+            check, path = parse_timer_check(text), self._store.layout.config / "timercheck"
+            await self._elsewhere(partial(save_timer_check, self._disk, path, check))
+            self._remember("timercheck", text)
 
     async def _save(self, kind: type[ConfigTable], text: bytes) -> ConfigTable | None:
-        """A table that nothing here uses before this broker is a master: its file alone. None when it is as before."""
+        """None when the table is as before."""
         if not text or not self._is_new(kind.file_name, text):
             return None
         table = kind.load(self._disk, self._store.layout.root)
         table.adopt(text)
-        await asyncio.get_running_loop().run_in_executor(self._saver, table.save_job())
+        await self._elsewhere(table.save_job())
+        self._remember(kind.file_name, text)
         return table
 
-    def _is_new(self, name: str, text: bytes) -> bool:
-        is_new = self._texts.get(name) != text
-        self._texts[name] = text
-        return is_new
+    async def _elsewhere(self, job: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._saver, job)
+
+    # --- what was taken over before ---
+
+    def _is_new(self, name: str, text: bytes, version: DataVersion | None = None) -> bool:
+        """Whether the master's text is another one, or the table here was changed since."""
+        return self._taken.get(name) != (text, version)
+
+    def _remember(self, name: str, text: bytes, version: DataVersion | None = None) -> None:
+        """Once it was taken over, not before."""
+        self._taken[name] = text, version

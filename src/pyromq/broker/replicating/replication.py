@@ -13,7 +13,7 @@ from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.lease import LeaseState
 from pyromq.broker.commit.replica_gate import ReplicaGate
 from pyromq.broker.commit.write_path import WritePath
-from pyromq.broker.replicating.master_calls import MasterCalls
+from pyromq.broker.replicating.master_calls import TAKES_NAMES, MasterCalls
 from pyromq.broker.replicating.members import Members
 from pyromq.broker.replicating.metadata import MetadataSync
 from pyromq.broker.replicating.reporter import LeaseFollowing
@@ -176,6 +176,7 @@ class Replication:
         }
         if self.leader is not None:
             told["replicationAddress"] = self.leader.address
+            told[TAKES_NAMES] = True
             told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
         if self.gate is not None:
             told["replicationWaitingSends"] = self.gate.waiting
@@ -186,6 +187,9 @@ class Replication:
             told["replicationReason"] = self.follower.reason
             told["replicationMetadataRounds"] = self.metadata.rounds
             told["replicationMetadataLogEnd"] = self.metadata.log_end
+            told["replicationMetadataTroubles"] = "; ".join(
+                f"{name}: {reason}" for name, reason in self.metadata.troubles.items()
+            )
         return told
 
     def state(self) -> bodies.ReplicationState:
@@ -200,13 +204,12 @@ class Replication:
         if self.leader is None:
             return bodies.ReplicationState(master_commit_log_max_offset=end)
         leader = self.leader
-        limit = leader.end - leader.settings.gap_bytes_max
         connections = tuple(
             bodies.ReplicaConnectionState(
                 addr=each.name,
                 slave_ack_offset=max(0, each.position),
                 diff=end - max(0, each.position),
-                in_sync=each.position > limit,
+                in_sync=leader.replicas.is_in_sync(each, leader.end),
                 transferred_byte_in_second=0,
                 transfer_from_where=each.sent,
             )
@@ -241,7 +244,7 @@ class ReplicationWiring:
         lease = environment.lease
         members = Members(leader.replicas, lease, clock) if lease is not None else None
         if settings.role is Role.SYNC_MASTER:
-            gate = ReplicaGate(leader, clock, timeout_ms=settings.confirm_timeout_ms)
+            gate = ReplicaGate(leader, clock, timeout_ms=settings.confirm_timeout_ms, times=group_commit.times)
             group_commit.wait_for(gate)
             if members is not None:
                 gate.lease, gate.required, gate.refuse = lease, members.required_position, group_commit.refuse
@@ -287,6 +290,7 @@ class ReplicationWiring:
             environment.rng,
             find_master=by_lease.find_master if by_lease is not None else find_master,
             on_copied=self._write_path.group_commit.copied,
+            broker_id=environment.settings.broker_id,
         )
         metadata = MetadataSync(environment, store, self._tables, follower, calls, saver)
         replication = Replication(

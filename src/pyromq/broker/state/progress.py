@@ -159,23 +159,31 @@ class Progress:
                     self._table.put(name, target, queue_id, offset)
 
 
+Commits = dict[tuple[str, str, int], int]
+"""Offsets by topic, group and queue."""
+
+
 class ReplicaProgress(Progress):
     """Of a replica: it remembers what clients committed here, for the master has not heard of it."""
 
     def __init__(self, table: OffsetTable, clock: Clock, *, offsets_max: int = OFFSETS_MAX) -> None:
         super().__init__(table, clock, offsets_max=offsets_max)
-        self._here: dict[tuple[str, str, int], int] = {}  # by topic, group and queue
+        self._here: Commits = {}
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         super().commit(group, topic, queue_id, offset)
         if offset >= 0:
             self._here[topic, group, queue_id] = offset
 
-    def take_commits(self) -> dict[tuple[str, str, int], int]:
+    def take_commits(self) -> Commits:
         """What was committed since the last call."""
         here, self._here = self._here, {}
         return here
 
-    def put_back(self, commits: dict[tuple[str, str, int], int]) -> None:
+    def put_back(self, commits: Commits) -> None:
         """They did not reach the master; newer ones count more."""
         self._here = {**commits, **self._here}
+
+    def forget_topic(self, topic: str) -> None:
+        super().forget_topic(topic)
+        self._here = {key: offset for key, offset in self._here.items() if key[0] != topic}

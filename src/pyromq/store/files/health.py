@@ -75,4 +75,5 @@ class Health:
         return UntrustedDiskError(f"the store is read-only: {reason}; check the disk, then reopen the store")
 
     def close(self) -> None:
-        self._closed, self.writable = True, False
+        """For good: a flush that comes to its end after that counts no more."""
+        self._closed, self.writable, self.trusted = True, False, False

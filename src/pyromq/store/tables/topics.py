@@ -41,6 +41,8 @@ class TopicTable(KeyedTable[TopicConfig]):
 
     def _read(self) -> None:
         stored = self._parsed(registration.TopicTableBody)
+        if self._given is not None and not stored.topic_config_table:
+            raise ValueError("it has no topics, though every broker has some: it was lost")
         self.version, self._entries = stored.data_version, dict(stored.topic_config_table)
 
     def _stored(self) -> registration.TopicTableBody:

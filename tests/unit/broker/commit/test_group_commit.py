@@ -204,6 +204,10 @@ async def test_waiting_sends_hear_of_a_flush_that_hangs_with_the_address_of_thei
     (response,) = wire.responses
     assert response.code == ResponseCode.FLUSH_DISK_TIMEOUT and "did not confirm" in (response.remark or "")
     assert response.ext["msgId"] == "0" * 32 and response.ext["queueOffset"] == "0", "Java reads them"
+    (((_, code, _), histogram),) = rig.group_commit.times.latency.items()
+    assert (code, histogram.count, histogram.now().total) == (ResponseCode.FLUSH_DISK_TIMEOUT, 1, 5_001), (
+        "it is counted"
+    )
     await rig.worker.run()
     assert len(wire.codes) == 1, "it has its response"
     assert rig.visible() == 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
-from pyromq.broker.commit.group_commit import PendingSend, WaitingCommit
+from pyromq.broker.base.request_times import RequestTimes
+from pyromq.broker.commit.group_commit import PendingSend, SendsOfOneRead, WaitingCommit
 from pyromq.broker.commit.replica_gate import ReplicaGate
 from pyromq.errors import MQError
 from pyromq.replication.leader import Leader
@@ -26,13 +27,15 @@ class Rig:
         self.clock = ManualClock()
         self.replicas = Replicas(ReplicationSettings(role=Role.SYNC_MASTER))
         self.leader = SimpleNamespace(replicas=self.replicas, end=1_000, on_report=None)
-        self.gate = ReplicaGate(cast(Leader, self.leader), self.clock, timeout_ms=TIMEOUT_MS)
+        self.times = RequestTimes()
+        self.gate = ReplicaGate(cast(Leader, self.leader), self.clock, timeout_ms=TIMEOUT_MS, times=self.times)
         self.answered: list[tuple[int, int]] = []  # correlation id and code
         self._next = 0
 
     def replica(self, position: int) -> ReplicaConnection:
         connection = self.replicas.connected("10.0.0.1", "10.0.0.1:1")
         self.replicas.begins(connection, position)
+        self.replicas.reported(connection, position)
         connection.sent = self.leader.end
         return connection
 
@@ -40,11 +43,18 @@ class Rig:
         self.replicas.reported(connection, position)
         self.gate.look()
 
+    def counted(self) -> dict[int, tuple[int, float]]:
+        """By response: how many sends, and how long they took together."""
+        return {
+            response: (histogram.count, histogram.now().total)
+            for (_, response, _), histogram in self.times.latency.items()
+        }
+
     def send(self, end: int, *, oneway: bool = False) -> int:
         self._next += 1
         response = b"" if oneway else encode_response(ResponseCode.SUCCESS, self._next)
         connection = SimpleNamespace(send=self._sent, queue=self._queued)
-        pending = cast(PendingSend, (connection, None, response))
+        pending = cast(PendingSend, (connection, SendsOfOneRead(1, 0 if oneway else 1), response))
         self.gate.hold(WaitingCommit(end, self.clock.monotonic_ms(), [pending], 1))
         return self._next
 
@@ -129,3 +139,36 @@ async def test_what_an_internal_write_does_wrong_is_its_own_affair() -> None:
     number = rig.send(500)
     rig.says(replica, 500)
     assert told == [None] and rig.answered == [(number, 0)]
+
+
+async def test_times_are_taken_when_replicas_have_answered_and_each_status_is_counted() -> None:
+    rig = Rig()
+    replica = rig.replica(0)
+    rig.send(500)
+    rig.clock.advance_ms(70)
+    assert rig.counted() == {}, "it waits"
+    rig.says(replica, 500)
+    assert rig.counted() == {0: (1, 70)}
+    rig.send(600)
+    rig.clock.advance_ms(TIMEOUT_MS)
+    rig.gate.look()
+    rig.replicas.disconnected(replica)
+    rig.send(700)
+    assert rig.counted() == {
+        0: (1, 70),
+        ResponseCode.FLUSH_SLAVE_TIMEOUT: (1, TIMEOUT_MS),
+        ResponseCode.SLAVE_NOT_AVAILABLE: (1, 0),
+    }
+
+
+async def test_the_disk_of_the_master_is_part_of_the_time_but_not_of_the_patience_with_replicas() -> None:
+    rig = Rig()
+    replica = rig.replica(0)
+    connection = SimpleNamespace(send=None, queue=lambda response, count: False)
+    pending = cast(PendingSend, (connection, SendsOfOneRead(1, 1), b"x"))
+    committed_ms = rig.clock.monotonic_ms()
+    rig.clock.advance_ms(TIMEOUT_MS - 1)
+    rig.gate.hold(WaitingCommit(500, committed_ms, [pending], 1))
+    rig.clock.advance_ms(TIMEOUT_MS - 1)
+    rig.says(replica, 500)
+    assert rig.counted() == {0: (1, 2 * TIMEOUT_MS - 2)}
