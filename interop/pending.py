@@ -49,15 +49,15 @@ class Pending:
         return self.due_ms.keys() | {key for key, end in (self.ends | self.ended).items() if end == _COMMIT}
 
 
-async def leave(address: str) -> Pending:
+async def leave(address: str, delay_ms: int = DELAY_MS) -> Pending:
     """Sends messages that wait; some transactions are ended at once. Back when the broker has noted all of it."""
     pending = Pending()
     async with connected(address) as broker:
         await _ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_header(TOPIC, 1))
         for n in range(_EACH):
             await _send(broker, f"level{n}", f"DELAY\x01{LEVEL}\x02")
-            pending.due_ms[f"level{n}"] = _now_ms() + DELAY_MS
-            due_ms = _now_ms() + DELAY_MS + 100 * n
+            pending.due_ms[f"level{n}"] = _now_ms() + delay_ms
+            due_ms = _now_ms() + delay_ms + 100 * n
             await _send(broker, f"timer{n}", f"TIMER_DELIVER_MS\x01{due_ms}\x02")
             pending.due_ms[f"timer{n}"] = due_ms
             half = f"TRAN_MSG\x01true\x02PGROUP\x01{GROUP}\x02"

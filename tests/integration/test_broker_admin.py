@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,37 @@ async def test_settings_that_cannot_be_changed_are_refused_and_nothing_changes(
         answer = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text)
         assert answer.code == code and remark in (answer.remark or ""), answer.remark
         assert await config_of(client) == before
+
+
+async def test_sends_are_refused_until_the_moment_that_is_set(tmp_path: Path) -> None:
+    async with running(tmp_path) as (broker, client):
+        await send(client, b"before")
+        end = broker.store.end_position
+        moment_ms = int(time.time() * 1000) + 3_600_000
+        text = b"startAcceptSendRequestTimeStamp=%d\n" % moment_ms
+        assert (await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text)).code == 0
+        for code, header in (
+            (RequestCode.SEND_MESSAGE_V2, send_header("orders")),
+            (RequestCode.SEND_BATCH_MESSAGE, send_header("orders", batch=True)),
+        ):
+            refused = await client.ask(code, header, b"x")
+            assert refused.code == ResponseCode.SYSTEM_ERROR and "unable to service, until" in (refused.remark or "")
+        assert broker.store.end_position == end, "nothing is stored"
+        assert (await pull(client, pull_header(0)))[0] == ResponseCode.SUCCESS, "and everything is read"
+        text = b"startAcceptSendRequestTimeStamp=%d\n" % 0
+        assert (await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text)).code == 0
+        await send(client, b"after")
+
+
+async def test_when_the_moment_has_come_sends_are_taken_again(tmp_path: Path) -> None:
+    soon_ms = int(time.time() * 1000) + 1_500
+    async with running(tmp_path, sends_from_ms=soon_ms) as (broker, client):
+        assert broker.settings.sends_from_ms == soon_ms
+        async with asyncio.timeout(PATIENCE_S):
+            while (await client.ask(RequestCode.SEND_MESSAGE_V2, send_header("orders"), b"x")).code:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_AGAIN_S)
+        assert time.time() * 1000 >= soon_ms
+        assert (await config_of(client))[0]["startAcceptSendRequestTimeStamp"] == str(soon_ms)
 
 
 async def test_a_changed_permission_reaches_the_name_server(tmp_path: Path) -> None:

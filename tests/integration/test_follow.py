@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,15 @@ import pytest
 from pyromq import Message
 from pyromq.aio import Producer
 from pyromq.broker import following
+from pyromq.clock import SystemClock
 from pyromq.errors import ConfigError
 from pyromq.replication.settings import Role
 from pyromq.results import SendStatus
+from pyromq.store.files.disk import RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
+from pyromq.store.timers.check import load_timer_check
+from pyromq.store.timers.files import TimerFiles
 from tests.integration.replication_pair import SMALL, a_pair
 from tests.integration.test_replication import log_bytes
 from tests.integration.waiting import PATIENCE_S, until
@@ -105,3 +110,38 @@ async def test_a_broker_without_a_port_for_replicas_cannot_be_followed(tmp_path:
         master = await pair.start_master(Role.ALONE)
         with pytest.raises(ConfigError, match="--role async-master"):
             await following.settings_of_a_copy(master.address, host="127.0.0.1", port=0)
+
+
+async def test_a_copy_has_the_file_sizes_and_the_delays_of_its_broker(tmp_path: Path) -> None:
+    """Another broker may open its folder next, with the settings of the first."""
+    async with a_pair(tmp_path) as pair:
+        store = replace(SMALL, queue_file_entries=500, delay_ladder_ms=(1_000, 90_000), keep_ms=7_200_000)
+        master = await pair.start_master(store=store)
+        settings = await following.settings_of_a_copy(master.address, host="127.0.0.1", port=0)
+        for name in (
+            *("segment_bytes", "queue_file_entries", "index_slots", "index_entries", "timer_log_bytes"),
+            *("delay_ladder_ms", "keep_ms", "body_bytes_max"),
+        ):
+            assert getattr(settings.store, name) == getattr(store, name), name
+
+
+async def test_a_copy_that_was_stopped_has_the_timers_that_wait_in_its_files(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair, pair.producer() as producer:
+        master = await pair.start_master(Role.ASYNC_MASTER)
+        await producer.send(Message("later", b"soon", delay_ms=1))
+        await producer.send(Message("later", b"much later", delay_ms=600_000))
+        timers = master.parts.services.delay_runner
+        await until(lambda: timers.files.noted.queue_offset > 0 and timers.timers.pending == 1, "the master noted it")
+        async with follow(str(master.address), "--data", str(tmp_path / "copy")) as copy:
+            assert (await copy.says()).startswith("ready")
+            assert (await copy.says()).startswith("caught up")
+            assert await copy.stop() == 0
+        found = load_timer_check(RealDisk(), tmp_path / "copy" / "config" / "timercheck")
+        assert found is not None and found[0].queue_offset == master.store.queues["rmq_sys_wheel_timer", 0].next_offset
+        with MessageStore.open(tmp_path / "copy", StoreSettings(segment_bytes=SMALL.segment_bytes)) as store:
+            queue = store.reader.range_of("rmq_sys_wheel_timer", 0)
+            assert queue is not None
+            now_ms = SystemClock().now_ms()
+            files = TimerFiles.open(RealDisk(), tmp_path / "copy", store.settings, store.records, queue, now_ms)
+            assert files.queue_offset == queue.end and files.pending(now_ms // 1_000) == 1
+            files.close()

@@ -42,15 +42,17 @@ from pyromq.broker.base.session import Session
 from pyromq.broker.base.settings import VIP_PORT_DISTANCE, BrokerSettings
 from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.base.workers import Workers
+from pyromq.broker.delays.timer_copy import make_timer_files
 from pyromq.broker.measuring.collector import BrokerCollector
 from pyromq.broker.measuring.health import serving_health
 from pyromq.broker.replicating.replica_refusals import of_a_leased_master, of_a_replica
 from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED, Handlers
 from pyromq.broker.roles import RoleChanges
+from pyromq.broker.sending.closed_sends import closed_to_sends
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
 from pyromq.compiled_core import DESCRIPTION
-from pyromq.errors import MQError
+from pyromq.errors import MQError, StoreError
 from pyromq.filters import load_parser
 from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.process_table import LOOP_LAG
@@ -141,6 +143,7 @@ class Broker(Handler):
         self._times = RequestTimes()
         # by the monotonic clock
         self._slow_ticked_ms = 0
+        self._is_closed = False  # to sends, until ``sends_from_ms``
         self._offsets_saved_ms = 0
 
     @property
@@ -319,10 +322,18 @@ class Broker(Handler):
             immediate, deferred = of_a_replica(immediate, reads=reads), of_a_replica(deferred, reads=reads)
         elif self._environment.lease is not None:
             immediate = of_a_leased_master(immediate, parts.write_path.gate.check_master)
+        self._is_closed = self.settings.sends_from_ms > self._clock.now_ms()
+        if self._is_closed:
+            immediate, deferred = (closed_to_sends(each, self.settings.sends_from_ms) for each in (immediate, deferred))
         self._immediate = quotas.immediate(auditing.immediate(immediate))
         self._deferred = quotas.deferred(auditing.deferred(deferred))
         self._quick = {code: self._deferred[code] for code in QUICK}
         self._open_lane(handlers)
+
+    def _open_to_sends(self) -> None:
+        """Once the time has come."""
+        if self._is_closed and self._clock.now_ms() >= self.settings.sends_from_ms:
+            self._settings_changed()
 
     @property
     def _is_replica(self) -> bool:
@@ -484,8 +495,16 @@ class Broker(Handler):
         await parts.replication.stop()
         if self._is_replica:
             services.delay_runner.files.close()  # their progress is the master's, and saved
+            if self.settings.replication.silent:  # a copy, which RocketMQ may open next
+                self._leave_timers(parts)
         else:
             await services.delay_runner.close()
+
+    def _leave_timers(self, parts: Parts) -> None:
+        try:
+            make_timer_files(parts.write_path.store, self._environment.disk, self._clock.now_ms())
+        except (OSError, StoreError) as error:
+            logger.error("timer files of the copy not made, PyroMQ alone may open it: reason=%s", error)
 
     def _close_store(self, parts: Parts) -> None:
         parts.services.offset_keeper.save_now()
@@ -627,6 +646,7 @@ class Broker(Handler):
                 self._drop_silent,
                 self._follow_accounts,
                 self._write_audit,
+                self._open_to_sends,
             ]
         if now - self._offsets_saved_ms >= self.settings.offsets_save_ms:
             self._offsets_saved_ms = now

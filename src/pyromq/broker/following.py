@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from pyromq.broker.base.config_keys import KEYS
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.clock import SystemClock
@@ -31,6 +32,16 @@ logger = logging.getLogger(__name__)
 _TIMEOUT_MS: Final = 10_000
 _LOOK_S: Final = 0.2
 _GONE_S: Final = 3.0  # a master that cannot be reached for so long has stopped
+_ALIKE: Final = (
+    "fileReservedTime",
+    "mappedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue",
+    "mappedFileSizeTimerLog",
+    "maxHashSlotNum",
+    "maxIndexNum",
+    "maxMessageSize",
+    "messageDelayLevel",
+)
 COPY_ID: Final = 255  # of the copy, while it is one; it is registered nowhere
 
 
@@ -60,7 +71,7 @@ async def settings_of_a_copy(master: Address, *, host: str, port: int) -> Broker
         host=host,
         port=port,
         vip_port=False,
-        store=StoreSettings(segment_bytes=int(told.get("mappedFileSizeCommitLog", 1 << 30))),
+        store=_store_like(told),
         replication=ReplicationSettings(
             role=Role.REPLICA,
             silent=True,
@@ -69,6 +80,12 @@ async def settings_of_a_copy(master: Address, *, host: str, port: int) -> Broker
             master_replication_address=str(runtime.get("replicationAddress") or Address(master.host, ha_port)),
         ),
     )
+
+
+def _store_like(told: Mapping[str, str]) -> StoreSettings:
+    """What the files of a broker depend on, and messages at its delay levels. Raises ConfigError."""
+    values = {KEYS[name].field.removeprefix("store."): KEYS[name].parse(told[name]) for name in _ALIKE if name in told}
+    return StoreSettings(**values)
 
 
 async def caught_up(broker: Broker) -> None:

@@ -84,7 +84,7 @@ class RuntimeHandler:
             "ackThreadPoolQueueSize": 0,
             "ackThreadPoolQueueHeadWaitTimeMills": 0,
             "dispatchBehindBytes": 0,  # queues are written in the same commit as the log
-            "startAcceptSendRequestTimeStamp": 0,
+            "startAcceptSendRequestTimeStamp": self._settings.sends_from_ms,
         }
         table |= self._traffic() | self._delays.runtime() | self._stalls.report() | self._name_watch.report()
         table |= self.replication_facts()

@@ -231,6 +231,7 @@ KEYS: Final[dict[str, SettingKey]] = {
     "shortPollingTimeMills": SettingKey("short_polling_ms", parse_int, changeable=True),
     "slaveReadEnable": SettingKey("replication.replica_reads", parse_bool, show_bool),
     "slaveTimeout": SettingKey("replication.confirm_timeout_ms", parse_int),
+    "startAcceptSendRequestTimeStamp": SettingKey("sends_from_ms", parse_size, changeable=True),
     "storeReplyMessageEnable": SettingKey("store_replies", parse_bool, show_bool, changeable=True),
     "syncFlushTimeout": SettingKey("sync_flush_timeout_ms", parse_int),
     "syncFromLastFile": SettingKey("replication.from_last_file", parse_bool, show_bool),

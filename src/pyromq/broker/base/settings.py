@@ -40,6 +40,7 @@ class BrokerSettings:
     nameservers: tuple[str, ...] = ()  # addresses, or the URL of an address server
     region: str = "DefaultRegion"
     permission: int = 6
+    sends_from_ms: int = 0  # when messages are taken, by the wall clock; they are refused before
 
     connections_max: int = 10_000
     half_read_bytes_max: int = 256 << 20  # incomplete frames of all connections; the largest is cut first
@@ -111,8 +112,9 @@ class BrokerSettings:
         for name in (*positive, "topics_max", "groups_max"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
-        if self.drain_ms < 0:
-            raise ConfigError("drain_ms must not be negative")
+        for name in ("drain_ms", "sends_from_ms"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must not be negative")
         if self.broker_id < 0:
             raise ConfigError(f"broker id {self.broker_id} is negative")
         self._check_role()

@@ -1,0 +1,41 @@
+"""Sends that are refused until a moment (``sends_from_ms``, RocketMQ's startAcceptSendRequestTimeStamp).
+
+A broker that hands over to another takes no message from that instant on, whatever routes its producers know. What
+consumers send back is refused by ``permission``; what was delayed and what ends a transaction is stored as before.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.net.connection import Connection
+from pyromq.wire.codes import RequestCode as Code
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.received import Received
+
+H = TypeVar("H")
+
+SENDS: Final = (
+    Code.SEND_MESSAGE,
+    Code.SEND_MESSAGE_V2,
+    Code.SEND_BATCH_MESSAGE,
+    Code.SEND_REPLY_MESSAGE,
+    Code.SEND_REPLY_MESSAGE_V2,
+)
+_FAR_MS: Final = 253_402_300_799_000  # the last second of the year 9999; calendars end there
+
+
+def closed_to_sends(handlers: dict[int, H], until_ms: int) -> dict[int, H]:
+    """The handlers of a broker that takes no message."""
+    at = datetime.fromtimestamp(min(until_ms, _FAR_MS) / 1_000, UTC)
+    remark = f"broker unable to service, until {at:%Y-%m-%d %H:%M:%S} UTC (startAcceptSendRequestTimeStamp)"
+    return handlers | {code: _refusing(remark) for code in SENDS if code in handlers}
+
+
+def _refusing(remark: str) -> Any:
+    def refuse(connection: Connection, request: Received[Any]) -> None:
+        raise RefusedError(ResponseCode.SYSTEM_ERROR, remark)
+
+    return refuse
