@@ -9,6 +9,8 @@ pub mod header;
 pub mod index;
 pub mod java_hash;
 pub mod properties;
+pub mod pull_header;
+pub mod pull_lane;
 pub mod pulls;
 pub mod records;
 pub mod send_lane;
@@ -17,12 +19,13 @@ pub mod signature;
 use pyo3::prelude::*;
 
 /// Which functions there are and what they mean: moves whenever one of them changes. Python wants the one it knows.
-pub const INTERFACE: u32 = 2;
+pub const INTERFACE: u32 = 3;
 
 #[pymodule]
 fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<pull_lane::PullLane>()?;
     module.add_class::<send_lane::SendLane>()?;
     module.add_function(wrap_pyfunction!(index::index_entries, module)?)?;
     module.add_function(wrap_pyfunction!(index::scatter_words, module)?)?;

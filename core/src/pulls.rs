@@ -6,25 +6,25 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-const FILLER_SIZE: i32 = 0x7FFF_FFFF;
+pub(crate) const FILLER_SIZE: i32 = 0x7FFF_FFFF;
 
 /// Runs that are smaller on average are copied together.
-const SCATTERED_BYTES: i64 = 8_192;
+pub(crate) const SCATTERED_BYTES: i64 = 8_192;
 
 /// Where the log begins, from where on its records were verified, from where on they count as in memory.
-type Bounds = (i64, i64, i64);
+pub(crate) type Bounds = (i64, i64, i64);
 /// How many messages and bytes a read may have, and how many when the next has to come from disk.
-type Limits = (usize, i64, usize, i64);
+pub(crate) type Limits = (usize, i64, usize, i64);
 /// Runs [start, end), or their bytes in one piece; how many messages and bytes these are, where the last ends, the next
 /// offset, how many entries have no record any more.
 type Pulled<'py> = (Vec<(i64, i64)>, Option<Bound<'py, PyBytes>>, usize, i64, i64, i64, usize);
 
-struct Scanned {
-    runs: Vec<(i64, i64)>,
-    count: usize,
-    size_bytes: i64,
-    next_offset: i64,
-    removed: usize,
+pub(crate) struct Scanned {
+    pub(crate) runs: Vec<(i64, i64)>,
+    pub(crate) count: usize,
+    pub(crate) size_bytes: i64,
+    pub(crate) next_offset: i64,
+    pub(crate) removed: usize,
 }
 
 /// What a pull from `offset` on finds, given the entries from there on and the segment of the first one's record, which
@@ -44,7 +44,7 @@ pub fn pull_entries<'py>(
     base: i64,
     log_end: i64,
 ) -> PyResult<Option<Pulled<'py>>> {
-    let Some(found) = scan(entries, offset, bounds, limits, tags) else { return Ok(None) };
+    let Some(found) = scan(entries, offset, bounds, limits, tags.as_deref()) else { return Ok(None) };
     let Scanned { mut runs, count, size_bytes, next_offset, removed } = found;
     let end = runs.last().map_or(0, |run| run.1);
     let mut joined = None;
@@ -57,14 +57,21 @@ pub fn pull_entries<'py>(
     Ok(Some((runs, joined, count, size_bytes, end, next_offset, removed)))
 }
 
-fn scan(entries: &[u8], offset: i64, bounds: Bounds, limits: Limits, tags: Option<Vec<i64>>) -> Option<Scanned> {
+/// None when a record has to be verified first.
+pub(crate) fn scan(
+    entries: &[u8],
+    offset: i64,
+    bounds: Bounds,
+    limits: Limits,
+    tags: Option<&[i64]>,
+) -> Option<Scanned> {
     let (log_first, trusted_from, hot_from) = bounds;
     let (count_max, bytes_max, cold_count_max, cold_bytes_max) = limits;
     let mut found = Scanned { runs: Vec::new(), count: 0, size_bytes: 0, next_offset: offset, removed: 0 };
     for entry in entries.chunks_exact(ENTRY_BYTES) {
         let position = i64::from_be_bytes(entry[..8].try_into().expect("8 bytes"));
         let size = i32::from_be_bytes(entry[8..12].try_into().expect("4 bytes"));
-        if let Some(tags) = &tags {
+        if let Some(tags) = tags {
             if !tags.contains(&i64::from_be_bytes(entry[12..].try_into().expect("8 bytes"))) {
                 found.next_offset += 1;
                 continue;

@@ -546,7 +546,7 @@ fn end_response(found: &mut Found, text: &ResponseText, header: &SendHeader<'_>,
 }
 
 #[inline]
-fn put_decimal(into: &mut Vec<u8>, value: i64) {
+pub(crate) fn put_decimal(into: &mut Vec<u8>, value: i64) {
     let mut digits = [0u8; 20];
     let (mut at, mut rest) = (digits.len(), value.unsigned_abs());
     loop {

@@ -2,12 +2,18 @@
 //!
 //!     cargo test --release -- --ignored        ten million inputs each
 
-use pyromq_core::{batch, header, properties};
+use pyromq_core::{batch, header, properties, pull_header};
 
 const HEADER: &str = concat!(
     r#"{"code":310,"extFields":{"a":"g","b":"orders","c":"TBW102","d":"4","e":"2","f":"0","g":"1700000000000","#,
     r#""h":"-1","i":"KEYS\u0001\u00e4\"\u0002UNIQ_KEY\u0001AB12\u0002TAGS\u0001x\u0002","j":"0","k":"false","#,
     r#""m":"false","n":"broker-a"},"flag":0,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON","version":401}"#
+);
+
+const PULL: &str = concat!(
+    r#"{"code":11,"extFields":{"consumerGroup":"g","topic":"orders","queueId":"2","queueOffset":"32","maxMsgNums":"16","#,
+    r#""sysFlag":"7","commitOffset":"-1","suspendTimeoutMillis":"15000","subscription":"a || ä","subVersion":"17","#,
+    r#""expressionType":"TAG","maxMsgBytes":"9"},"flag":0,"language":"JAVA","opaque":7,"version":401}"#
 );
 
 /// Splitmix64: the same numbers on every machine.
@@ -65,6 +71,22 @@ fn headers(inputs: usize) -> usize {
     plain
 }
 
+fn pulls(inputs: usize) -> usize {
+    let (mut chance, mut plain, mut text) = (Chance(3), 0, Vec::new());
+    let whole = PULL.replace("\\u00e4", "ä");
+    for _ in 0..inputs {
+        text.clear();
+        text.extend_from_slice(whole.as_bytes());
+        chance.damage(&mut text);
+        if let Some(found) = pull_header::read(&text) {
+            let texts = [found.group, found.topic, found.subscription.unwrap_or_default()];
+            assert!(texts.iter().all(|each| each.len() < text.len() && std::str::from_utf8(each).is_ok()));
+            plain += 1;
+        }
+    }
+    plain
+}
+
 fn batches(inputs: usize) -> usize {
     let (mut chance, mut items, mut data) = (Chance(2), 0, Vec::new());
     for _ in 0..inputs {
@@ -95,6 +117,7 @@ fn batches(inputs: usize) -> usize {
 fn damaged_headers_and_batches_are_read_or_left() {
     assert!(headers(100_000) > 20_000);
     assert!(batches(100_000) > 50_000);
+    assert!(pulls(100_000) > 20_000);
 }
 
 #[test]
@@ -102,4 +125,5 @@ fn damaged_headers_and_batches_are_read_or_left() {
 fn ten_million_of_each() {
     assert!(headers(10_000_000) > 2_000_000);
     assert!(batches(10_000_000) > 5_000_000);
+    assert!(pulls(10_000_000) > 2_000_000);
 }

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
-INTERFACE: Final = 2
+INTERFACE: Final = 3
 """Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
 
 SWITCH: Final = "PYROMQ_PURE"
@@ -33,6 +33,48 @@ PulledEntries = tuple["list[tuple[int, int]]", bytes | None, int, int, int, int,
 """Runs of records, or their bytes in one piece; messages, bytes, where the last record ends, the next offset, and how
 many entries have no record any more.
 """
+
+
+TakenPulls = tuple[
+    int, "list[tuple[tuple[str, str, int], tuple[str, str], int, int | None, int, int, bytes, Any | None]]"
+]
+"""Bytes consumed, and the pulls that these are.
+
+Of each: topic, group and queue id; topic and group; the next offset; the offset that it commits, if it does; messages
+and bytes; its response, whole or up to its body; the parts of the body, if they are not in there.
+"""
+
+
+class PullLane(Protocol):
+    """Takes plain pulls from the beginning of what was read; ``core/src/pull_lane.rs``."""
+
+    def learn(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        sys_flag: int,
+        subscription: tuple[str | None, int, str | None],
+        queue: object,
+        tags: Sequence[int],
+    ) -> None: ...
+
+    def forget(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, data: Buffer, log: tuple[int, int, int, int, int]) -> TakenPulls | None: ...
+
+
+class NewPullLane(Protocol):
+    def __call__(
+        self,
+        segments: object,
+        records: object,
+        limits: tuple[int, int, int, int, int, int],
+        frame_bytes: int,
+        response: Sequence[bytes],
+    ) -> PullLane: ...
 
 
 class SendLane(Protocol):
@@ -68,6 +110,7 @@ class Core(Protocol):
     """The module, as this version of PyroMQ knows it."""
 
     VERSION: str
+    PullLane: NewPullLane
     SendLane: NewSendLane
 
     def index_entries(

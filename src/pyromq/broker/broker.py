@@ -49,9 +49,10 @@ from pyromq.broker.replicating.replica_refusals import of_a_leased_master, of_a_
 from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED, Handlers
 from pyromq.broker.roles import RoleChanges
 from pyromq.broker.sending.closed_sends import closed_to_sends
+from pyromq.broker.sending.send_lane import FIRST_DIGIT, FIRST_DIGIT_AT
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
-from pyromq.compiled_core import DESCRIPTION
+from pyromq.compiled_core import DESCRIPTION, Buffer
 from pyromq.errors import MQError, StoreError
 from pyromq.filters import load_parser
 from pyromq.metrics.health import HealthReport, Startup
@@ -328,7 +329,7 @@ class Broker(Handler):
         self._immediate = quotas.immediate(auditing.immediate(immediate))
         self._deferred = quotas.deferred(auditing.deferred(deferred))
         self._quick = {code: self._deferred[code] for code in QUICK}
-        self._open_lane(handlers)
+        self._open_lanes(handlers)
 
     def _open_to_sends(self) -> None:
         """Once the time has come."""
@@ -339,9 +340,9 @@ class Broker(Handler):
     def _is_replica(self) -> bool:
         return self.settings.replication.role is Role.REPLICA
 
-    def _open_lane(self, handlers: Handlers) -> None:
-        """The send lane stands for two functions, and is closed where anything else is called for a send."""
-        sends = handlers.sends
+    def _open_lanes(self, handlers: Handlers) -> None:
+        """Each lane stands for one or two functions, and is closed where anything else is called for a request."""
+        sends, pulls = handlers.sends, handlers.pulls
         if sends.lane is not None:
             calls = (self._quick[RequestCode.SEND_MESSAGE_V2], self._quick[RequestCode.SEND_BATCH_MESSAGE])
             access = self.access
@@ -349,6 +350,11 @@ class Broker(Handler):
             sends.lane.is_open = calls == (sends.send, sends.send_batch) and is_known
             sends.lane.has_waiting = self._turns.has_waiting
             sends.lane.renew()
+        if pulls.lane is not None:
+            is_own = self._deferred[RequestCode.PULL_MESSAGE] == pulls.pull
+            pulls.lane.is_open = is_own and pulls.is_plain and self.access is OPEN
+            pulls.lane.has_waiting = self._turns.has_waiting
+            pulls.lane.renew()
 
     def _settings_changed(self) -> None:
         if self.state is Lifecycle.SERVING and not self._stopping.locked():  # nor while it changes its role
@@ -484,7 +490,7 @@ class Broker(Handler):
         await services.registrar.close()
         self._deferred = dict.fromkeys(self._deferred, _refuse)  # else the last commit might never come
         self._quick = dict.fromkeys(self._quick, _refuse)
-        self._open_lane(parts.handlers)
+        self._open_lanes(parts.handlers)
         await group_commit.drain()
         while services.sealer.busy:
             services.sealer.advance()
@@ -522,8 +528,12 @@ class Broker(Handler):
             self._parts.quotas.connected(connection)
 
     def fast_path(self, connection: Connection) -> FastPath | None:
-        lane = self._parts.handlers.sends.lane if self._parts is not None else None
-        return lane.take if lane is not None and lane.serves(connection) else None
+        if self._parts is None:
+            return None
+        sends, pulls = self._parts.handlers.sends.lane, self._parts.handlers.pulls.lane
+        if sends is None or not sends.serves(connection):
+            return pulls.take if pulls is not None else None
+        return _one_of(sends.take, pulls.take) if pulls is not None else sends.take
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self._turns.take(connection, requests)
@@ -680,6 +690,17 @@ class Broker(Handler):
             connection.close("no heartbeat for too long")
         self.parts.handlers.clients.notices.tell(changed)
         tables.filters.tick(tables.members.subscription)
+
+
+def _one_of(take_sends: FastPath, take_pulls: FastPath) -> FastPath:
+    """What a read begins with says which lane may take it: request codes of sends begin with a 3, that of pulls not."""
+
+    def take(connection: Connection, data: Buffer) -> int:
+        if len(data) <= FIRST_DIGIT_AT:
+            return 0
+        return take_sends(connection, data) if data[FIRST_DIGIT_AT] == FIRST_DIGIT else take_pulls(connection, data)
+
+    return take
 
 
 def _admitted(

@@ -183,7 +183,7 @@ class QueueReader:
         accept_record: RecordFilter | WeighedFilter | None,
     ) -> ReadResult:
         if core is not None and accept_record is None:
-            tags = _tags_of(accept_tag)
+            tags = tags_of(accept_tag)
             if tags is not None:
                 result = self._collect_compiled(core, queue, offset, end, limits, tags)
                 if result is not None:
@@ -261,6 +261,20 @@ class QueueReader:
             return False
         return True
 
+    @property
+    def lane_limits(self) -> tuple[int, int, int, int, int, int]:
+        """Messages and bytes of a read, of one from disk, entries that a filter looks at, bytes of every record."""
+        of = self._settings
+        cold = (of.cold_read_count_max, of.cold_read_bytes_max)
+        return of.read_count_max, of.read_bytes_max, *cold, of.scan_entries_max, RECORD_OVERHEAD_BYTES
+
+    @property
+    def lane_bounds(self) -> tuple[int, int, int, int, int]:
+        """Where the log begins, was verified from, counts as in memory from; where what consumers see, and it, ends."""
+        log = self._log
+        end = log.end
+        return log.first, log.trusted_from, end - self._settings.hot_bytes, self._visible_end(), end
+
     # --- single messages ---
 
     def record_at(self, position: int) -> Record:
@@ -327,7 +341,7 @@ class _Limits:
         return count >= self.count or size_bytes > self._bytes
 
 
-def _tags_of(accept_tag: TagFilter | None) -> Sequence[int] | None:
+def tags_of(accept_tag: TagFilter | None) -> Sequence[int] | None:
     """The tags that pass, empty when all do; None when the test is not one of a few tags."""
     if accept_tag is None:
         return ()

@@ -20,6 +20,7 @@ from pyromq.broker.base.responses import send_failure, send_refusal
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.system_names import refuse_change
 from pyromq.broker.base.window_counters import CALL, MESSAGE
+from pyromq.broker.pulling.pull_lane import PullLane
 from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters
 from pyromq.broker.state.subscriptions import (
     PullFilter,
@@ -33,6 +34,7 @@ from pyromq.broker.state.subscriptions import (
     tag_filter,
 )
 from pyromq.broker.state.tables import Tables
+from pyromq.compiled_core import core
 from pyromq.model.names import retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
 from pyromq.net.connection import Connection
@@ -93,6 +95,7 @@ class PullHandler:
         self._suggests = self._settings.replication.replica_reads  # clients are told where to read
         self.master_is_near: Callable[[], bool] | None = None  # of a replica: whether it follows a master now
         self._to_recheck: list[HeldPull] = []  # the rules have changed since these were admitted
+        self.lane = PullLane(core, store, tables, counters, environment.clock) if core is not None else None
 
     def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
         header = request.header
@@ -116,6 +119,13 @@ class PullHandler:
             self._hold(connection, request, wanted)
             return
         self.leave(connection, request, code, result, topic, group)
+        if self.lane is not None and code is _SUCCESS and not (topic.topic_sys_flag or group.group_sys_flag):
+            self.lane.learn(header, wanted)
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing but ``pull`` itself looks at what it answers."""
+        return self.leave == self.respond and not self._suggests and self.master_is_near is None
 
     # --- checks ---
 

@@ -39,8 +39,8 @@ from pyromq.wire.received import Received
 from pyromq.wire.record_layout import HOST_V4_BYTES
 
 _KEYS_MAX: Final = 64  # of one message; more are rare
-_FIRST_DIGIT_AT: Final = 16  # of the code, in a frame as clients write it
-_THREE: Final = ord("3")  # so begin 310 and 320
+FIRST_DIGIT_AT: Final = 16  # of the code, in a frame as clients write it
+FIRST_DIGIT: Final = ord("3")  # so begin 310 and 320
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ class SendLane:
 
     def take(self, connection: Connection, data: Buffer) -> int:
         """Stage the plain sends that the data begins with; says how many bytes these are."""
-        if len(data) <= _FIRST_DIGIT_AT or data[_FIRST_DIGIT_AT] != _THREE or not self.is_open:
+        if len(data) <= FIRST_DIGIT_AT or data[FIRST_DIGIT_AT] != FIRST_DIGIT or not self.is_open:
             return 0
         if self._topics.table.version is not self._version:
             self._forget()

@@ -125,6 +125,7 @@ class Members(Generic[C]):
         self._producers: dict[str, dict[C, ConnectedMember[C]]] = {}  # by group and connection
         self._spoken: defaultdict[C, set[tuple[bool, str]]] = defaultdict(set)  # groups by connection, True: consumers
         self._warned_ms: dict[str, int] = {}  # by group: when its disagreement was logged
+        self.subscriptions_version = 0  # moves when what a group subscribes to, or its model, may have changed
 
     # --- looking ---
 
@@ -209,6 +210,8 @@ class Members(Generic[C]):
         self._spoken[member.connection].add((True, data.group_name))
         known = group.members.get(member.connection)
         joined = known is None or known.client_id != member.client_id
+        if group.model is not data.message_model:
+            self.subscriptions_version += 1
         group.consume_type, group.model, group.from_where = (
             data.consume_type,
             data.message_model,
@@ -222,7 +225,10 @@ class Members(Generic[C]):
         member.fingerprint = fingerprint
         member.subscribed = _wish(data)
         group.put(member)
+        before = dict(group.subscriptions)
         resubscribed = _merge_subscriptions(group.subscriptions, data.subscription_data_set)
+        if group.subscriptions != before:
+            self.subscriptions_version += 1
         if (joined or resubscribed) and not group.agrees:
             self._warn(group)
         return joined or resubscribed
@@ -294,6 +300,7 @@ class Members(Generic[C]):
             group.drop(connection)
         if not group.members:
             del self._consumers[group.name]
+            self.subscriptions_version += 1
             self._warned_ms.pop(group.name, None)
             return set()
         return {group.name}

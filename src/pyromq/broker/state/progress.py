@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, ItemsView
+from collections.abc import Callable, Collection, ItemsView, Iterable
 from typing import Final
 
 from pyromq.clock import Clock
@@ -72,6 +72,14 @@ class Progress:
 
     def note_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         self._pulled[topic, group, queue_id] = offset
+
+    def note_pulled(self, key: tuple[str, str, int], offset: int) -> None:
+        """``note_pull`` by topic, group and queue."""
+        self._pulled[key] = offset
+
+    def has_reset(self, keys: Iterable[tuple[str, str, int]]) -> bool:
+        """Whether one of these pulls, by topic, group and queue, is to be told where to go on."""
+        return bool(self._resets) and any(key in self._resets for key in keys)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The next pull is told to go on there."""

@@ -56,6 +56,11 @@ def _found_template() -> bytes:
 _FOUND: Final = _found_template()
 
 
+def found_messages_pieces() -> tuple[bytes, ...]:
+    """The header of ``found_messages_head`` around its four numbers, for the compiled core."""
+    return tuple(_FOUND.split(b"%d"))
+
+
 class SendResponses:
     """Responses to sends of one broker: its host (hexadecimal, as in message ids) and region are in all of them."""
 

@@ -115,7 +115,7 @@ class LaneRig:
         await self.broker._cancel_tasks()  # time is the test's
         self.broker.parts.services.delay_runner.halt()  # likewise: it has timers of its own
         if not self.with_core:
-            self.sends.lane = None
+            self.sends.lane = self.pulls.lane = None
         self.clients = [Peer(self.broker, self.clock, number) for number in range(self.peers)]
         self.gone: list[Peer] = []
         return self
@@ -127,6 +127,10 @@ class LaneRig:
     @property
     def sends(self) -> Any:
         return self.broker.parts.handlers.sends
+
+    @property
+    def pulls(self) -> Any:
+        return self.broker.parts.handlers.pulls
 
     def arrive(self, number: int, data: bytes) -> None:
         """One read; a client whose connection has ended connects again."""
@@ -155,6 +159,22 @@ class LaneRig:
             "end": (store.end_position, store.flushed_position, store.last_stored_ms, store.indexer.position),
             "queues": {key: (queue.first, queue.end, queue.next_offset) for key, queue in store.queues.items()},
             "waiting": self.broker.parts.write_path.group_commit.waiting,
+            **self._readers(),
+        }
+
+    def _readers(self) -> dict[str, Any]:
+        """How far groups are, which pulls wait, how often pulls ended how."""
+        parts = self.broker.parts
+        latency, times = parts.stats.counters.requests.latency, {}
+        for (code, response, held), histogram in latency.items():
+            if code == RequestCode.PULL_MESSAGE:
+                times[response, held] = histogram.count
+        return {
+            "offsets": dict(parts.tables.progress.items()),
+            "pulled": dict(parts.tables.progress._pulled),
+            "commits": parts.tables.progress._commits,
+            "held": sorted((held.queue, held.scanned, held.request.correlation_id) for held in parts.waiters),
+            "pull times": times,
         }
 
 

@@ -143,10 +143,11 @@ async def test_what_comes_behind_requests_that_wait_does_not_overtake_them() -> 
 
 async def test_ipv6_clients_and_stores_without_checksums_have_no_lane() -> None:
     async with LaneRig(with_core=True) as rig:
-        assert Peer(rig.broker, rig.clock, 9, "2001:db8::7").connection._fast_path is None
-        assert rig.clients[0].connection._fast_path is not None
+        assert not rig.sends.lane.serves(Peer(rig.broker, rig.clock, 9, "2001:db8::7").connection)
+        assert rig.sends.lane.serves(rig.clients[0].connection)
     async with LaneRig(with_core=True, store={"checksums": False}) as rig:
-        assert rig.clients[0].connection._fast_path is None
+        assert not rig.sends.lane.serves(rig.clients[0].connection)
+        assert rig.clients[0].connection._fast_path == rig.pulls.lane.take
 
 
 async def test_sends_whose_commit_fails_are_refused_one_by_one() -> None:

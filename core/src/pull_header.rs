@@ -1,0 +1,201 @@
+//! The JSON header of a pull request (11), read in place.
+//!
+//! As strict as that of a send: what clients write is read, and everything else is Python's, valid or not.
+
+use crate::header::{small, whole, Cursor};
+
+#[derive(Debug, Default)]
+pub struct PullHeader<'a> {
+    pub opaque: i32,
+    pub flag: i32,
+    pub group: &'a [u8],
+    pub topic: &'a [u8],
+    pub queue_id: i32,
+    pub offset: i64,
+    pub count_max: i32,
+    pub sys_flag: i32,
+    pub commit_offset: i64,
+    pub subscription: Option<&'a [u8]>,
+    pub sub_version: i64,
+    pub expression_type: Option<&'a [u8]>,
+    pub bytes_max: Option<i32>,
+}
+
+const REQUIRED: u32 = 0x1FF; // of the fields below, those that every pull has
+
+pub fn read(text: &[u8]) -> Option<PullHeader<'_>> {
+    if !text.starts_with(b"{\"code\":11,") || std::str::from_utf8(text).is_err() {
+        return None;
+    }
+    let mut cursor = Cursor { text, at: 1 };
+    let mut header = PullHeader::default();
+    let (mut seen, mut fields_seen) = (0u32, 0u32);
+    loop {
+        let name = cursor.plain()?;
+        cursor.expect(b':')?;
+        let bit = match name {
+            b"code" => {
+                cursor.number()?;
+                1
+            }
+            b"extFields" => {
+                fields_seen = read_fields(&mut cursor, &mut header)?;
+                2
+            }
+            b"flag" => {
+                header.flag = cursor.number()?;
+                4
+            }
+            b"opaque" => {
+                header.opaque = cursor.number()?;
+                8
+            }
+            b"version" => {
+                cursor.number()?;
+                16
+            }
+            b"language" => {
+                cursor.plain()?;
+                32
+            }
+            b"serializeTypeCurrentRPC" => {
+                cursor.plain()?;
+                64
+            }
+            _ => return None,
+        };
+        if seen & bit != 0 {
+            return None;
+        }
+        seen |= bit;
+        if !cursor.goes_on()? {
+            break;
+        }
+    }
+    let is_complete = seen & 3 == 3 && fields_seen & REQUIRED == REQUIRED && cursor.at == text.len();
+    is_complete.then_some(header)
+}
+
+/// Bits of the fields that there were. No name comes twice, known or not escaped: Python says what then counts.
+fn read_fields<'a>(cursor: &mut Cursor<'a>, header: &mut PullHeader<'a>) -> Option<u32> {
+    let mut seen = 0u32;
+    cursor.expect(b'{')?;
+    loop {
+        let name = cursor.plain()?;
+        cursor.expect(b':')?;
+        let value = cursor.plain()?;
+        let bit = match name {
+            b"consumerGroup" => {
+                header.group = value;
+                1
+            }
+            b"topic" => {
+                header.topic = value;
+                2
+            }
+            b"queueId" => {
+                header.queue_id = small(value)?;
+                4
+            }
+            b"queueOffset" => {
+                header.offset = whole(value)?;
+                8
+            }
+            b"maxMsgNums" => {
+                header.count_max = small(value)?;
+                0x10
+            }
+            b"sysFlag" => {
+                header.sys_flag = small(value)?;
+                0x20
+            }
+            b"commitOffset" => {
+                header.commit_offset = whole(value)?;
+                0x40
+            }
+            b"suspendTimeoutMillis" => {
+                whole(value)?;
+                0x80
+            }
+            b"subVersion" => {
+                header.sub_version = whole(value)?;
+                0x100
+            }
+            b"subscription" => {
+                header.subscription = Some(value);
+                0x200
+            }
+            b"expressionType" => {
+                header.expression_type = Some(value);
+                0x400
+            }
+            b"maxMsgBytes" => {
+                header.bytes_max = Some(small(value)?);
+                0x800
+            }
+            b"requestSource" => {
+                small(value)?;
+                0x1000
+            }
+            _ => 0, // texts that a pull does not need
+        };
+        if seen & bit != 0 {
+            return None;
+        }
+        seen |= bit;
+        if !cursor.goes_on()? {
+            return Some(seen);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = concat!(
+        r#"{"code":11,"extFields":{"consumerGroup":"g","topic":"orders","queueId":"2","queueOffset":"32","#,
+        r#""maxMsgNums":"16","sysFlag":"7","commitOffset":"-1","suspendTimeoutMillis":"15000","subscription":"a || ä","#,
+        r#""subVersion":"1700000000000","expressionType":"TAG","maxMsgBytes":"9","requestSource":"0","bname":"b"},"#,
+        r#""flag":0,"language":"JAVA","opaque":-7,"serializeTypeCurrentRPC":"JSON","version":401}"#
+    );
+
+    #[test]
+    fn a_header_is_read() {
+        let header = read(HEADER.as_bytes()).unwrap();
+        assert_eq!((header.group, header.topic, header.queue_id), (&b"g"[..], &b"orders"[..], 2));
+        assert_eq!((header.offset, header.count_max, header.sys_flag, header.opaque), (32, 16, 7, -7));
+        assert_eq!((header.commit_offset, header.sub_version, header.bytes_max), (-1, 1_700_000_000_000, Some(9)));
+        assert_eq!(header.subscription, Some("a || ä".as_bytes()));
+        assert_eq!(header.expression_type, Some(&b"TAG"[..]));
+    }
+
+    #[test]
+    fn oddities_are_pythons() {
+        for (old, new) in [
+            ("\"queueId\":\"2\"", "\"queueId\":2"),
+            ("\"queueId\":\"2\"", "\"queueId\":\"02\""),
+            ("\"queueId\":\"2\"", "\"queueId\":\"2\",\"queueId\":\"2\""),
+            ("\"queueId\":\"2\",", ""),
+            ("\"queueOffset\":\"32\"", "\"queueOffset\":\"1e3\""),
+            ("\"subscription\":\"a", "\"subscription\":\"\\u0061"),
+            ("\"bname\":\"b\"", "\"bname\":\"\\x\""),
+            ("\"bname\":\"b\"", "\"bname\":null"),
+            ("\"requestSource\":\"0\"", "\"requestSource\":\"\""),
+            ("\"flag\":0", "\"flag\": 0"),
+            (":11,", ":12,"),
+            ("\"flag\":0", "\"flag\":0,\"flag\":0"),
+            ("\"flag\":0", "\"flag\":0,\"code\":12"),
+            ("401}", "401}}"),
+            ("401}", "401"),
+            ("\"flag\":0", "\"flaw\":0"),
+        ] {
+            let odd = HEADER.replace(old, new);
+            assert_ne!(odd, HEADER);
+            assert!(read(odd.as_bytes()).is_none(), "{odd}");
+        }
+        for end in 0..HEADER.len() {
+            assert!(read(&HEADER.as_bytes()[..end]).is_none());
+        }
+    }
+}

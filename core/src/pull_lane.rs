@@ -1,0 +1,386 @@
+//! The pull lane: the plain pulls at the beginning of a read that find messages, from socket bytes to responses.
+//!
+//! The first frame that is not plain ends it; that frame and all behind it are Python's. Plain is what Python has shown
+//! to be plain: a pull that differs from one which Python has answered in its offsets and limits alone. The lane reads what
+//! it is shown and changes nothing: counters, offsets and the sending of responses are Python's.
+
+use crate::batch::word;
+use crate::pull_header::{self, PullHeader};
+use crate::pulls::{scan, Bounds, Limits, FILLER_SIZE, SCATTERED_BYTES};
+use crate::records::ENTRY_BYTES;
+use crate::send_lane::put_decimal;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use std::collections::HashMap;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+const PREFIX_BYTES: usize = 8;
+const HEADER_SIZE_MASK: u32 = 0xFF_FFFF;
+const COMMIT: i32 = 1;
+/// What is not on disk yet is among so many newest entries; else Python looks for it.
+const NEWEST_ENTRIES: i64 = 64;
+/// Of one call; other connections wait meanwhile.
+const PULLS_MAX: usize = 256;
+const BYTES_MAX: i64 = 8 << 20;
+
+/// A pull that Python has answered.
+struct Known {
+    queue: Py<PyAny>,  // its ConsumeQueue
+    key: Py<PyTuple>,  // topic, group and queue id
+    pair: Py<PyTuple>, // topic and group
+    tags: Vec<i64>,    // that pass; empty: all do
+}
+
+/// How much a read may have.
+struct ReadLimits {
+    count: i64,
+    bytes: i64,
+    cold_count: i64,
+    cold_bytes: i64,
+    scanned_entries: i64,
+    record_bytes_min: i64,
+}
+
+impl ReadLimits {
+    /// Of one pull, as Python's `_Limits` has them; None for a limit of bytes that means nothing.
+    fn of(&self, header: &PullHeader<'_>) -> Option<Limits> {
+        let bytes = match header.bytes_max {
+            None => self.bytes,
+            Some(bytes) if bytes > 0 => self.bytes.min(i64::from(bytes)),
+            _ => return None,
+        };
+        let (mut count, mut cold_count) = (self.count, self.cold_count);
+        if header.bytes_max.is_some() {
+            count = count.max(bytes / self.record_bytes_min);
+            cold_count = count;
+        }
+        let count = i64::from(header.count_max).min(count).max(1);
+        Some((count as usize, bytes, count.min(cold_count) as usize, bytes.min(self.cold_bytes)))
+    }
+}
+
+/// Where the log begins, from where on its records were verified, from where on they count as in memory; where what
+/// consumers see ends, and where the log does.
+type Log = (i64, i64, i64, i64, i64);
+
+#[pyclass]
+pub struct PullLane {
+    known: HashMap<Vec<u8>, Known>,
+    segments: Py<PyAny>, // of the log
+    records: Py<PyAny>,  // the reader of the log
+    limits: ReadLimits,
+    frame_bytes: usize,
+    response: [Vec<u8>; 5], // the text around next offset, first offset, end and opaque
+    wanted: Vec<u8>,        // what is looked up
+}
+
+/// What a pull found, and where it lies.
+struct Found<'py> {
+    response: Bound<'py, PyBytes>,
+    parts: Option<Bound<'py, PyAny>>, // of its body, when they are not in the response
+    count: usize,
+    size_bytes: i64,
+    next_offset: i64,
+    commits: Option<i64>,
+}
+
+#[pymethods]
+impl PullLane {
+    /// `segments` and reader of the log; `limits`: messages and bytes of a read, of one from disk, entries that a filter looks at, and
+    /// the bytes that every record has; `response`: the text around next offset, first offset, end and opaque.
+    #[new]
+    fn new(
+        segments: Py<PyAny>,
+        records: Py<PyAny>,
+        limits: (i64, i64, i64, i64, i64, i64),
+        frame_bytes: usize,
+        response: [Vec<u8>; 5],
+    ) -> PyResult<Self> {
+        let (count, bytes, cold_count, cold_bytes, scanned_entries, record_bytes_min) = limits;
+        if record_bytes_min < 1 {
+            return Err(PyValueError::new_err("a record has at least one byte"));
+        }
+        let limits = ReadLimits { count, bytes, cold_count, cold_bytes, scanned_entries, record_bytes_min };
+        Ok(PullLane { known: HashMap::new(), segments, records, limits, frame_bytes, response, wanted: Vec::new() })
+    }
+
+    /// Python has just answered a pull of this kind, plainly: by its group, topic and queue, its flags (whether it
+    /// commits makes no difference), and what it says of its subscription. `tags` are those that pass, empty for all.
+    #[allow(clippy::too_many_arguments)]
+    fn learn(
+        &mut self,
+        py: Python<'_>,
+        group: &str,
+        topic: &str,
+        queue_id: i32,
+        sys_flag: i32,
+        subscription: (Option<&str>, i64, Option<&str>),
+        queue: Py<PyAny>,
+        tags: Vec<i64>,
+    ) -> PyResult<()> {
+        let (text, sub_version, expression_type) = subscription;
+        let header = PullHeader {
+            group: group.as_bytes(),
+            topic: topic.as_bytes(),
+            queue_id,
+            sys_flag,
+            subscription: text.map(str::as_bytes),
+            sub_version,
+            expression_type: expression_type.map(str::as_bytes),
+            ..Default::default()
+        };
+        let key = (topic, group, queue_id).into_pyobject(py)?.unbind();
+        let pair = (topic, group).into_pyobject(py)?.unbind();
+        kind_of(&header, &mut self.wanted);
+        self.known.insert(self.wanted.clone(), Known { queue, key, pair, tags });
+        Ok(())
+    }
+
+    /// Something has changed: nothing counts as plain any more.
+    fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    /// How many kinds of pulls it knows.
+    fn __len__(&self) -> usize {
+        self.known.len()
+    }
+
+    /// The plain pulls at the beginning of `data`: how many bytes these are and, of each, its key (topic, group, queue
+    /// id), topic and group, the next offset, what it commits or None, messages, bytes, and its response: whole, or up to
+    /// its body, with the parts that this has. None without one.
+    ///
+    /// Raises RuntimeError for a defect, and ValueError.
+    fn take<'py>(
+        &mut self,
+        py: Python<'py>,
+        data: PyBuffer<u8>,
+        log: Log,
+    ) -> PyResult<Option<(usize, Bound<'py, PyList>)>> {
+        if !data.is_c_contiguous() {
+            return Err(PyValueError::new_err("what was read is one piece"));
+        }
+        // SAFETY: the buffer is contiguous and alive until this function returns, and nothing writes to it meanwhile: the
+        // GIL is held all along, and the Python code that runs reads entries of a queue and finds a segment.
+        let data = unsafe { std::slice::from_raw_parts(data.buf_ptr() as *const u8, data.item_count()) };
+        match catch_unwind(AssertUnwindSafe(|| self.take_plain(py, data, log))) {
+            Ok(Ok((0, _))) => Ok(None),
+            Ok(taken) => taken.map(Some),
+            Err(_) => Err(PyRuntimeError::new_err("the compiled core panicked; what it said is on stderr")),
+        }
+    }
+}
+
+impl PullLane {
+    fn take_plain<'py>(&mut self, py: Python<'py>, data: &[u8], log: Log) -> PyResult<(usize, Bound<'py, PyList>)> {
+        let (mut at, mut bytes, pulls) = (0, 0, PyList::empty(py));
+        while data.len() - at >= PREFIX_BYTES && pulls.len() < PULLS_MAX && bytes < BYTES_MAX {
+            let (length, second) = (word(data, at) as u32 as usize, word(data, at + 4) as u32);
+            let header_bytes = (second & HEADER_SIZE_MASK) as usize;
+            let end = at + 4 + length;
+            if second >> 24 != 0 || length != header_bytes + 4 || length + 4 > self.frame_bytes || end > data.len() {
+                break; // another form of header, a body, a frame that is too long, or not whole
+            }
+            let Some(header) = pull_header::read(&data[at + PREFIX_BYTES..end]) else { break };
+            kind_of(&header, &mut self.wanted);
+            let Some(known) = self.known.get(&self.wanted) else { break };
+            // what fails is left to Python, which meets the same failure and explains it
+            let Ok(Some(found)) = self.pull(py, &header, known, log) else { break };
+            bytes += found.size_bytes;
+            pulls.append((
+                &known.key,
+                &known.pair,
+                found.next_offset,
+                found.commits,
+                found.count,
+                found.size_bytes,
+                found.response,
+                found.parts,
+            ))?;
+            at = end;
+        }
+        Ok((at, pulls))
+    }
+
+    /// None when it is not plain, or finds nothing.
+    fn pull<'py>(
+        &self,
+        py: Python<'py>,
+        header: &PullHeader<'_>,
+        known: &Known,
+        log: Log,
+    ) -> PyResult<Option<Found<'py>>> {
+        let (log_first, trusted_from, hot_from, visible_end, log_end) = log;
+        let queue = known.queue.bind(py);
+        let number = |name| -> PyResult<i64> { queue.getattr(name)?.extract() };
+        if header.flag != 0 || number(intern!(py, "owed_bytes"))? != 0 {
+            return Ok(None);
+        }
+        let (first, written_end) = (number(intern!(py, "first"))?, number(intern!(py, "end"))?);
+        let end = if visible_end >= log_end {
+            written_end
+        } else {
+            match visible_entries(queue, first, written_end, visible_end)? {
+                None => return Ok(None),
+                Some(end) => end,
+            }
+        };
+        let Some(limits) = self.limits.of(header) else { return Ok(None) };
+        if end == 0 || header.offset < first || header.offset >= end {
+            return Ok(None);
+        }
+        let tags = (!known.tags.is_empty()).then_some(&known.tags[..]);
+        let scanned = if tags.is_some() { self.limits.scanned_entries } else { limits.0 as i64 };
+        let entries = entries_of(queue, header.offset, scanned.min(end - header.offset))?;
+        let bounds: Bounds = (log_first, trusted_from, hot_from);
+        let Some(scanned) = scan(entries.as_bytes(), header.offset, bounds, limits, tags) else { return Ok(None) };
+        if scanned.count == 0 || scanned.size_bytes >= BYTES_MAX {
+            return Ok(None);
+        }
+        let mut head = vec![0; PREFIX_BYTES];
+        let numbers = [scanned.next_offset, first, end, i64::from(header.opaque)];
+        for (text, number) in self.response.iter().zip(numbers) {
+            head.extend_from_slice(text);
+            put_decimal(&mut head, number);
+        }
+        head.extend_from_slice(&self.response[4]);
+        let header_bytes = (head.len() - PREFIX_BYTES) as u32;
+        head[..4].copy_from_slice(&(header_bytes + 4 + scanned.size_bytes as u32).to_be_bytes());
+        head[4..PREFIX_BYTES].copy_from_slice(&header_bytes.to_be_bytes());
+        let (mut whole, mut parts) = (None, None);
+        if scanned.size_bytes < SCATTERED_BYTES * scanned.runs.len() as i64 {
+            whole = self.joined(py, &head, &scanned.runs, scanned.size_bytes as usize, log_end)?;
+        }
+        if whole.is_none() {
+            parts = Some(self.records.bind(py).call_method1(intern!(py, "slices"), (scanned.runs,))?);
+        }
+        let response = whole.unwrap_or_else(|| PyBytes::new(py, &head));
+        let commits = (header.sys_flag & COMMIT != 0 && header.commit_offset <= end).then_some(header.commit_offset);
+        let (count, size_bytes, next_offset) = (scanned.count, scanned.size_bytes, scanned.next_offset);
+        Ok(Some(Found { response, parts, count, size_bytes, next_offset, commits }))
+    }
+
+    /// Head and runs in one piece; None if one of them does not lie in the written part of the first one's segment.
+    fn joined<'py>(
+        &self,
+        py: Python<'py>,
+        head: &[u8],
+        runs: &[(i64, i64)],
+        size_bytes: usize,
+        log_end: i64,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let segment = self.segments.bind(py).call_method1(intern!(py, "holding"), (runs[0].0,))?;
+        if segment.is_none() {
+            return Ok(None);
+        }
+        let base: i64 = segment.getattr(intern!(py, "base"))?.extract()?;
+        let mapped = segment.call_method0(intern!(py, "open_once"))?.call_method0(intern!(py, "map_once"))?;
+        let mapped = PyBuffer::<u8>::get(&mapped)?;
+        if !mapped.is_c_contiguous() {
+            return Err(PyValueError::new_err("a segment is one piece"));
+        }
+        let end = log_end.min(base.saturating_add(mapped.item_count() as i64));
+        if runs.iter().any(|&(start, stop)| start < base || stop > end || start > stop) {
+            return Ok(None);
+        }
+        // SAFETY: the buffer is contiguous and alive until this function returns; what is in a segment before the end of the
+        // log, where runs lie, is never written again.
+        let stored = unsafe { std::slice::from_raw_parts(mapped.buf_ptr() as *const u8, mapped.item_count()) };
+        let response = PyBytes::new_with(py, head.len() + size_bytes, |into| {
+            into[..head.len()].copy_from_slice(head);
+            let mut at = head.len();
+            for &(start, stop) in runs {
+                let run = &stored[(start - base) as usize..(stop - base) as usize];
+                into[at..at + run.len()].copy_from_slice(run);
+                at += run.len();
+            }
+            Ok(())
+        })?;
+        Ok(Some(response))
+    }
+}
+
+fn entries_of<'py>(queue: &Bound<'py, PyAny>, offset: i64, count: i64) -> PyResult<Bound<'py, PyBytes>> {
+    let found = queue.call_method1(intern!(queue.py(), "entry_bytes"), (offset, count))?;
+    Ok(found.cast_into::<PyBytes>()?)
+}
+
+/// Behind the last offset whose record consumers see; None when that is for Python to look for.
+fn visible_entries(queue: &Bound<'_, PyAny>, first: i64, end: i64, visible_end: i64) -> PyResult<Option<i64>> {
+    let newest = first.max(end - NEWEST_ENTRIES);
+    let entries = entries_of(queue, newest, end - newest)?;
+    let entries = entries.as_bytes();
+    if entries.len() as i64 != (end - newest) * ENTRY_BYTES as i64 {
+        return Ok(None); // they lie in two files
+    }
+    let is_visible = |entry: &[u8]| {
+        let position = i64::from_be_bytes(entry[..8].try_into().expect("8 bytes"));
+        let size = i32::from_be_bytes(entry[8..12].try_into().expect("4 bytes"));
+        position.saturating_add(if size == FILLER_SIZE { 0 } else { i64::from(size) }) <= visible_end
+    };
+    let hidden = entries.chunks_exact(ENTRY_BYTES).rev().take_while(|entry| !is_visible(entry)).count() as i64;
+    Ok((newest + hidden < end).then_some(end - hidden))
+}
+
+/// What makes two pulls of one kind, as a key. Lengths stand before texts: no two kinds have the same one.
+fn kind_of(header: &PullHeader<'_>, into: &mut Vec<u8>) {
+    into.clear();
+    into.extend_from_slice(&header.queue_id.to_ne_bytes());
+    into.extend_from_slice(&(header.sys_flag & !COMMIT).to_ne_bytes());
+    into.extend_from_slice(&header.sub_version.to_ne_bytes());
+    for text in [Some(header.group), Some(header.topic), header.subscription, header.expression_type] {
+        let length = text.map_or(u64::MAX, |text| text.len() as u64);
+        into.extend_from_slice(&length.to_ne_bytes());
+        into.extend_from_slice(text.unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_differ_in_everything_but_offsets() {
+        let plain = || PullHeader { group: b"g", topic: b"orders", subscription: Some(b"*"), ..Default::default() };
+        let key = |header: PullHeader<'_>| {
+            let mut into = vec![1, 2, 3];
+            kind_of(&header, &mut into);
+            into
+        };
+        let same = PullHeader { offset: 9, count_max: 3, commit_offset: 4, opaque: 5, sys_flag: COMMIT, ..plain() };
+        assert_eq!(key(plain()), key(same));
+        for other in [
+            PullHeader { group: b"go", topic: b"rders", ..plain() },
+            PullHeader { subscription: None, ..plain() },
+            PullHeader { subscription: Some(b""), ..plain() },
+            PullHeader { expression_type: Some(b""), ..plain() },
+            PullHeader { queue_id: 1, ..plain() },
+            PullHeader { sys_flag: 2, ..plain() },
+            PullHeader { sub_version: 1, ..plain() },
+        ] {
+            assert_ne!(key(plain()), key(other));
+        }
+    }
+
+    #[test]
+    fn limits_are_those_of_python() {
+        let limits = ReadLimits {
+            count: 32,
+            bytes: 1000,
+            cold_count: 8,
+            cold_bytes: 100,
+            scanned_entries: 9,
+            record_bytes_min: 90,
+        };
+        let of = |count_max, bytes_max| limits.of(&PullHeader { count_max, bytes_max, ..Default::default() });
+        assert_eq!(of(64, None), Some((32, 1000, 8, 100)));
+        assert_eq!(of(0, None), Some((1, 1000, 1, 100)));
+        assert_eq!(of(64, Some(50)), Some((32, 50, 32, 50)));
+        assert_eq!(of(64, Some(5000)), Some((32, 1000, 32, 100)));
+        assert_eq!(of(64, Some(0)), None);
+        assert_eq!(of(64, Some(-1)), None);
+    }
+}

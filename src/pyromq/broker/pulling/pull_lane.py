@@ -1,0 +1,139 @@
+"""The pull lane: plain pulls at the beginning of a read, answered by the compiled core in one call.
+
+    bytes of a read ─▶ core: entries, stored bytes, responses ─▶ counted, committed and sent here
+                  └──▶ the first frame that is not plain, and all behind it ─▶ ``PullHandler``, as ever
+
+It only narrows: what it answers is what ``PullHandler`` would have answered in the same way, byte for byte. It knows a
+kind of pulls (group, topic, queue, flags and subscription) after ``PullHandler`` has answered one with messages and
+told ``learn``; any change of topics, groups, subscriptions or settings empties it. Pulls that find nothing, and so may
+wait, those for which a reset is pending, and those that read what recovery has not verified are ``PullHandler``'s. It
+is closed where anything stands between requests and ``PullHandler``: access control, quotas, a replica, a broker that
+stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pyromq.broker.base.request_times import SUCCESS
+from pyromq.broker.base.stats import Counters
+from pyromq.broker.base.system_names import is_run_by_broker, is_system_group
+from pyromq.broker.base.window_counters import CALL, MESSAGE
+from pyromq.broker.state.subscriptions import PullFilter
+from pyromq.broker.state.tables import Tables
+from pyromq.clock import Clock
+from pyromq.compiled_core import Buffer, Core
+from pyromq.compiled_core import PullLane as CoreLane
+from pyromq.net.connection import Connection
+from pyromq.store.message_store import MessageStore
+from pyromq.store.queue_reader import tags_of
+from pyromq.wire.codes import RequestCode
+from pyromq.wire.fast.responses import found_messages_pieces
+from pyromq.wire.frame import FRAME_BYTES_MAX
+from pyromq.wire.headers.consumer import PullHeader
+
+KNOWN_MAX: Final = 16_384
+"""Kinds of pulls that are known; one more, and all are forgotten."""
+
+_CODE: Final = int(RequestCode.PULL_MESSAGE)
+_CODE_AT: Final = slice(8, 19)  # of a frame as clients write it
+_BEGINNING: Final = b'{"code":11,'
+
+
+class PullLane:
+    """Owner of the core's lane, which knows kinds of pulls and changes nothing."""
+
+    def __init__(self, core: Core, store: MessageStore, tables: Tables, counters: Counters, clock: Clock) -> None:
+        self._core = core
+        self._store = store
+        self._reader = store.reader
+        self._topics = tables.topics.table
+        self._groups = tables.groups.table
+        self._members = tables.members
+        self._progress = tables.progress
+        self._counters = counters
+        self._now_s = clock.monotonic_s
+        self.is_open = False  # nothing stands between requests and ``PullHandler``
+        self.has_waiting: Callable[[Connection], bool] = lambda connection: True  # earlier requests, not served yet
+        self._seen = self._versions()  # of the tables that what it knows follows from
+        self._lane = self._new_lane()
+
+    def _versions(self) -> tuple[object, object, int]:
+        return self._topics.version, self._groups.version, self._members.subscriptions_version
+
+    def renew(self) -> None:
+        """Settings may have changed."""
+        self._lane = self._new_lane()
+
+    def _new_lane(self) -> CoreLane:
+        store = self._store
+        return self._core.PullLane(
+            store.log.segments, store.records, self._reader.lane_limits, FRAME_BYTES_MAX, found_messages_pieces()
+        )
+
+    @property
+    def known(self) -> int:
+        """How many kinds of pulls it knows."""
+        return len(self._lane)
+
+    def _forget_what_changed(self) -> None:
+        topics, groups, subscriptions = self._seen
+        if (
+            self._topics.version is not topics
+            or self._groups.version is not groups
+            or self._members.subscriptions_version != subscriptions
+        ):
+            self._seen = self._versions()
+            self._lane.forget()
+
+    def learn(self, header: PullHeader, wanted: PullFilter) -> None:
+        """``PullHandler`` has just answered such a pull with messages, and without flags of its topic or group."""
+        tags = tags_of(wanted.accept_tag)
+        queue = self._store.queues.get((header.topic, header.queue_id))
+        if tags is None or wanted.accept_record is not None or queue is None or not self.is_open:
+            return
+        if is_run_by_broker(header.topic) or is_system_group(header.consumer_group):  # these are read, never committed
+            return
+        self._forget_what_changed()
+        if len(self._lane) >= KNOWN_MAX:
+            self._lane.forget()
+        subscription = (header.subscription, header.sub_version, header.expression_type)
+        self._lane.learn(
+            header.consumer_group, header.topic, header.queue_id, header.sys_flag, subscription, queue, tags
+        )
+
+    def take(self, connection: Connection, data: Buffer) -> int:
+        """Answer the plain pulls that the data begins with; says how many bytes these are."""
+        progress = self._progress
+        if not self.is_open or data[_CODE_AT] != _BEGINNING or self.has_waiting(connection):
+            return 0
+        self._forget_what_changed()
+        began_s = self._now_s()
+        taken = self._lane.take(data, self._reader.lane_bounds)
+        if taken is None:
+            return 0
+        consumed, pulls = taken
+        if progress.has_reset(pull[0] for pull in pulls):  # nothing has been changed so far
+            return 0
+        counters, messages, size_bytes = self._counters, 0, 0
+        for key, pair, next_offset, committed, count, size, response, parts in pulls:
+            progress.note_pulled(key, next_offset)
+            if committed is not None:
+                topic, group, queue_id = key
+                if progress.has_room(group, topic, queue_id):
+                    progress.commit(group, topic, queue_id, committed)
+            messages += count
+            size_bytes += size
+            counters.gets[pair] += CALL + count * MESSAGE + size
+            if parts is None:
+                connection.send(response)
+            else:
+                connection.send_parts(response, parts)
+        counters.pulls_found += len(pulls)
+        counters.pulled_messages += messages
+        counters.pulled_bytes += size_bytes
+        connection.frames_in += len(pulls)
+        took_ms = (self._now_s() - began_s) * 1000 / len(pulls)
+        counters.requests.note(_CODE, SUCCESS, took_ms, len(pulls))
+        return consumed
