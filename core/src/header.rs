@@ -10,6 +10,9 @@ pub struct Text<'a> {
     pub is_escaped: bool,
 }
 
+/// As many ext fields as an ordinary request has, and some more.
+pub const FIELDS: usize = 24;
+
 #[derive(Default)]
 pub struct SendHeader<'a> {
     pub code: i32,
@@ -27,14 +30,14 @@ pub struct SendHeader<'a> {
     pub fields: Vec<(&'a [u8], Text<'a>)>,
 }
 
-struct Cursor<'a> {
-    text: &'a [u8],
-    at: usize,
+pub(crate) struct Cursor<'a> {
+    pub(crate) text: &'a [u8],
+    pub(crate) at: usize,
 }
 
 impl<'a> Cursor<'a> {
     #[inline]
-    fn expect(&mut self, byte: u8) -> Option<()> {
+    pub(crate) fn expect(&mut self, byte: u8) -> Option<()> {
         if *self.text.get(self.at)? != byte {
             return None;
         }
@@ -44,7 +47,7 @@ impl<'a> Cursor<'a> {
 
     /// True after a comma, False after the brace that ends an object.
     #[inline]
-    fn goes_on(&mut self) -> Option<bool> {
+    pub(crate) fn goes_on(&mut self) -> Option<bool> {
         let byte = *self.text.get(self.at)?;
         self.at += 1;
         match byte {
@@ -55,7 +58,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn string(&mut self) -> Option<Text<'a>> {
+    pub(crate) fn string(&mut self) -> Option<Text<'a>> {
         self.expect(b'"')?;
         let (start, mut is_escaped) = (self.at, false);
         loop {
@@ -76,13 +79,13 @@ impl<'a> Cursor<'a> {
 
     /// A string that says what it is.
     #[inline]
-    fn plain(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn plain(&mut self) -> Option<&'a [u8]> {
         let text = self.string()?;
         (!text.is_escaped).then_some(text.raw)
     }
 
     #[inline]
-    fn number(&mut self) -> Option<i32> {
+    pub(crate) fn number(&mut self) -> Option<i32> {
         let start = self.at;
         while matches!(self.text.get(self.at)?, b'0'..=b'9' | b'-') {
             self.at += 1;
@@ -132,6 +135,9 @@ pub fn read<const SIGNED: bool>(text: &[u8]) -> Option<SendHeader<'_>> {
     }
     let mut cursor = Cursor { text, at: 1 };
     let mut header = SendHeader::default();
+    if SIGNED {
+        header.fields.reserve_exact(FIELDS);
+    }
     let (mut seen, mut fields_seen) = (0u32, 0u32);
     loop {
         let name = cursor.plain()?;

@@ -47,14 +47,14 @@ from pyromq.broker.replicating.replica_refusals import of_a_replica
 from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED, Handlers
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
-from pyromq.compiled_core import DESCRIPTION
+from pyromq.compiled_core import DESCRIPTION, core
 from pyromq.errors import MQError
 from pyromq.filters import load_parser
 from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.process_table import LOOP_LAG
 from pyromq.metrics.samples import Family, Histogram, Part
 from pyromq.net import Address, Connection, Handler, Server
-from pyromq.net.handler import FastPath
+from pyromq.net.handler import Decode, FastPath
 from pyromq.net.measuring import server_families
 from pyromq.net.stalls import LoopProbe
 from pyromq.net.turns import TURN_S, Turns
@@ -66,9 +66,10 @@ from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.recovery_report import RecoveryProgress
 from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.fast.signed_requests import decode_signed
 from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.message_id import Host
-from pyromq.wire.received import Received
+from pyromq.wire.received import Received, decode_received
 
 logger = logging.getLogger(__name__)
 
@@ -446,6 +447,11 @@ class Broker(Handler):
     def fast_path(self, connection: Connection) -> FastPath | None:
         lane = self._parts.handlers.sends.lane if self._parts is not None else None
         return lane.take if lane is not None and lane.serves(connection) else None
+
+    def decoder(self, connection: Connection) -> Decode:
+        access = self._environment.access
+        is_signed = isinstance(access, GuardedAccess) and access.guard.is_by_signature
+        return decode_signed if is_signed and core is None else decode_received  # the core reads fields by itself
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self._turns.take(connection, requests)
