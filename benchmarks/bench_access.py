@@ -1,10 +1,11 @@
 """What access control and TLS cost a broker: CPU of its process for each send and each pull, with and without.
 
-    python -m benchmarks.bench_access [--seconds 2]
+    python -m benchmarks.bench_access [--seconds 2] [--without-tls] [--turns 8]
 
 One connection, requests pipelined in windows; bodies of 1 KiB, pulls of 32 messages, flush async. The requests are
-signed beforehand, so that only the broker is measured; signed requests are sent to all, so all read the same bytes. The
-runs take turns, and the best of each counts.
+signed beforehand, so that only the broker is measured; signed requests are sent to all, so all read the same bytes.
+Brokers without the compiled core and, where it is installed, with it stand side by side; their runs take turns, and the
+best of each counts. The last line is the floor: what the hash functions alone take for the same requests.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ import time
 from pathlib import Path
 from typing import Final
 
+from pyromq.compiled_core import SWITCH, core
 from pyromq.wire.codes import RequestCode
 from pyromq.wire.command import decode_command, encode_request
 from pyromq.wire.frame import FrameDecoder
-from pyromq.wire.signature import ACCESS_KEY, SIGNATURE, sign
+from pyromq.wire.signature import ACCESS_KEY, SIGNATURE, SigningKey, sign
 
 _SECRET: Final = "benchmark-secret"
 _WINDOW: Final = 200
 _BODY: Final = b"x" * 1024
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _GUARDED: Final = (
     *("--set", "broker.access.enabled=true", "--set", "nameserver.access.enabled=true"),
     *("--set", f'broker.access.initial_user={{"username":"root","password":"{_SECRET}"}}'),
@@ -44,10 +45,11 @@ _PERMISSIVE: Final = "broker.tls_mode=permissive"  # plain to the name server of
 class Server:
     """``pyromq up`` in a folder of its own."""
 
-    def __init__(self, folder: str, *flags: str) -> None:
+    def __init__(self, folder: str, *flags: str, is_pure: bool) -> None:
         command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", "async"]
         command += ["--nameserver-port", "0", "--broker-port", "0", *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        environment = {**os.environ, SWITCH: "1" if is_pure else ""}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self.process.stdout is not None
         found = re.search(r"broker=(\S+):(\d+)", self.process.stdout.readline())
         assert found, "the server did not start"
@@ -59,8 +61,9 @@ class Server:
         self._decoder = FrameDecoder()
 
     def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        """Of all threads, to the nanosecond: ticks are too coarse for short runs."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
     def ask(self, frames: bytes, count: int) -> None:
         self.socket.sendall(frames)
@@ -117,10 +120,39 @@ def measured_us(server: Server, window: bytes, seconds: float) -> float:
     return (server.cpu_s() - cpu) / count * 1e6
 
 
+def floor_us(body: bytes, fields: bytes) -> float:
+    """Of one HMAC-SHA1, by OpenSSL through Python."""
+    key, best = SigningKey(_SECRET), float("inf")
+    for _ in range(30):
+        began = time.thread_time()
+        for _ in range(1_000):
+            key.sign(fields, body)
+        best = min(best, (time.thread_time() - began) * 1e3)
+    return best
+
+
+def measure(servers: dict[str, Server], window: bytes, seconds: float, turns: int) -> dict[str, float]:
+    best = dict.fromkeys(servers, float("inf"))
+    for _ in range(turns):
+        for name, server in servers.items():
+            best[name] = min(best[name], measured_us(server, window, seconds / turns))
+    return best
+
+
+def show(kind: str, best: dict[str, float]) -> None:
+    for mode in ("pure", "core"):
+        own = {name.partition(" ")[2]: us for name, us in best.items() if name.startswith(mode)}
+        if own:
+            shown = [f"{name} {us:.2f} µs ({us / own['open'] - 1:+.1%})" for name, us in own.items()]
+            print(f"{kind}, {mode}: {', '.join(shown)} of CPU")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each of the eight measurements")
-    seconds = parser.parse_args().seconds
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each measurement")
+    parser.add_argument("--turns", type=int, default=8, help="in which each is divided")
+    parser.add_argument("--without-tls", action="store_true", help="only what access control costs")
+    given = parser.parse_args()
     sends = b"".join(send_frame(number) for number in range(_WINDOW))
     pulls = b"".join(pull_frame(number) for number in range(_WINDOW))
     with tempfile.TemporaryDirectory() as folder:
@@ -129,19 +161,24 @@ def main() -> None:
         )
         tls = ("--set", _PERMISSIVE, "--set", f"broker.tls_certificate_file={folder}/tls/server.pem")
         tls += ("--set", f"broker.tls_key_file={folder}/tls/server-key.pem")
-        flags: dict[str, tuple[str, ...]] = {"open": (), "guarded": _GUARDED, "TLS": tls, "both": (*_GUARDED, *tls)}
-        servers = {name: Server(f"{folder}/{name}", *each) for name, each in flags.items()}
+        flags: dict[str, tuple[str, ...]] = {"open": (), "guarded": _GUARDED}
+        if not given.without_tls:
+            flags |= {"TLS": tls, "both": (*_GUARDED, *tls)}
+        servers = {
+            f"{mode} {name}": Server(f"{folder}/{mode}-{name}", *each, is_pure=mode == "pure")
+            for mode in (("pure", "core") if core is not None else ("pure",))
+            for name, each in flags.items()
+        }
         try:
             for kind, window in (("send of 1 KiB", sends), ("pull of 32 × 1 KiB", pulls)):
-                best = dict.fromkeys(servers, float("inf"))
-                for _ in range(4):
-                    for name, server in servers.items():
-                        best[name] = min(best[name], measured_us(server, window, seconds / 4))
-                shown = [f"{name} {us:.1f} µs ({us / best['open'] - 1:+.1%})" for name, us in best.items()]
-                print(f"{kind}: {', '.join(shown)} of CPU")
+                show(kind, measure(servers, window, given.seconds, given.turns))
         finally:
             for server in servers.values():
                 server.stop()
+    fields = b"x" * 110
+    print(
+        f"HMAC-SHA1 alone: {floor_us(_BODY, fields):.2f} µs for a send, {floor_us(b'', fields[:60]):.2f} µs for a pull"
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ pub struct Text<'a> {
     pub is_escaped: bool,
 }
 
+/// As many ext fields as an ordinary request has, and some more.
+pub const FIELDS: usize = 24;
+
 #[derive(Default)]
 pub struct SendHeader<'a> {
     pub code: i32,
@@ -132,6 +135,9 @@ pub fn read<const SIGNED: bool>(text: &[u8]) -> Option<SendHeader<'_>> {
     }
     let mut cursor = Cursor { text, at: 1 };
     let mut header = SendHeader::default();
+    if SIGNED {
+        header.fields.reserve_exact(FIELDS);
+    }
     let (mut seen, mut fields_seen) = (0u32, 0u32);
     loop {
         let name = cursor.plain()?;

@@ -27,6 +27,7 @@ fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<pull_lane::PullLane>()?;
     module.add_class::<send_lane::SendLane>()?;
+    module.add_class::<signature::SigningKeys>()?;
     module.add_function(wrap_pyfunction!(index::index_entries, module)?)?;
     module.add_function(wrap_pyfunction!(index::scatter_words, module)?)?;
     module.add_function(wrap_pyfunction!(pulls::pull_entries, module)?)?;

@@ -70,9 +70,38 @@ struct ResponseText {
 /// Who may send what, as Python has decided it before: names are numbered.
 #[derive(Default)]
 struct Admitted {
-    users: HashMap<Vec<u8>, (usize, SigningKey)>,
+    users: HashMap<Vec<u8>, usize>,
+    keys: Vec<SigningKey>, // of the users, by their numbers
     addresses: HashMap<String, usize>,
     topics: HashMap<(usize, usize, i32), HashSet<Vec<u8>>>, // by user, address and code
+    last: Option<LastAdmitted>,
+}
+
+/// The decision that was found last: one sender after the other sends to the same topic.
+struct LastAdmitted {
+    name: Vec<u8>,
+    topic: Vec<u8>,
+    address: usize,
+    code: i32,
+    user: usize,
+}
+
+impl Admitted {
+    /// The number of the user, if it may send; that it is the one is not known yet.
+    #[inline]
+    fn find(&mut self, name: &[u8], topic: &[u8], address: usize, code: i32) -> Option<usize> {
+        if let Some(last) = &self.last {
+            if last.code == code && last.address == address && last.name == name && last.topic == topic {
+                return Some(last.user);
+            }
+        }
+        let user = *self.users.get(name)?;
+        if !self.topics.get(&(user, address, code))?.contains(topic) {
+            return None;
+        }
+        self.last = Some(LastAdmitted { name: name.to_vec(), topic: topic.to_vec(), address, code, user });
+        Some(user)
+    }
 }
 
 /// Where the next record goes.
@@ -209,9 +238,12 @@ impl SendLane {
     /// Python has verified that a request with this code was sent by this user from this address, and decided that it
     /// may send to this topic.
     fn admit(&mut self, user: &str, secret: &[u8], ip: &str, code: i32, topic: &str) {
-        let (users, addresses) = (self.admitted.users.len(), self.admitted.addresses.len());
-        let known = self.admitted.users.entry(user.as_bytes().to_vec());
-        let user = known.or_insert_with(|| (users, SigningKey::new(secret))).0;
+        let addresses = self.admitted.addresses.len();
+        let keys = &mut self.admitted.keys;
+        let user = *self.admitted.users.entry(user.as_bytes().to_vec()).or_insert_with(|| {
+            keys.push(SigningKey::new(secret));
+            keys.len() - 1
+        });
         let address = *self.admitted.addresses.entry(ip.to_owned()).or_insert(addresses);
         self.admitted.topics.entry((user, address, code)).or_default().insert(topic.as_bytes().to_vec());
     }
@@ -329,8 +361,8 @@ impl SendLane {
                 break;
             }
             let body_at = at + PREFIX_BYTES + header_bytes;
-            let Some(mut header) = header::read::<SIGNED>(&data[at + PREFIX_BYTES..body_at]) else { break };
-            if SIGNED && !self.is_admitted(&mut header, &data[body_at..end], address) {
+            let Some(header) = header::read::<SIGNED>(&data[at + PREFIX_BYTES..body_at]) else { break };
+            if SIGNED && !self.is_admitted(&header, &data[body_at..end], address) {
                 break;
             }
             if !self.take_send(py, &header, &data[body_at..end], &mut place)? {
@@ -342,15 +374,13 @@ impl SendLane {
     }
 
     /// Whether the signature shows that a user sent it who may. Nothing of the request is believed before that.
-    fn is_admitted(&mut self, header: &mut SendHeader<'_>, body: &[u8], address: usize) -> bool {
-        if self.claim.read(&mut header.fields).is_none() {
+    fn is_admitted(&mut self, header: &SendHeader<'_>, body: &[u8], address: usize) -> bool {
+        if self.claim.read(&header.fields).is_none() {
             return false;
         }
         let claim = &self.claim;
-        let Some((user, key)) = self.admitted.users.get(&claim.access_key) else { return false };
-        let topics = self.admitted.topics.get(&(*user, address, header.code));
-        topics.is_some_and(|topics| topics.contains(header.topic))
-            && key.matches(&claim.signature, &claim.content, body)
+        let found = self.admitted.find(&claim.access_key, header.topic, address, header.code);
+        found.is_some_and(|user| self.admitted.keys[user].matches(&claim.signature, &claim.content, body))
     }
 
     /// False when it is not plain: then nothing has changed.

@@ -1,7 +1,10 @@
 //! Signatures of requests, verified: `wire/signature.py` says what they cover.
 
-use crate::header::{unescape, Text};
+use crate::header::{unescape, Cursor, Text, FIELDS};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
 use sha1::{Digest, Sha1};
+use std::collections::HashMap;
 
 const BLOCK_BYTES: usize = 64;
 const ACCESS_KEY: &[u8] = b"AccessKey";
@@ -47,25 +50,35 @@ fn base64(digest: &[u8; 20]) -> [u8; 28] {
     text
 }
 
+/// Name and value of an ext field.
+pub type Field<'a> = (&'a [u8], Text<'a>);
+
 /// What a request says of its sender, not believed yet; texts are kept from call to call.
 #[derive(Default)]
 pub struct Claim {
     pub access_key: Vec<u8>,
     pub signature: Vec<u8>,
     pub content: Vec<u8>, // without the body
+    order: Vec<usize>,    // of the fields by their names: that of the request before, tried first
 }
 
 impl Claim {
     /// None when there is something that Python has to look at.
-    pub fn read<'a>(&mut self, fields: &mut Vec<(&'a [u8], Text<'a>)>) -> Option<()> {
-        fields.sort_unstable_by_key(|field| field.0);
-        if fields.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            return None;
+    pub fn read(&mut self, fields: &[Field<'_>]) -> Option<()> {
+        if self.order.len() != fields.len() || !is_ascending(fields, &self.order) {
+            self.order.clear();
+            self.order.extend(0..fields.len());
+            self.order.sort_unstable_by_key(|&number| fields[number].0);
+            if !is_ascending(fields, &self.order) {
+                self.order.clear();
+                return None; // a name twice
+            }
         }
         self.access_key.clear();
         self.signature.clear();
         self.content.clear();
-        for &(name, value) in fields.iter() {
+        for &number in &self.order {
+            let (name, value) = fields[number];
             if !name.is_ascii() || name == UNIQUE_KEY_QUERY {
                 return None; // Java's order of names is another one beyond ASCII
             }
@@ -79,6 +92,100 @@ impl Claim {
             }
         }
         (!self.access_key.is_empty() && !self.signature.is_empty()).then_some(())
+    }
+}
+
+/// Whether the order puts each name before the next: then it is theirs, and no name is there twice.
+#[inline]
+fn is_ascending(fields: &[Field<'_>], order: &[usize]) -> bool {
+    order.windows(2).all(|pair| {
+        let (one, next) = (fields[pair[0]].0, fields[pair[1]].0);
+        match (one.first(), next.first()) {
+            (Some(first), Some(second)) if first != second => first < second,
+            _ => one < next,
+        }
+    })
+}
+
+/// The ext fields of the JSON header of any request; read as strictly as those of sends.
+fn ext_fields(text: &[u8]) -> Option<Vec<Field<'_>>> {
+    std::str::from_utf8(text).ok()?;
+    let mut cursor = Cursor { text, at: 0 };
+    let mut fields = Vec::with_capacity(FIELDS);
+    let mut seen = 0u32;
+    cursor.expect(b'{')?;
+    loop {
+        let name = cursor.plain()?;
+        cursor.expect(b':')?;
+        let bit = match name {
+            b"extFields" => {
+                cursor.expect(b'{')?;
+                loop {
+                    let name = cursor.plain()?;
+                    cursor.expect(b':')?;
+                    fields.push((name, cursor.string()?));
+                    if !cursor.goes_on()? {
+                        break;
+                    }
+                }
+                1
+            }
+            b"code" => cursor.number().map(|_| 2)?,
+            b"flag" => cursor.number().map(|_| 4)?,
+            b"opaque" => cursor.number().map(|_| 8)?,
+            b"version" => cursor.number().map(|_| 16)?,
+            b"language" => cursor.plain().map(|_| 32)?,
+            b"remark" => cursor.plain().map(|_| 64)?,
+            b"serializeTypeCurrentRPC" => cursor.plain().map(|_| 128)?,
+            _ => return None,
+        };
+        if seen & bit != 0 {
+            return None;
+        }
+        seen |= bit;
+        if !cursor.goes_on()? {
+            break;
+        }
+    }
+    (seen & 1 == 1 && cursor.at == text.len()).then_some(fields)
+}
+
+/// Keys of users whose requests Python has verified before. It only says who signed a request: who may do what, and who
+/// is still a user, is asked elsewhere.
+#[pyclass]
+#[derive(Default)]
+pub struct SigningKeys {
+    users: HashMap<Vec<u8>, (Py<PyString>, SigningKey)>,
+    claim: Claim,
+}
+
+#[pymethods]
+impl SigningKeys {
+    #[new]
+    fn new() -> Self {
+        SigningKeys::default()
+    }
+
+    fn add(&mut self, user: Bound<'_, PyString>, secret: &[u8]) -> PyResult<()> {
+        let name = user.to_str()?.as_bytes().to_vec();
+        self.users.insert(name, (user.unbind(), SigningKey::new(secret)));
+        Ok(())
+    }
+
+    /// Users have changed.
+    fn clear(&mut self) {
+        self.users.clear();
+    }
+
+    fn __len__(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Who signed the request with this JSON header; None: Python has to look at it.
+    fn signer(&mut self, py: Python<'_>, header: &[u8], body: &[u8]) -> Option<Py<PyString>> {
+        self.claim.read(&ext_fields(header)?)?;
+        let (user, key) = self.users.get(&self.claim.access_key)?;
+        key.matches(&self.claim.signature, &self.claim.content, body).then(|| user.clone_ref(py))
     }
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 INTERFACE: Final = 3
@@ -95,6 +95,18 @@ class SendLane(Protocol):
     ) -> TakenSends | None: ...
 
 
+class SigningKeys(Protocol):
+    """Says who signed a request; ``core/src/signature.rs``."""
+
+    def add(self, user: str, secret: bytes) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def signer(self, header: bytes, body: bytes) -> str | None: ...
+
+
 class NewSendLane(Protocol):
     def __call__(
         self,
@@ -112,6 +124,7 @@ class Core(Protocol):
     VERSION: str
     PullLane: NewPullLane
     SendLane: NewSendLane
+    SigningKeys: Callable[[], SigningKeys]
 
     def index_entries(
         self, keys: bytes, table: memoryview, slots: int, first: int, begin_ms: int

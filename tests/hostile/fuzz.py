@@ -148,6 +148,9 @@ USERS: Final = {"fuzz-root": "fuzz-root-secret", "fuzz-user": "fuzz-user-secret"
 ACL_FLAGS: Final = (
     *("--set", "broker.access.enabled=true"),
     *("--set", 'broker.access.initial_user={"username":"fuzz-root","password":"fuzz-root-secret"}'),
+    *("--set", 'broker.access.inner_credentials={"accessKey":"fuzz-root","secretKey":"fuzz-root-secret"}'),
+    *("--set", "nameserver.access.enabled=true"),
+    *("--set", 'nameserver.access.initial_user={"username":"fuzz-root","password":"fuzz-root-secret"}'),
 )
 
 

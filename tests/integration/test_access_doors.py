@@ -17,11 +17,14 @@ from pyromq.outbox import Outbox, OutboxProducer
 from pyromq.pipeline.core.connections import close_all
 from pyromq.pipeline.core.options import SourceOptions
 from pyromq.pipeline.reading.cluster import Cluster
+from pyromq.security.requests import ACCESS_CODES
 from pyromq.security.secret import Secret
 from pyromq.security.settings import AccessSettings
 from pyromq.settings import ClientSettings, Credentials
 from pyromq.testing import LoopbackBroker
 from pyromq.testing.loopback import SMALL_FILES
+from pyromq.wire.codes import ResponseCode
+from tests.hostile.rig import Peer
 from tests.integration.guarded import ROOT, guarded_broker
 from tests.integration.waiting import until_on_thread
 from tests.unit.security.people import secret_of
@@ -168,3 +171,21 @@ def test_accounts_of_a_followed_file_come_and_go_while_servers_run(tmp_path: Pat
         assert not may("first-admin", "first-secret")
     kept = [each.read_text() for each in tmp_path.rglob("*access.json*")]
     assert not [text for text in kept if "second-secret" in text], "accounts of others are not copied"
+
+
+def test_without_access_control_no_users_are_planted(tmp_path: Path) -> None:
+    """Else they would be there on the day when it is switched on."""
+    asyncio.run(try_to_plant_users(tmp_path))
+    assert not list(tmp_path.rglob("*access*"))
+
+
+async def try_to_plant_users(folder: Path) -> None:
+    user = b'{"password": "planted-secret", "userType": "Super"}'
+    async with LoopbackBroker(folder=folder) as running:
+        for address in (running.address, running.nameserver):
+            async with Peer(address) as peer:
+                for code in ACCESS_CODES:
+                    fields = {"username": "planted", "subject": "User:planted", "policyType": "Custom", "resource": ""}
+                    refused = await peer.ask(code, fields, user)
+                    assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+                    assert "access control is off" in (refused.remark or "")

@@ -19,10 +19,11 @@ from pyromq.settings import Credentials
 from pyromq.testing import LoopbackBroker
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.message_id import decode_offset_id
 from pyromq.wire.record import split_records
 from tests.integration.guarded import ROOT, Client, ask_as, book_of, guarded_broker, memory_folder
 from tests.integration.waiting import until
-from tests.unit.security.people import add_user, allow, entry, pull_fields, secret_of
+from tests.unit.security.people import add_user, allow, entry, pull_fields, secret_of, send_fields
 
 pytestmark = pytest.mark.integration
 
@@ -142,6 +143,32 @@ async def test_a_foreign_transaction_is_not_ended_nor_resumed(broker: LoopbackBr
             assert f"Topic:{FOREIGN}" in (refused.remark or "")
         ended = await ask_as(peer, "root", Code.END_TRANSACTION, fields)
         assert ended.code == ResponseCode.SUCCESS
+
+
+async def test_a_transaction_is_not_ended_by_who_has_lost_the_right(broker: LoopbackBroker) -> None:
+    book, store = book_of(broker), broker.broker.store
+    add_user(book, "leaver")
+    allow(book, "leaver", entry(f"Topic:{MINE}", "Pub"))
+    properties = "UNIQ_KEY\x01leaver\x02TRAN_MSG\x01true\x02PGROUP\x01leaver-tx\x02"
+    prepared = {**send_fields(MINE, "leaver-tx"), "f": "4", "i": properties}
+    async with Client(broker.address) as peer:
+        sent = await ask_as(peer, "leaver", Code.SEND_MESSAGE_V2, prepared, b"half")
+        assert sent.code == ResponseCode.SUCCESS, sent.remark
+        position = decode_offset_id(sent.ext["msgId"])[1]
+        before = store.reader.range_of(MINE, 0)
+        fields = {
+            **{"producerGroup": "leaver-tx", "tranStateTableOffset": sent.ext["queueOffset"], "topic": MINE},
+            **{"commitLogOffset": str(position), "commitOrRollback": "8", "fromTransactionCheck": "false"},
+            "msgId": "leaver",
+        }
+        allow(book, "leaver", entry(f"Topic:{MINE}", "Sub"))
+        refused = await ask_as(peer, "leaver", Code.END_TRANSACTION, fields)
+        assert refused.code == ResponseCode.NO_PERMISSION and f"Topic:{MINE}" in (refused.remark or "")
+        assert store.reader.range_of(MINE, 0) == before, "nothing was committed"
+        allow(book, "leaver", entry(f"Topic:{MINE}", "Pub"))
+        ended = await ask_as(peer, "leaver", Code.END_TRANSACTION, fields)
+        assert ended.code == ResponseCode.SUCCESS, ended.remark
+    await until(lambda: store.reader.range_of(MINE, 0) != before, "the message is there")
 
 
 async def test_a_check_goes_to_producers_that_may_have_the_message(broker: LoopbackBroker) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,12 @@ from pyromq.aio import Admin
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.clock import SystemClock
-from pyromq.nameserver.server import NameServer
+from pyromq.errors import ConnectionLostError
+from pyromq.nameserver import admin_requests
+from pyromq.nameserver.server import LATER_MAX, NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, open_connection
-from pyromq.security.audit import AuditEntry, Outcome, Question, find_entries
+from pyromq.security.audit import AuditEntry, AuditLog, Outcome, Question, find_entries
 from pyromq.testing.loopback import SMALL_FILES
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.received import Received
@@ -106,3 +111,85 @@ async def test_admin_asks_name_servers_too(tmp_path: Path) -> None:
             found = await admin.audit()
             assert {entry.server for entry in found} == {"nameserver", "broker-a"}
             assert {entry.server for entry in await admin.audit(broker="broker-a")} == {"broker-a"}
+
+
+class SlowFiles:
+    """The files of the log are read as slowly as a test wants."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._real = admin_requests.answer_of
+        self.reading = threading.Semaphore(0)
+        self.may_go_on = threading.Event()
+        self.threads: list[threading.Thread] = []
+        monkeypatch.setattr(admin_requests, "answer_of", self.answer_of)
+
+    def answer_of(self, log: AuditLog, body: bytes) -> Callable[[], bytes]:
+        answer = self._real(log, body)
+
+        def slowly() -> bytes:
+            self.threads.append(threading.current_thread())
+            self.reading.release()
+            self.may_go_on.wait(30)
+            return answer()
+
+        return slowly
+
+    async def are_read(self, times: int = 1) -> None:
+        for _ in range(times):
+            await asyncio.to_thread(self.reading.acquire, timeout=30)
+
+
+async def test_whoever_asks_for_the_log_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = SlowFiles(monkeypatch)
+    async with NameServer(settings(tmp_path)) as server:
+        connection = await open_connection(server.address, clock=SystemClock())
+        slow = connection.request_nowait(RequestCode.QUERY_AUDIT_LOG, {}, b"{}", timeout_ms=30_000)
+        await files.are_read()
+        for over in (connection, await open_connection(server.address, clock=SystemClock())):
+            quick = await over.request(RequestCode.GET_NAMESRV_CONFIG, {}, timeout_ms=30_000)
+            assert quick.code == ResponseCode.SUCCESS and not slow.done()
+        files.may_go_on.set()
+        assert (await slow).body == b"[]"
+    assert threading.main_thread() not in files.threads
+
+
+async def test_too_many_who_ask_for_the_log_are_told_to_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = SlowFiles(monkeypatch)
+    async with NameServer(settings(tmp_path)) as server:
+        connection = await open_connection(server.address, clock=SystemClock())
+        asked = [
+            connection.request_nowait(RequestCode.QUERY_AUDIT_LOG, {}, b"{}", timeout_ms=30_000)
+            for _ in range(LATER_MAX + 2)
+        ]
+        refused = [await each for each in asked[LATER_MAX:]]
+        assert {each.code for each in refused} == {ResponseCode.SYSTEM_BUSY}
+        files.may_go_on.set()
+        assert {(await each).code for each in asked[:LATER_MAX]} == {ResponseCode.SUCCESS}
+
+
+async def test_a_name_server_that_stops_does_not_wait_for_slow_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = SlowFiles(monkeypatch)
+    async with NameServer(settings(tmp_path)) as server:
+        connection = await open_connection(server.address, clock=SystemClock())
+        slow = connection.request_nowait(RequestCode.QUERY_AUDIT_LOG, {}, b"{}", timeout_ms=30_000)
+        await files.are_read()
+    with pytest.raises(ConnectionLostError):
+        await slow
+    files.may_go_on.set()
+
+
+async def test_files_that_cannot_be_read_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(log: AuditLog, body: bytes) -> Callable[[], bytes]:
+        def job() -> bytes:
+            raise OSError("the disk is gone")
+
+        return job
+
+    monkeypatch.setattr(admin_requests, "answer_of", fail)
+    async with NameServer(settings(tmp_path)) as server:
+        response = await ask(server.address, RequestCode.QUERY_AUDIT_LOG, {}, b"{}")
+    assert response.code == ResponseCode.SYSTEM_ERROR and "internal error" in (response.remark or "")

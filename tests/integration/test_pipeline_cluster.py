@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from pyromq import Admin
+from pyromq import Admin, Message, Producer
 from pyromq.client.consumer.base.broker_calls import BrokerCalls
 from pyromq.errors import BrokerError, GroupNotFoundError, NoPermissionError, TopicNotFoundError
 from pyromq.model.names import retry_topic
@@ -14,9 +15,14 @@ from pyromq.model.queue import QueueId
 from pyromq.model.topic import Perm
 from pyromq.pipeline.core.connections import close_all
 from pyromq.pipeline.core.options import SourceOptions
+from pyromq.pipeline.core.places import Place
+from pyromq.pipeline.reading.batch import plan_batch
 from pyromq.pipeline.reading.cluster import Cluster
+from pyromq.settings import Credentials
 from pyromq.testing import LoopbackBroker
+from tests.integration.guarded import ROOT, guarded_broker
 from tests.integration.waiting import until_on_thread
+from tests.unit.security.people import secret_of
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +92,18 @@ def test_a_group_that_brokers_do_not_know_is_introduced(
     reading.commit(dict.fromkeys(queues, 0))
     assert refused and [admin.committed("billing", queue) for queue in queues] == [0, 0]
     assert "billing" in admin.groups()
+
+
+def test_who_reads_in_no_group_needs_no_right_on_a_group() -> None:
+    user = Credentials("spark", secret_of("spark"))
+    with guarded_broker() as guarded, Admin(guarded.nameserver, credentials=ROOT) as admin:
+        admin.create_topic("orders", queues=2)
+        admin.create_user(user.access_key, user.secret_key)
+        admin.apply_template("spark", "pipeline", topics=["orders"], groups=["reports"])
+        with Producer(guarded.nameserver, group="writers", credentials=ROOT) as producer:
+            producer.send(Message("orders", b"1"))
+        keys = {"access_key": user.access_key, "secret_key": user.secret_key}
+        options = SourceOptions(nameserver=guarded.nameserver, topics=("orders",), ending=Place.LATEST, **keys)
+        (planned,) = plan_batch(replace(options, starting=Place.EARLIEST), Cluster(options))
+        assert [len(each) for each in planned] == [1]
+        close_all()

@@ -52,14 +52,14 @@ from pyromq.broker.sending.closed_sends import closed_to_sends
 from pyromq.broker.sending.send_lane import FIRST_DIGIT, FIRST_DIGIT_AT
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
-from pyromq.compiled_core import DESCRIPTION, Buffer
+from pyromq.compiled_core import DESCRIPTION, Buffer, core
 from pyromq.errors import MQError, StoreError
 from pyromq.filters import load_parser
 from pyromq.metrics.health import HealthReport, Startup
 from pyromq.metrics.process_table import LOOP_LAG
 from pyromq.metrics.samples import Family, Histogram, Part
 from pyromq.net import Address, Connection, Handler, Server
-from pyromq.net.handler import FastPath
+from pyromq.net.handler import Decode, FastPath
 from pyromq.net.measuring import server_families
 from pyromq.net.stalls import LoopProbe
 from pyromq.net.turns import TURN_S, Turns
@@ -71,9 +71,10 @@ from pyromq.store.files.disk import Disk, RealDisk
 from pyromq.store.message_store import MessageStore
 from pyromq.store.recovery_report import RecoveryProgress
 from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.fast.signed_requests import decode_signed
 from pyromq.wire.header_errors import HeaderFieldError
 from pyromq.wire.message_id import Host
-from pyromq.wire.received import Received
+from pyromq.wire.received import Received, decode_received
 
 logger = logging.getLogger(__name__)
 
@@ -534,6 +535,11 @@ class Broker(Handler):
         if sends is None or not sends.serves(connection):
             return pulls.take if pulls is not None else None
         return _one_of(sends.take, pulls.take) if pulls is not None else sends.take
+
+    def decoder(self, connection: Connection) -> Decode:
+        access = self._environment.access
+        is_signed = isinstance(access, GuardedAccess) and access.guard.is_by_signature
+        return decode_signed if is_signed and core is None else decode_received  # the core reads fields by itself
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self._turns.take(connection, requests)

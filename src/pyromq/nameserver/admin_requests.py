@@ -8,7 +8,7 @@ from typing import Any
 
 from pyromq.nameserver.errors import KeyNotFoundError, NotServedError
 from pyromq.nameserver.settings import describe_settings, update_settings
-from pyromq.nameserver.state import Response, State, small_body
+from pyromq.nameserver.state import Job, Response, State, small_body
 from pyromq.security.audit import answer_of
 from pyromq.wire.headers.nameserver import (
     AddWritePermResponseHeader,
@@ -95,8 +95,9 @@ def set_settings(state: State, request: Received[Any], _: Hashable) -> Response:
     return Response()
 
 
-def find_audited(state: State, request: Received[Any], _: Hashable) -> Response:
-    """31001."""
+def find_audited(state: State, request: Received[Any], _: Hashable) -> Job:
+    """31001: files of many megabytes are read, so it is a job."""
     if state.audit_log is None:
         raise NotServedError("this name server keeps no audit log: give it a folder (setting kv_path, option --data)")
-    return Response(body=answer_of(state.audit_log, small_body(state, request))())
+    answer = answer_of(state.audit_log, small_body(state, request))
+    return lambda: Response(body=answer())

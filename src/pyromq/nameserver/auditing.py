@@ -13,7 +13,7 @@ import msgspec
 from pyromq.clock import Clock
 from pyromq.errors import MQError
 from pyromq.nameserver.settings import NameServerSettings, describe_settings
-from pyromq.nameserver.state import Handle, Response, State
+from pyromq.nameserver.state import Answer, AnswerT, Handle, State
 from pyromq.net import Connection
 from pyromq.security.audit import FOLDER, AuditEntry, AuditLog, Outcome
 from pyromq.security.audited import AUDITED_BY_NAMESERVERS, action_name, subject_of, user_state
@@ -54,12 +54,12 @@ class Auditing:
         }
 
     def _audited(self, handle: Handle) -> Handle:
-        def audited(state: State, request: Received[Any], connection: Hashable) -> Response:
+        def audited(state: State, request: Received[Any], connection: Hashable) -> Answer:
             return self.watch(request, connection, lambda: handle(state, request, connection))
 
         return audited
 
-    def watch(self, request: Received[Any], connection: Hashable, carry_out: Callable[[], Response]) -> Response:
+    def watch(self, request: Received[Any], connection: Hashable, carry_out: Callable[[], AnswerT]) -> AnswerT:
         """What ``carry_out`` does, written down. Raises what it raises."""
         peer = Peer(connection.remote.host, connection.peer_name) if isinstance(connection, Connection) else Peer("")
         entry = self._entry(request, peer, self._user(request, peer))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyromq.errors import ConfigError, MQError
 from pyromq.nameserver.auditing import Auditing
-from pyromq.nameserver.service import NameServerService, encode, refusal
+from pyromq.nameserver.service import LaterFrame, NameServerService, encode, refusal
 from pyromq.nameserver.state import Response
 from pyromq.net import Address, Connection
 from pyromq.security.addresses import parsed_ip
@@ -41,8 +41,8 @@ class GuardedService:
         self._auditing = auditing
         self._requests = AccessRequests(guard.book)
 
-    def handle(self, request: Received[Any], connection: Connection) -> bytes | None:
-        """The frame of the response; None for a one-way request."""
+    def handle(self, request: Received[Any], connection: Connection) -> bytes | LaterFrame | None:
+        """As the service does."""
         try:
             peer = Peer(connection.remote.host, connection.peer_name)
             principal = self._guard.admit(request, peer)

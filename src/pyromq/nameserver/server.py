@@ -19,7 +19,7 @@ from pyromq.nameserver.guarding import GuardedService
 from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.kv_file import KvFile
 from pyromq.nameserver.route_table import RouteTable
-from pyromq.nameserver.service import NameServerService
+from pyromq.nameserver.service import LaterFrame, NameServerService
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address, Connection, Handler, Server
 from pyromq.net.measuring import server_families
@@ -35,6 +35,7 @@ from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
 
+LATER_MAX: Final = 8  # responses that are made on other threads at once; more are told to come back
 _WRITE_S: Final = 1.0  # between two looks for new entries of the audit log
 
 
@@ -108,7 +109,7 @@ class NameServer:
         server = settings.listener.server(requests, listen, clock=self._clock, new=self._new_server)
         requests.turns.stalls = server.stalls
         await server.start()
-        self._running = _Running(service, server, followed, log)
+        self._running = _Running(service, server, requests, followed, log)
         self.guard = guard
         logger.info("name server started: address=%s", self.address)
         return self
@@ -124,9 +125,15 @@ class _Running:
     """A server that listens, the timer that looks for silent brokers, and the one that writes the audit log."""
 
     def __init__(
-        self, service: NameServerService, server: Server, followed: FollowedFile | None, log: AuditLog | None
+        self,
+        service: NameServerService,
+        server: Server,
+        requests: _Requests,
+        followed: FollowedFile | None,
+        log: AuditLog | None,
     ) -> None:
         self._service = service
+        self._requests = requests
         self._followed = followed
         self._log = log
         self.server = server
@@ -140,6 +147,7 @@ class _Running:
     async def stop(self) -> None:
         self._timer.cancel()
         await self.server.stop()
+        await self._requests.stop()
         if self._writing is not None and self._log is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
@@ -178,6 +186,7 @@ class _Requests(Handler):
         self._handle = service.handle if guarded is None else guarded.handle
         self._clock = clock
         self.turns = Turns(self._serve, clock.monotonic_s)
+        self._later: set[asyncio.Task[None]] = set()  # responses that other threads make
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         self.turns.take(connection, requests)
@@ -185,11 +194,29 @@ class _Requests(Handler):
     def _serve(self, connection: Connection, coming: Iterator[Received[Any]]) -> bool:
         until_s = self.turns.until_s()
         for request in coming:
-            if (response := self._handle(request, connection)) is not None:
+            response = self._handle(request, connection)
+            if isinstance(response, LaterFrame):
+                self._send_later(connection, response)
+            elif response is not None:
                 connection.send(response)
             if self._clock.monotonic_s() >= until_s:
                 return True
         return False
+
+    def _send_later(self, connection: Connection, response: LaterFrame) -> None:
+        if len(self._later) >= LATER_MAX:
+            connection.send(response.refused())
+            return
+        task = asyncio.get_running_loop().create_task(_send_made(connection, response), name="make a response")
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def stop(self) -> None:
+        """Nobody waits for responses any more."""
+        later = tuple(self._later)
+        for task in later:
+            task.cancel()
+        await asyncio.gather(*later, return_exceptions=True)
 
     def on_drained(self, connection: Connection) -> None:
         self.turns.go_on(connection)
@@ -203,6 +230,10 @@ class _Requests(Handler):
     def on_disconnected(self, connection: Connection, reason: str) -> None:
         self.turns.drop(connection)
         self._service.drop_connection(connection)
+
+
+async def _send_made(connection: Connection, response: LaterFrame) -> None:
+    connection.send(await asyncio.to_thread(response.frame))
 
 
 def _open_guard(settings: NameServerSettings) -> Guard | None:

@@ -7,7 +7,7 @@ Whatever a request holds, ``handle`` returns; a mistake of our own is logged and
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from pyromq.clock import Clock
@@ -19,7 +19,7 @@ from pyromq.nameserver.kv_config import KvConfig
 from pyromq.nameserver.members import BrokerProcess, LiveMember
 from pyromq.nameserver.route_table import RouteTable
 from pyromq.nameserver.settings import NameServerSettings
-from pyromq.nameserver.state import Handle, Response, State
+from pyromq.nameserver.state import Answer, AnswerT, Handle, Job, Response, State
 from pyromq.security.audit import AuditLog
 from pyromq.security.errors import AccessChangeError, AccessDeniedError
 from pyromq.security.guard import Guard
@@ -100,10 +100,12 @@ class NameServerService:
         """As they are now: admin tools change them."""
         return self._state.settings
 
-    def handle(self, request: Received[Any], connection: Hashable) -> bytes | None:
-        """The frame of the response; None for a one-way request."""
+    def handle(self, request: Received[Any], connection: Hashable) -> bytes | LaterFrame | None:
+        """The frame of the response, or what makes it on another thread; None for a one-way request."""
         response = self._respond(request, connection)
-        return None if request.is_oneway else encode(request, response)
+        if request.is_oneway:
+            return None
+        return encode(request, response) if isinstance(response, Response) else LaterFrame(request, response)
 
     def refuse_header(self, error: HeaderFieldError) -> bytes | None:
         """The frame that answers a request without usable ext fields."""
@@ -127,18 +129,40 @@ class NameServerService:
             logger.warning("broker lost: broker=%r address=%r reason=silent", member.broker, member.address)
         return silent
 
-    def _respond(self, request: Received[Any], connection: Hashable) -> Response:
+    def _respond(self, request: Received[Any], connection: Hashable) -> Answer:
         handle = self._handles.get(request.code)
         if handle is None:
             return _unsupported(request.code)
-        try:
-            return handle(self._state, request, connection)
-        except MQError as error:
-            logger.debug("request refused: code=%d reason=%s", request.code, error)
-            return refusal(error)
-        except Exception:  # a bug of ours must not take the server down, nor leave the peer without a response
-            logger.exception("request failed: code=%d", request.code)
-            return Response(code=ResponseCode.SYSTEM_ERROR, remark="internal error of the name server")
+        return _answered(request, lambda: handle(self._state, request, connection))
+
+
+class LaterFrame:
+    """A response that another thread makes."""
+
+    def __init__(self, request: Received[Any], job: Job) -> None:
+        self._request = request
+        self._job = job
+
+    def frame(self) -> bytes:
+        """On that thread."""
+        return encode(self._request, _answered(self._request, self._job))
+
+    def refused(self) -> bytes:
+        """In its place, when there are too many."""
+        remark = "too many requests that read the audit log at once; try again in a moment"
+        return encode(self._request, Response(code=ResponseCode.SYSTEM_BUSY, remark=remark))
+
+
+def _answered(request: Received[Any], carry_out: Callable[[], AnswerT]) -> AnswerT | Response:
+    """What comes of it, or why nothing does."""
+    try:
+        return carry_out()
+    except MQError as error:
+        logger.debug("request refused: code=%d reason=%s", request.code, error)
+        return refusal(error)
+    except Exception:  # a bug of ours must not take the server down, nor leave the peer without a response
+        logger.exception("request failed: code=%d", request.code)
+        return Response(code=ResponseCode.SYSTEM_ERROR, remark="internal error of the name server")
 
 
 def _unsupported(code: int) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pyromq.clock import Clock
 from pyromq.nameserver.errors import LimitError
@@ -52,7 +52,12 @@ class Response:
     remark: str | None = None
 
 
-Handle = Callable[[State, Received[Any], Hashable], Response]
+Job = Callable[[], Response]
+"""Makes a response on another thread, because files are read for it. Raises MQError, OSError."""
+
+Answer = Response | Job
+AnswerT = TypeVar("AnswerT", bound=Answer)
+Handle = Callable[[State, Received[Any], Hashable], Answer]
 """Carries out one request that came over a connection. Raises MQError, and has then changed nothing."""
 
 

@@ -25,7 +25,7 @@ from pyromq.clock import Clock
 from pyromq.errors import RemoteProtocolError
 from pyromq.net.address import Address
 from pyromq.net.half_read import HalfReadFrames
-from pyromq.net.handler import FastPath, Handler
+from pyromq.net.handler import Decode, FastPath, Handler
 from pyromq.net.idle import IdleWatch
 from pyromq.net.pending_calls import PendingCalls
 from pyromq.net.settings import ConnectionSettings
@@ -94,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = _read_buffer()
         self._decoder = FrameDecoder(settings.frame_bytes_max)
         self._fast_path: FastPath | None = None  # of the handler; takes what it can of each read
+        self._decode: Decode = decode_received  # the handler may name another
         self.half_read_bytes = 0  # as ``half_read`` has counted them
         self._half_read = half_read  # all connections of a server together; None: they are not counted
         self._stalls = stalls  # likewise
@@ -332,10 +333,11 @@ class Connection(asyncio.BufferedProtocol):
         self._watch.add(self)
         self._call(self._handler.on_connected, self)
         if self.is_open:
-            self._call(self._ask_for_fast_path)
+            self._call(self._ask_handler)
 
-    def _ask_for_fast_path(self) -> None:
+    def _ask_handler(self) -> None:
         self._fast_path = self._handler.fast_path(self)
+        self._decode = self._handler.decoder(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
@@ -393,13 +395,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _receive(self, frames: list[Frame]) -> None:
         self.frames_in += len(frames)
-        answered = self._pending_calls.answered
+        answered, decode = self._pending_calls.answered, self._decode
         requests: list[Received[Any]] = []
         bad_headers: list[HeaderFieldError] = []
         broken: UndecodableHeaderError | None = None
         for frame in frames:
             try:
-                received = decode_received(frame)
+                received = decode(frame)
             except HeaderFieldError as error:
                 bad_headers.append(_without_frames(error))
             except UndecodableHeaderError as error:

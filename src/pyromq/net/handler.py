@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.command import encode_response
+from pyromq.wire.frame import Frame
 from pyromq.wire.header_errors import HeaderFieldError
-from pyromq.wire.received import Received
+from pyromq.wire.received import Received, decode_received
 
 if TYPE_CHECKING:
     from pyromq.net.connection import Connection
 
 FastPath = Callable[["Connection", bytes | bytearray | memoryview], int]
 """Serves requests at the beginning of these bytes, and says how many bytes these are: whole frames, or nothing."""
+
+Decode = Callable[[Frame], Received[Any]]
+"""``decode_received``, or what does the same."""
 
 
 class Handler(Protocol):
@@ -53,6 +57,10 @@ class Handler(Protocol):
     def fast_path(self, connection: Connection) -> FastPath | None:
         """What looks at the bytes of a new connection before they are cut into frames; asked once it is connected."""
         return None
+
+    def decoder(self, connection: Connection) -> Decode:
+        """What makes requests of the frames of a new connection; asked once it is connected."""
+        return decode_received
 
     def on_congested(self, connection: Connection) -> None:
         """The peer reads more slowly than it is sent to: hold back what can wait until ``on_drained``.

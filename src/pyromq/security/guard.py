@@ -62,13 +62,14 @@ class Guard:
     def admit(self, request: Received[Any], peer: Peer) -> Principal:
         """Who sent it, and may. Raises AccessDeniedError."""
         principal = self.verify(request, peer)
-        right = self._rights.get(request.code)
+        code = request.code
+        right = self._rights.get(code)
         if not self._checks_rights or right is None:  # a code without row is not answered: that is checked at the start
             return principal
         rules = self._current()
-        key: object = None
-        if right.key is not None:
-            key = (principal, peer.ip, request.code, right.key(request.header))
+        key, key_of = None, right.key
+        if key_of is not None:
+            key = (principal, peer.ip, code, key_of(request.header))
             if key in self._admitted:
                 return principal
         if not rules.is_super(principal):

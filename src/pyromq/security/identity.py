@@ -25,6 +25,8 @@ class Means(StrEnum):
     WHITE_LIST = "white list"  # the address alone (RocketMQ 4.x: globalWhiteRemoteAddresses)
     PLUG_IN = "plug-in"
 
+    __hash__ = str.__hash__  # that of enumerations is written in Python, and means are part of the keys of caches
+
 
 class Peer(NamedTuple):
     """The other side of a connection: its address, and the subject of its certificate if TLS verified one."""

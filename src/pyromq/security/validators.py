@@ -12,18 +12,22 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from pyromq.compiled_core import SigningKeys, core
 from pyromq.errors import ConfigError, quoted
 from pyromq.security.book import Book
 from pyromq.security.errors import AccessDeniedError
 from pyromq.security.identity import Means, Peer, Voucher
+from pyromq.security.policies import User
 from pyromq.security.settings import CERTIFICATE, SIGNATURE
 from pyromq.wire.fast.signed_fields import signed_fields
+from pyromq.wire.fast.signed_requests import signed_values
 from pyromq.wire.frame import SerializeType
 from pyromq.wire.received import Received
 from pyromq.wire.signature import ACCESS_KEY, signed_content, unsigned_fields
 from pyromq.wire.signature import SIGNATURE as SIGNATURE_FIELD
 
 _JSON: Final = SerializeType.JSON
+_REMEMBERED_MAX: Final = 10_000
 _WHITE_LISTED: Final = Voucher("", Means.WHITE_LIST)
 
 
@@ -52,19 +56,36 @@ class SignatureValidator:
 
     def __init__(self, book: Book) -> None:
         self._book = book
+        self._keys = core.SigningKeys() if core is not None else None
+        self._rules = book.rules  # that ``_keys`` follow from
 
     def parse(self, request: Received[Any], peer: Peer) -> SignedClaim:
         return SignedClaim(*_signed(request), request.body, peer.ip)
 
     def vouch(self, request: Received[Any], peer: Peer) -> Voucher:
         """Both steps in one, for the usual case: a user that is known, and signs well."""
-        name, signature, fields = _signed(request)
-        rules = self._book.rules
+        rules, keys = self._book.rules, self._keys
+        if keys is not None and request.frame.serialize_type is _JSON:
+            if rules is not self._rules:
+                self._rules = rules
+                keys.clear()
+            signer = keys.signer(request.frame.header, request.body)
+            if signer is not None:
+                return rules.users[signer].voucher
+        name, signature, fields = signed_values(request) or _signed(request)
         user = rules.users.get(name)
         if user is not None and user.is_enabled and not rules.white_list.texts:
             if user.key.matches(signature, fields, request.body):
+                if keys is not None:
+                    self._remember(keys, user)
                 return user.voucher
-        return self.validate(SignedClaim(name, signature, fields, request.body, peer.ip))
+        return self.validate(self.parse(request, peer))
+
+    def _remember(self, keys: SigningKeys, user: User) -> None:
+        """Under the rules as they are: that it is enabled, and that no white list speaks for anybody."""
+        if len(keys) >= _REMEMBERED_MAX:
+            keys.clear()
+        keys.add(user.name, user.password.reveal().encode("utf-8", "replace"))
 
     def validate(self, claim: SignedClaim) -> Voucher:
         rules = self._book.rules

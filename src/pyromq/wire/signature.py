@@ -48,7 +48,12 @@ class SigningKey:
 
     def matches(self, claimed: str, fields: bytes, body: bytes = b"") -> bool:
         """Whether that is the signature of the content; found out in constant time."""
-        return _equal(self.sign(fields, body), claimed.encode("utf-8", "replace"))
+        inner, outer = self._inner.copy(), self._outer.copy()  # as ``sign``: a call less for each request
+        inner.update(fields)
+        if body:
+            inner.update(body)
+        outer.update(inner.digest())
+        return _equal(_base64(outer.digest(), newline=False), claimed.encode("utf-8", "replace"))
 
 
 _base64 = binascii.b2a_base64

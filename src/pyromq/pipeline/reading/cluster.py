@@ -145,7 +145,9 @@ class Cluster:
     # --- offsets ---
 
     def stored(self, queues: Iterable[QueueId]) -> Offsets:
-        """Where the group stands, for the queues where it does."""
+        """Where the group stands, for the queues where it does; nowhere without a group, and nobody is asked."""
+        if not self._options.group:
+            return {}
         return self._surely("asking where the group stands", lambda: self._stored(list(queues)))
 
     async def _stored(self, queues: list[QueueId]) -> Offsets:

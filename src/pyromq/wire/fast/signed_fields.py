@@ -20,12 +20,13 @@ SignedFields = tuple[str, str, bytes]
 """Access key, signature, content without body."""
 
 Reader = Callable[[bytes], SignedFields | None]
-_MORE: Final = ("ReqT", "bname", "lo", "ns", "nsd", "oway")  # what Java's clients add to any request
+MORE_FIELDS: Final = ("ReqT", "bname", "lo", "ns", "nsd", "oway")
+"""What Java's clients add to any request."""
 
 
 def _compiled(names: set[str]) -> Reader:
     """A reader of headers that have no other fields than these."""
-    ordered = sorted({*names, *_MORE, ACCESS_KEY, SECURITY_TOKEN}, key=lambda name: name.encode("utf-16-be"))
+    ordered = sorted({*names, *MORE_FIELDS, ACCESS_KEY, SECURITY_TOKEN}, key=lambda name: name.encode("utf-16-be"))
     attributes = {name: f"f{number}" for number, name in enumerate((*ordered, SIGNATURE))}
     fields = msgspec.defstruct(
         "SignedFields",
