@@ -114,15 +114,16 @@ class Sender:
     language: str
     member: Member
     topic: str
-    acknowledged: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # id: broker, queue, offset
+    acknowledged: set[str] = field(default_factory=set)  # ids
+    places: Counter[tuple[int, int]] = field(default_factory=Counter)  # queues and offsets of what did not wait
+    delayed: set[str] = field(default_factory=set)  # ids
     refused: int = 0
-    statuses: Counter[str] = field(default_factory=Counter)
 
     def send(self, number: int) -> None:
         message: dict[str, Any] = {"topic": self.topic, "body": f"{self.language}-{number}", "keys": f"k{number}"}
         if number % 10 == 3:
             message["delayLevel"] = 2  # five seconds
-        elif number % 10 == 7 and self.language != "go":
+        elif number % 10 == 7:
             message["delayMs"] = 4_000
         try:
             (result,) = self.member.call("send", mode="sync", messages=[message])
@@ -130,8 +131,11 @@ class Sender:
             self.refused += 1
             time.sleep(0.3)
             return
-        self.statuses[result["status"]] += 1
-        self.acknowledged[result["msgId"]] = (result["broker"], result["queueId"], result["offset"])
+        self.acknowledged.add(result["msgId"])
+        if number % 10 in (3, 7):
+            self.delayed.add(result["msgId"])
+        else:
+            self.places[result["queueId"], result["offset"]] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +146,12 @@ class Account:
     acknowledged: int
     lost: frozenset[str]
     duplicates: int
+    delayed: int  # duplicates of what its sender had delayed
     unacknowledged: int  # consumed, though the sender was not told that they are stored
 
     def __str__(self) -> str:
         text = f"{self.group}: {self.acknowledged} acknowledged, {len(self.lost)} lost, {self.duplicates} twice"
+        text += f" ({self.delayed} of these delayed by their sender)" if self.delayed else ""
         return text + (f", {self.unacknowledged} not acknowledged" if self.unacknowledged else "")
 
 
@@ -155,7 +161,6 @@ class Traffic:
     def __init__(self, drivers: Drivers, nameserver: str, topic: str = "Moving") -> None:
         self._drivers, self._nameserver, self.topic = drivers, nameserver, topic
         self._clients: dict[str, ClientUnderTest] = {}
-        self._locks: dict[str, threading.Lock] = {}
         self._threads: list[threading.Thread] = []
         self._stopped = threading.Event()
         self.failures: list[BaseException] = []
@@ -235,13 +240,16 @@ class Traffic:
     def _account_of(self, group: str, acknowledged: set[str]) -> Account:
         consumed = self.consumed(group)
         lost = frozenset(acknowledged - consumed.keys())
-        twice = sum(consumed.values()) - len(consumed)
-        return Account(group, len(acknowledged), lost, twice, len(consumed.keys() - acknowledged))
+        twice = {id_: times - 1 for id_, times in consumed.items() if times > 1}
+        delayed = sum(times for id_, times in twice.items() if any(id_ in each.delayed for each in self.senders))
+        return Account(
+            group, len(acknowledged), lost, sum(twice.values()), delayed, len(consumed.keys() - acknowledged)
+        )
 
-    def places_shared(self) -> list[tuple[str, int, int]]:
-        """Queue offsets that were given to more than one message: none, where logs are the same. Not of what waits."""
-        places = Counter(place for sender in self.senders for place in sender.acknowledged.values())
-        return [place for place, times in places.items() if times > 1]
+    def places_shared(self) -> int:
+        """Queue offsets that were given to more than one message: none, where the logs are the same."""
+        places = sum((sender.places for sender in self.senders), Counter[tuple[int, int]]())
+        return sum(times > 1 for times in places.values())
 
 
 def hand_over(machine: Machine, steps: Sequence[str], reached: Callable[[], int]) -> None:

@@ -12,7 +12,8 @@ _HEAD: Final = """# Compatibility
 Written by `make interop`, which runs the real Apache RocketMQ {version} beside PyroMQ on one machine; do not edit.
 
 *ok*: as expected. *differs*: works, but not the same. *lacks*: not there yet. *deliberate*: decided otherwise.
-*fails*: went wrong in this run. –: this client offers no such thing. Numbers lead to the reasons below a table.
+*fails*: went wrong in this run. *loses*: an acknowledged message can be lost by it. –: this client offers no such
+thing. Numbers lead to the reasons below a table.
 """
 COLUMNS: Final = (
     *("Java → Apache", "Java → PyroMQ", "Go → Apache", "Go → PyroMQ", "PyroMQ → Apache", "PyroMQ → PyroMQ"),
@@ -50,12 +51,16 @@ class Report:
     def add(self, case: Case) -> None:
         self._cells[case.section, case.name, case.column] = case
 
-    def write(self, path: Path, version: str) -> None:
+    def write(self, path: Path, version: str, *, keep: bool = False) -> None:
+        """``keep``: sections of the file that this run has nothing for stay as they are."""
         cases = sorted(self._cells.values(), key=lambda case: case.order)
-        lines = [_HEAD.format(version=version), *_totals(cases)]
+        sections = _sections(path.read_text(encoding="utf-8")) if keep and path.exists() else {}
         for section in dict.fromkeys(case.section for case in cases):
-            lines += self._section(section, [case for case in cases if case.section == section])
-        path.write_text("\n".join(lines).rstrip() + "\n")
+            sections[section] = self._section(section, [case for case in cases if case.section == section])
+        lines = [_HEAD.format(version=version), *_totals(sections.values())]
+        for section in sections.values():
+            lines += section
+        path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
     def _section(self, section: str, cases: Sequence[Case]) -> list[str]:
         columns = [each for each in COLUMNS if any(case.column == each for case in cases)]
@@ -70,10 +75,20 @@ class Report:
         return [*lines, "", *(f"{number}. {reason}" for reason, number in numbers.items()), ""]
 
 
-def _totals(cases: Iterable[Case]) -> list[str]:
+def _sections(text: str) -> dict[str, list[str]]:
+    """The lines of a file that was written before, by heading."""
+    _, *parts = text.split("\n## ")
+    return {part.partition("\n")[0]: [*f"## {part}".rstrip().splitlines(), ""] for part in parts}
+
+
+def _totals(sections: Iterable[Sequence[str]]) -> list[str]:
     counts: dict[str, int] = {}
-    for case in cases:
-        counts[case.outcome] = counts.get(case.outcome, 0) + 1
+    for lines in sections:
+        _, _, *rows = (line for line in lines if line.startswith("|"))
+        for row in rows:
+            _, *cells = row.replace("\\|", "").strip("|").split("|")
+            for cell in filter(None, map(str.strip, cells)):
+                counts[cell.split()[0]] = counts.get(cell.split()[0], 0) + 1
     return ["In this run: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) + ".", ""]
 
 

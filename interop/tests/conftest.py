@@ -44,11 +44,13 @@ def case(name: str, section: str = CLIENTS_SECTION) -> pytest.MarkDecorator:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--compatibility", metavar="FILE", help="write what was found to this file")
+    parser.addoption("--keep-sections", action="store_true", help="of that file, where this run has nothing for them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Gatherer(config.getoption("--compatibility")))
+        gatherer = _Gatherer(config.getoption("--compatibility"), keep=config.getoption("--keep-sections"))
+        config.pluginmanager.register(gatherer)
     config.addinivalue_line("markers", "case(section, name): a row of the report")
 
 
@@ -111,8 +113,8 @@ def _text(call: pytest.CallInfo[None]) -> str:
 class _Gatherer:
     """In the process where all results arrive: writes the report at the end."""
 
-    def __init__(self, path: str | None) -> None:
-        self._path, self._report = path, Report()
+    def __init__(self, path: str | None, *, keep: bool) -> None:
+        self._path, self._keep, self._report = path, keep, Report()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
@@ -121,7 +123,7 @@ class _Gatherer:
 
     def pytest_sessionfinish(self) -> None:
         if self._path and len(self._report):
-            self._report.write(Path(self._path), prepare_jars().version)
+            self._report.write(Path(self._path), prepare_jars().version, keep=self._keep)
 
 
 @pytest.fixture

@@ -10,26 +10,36 @@ from pathlib import Path
 import pytest
 
 from interop.apache import ApacheBroker
+from interop.asking import connected
+from interop.conversation import topic_header
 from interop.drivers import Drivers
 from interop.jars import Jars
-from interop.moving import Machine, Traffic, commands, hand_over, properties
+from interop.moving import PAGE, Machine, Traffic, commands, hand_over, properties
 from interop.pending import collect, leave
 from interop.process import Child, free_port
 from interop.pyromq_server import SMALL_STORE
 from interop.tests.conftest import Note, case
+from interop.traffic import TOPICS, send_all
 from interop.world import until
+from pyromq.model.topic import GroupConfig
 from pyromq.store.settings import parse_ladder
+from pyromq.wire.codes import RequestCode
+from pyromq.wire.headers.consumer import (
+    OffsetResponseHeader,
+    QueryConsumerOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
+from pyromq.wire.json import java_json
 
 SECTION = "Moving a live broker"
 LATER_S = 60  # messages wait so long that brokers have changed before
 LADDER = f"1s {LATER_S}s"
-START, TO_APACHE, BACK = "", "To Apache's broker", "And back"
+TO_APACHE, BACK = "To Apache's broker", "And back"
 
 
 def broker_line() -> str:
     """How the page starts the broker that moves."""
-    lines = commands(BACK)
-    return next(line for line in lines if line.startswith("pyromq broker")).replace("--data back", "--data shop")
+    return next(line for line in commands_before() if line.startswith("pyromq broker"))
 
 
 def small(ladder: str = "") -> list[str]:
@@ -58,8 +68,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def commands_before() -> list[str]:
-    from interop.moving import PAGE
-
+    """Of the beginning of the page: a name server and the broker that moves."""
     return [line for line in PAGE.read_text().partition("\n## ")[0].splitlines() if line.startswith("pyromq ")]
 
 
@@ -115,6 +124,7 @@ def test_a_live_broker_moves_to_apache_and_back(machine: Machine, jars: Jars, dr
             traffic.consumes(language)
         with traffic:
             fill_files(machine)
+            asyncio.run(make_tables(machine.address("10911")))
             traffic.flows()
             follow, *steps = commands(TO_APACHE)
             with running(machine.start(follow, says="caught up")) as copy:
@@ -125,6 +135,7 @@ def test_a_live_broker_moves_to_apache_and_back(machine: Machine, jars: Jars, dr
                 copy.stop()
             moved = same_log(ours, there, end)
             with apache_broker(jars, machine, there) as apache:
+                assert asyncio.run(tables_of(apache.address)) == TABLES
                 traffic.flows()
                 follow, *steps = commands(BACK)
                 with running(machine.start(follow, says="caught up")) as copy:
@@ -134,18 +145,50 @@ def test_a_live_broker_moves_to_apache_and_back(machine: Machine, jars: Jars, dr
                     apache.stop()
                     machine.wait_for(copy, "master broker=")
                     moved = max(moved, same_log(there, back, end))
+                    assert asyncio.run(tables_of(machine.address("10951"))) == TABLES
                     traffic.flows()
                     traffic.__exit__()
                     accounts = traffic.account()
     assert [str(each) for each in accounts if each.lost] == []
+    assert traffic.places_shared() == 0
     refused = sum(sender.refused for sender in traffic.senders)
     note(f"{moved} bytes the same; {refused} sends refused meanwhile; " + "; ".join(map(str, accounts)))
 
 
+SLEEPER = "sleeper"  # a group of which nobody runs
+TABLES = (17, 7, 3)  # its offset, its retries; queues of a topic that nobody uses
+
+
+async def make_tables(address: str) -> None:
+    async with connected(address) as broker:
+        offset = UpdateConsumerOffsetHeader(
+            consumer_group=SLEEPER, topic=TOPICS[0], queue_id=1, commit_offset=TABLES[0]
+        )
+        group = java_json.dumps(GroupConfig(group_name=SLEEPER, retry_max_times=TABLES[1]))
+        for code, header, body in (
+            (RequestCode.UPDATE_CONSUMER_OFFSET, offset, b""),
+            (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group),
+            (RequestCode.UPDATE_AND_CREATE_TOPIC, topic_header("Unused", TABLES[2]), b""),
+        ):
+            answer = await broker.request(code, header, body, timeout_ms=10_000)
+            assert answer.code == 0, answer.remark
+
+
+async def tables_of(address: str) -> tuple[int, int, int]:
+    """The same, as a broker has them."""
+    async with connected(address) as broker:
+        header = QueryConsumerOffsetHeader(consumer_group=SLEEPER, topic=TOPICS[0], queue_id=1)
+        answer = await broker.request(RequestCode.QUERY_CONSUMER_OFFSET, header, timeout_ms=10_000)
+        offset = answer.header_as(OffsetResponseHeader).offset
+        groups = await broker.request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, timeout_ms=10_000)
+        topics = await broker.request(RequestCode.GET_ALL_TOPIC_CONFIG, timeout_ms=10_000)
+    group = java_json.parse(groups.body)["subscriptionGroupTable"][SLEEPER]
+    topic = java_json.parse(topics.body)["topicConfigTable"]["Unused"]
+    return offset, group["retryMaxTimes"], topic["writeQueueNums"]
+
+
 def fill_files(machine: Machine) -> None:
     """More than one file of the log, so that the move is not about the last one alone."""
-    from interop.traffic import send_all
-
     asyncio.run(send_all(machine.address("10911"), 1_000, "before"))
 
 

@@ -36,7 +36,7 @@ from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address
 from pyromq.net.settings import TlsMode
-from pyromq.security.settings import with_inner_credentials
+from pyromq.security.settings import InnerCredentials, with_inner_credentials
 from pyromq.service_manager import ServiceManager
 
 logger = logging.getLogger(__name__)
@@ -91,15 +91,29 @@ async def _export(nameservers: str, asked: ExporterSettings, shown: MetricsSetti
         await stop.wait()
 
 
-def run_follow(master: Address, folder: Path, *, host: str, port: int, take_over_at: Sequence[str] | None) -> None:
+def run_follow(
+    master: Address,
+    folder: Path,
+    *,
+    host: str,
+    port: int,
+    take_over_at: Sequence[str] | None,
+    signs_as: InnerCredentials | None = None,
+) -> None:
     """A copy of a running broker; with name servers to ``take_over_at``, in its place when it is gone."""
-    _run(_follow(master, folder, host, port, take_over_at))
+
+    async def follow() -> None:
+        stop = _stop_on_signals()
+        settings = await following.settings_of_a_copy(master, host=host, port=port, signs_as=signs_as)
+        await _follow(master, Broker(settings, folder), take_over_at, stop)
+
+    _run(follow())
 
 
-async def _follow(master: Address, folder: Path, host: str, port: int, nameservers: Sequence[str] | None) -> None:
-    stop = _stop_on_signals()
-    settings = await following.settings_of_a_copy(master, host=host, port=port)
-    async with Broker(settings, folder) as copy:
+async def _follow(master: Address, broker: Broker, nameservers: Sequence[str] | None, stop: asyncio.Event) -> None:
+    if nameservers is not None:
+        following.check_take_over(broker)
+    async with broker as copy:
         _say(["ready", f"broker={copy.address}", f"copies={master}"])
         stopped = asyncio.ensure_future(stop.wait())
         steps = asyncio.ensure_future(_take_over(copy, nameservers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +16,8 @@ from pyromq import Message
 from pyromq.aio import Producer
 from pyromq.broker import following
 from pyromq.clock import SystemClock
-from pyromq.errors import ConfigError
+from pyromq.errors import ConfigError, RemoteProtocolError
+from pyromq.net import Address, open_connection
 from pyromq.replication.settings import Role
 from pyromq.results import SendStatus
 from pyromq.store.files.disk import RealDisk
@@ -23,6 +25,8 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import StoreSettings
 from pyromq.store.timers.check import load_timer_check
 from pyromq.store.timers.files import TimerFiles
+from pyromq.wire.codes import RequestCode, ResponseCode
+from tests.integration.guarded import ROOT, guarded_access
 from tests.integration.replication_pair import SMALL, a_pair
 from tests.integration.test_replication import log_bytes
 from tests.integration.waiting import PATIENCE_S, until
@@ -47,9 +51,10 @@ class Follow:
 
 
 @asynccontextmanager
-async def follow(*arguments: str) -> AsyncIterator[Follow]:
+async def follow(*arguments: str, environment: dict[str, str] | None = None) -> AsyncIterator[Follow]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pyromq", "follow", *arguments),
+        env={**os.environ, **(environment or {})},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
@@ -145,3 +150,27 @@ async def test_a_copy_that_was_stopped_has_the_timers_that_wait_in_its_files(tmp
             files = TimerFiles.open(RealDisk(), tmp_path / "copy", store.settings, store.records, queue, now_ms)
             assert files.queue_offset == queue.end and files.pending(now_ms // 1_000) == 1
             files.close()
+
+
+async def test_a_broker_with_access_control_is_followed_as_one_of_its_users(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        master = await pair.start_master(Role.ASYNC_MASTER, access=guarded_access())
+        with pytest.raises(RemoteProtocolError, match="does not tell its settings"):
+            await following.settings_of_a_copy(master.address, host="127.0.0.1", port=0)
+        user = {"PYROMQ_ACCESS_KEY": ROOT.access_key, "PYROMQ_SECRET_KEY": ROOT.secret_key}
+        async with follow(str(master.address), "--data", str(tmp_path / "copy"), environment=user) as copy:
+            address = (await copy.says()).split("broker=")[1].split()[0]
+            assert (await copy.says()).startswith("caught up")
+            connection = await open_connection(Address.parse(address), clock=SystemClock())
+            header = {"consumerGroup": "g", "topic": "TBW102", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1"}
+            header |= {"sysFlag": "0", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
+            answer = await connection.request(RequestCode.PULL_MESSAGE, header, timeout_ms=5_000)
+            assert answer.code == ResponseCode.SYSTEM_BUSY, "nobody reads here what users alone may read there"
+            connection.close()
+            await connection.wait_closed()
+            assert await copy.stop() == 0
+        arguments = (str(master.address), "--data", str(tmp_path / "other"), "--take-over", "--nameserver", "x:1")
+        async with follow(*arguments, environment=user) as copy:
+            assert await copy.says() == "", "it does not even start"
+            assert await copy.stop() != 0
+        assert not (tmp_path / "other" / "commitlog").exists()

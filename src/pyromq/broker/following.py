@@ -14,14 +14,19 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from pyromq.broker.base.config_keys import KEYS
 from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.base.signed_link import signed
 from pyromq.broker.broker import Broker
 from pyromq.clock import SystemClock
-from pyromq.errors import ConfigError, RemoteProtocolError
+from pyromq.errors import ConfigError, RemoteProtocolError, quoted
 from pyromq.net import Address, open_connection
 from pyromq.replication.follower import Following
 from pyromq.replication.settings import ReplicationSettings, Role
+from pyromq.security.secret import Secret
+from pyromq.security.settings import AccessSettings, InnerCredentials
 from pyromq.setting_keys import parse_lines
 from pyromq.store.settings import StoreSettings
 from pyromq.wire.codes import RequestCode, ResponseCode
@@ -45,17 +50,23 @@ _ALIKE: Final = (
 COPY_ID: Final = 255  # of the copy, while it is one; it is registered nowhere
 
 
-async def settings_of_a_copy(master: Address, *, host: str, port: int) -> BrokerSettings:
-    """What a copy of that broker needs: its name, the sizes of its files. Raises MQError."""
+async def settings_of_a_copy(
+    master: Address, *, host: str, port: int, signs_as: InnerCredentials | None = None
+) -> BrokerSettings:
+    """What a copy of that broker needs: its name, the sizes of its files. Raises MQError.
+
+    ``signs_as``: a super user there, where the broker has access control. Such a copy is not read by clients.
+    """
+    fields = signed(signs_as) if signs_as is not None else None
     connection = await open_connection(master, clock=SystemClock())
     try:
-        answer = await connection.request(RequestCode.GET_BROKER_CONFIG, timeout_ms=_TIMEOUT_MS)
-        facts = await connection.request(RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=_TIMEOUT_MS)
+        answer = await connection.request(RequestCode.GET_BROKER_CONFIG, fields, timeout_ms=_TIMEOUT_MS)
+        facts = await connection.request(RequestCode.GET_BROKER_RUNTIME_INFO, fields, timeout_ms=_TIMEOUT_MS)
     finally:
         connection.close()
         await connection.wait_closed()
     if answer.code != ResponseCode.SUCCESS or facts.code != ResponseCode.SUCCESS:
-        raise RemoteProtocolError(f"{master} does not tell its settings: {answer.remark or facts.remark}")
+        raise RemoteProtocolError(f"{master} does not tell its settings: {quoted(answer.remark or facts.remark or '')}")
     told = dict(parse_lines(answer.body.replace(b"\r", b"")))
     runtime = java_json.decode(facts.body, bodies.KeyValues).table
     if told.get("brokerRole") == "SLAVE" or runtime.get("replicationRole") == Role.ALONE.value:
@@ -71,15 +82,24 @@ async def settings_of_a_copy(master: Address, *, host: str, port: int) -> Broker
         host=host,
         port=port,
         vip_port=False,
+        access=AccessSettings(inner_credentials=_secret(signs_as)),
         store=_store_like(told),
         replication=ReplicationSettings(
             role=Role.REPLICA,
             silent=True,
-            replica_reads=True,
+            replica_reads=not _is_guarded(told),  # nobody is asked who it is here
             master_address=str(master),
             master_replication_address=str(runtime.get("replicationAddress") or Address(master.host, ha_port)),
         ),
     )
+
+
+def _secret(credentials: InnerCredentials | None) -> Secret:
+    return Secret(msgspec.json.encode(credentials).decode()) if credentials is not None else Secret()
+
+
+def _is_guarded(told: Mapping[str, str]) -> bool:
+    return any(told.get(name) == "true" for name in ("aclEnable", "authenticationEnabled"))
 
 
 def _store_like(told: Mapping[str, str]) -> StoreSettings:
@@ -114,7 +134,17 @@ async def master_gone(broker: Broker) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
+def check_take_over(broker: Broker) -> None:
+    """Raises ConfigError when the copy would be open to everybody, which its master is not."""
+    if not broker.settings.replication.replica_reads:
+        raise ConfigError(
+            "the broker that is followed has access control, and its users do not come along: leave --take-over away, "
+            "stop both when the copy has caught up, and start a broker on its folder with users of its own"
+        )
+
+
 async def take_over(broker: Broker, nameservers: Sequence[str]) -> None:
-    """Be the master from now on: same bytes, same offsets, registered under the master's name."""
+    """Be the master from now on: same bytes, same offsets, registered under the master's name. Raises ConfigError."""
+    check_take_over(broker)
     broker.settings.nameservers = tuple(nameservers)
     await broker.change_role(Role.ASYNC_MASTER, 0)

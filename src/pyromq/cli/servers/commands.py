@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,12 +81,23 @@ def follow(
 ) -> None:
     """Keep a copy of a running broker, which takes no notice of it."""
     log_to_stderr(flags.log)
+    from pyromq.client.core.settings import credentials_from
     from pyromq.net.address import Address
     from pyromq.net.nameserver_list import parse_nameservers
+    from pyromq.security.settings import InnerCredentials
     from pyromq.standalone import run_follow
 
     nameservers = parse_nameservers(flags.nameservers or "") if flags.take_over else None
-    run_follow(Address.parse(master), flags.data, host=flags.host, port=flags.port, take_over_at=nameservers)
+    user = credentials_from(os.environ)
+    signs_as = InnerCredentials(user.access_key, user.secret_key, user.security_token) if user is not None else None
+    run_follow(
+        Address.parse(master),
+        flags.data,
+        host=flags.host,
+        port=flags.port,
+        take_over_at=nameservers,
+        signs_as=signs_as,
+    )
 
 
 def _print(settings: ServerSettings, output: Form | None) -> None:
