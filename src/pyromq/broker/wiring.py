@@ -333,5 +333,4 @@ def _wake_readers(
     touched |= queues
     delay_runner.on_visible(queues)
     if len(waiters):
-        for queue in queues:
-            pulls.wake(queue)
+        pulls.wake(queues)

@@ -36,7 +36,7 @@ from pyromq.clock import Clock, SystemClock
 from pyromq.errors import LocalProtocolError, StoreClosedError
 from pyromq.model.names import validate_topic
 from pyromq.store.copied_log import CopiedLog
-from pyromq.store.derived.consume_queue import ConsumeQueue
+from pyromq.store.derived.consume_queue import ConsumeQueue, StagedEntries
 from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.derived.indexer import Indexer
@@ -295,16 +295,16 @@ class MessageStore:
     def stage_encoded(self, records: bytes, stored_ms: int, keys: HashedKeys) -> None:
         """Stage messages that were encoded for ``next_place``, while the store can be written.
 
-        ``stage_entries`` must follow for each of their queues, which have messages already.
+        ``stage_entries`` of their queues, which have messages already, must follow.
         """
         self.log.stage_encoded(records)
         self._commit_ms = stored_ms
         self.indexer.stage_hashed(keys)
 
-    def stage_entries(self, queue: ConsumeQueue, entries: bytes) -> None:
+    def stage_entries(self, queues: Sequence[StagedEntries]) -> None:
         """Entries of messages that were staged by ``stage_encoded``."""
-        queue.stage_encoded(entries)
-        self._backlog.staged.add(queue)
+        ConsumeQueue.stage_encoded(queues)
+        self._backlog.staged.update([each[0] for each in queues])
 
     def commit(self) -> None:
         """Write what is staged. Raises DiskFullError or UntrustedDiskError, and then nothing of it is stored."""

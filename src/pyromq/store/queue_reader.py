@@ -11,11 +11,14 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import add, eq
+from struct import Struct
 from typing import NamedTuple
 
-from pyromq.compiled_core import Core, core
+from pyromq.compiled_core import Core, PullLane, core
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
-from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
+from pyromq.store.derived.consume_queue import ENTRY, ENTRY_BYTES, FILLER_SIZE, ConsumeQueue, QueueEntry
 from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.health import Health
 from pyromq.store.log.commit_log import CommitLog
@@ -188,6 +191,10 @@ class QueueReader:
                 result = self._collect_compiled(core, queue, offset, end, limits, tags)
                 if result is not None:
                     return result
+        if accept_record is None:
+            plain = self._collect_plain(queue, offset, end, limits, accept_tag)
+            if plain is not None:
+                return plain
         test, terms = accept_record if isinstance(accept_record, WeighedFilter) else (accept_record, 1)
         records, trusted_from, log_first = self._records, self._log.trusted_from, self._log.first
         hot_from = self._log.end - self._settings.hot_bytes
@@ -230,6 +237,42 @@ class QueueReader:
             ReadStatus.FOUND, next_offset, queue.first, end, records.slices(runs), count, size_bytes, run_end
         )
 
+    def _collect_plain(
+        self, queue: ConsumeQueue, offset: int, end: int, limits: _Limits, accept_tag: TagFilter | None
+    ) -> ReadResult | None:
+        """``_collect`` of messages that all pass, fit, are in memory and lie in one segment; None when some do not.
+
+        What is asked of them is asked of all at once: a loop would cost more than all the rest of a pull.
+        """
+        count = limits.count if accept_tag is None else limits.count + 1  # those behind the last that do not pass count
+        data = queue.entry_bytes(offset, min(count, end - offset))
+        numbers = _unpack_entries(len(data) // ENTRY_BYTES)(data)
+        if not numbers or (accept_tag is not None and not all(map(accept_tag, numbers[2::3]))):
+            return None
+        numbers = numbers[: limits.count * 3]
+        count, positions, sizes = len(numbers) // 3, numbers[0::3], numbers[1::3]
+        log, first, size_bytes = self._log, positions[0], sum(sizes)
+        ends = tuple(map(add, positions, sizes))
+        segment, last_end = log.segments.holding(first), ends[-1]
+        if (
+            segment is None
+            or first < max(log.trusted_from, log.end - self._settings.hot_bytes)
+            or not limits.has_room(size_bytes)
+            or FILLER_SIZE in sizes
+            or last_end > min(segment.end, log.end)
+        ):
+            return None
+        view, base = segment.open_once().map_once(), segment.base
+        if last_end - first == size_bytes:
+            runs: tuple[memoryview, ...] = (view[first - base : last_end - base],)
+        elif any(map(eq, ends, positions[1:])):
+            return None  # some are neighbours
+        elif base:
+            runs = tuple([view[start - base : end - base] for start, end in zip(positions, ends, strict=True)])
+        else:
+            runs = tuple([view[start:end] for start, end in zip(positions, ends, strict=True)])
+        return ReadResult(ReadStatus.FOUND, offset + count, queue.first, end, runs, count, size_bytes, last_end)
+
     def _collect_compiled(
         self, core: Core, queue: ConsumeQueue, offset: int, end: int, limits: _Limits, tags: Sequence[int]
     ) -> ReadResult | None:
@@ -261,12 +304,12 @@ class QueueReader:
             return False
         return True
 
-    @property
-    def lane_limits(self) -> tuple[int, int, int, int, int, int]:
-        """Messages and bytes of a read, of one from disk, entries that a filter looks at, bytes of every record."""
+    def new_lane(self, core: Core, frame_bytes_max: int, response: Sequence[bytes]) -> PullLane:
+        """A lane of the compiled core that reads as ``read`` does; each call of it wants ``lane_bounds``."""
         of = self._settings
         cold = (of.cold_read_count_max, of.cold_read_bytes_max)
-        return of.read_count_max, of.read_bytes_max, *cold, of.scan_entries_max, RECORD_OVERHEAD_BYTES
+        limits = (of.read_count_max, of.read_bytes_max, *cold, of.scan_entries_max, RECORD_OVERHEAD_BYTES)
+        return core.PullLane(self._log.segments, self._records, limits, frame_bytes_max, response)
 
     @property
     def lane_bounds(self) -> tuple[int, int, int, int, int]:
@@ -322,11 +365,11 @@ class _Limits:
     __slots__ = ("_bytes", "_cold_bytes", "_cold_count", "count")
 
     def __init__(self, settings: StoreSettings, count_max: int, bytes_max: int | None) -> None:
-        self._bytes = min(bytes_max or settings.read_bytes_max, settings.read_bytes_max)
-        self._cold_bytes = min(self._bytes, settings.cold_read_bytes_max)
-        count, cold_count = settings.read_count_max, settings.cold_read_count_max
+        self._bytes, count, cold_count = settings.read_bytes_max, settings.read_count_max, settings.cold_read_count_max
         if bytes_max:
+            self._bytes = min(bytes_max, self._bytes)
             count = cold_count = max(count, self._bytes // RECORD_OVERHEAD_BYTES)
+        self._cold_bytes = min(self._bytes, settings.cold_read_bytes_max)
         self.count = max(1, min(count_max, count))
         self._cold_count = min(self.count, cold_count)
 
@@ -335,10 +378,20 @@ class _Limits:
         """Messages and bytes, and how many of both when they have to come from disk."""
         return self.count, self._bytes, self._cold_count, self._cold_bytes
 
+    def has_room(self, size_bytes: int) -> bool:
+        """For as many messages as may be read, in memory."""
+        return size_bytes <= self._bytes
+
     def reached(self, count: int, size_bytes: int, cold: bool) -> bool:
         if cold:
             return count >= self._cold_count or size_bytes > self._cold_bytes
         return count >= self.count or size_bytes > self._bytes
+
+
+@lru_cache(maxsize=256)
+def _unpack_entries(count: int) -> Callable[[bytes], tuple[int, ...]]:
+    """Position, size and tag hash of so many entries, one behind the other."""
+    return Struct(">" + ENTRY.format[1:] * count).unpack
 
 
 def tags_of(accept_tag: TagFilter | None) -> Sequence[int] | None:

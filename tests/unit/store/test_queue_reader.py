@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from pyromq.store import queue_reader
 from pyromq.store.message_store import MessageStore
-from pyromq.store.read_result import ReadStatus
+from pyromq.store.read_result import ReadResult, ReadStatus
 from pyromq.store.settings import StoreSettings
 from pyromq.testing import FaultyDisk, ManualClock
+from pyromq.wire.java_hash import java_hash
 from pyromq.wire.record import Draft, decode_record
 
 SETTINGS = StoreSettings(
@@ -60,3 +63,41 @@ def test_a_record_is_tested_after_its_tag() -> None:
         "orders", 0, 0, accept_tag=lambda tag: False, accept_record=lambda r: bool(looked.append(r))
     )
     assert (result.status, looked) == (ReadStatus.NO_MATCHED_MESSAGE, [])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_messages_that_are_read_all_at_once_are_those_that_are_read_one_by_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neighbours and others, several segments and queue files, tags, limits of all kinds, records to be verified."""
+    monkeypatch.setattr(queue_reader, "core", None)
+    rng = Random(seed)
+    settings = replace(SETTINGS, segment_bytes=6_000, queue_file_entries=40, scan_entries_max=25, hot_bytes=9_000)
+    store = MessageStore.open(Path("/data"), settings, disk=FaultyDisk(), clock=ManualClock())
+    for _ in range(150):
+        tag = rng.choice((b"", b"TAGS\x01a\x02", b"TAGS\x01a\x02", b"TAGS\x01b\x02"))
+        body = b"x" * rng.choice((0, 10, 10, 500))
+        store.append([Draft(topic="orders", queue_id=rng.choice((0, 0, 1)), body=body, properties=tag)])
+    store.flush()
+    store.log.trusted_from = rng.choice((0, 6_000, 20_000))
+    plain, found = store.reader._collect_plain, 0
+    for _ in range(400):
+        offset, count, bytes_max = rng.randrange(80), rng.choice((1, 2, 5, 32)), rng.choice((None, None, 1, 300, 4_000))
+        codes = rng.choice((None, frozenset((java_hash("a"),)), frozenset((java_hash("a"), 0)), frozenset((1,))))
+
+        def read() -> ReadResult:
+            return store.reader.read(
+                "orders",
+                0,
+                offset,  # noqa: B023 - it is called at once
+                count_max=count,  # noqa: B023
+                bytes_max=bytes_max,  # noqa: B023
+                accept_tag=codes.__contains__ if codes else None,  # noqa: B023
+            )
+
+        monkeypatch.setattr(store.reader, "_collect_plain", lambda *_: None)
+        expected = read()
+        monkeypatch.setattr(store.reader, "_collect_plain", plain)
+        assert read() == expected
+        found += expected.count > 0
+    assert found > 100

@@ -7,7 +7,7 @@ until a message arrives that its filter accepts, or until its time is over; then
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,7 @@ from pyromq.broker.base.window_counters import CALL, MESSAGE
 from pyromq.broker.pulling.pull_lane import PullLane
 from pyromq.broker.pulling.pull_waiters import HeldPull, PullWaiters
 from pyromq.broker.state.subscriptions import (
+    EVERYTHING,
     PullFilter,
     compiled,
     filter_of,
@@ -37,7 +38,7 @@ from pyromq.broker.state.tables import Tables
 from pyromq.compiled_core import core
 from pyromq.model.names import retry_topic
 from pyromq.model.topic import GroupConfig, Perm, TopicConfig
-from pyromq.net.connection import Connection
+from pyromq.net.connection import UNJOINED_BYTES, Connection
 from pyromq.security.errors import AccessDeniedError
 from pyromq.store.message_store import MessageStore
 from pyromq.store.read_result import ReadResult, ReadStatus
@@ -47,7 +48,7 @@ from pyromq.wire.fast.responses import found_messages_head
 from pyromq.wire.flags import ForbiddenType, PullFlag
 from pyromq.wire.frame import SerializeType
 from pyromq.wire.headers.consumer import PullHeader, PullResponseHeader
-from pyromq.wire.json.heartbeat import MessageModel, Subscription
+from pyromq.wire.json.heartbeat import TAG_EXPRESSION, MessageModel, Subscription
 from pyromq.wire.received import Received
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,6 @@ logger = logging.getLogger(__name__)
 _READ: Final = int(Perm.READ)
 _COMMIT, _SUSPEND, _SUBSCRIPTION = int(PullFlag.COMMIT_OFFSET), int(PullFlag.SUSPEND), int(PullFlag.SUBSCRIPTION)
 _CODES: Final = {
-    ReadStatus.FOUND: ResponseCode.SUCCESS,
     ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
     ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
@@ -63,11 +63,14 @@ _CODES: Final = {
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 _RECHECKED_PER_TICK: Final = 2_000  # some 20 ms of signatures
+_FOUND: Final = ReadStatus.FOUND
 _SUCCESS: Final = ResponseCode.SUCCESS
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _JSON: Final = SerializeType.JSON
 _PLAIN_BYTES: Final = 8 << 20  # of records in a response, far from the limit of a frame
 _MASTER: Final = 0
+_ALL: Final = PullFilter()
+_BY_TAGS: Final = (TAG_EXPRESSION, None)
 
 Respond = Callable[
     [Connection, Received[PullHeader], ResponseCode, ReadResult, TopicConfig | None, GroupConfig | None], None
@@ -171,6 +174,9 @@ class PullHandler:
 
     def _wanted(self, header: PullHeader, group: GroupConfig) -> PullFilter:
         """Which messages the pull shall see; raises RefusedError when that is not known, or not possible."""
+        if header.sys_flag & _SUBSCRIPTION and header.subscription == EVERYTHING and not self._settings.filter_retries:
+            if header.expression_type in _BY_TAGS:  # what most pulls say that say it themselves
+                return _ALL
         subscription = self._subscription(header, group)
         if is_by_tags(subscription):
             is_retries = self._settings.filter_retries and header.topic == retry_topic(header.consumer_group)
@@ -199,6 +205,8 @@ class PullHandler:
         return result
 
     def _code(self, header: PullHeader, result: ReadResult) -> ResponseCode:
+        if result.status is _FOUND:  # first: to look up a member of an enum costs a call
+            return _SUCCESS
         code = _CODES.get(result.status)
         if code is None:  # the queue is empty: an offset other than its start is wrong
             return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else _NOT_FOUND
@@ -242,7 +250,10 @@ class PullHandler:
             counters.pulled_bytes += size_bytes
             key = request.header.topic, request.header.consumer_group
             counters.gets[key] += CALL + result.count * MESSAGE + size_bytes
-            connection.send_parts(head, runs)
+            if size_bytes < UNJOINED_BYTES * len(runs):
+                connection.send(b"".join((head, *runs)))
+            else:
+                connection.send_parts(head, runs)
         else:
             counters.pulls_missed += 1
             connection.send(head)
@@ -302,10 +313,23 @@ class PullHandler:
         self._waiters.hold(held)
         self._counters.requests.outcome = HELD
 
-    def wake(self, queue: QueueKey) -> None:
-        """Readers can see new messages of a queue: answer the pulls that wait for one of them."""
-        for held in self._waiters.of_queue(queue):
-            self._attempt(held, self._wake)
+    def wake(self, queues: Iterable[QueueKey]) -> None:
+        """Readers can see new messages of these queues: answer the pulls that wait for one of them.
+
+        What they get leaves now, in the turn that made the messages visible, and in one write for each connection.
+        """
+        woken: dict[Connection, None] = {}
+        for queue in queues:
+            for held in self._waiters.of_queue(queue):
+                self._attempt(held, self._wake)
+                if held.answered:
+                    woken[held.connection] = None
+        for connection in woken:
+            try:
+                connection.flush()
+            except Exception:  # a defect of one connection must not keep the others from their responses
+                logger.exception("response not sent: peer=%s", connection.remote_text)
+                connection.abort("a response could not be sent")
 
     def respond_due(self) -> None:
         """Pulls whose time is over get their final response."""

@@ -67,10 +67,7 @@ class PullLane:
         self._lane = self._new_lane()
 
     def _new_lane(self) -> CoreLane:
-        store = self._store
-        return self._core.PullLane(
-            store.log.segments, store.records, self._reader.lane_limits, FRAME_BYTES_MAX, found_messages_pieces()
-        )
+        return self._reader.new_lane(self._core, FRAME_BYTES_MAX, found_messages_pieces())
 
     @property
     def known(self) -> int:

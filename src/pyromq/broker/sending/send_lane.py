@@ -22,7 +22,7 @@ from typing import Final
 from pyromq.broker.base.access import AccessDeniedError, GuardedAccess
 from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
-from pyromq.broker.base.window_counters import CALL, MESSAGE
+from pyromq.broker.base.window_counters import CALL, MESSAGE, ONE_MESSAGE
 from pyromq.broker.commit.group_commit import SendsOfOneRead
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.state.topics import Topics
@@ -180,15 +180,17 @@ class SendLane:
             return 0
         consumed, sends, messages, body_bytes, records, keys, responses, response_count, queues = taken
         store.stage_encoded(records, stored_ms, HashedKeys(keys, messages, position))
-        counters, touched, puts = self._counters, [], self._counters.puts
+        store.stage_entries(queues)
+        counters, puts = self._counters, self._counters.puts
         counters.put_messages += messages
         counters.put_bytes += body_bytes
-        for queue, key, entries, calls, size in queues:
-            store.stage_entries(queue, entries)
-            puts[key[0]] += calls * CALL + len(entries) // ENTRY_BYTES * MESSAGE + size
-            touched.append(key)
+        for _, (topic, _), entries, calls, size in queues:
+            if len(entries) == ENTRY_BYTES:
+                puts[topic] += ONE_MESSAGE + size
+            else:
+                puts[topic] += calls * CALL + len(entries) // ENTRY_BYTES * MESSAGE + size
         connection.frames_in += sends
-        group_commit = self._group_commit
+        group_commit, touched = self._group_commit, [each[1] for each in queues]
         group_commit.staged_together(connection, SendsOfOneRead(sends, response_count), responses, touched)
         group_commit.commit_early()
         return consumed

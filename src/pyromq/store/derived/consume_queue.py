@@ -19,7 +19,7 @@ waiting, in order, and nothing is lost: the log has the records.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 from pyromq.checksum import crc32
@@ -55,6 +55,10 @@ class QueueSeal(NamedTuple):
     used_bytes: int
     crc: int
     last_position: int
+
+
+StagedEntries = tuple["ConsumeQueue", tuple[str, int], bytes, int, int]
+"""A queue, its topic and id, and its new entries, as the compiled core hands them over; the numbers are for others."""
 
 
 class ConsumeQueue:
@@ -190,10 +194,12 @@ class ConsumeQueue:
         self._staged += ENTRY.pack(position, size, tag_hash)
         self.next_offset += 1
 
-    def stage_encoded(self, entries: bytes) -> None:
-        """``stage`` of entries as they lie in the file."""
-        self._staged += entries
-        self.next_offset += len(entries) // ENTRY_BYTES
+    @staticmethod
+    def stage_encoded(found: Iterable[StagedEntries]) -> None:
+        """``stage`` of entries as they lie in the file, of many queues: a call for each would cost more."""
+        for queue, _, entries, _, _ in found:
+            queue._staged += entries
+            queue.next_offset += len(entries) // ENTRY_BYTES
 
     def stage_filler(self, count: int, position: int) -> None:
         """Entries for messages that are lost, so that those behind keep their offsets."""

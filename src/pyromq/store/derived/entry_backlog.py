@@ -30,9 +30,8 @@ class EntryBacklog:
 
     def commit(self) -> bool:
         """The log has the records: what is staged is owed. True when so much is owed that some should be written."""
-        for queue in self.staged:
-            self._entries += queue.commit_staged()
-            self._line[queue] = None
+        self._entries += sum([queue.commit_staged() for queue in self.staged])
+        self._line.update(dict.fromkeys(self.staged))
         self.staged.clear()
         return self._entries >= self._entries_max and self._is_too_large()
 

@@ -236,6 +236,7 @@ class CommitLog:
     def stage_encoded(self, records: bytes) -> None:
         """Whole records that were made for ``next_place`` and fit there, with room for a blank mark behind them."""
         assert len(records) + BLANK_BYTES <= self._room
+        self._has_large = self._has_large or len(records) >= WORTH_NO_COPY
         self._parts.append(records)
         self._staged_end += len(records)
         self._room -= len(records)

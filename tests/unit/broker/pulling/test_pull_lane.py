@@ -140,6 +140,19 @@ async def test_a_pull_that_waits_is_woken_by_a_message_as_ever() -> None:
         assert [(command.code, bool(body)) for command, body in answers(rig.clients[1])[before:]] == [(0, True)]
 
 
+async def test_a_woken_pull_and_its_send_are_answered_in_the_same_turn() -> None:
+    async with LaneRig(with_core=True) as rig:
+        await learned(rig, ext={"sysFlag": str(SUSPEND | SUBSCRIPTION)})
+        for number in (7, 8):
+            rig.arrive(1, pull_frame(number, 40, ext={"sysFlag": str(SUSPEND | SUBSCRIPTION)}))
+        before, sent = len(rig.clients[1].transport.writes), len(rig.clients[0].transport.writes)
+        rig.arrive(0, sends(50, 1))
+        rig.broker.parts.write_path.group_commit.commit_now()
+        assert len(rig.clients[0].transport.writes) == sent + 1
+        assert len(rig.clients[1].transport.writes) == before + 1, "both in one write"
+        assert len(FrameDecoder().feed(rig.clients[1].transport.writes[-1])) == 2
+
+
 # --- what closes or empties it ---
 
 Change = Callable[[LaneRig], object]
