@@ -75,8 +75,10 @@ class ReplicaGate:
             return
         confirmed = replicas.confirmed(end)
         late_ms = self._clock.monotonic_ms() - self._timeout_ms
+        sends: list[PendingSend] = []
         while self._waiting and self._waiting[0].end <= confirmed:
-            respond(self._next().sends)
+            sends += self._next().sends
+        respond(sends)  # of all commits that one report confirms: a connection gets them in one write
         while self._internal and (self._internal[0][0] <= confirmed or self._internal[0][1] <= late_ms):
             tell(self._internal.popleft()[2], None)
         while self._waiting and self._waiting[0].since_ms <= late_ms:
