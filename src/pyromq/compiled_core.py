@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
-INTERFACE: Final = 2
+INTERFACE: Final = 3
 """Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
 
 SWITCH: Final = "PYROMQ_PURE"
@@ -32,6 +32,12 @@ Of each queue: its object, its key, its new entries, how many sends these are, a
 PulledEntries = tuple["list[tuple[int, int]]", bytes | None, int, int, int, int, int]
 """Runs of records, or their bytes in one piece; messages, bytes, where the last record ends, the next offset, and how
 many entries have no record any more.
+"""
+
+CopiedRun = tuple[int, int, int, bytes, "list[tuple[str, int, int, bytes]]"]
+"""Bytes of a run of records, how many these are, the store time of the last, hashed keys, queues.
+
+Of each queue: its topic and number, the offset of its first record in the run, its entries.
 """
 
 
@@ -69,6 +75,8 @@ class Core(Protocol):
 
     VERSION: str
     SendLane: NewSendLane
+
+    def copied_records(self, data: Buffer, position: int, room: int, keys_max: int) -> CopiedRun | None: ...
 
     def index_entries(
         self, keys: bytes, table: memoryview, slots: int, first: int, begin_ms: int

@@ -269,7 +269,7 @@ class _Session(asyncio.Protocol):
             self.failure = error
             self.abort()
 
-    def _add(self, position: int, part: bytes) -> None:
+    def _add(self, position: int, part: memoryview) -> None:
         if self._next is None:  # the master has chosen where to begin
             if position:
                 self._store.copies.begin_at(position)
@@ -291,7 +291,7 @@ class _Session(asyncio.Protocol):
             store.copies.begin_at(position)
         before, touched = store.end_position, set[tuple[str, int]]()
         try:
-            touched = store.copies.take(bytes(buffer))
+            touched = store.copies.take(buffer)
         finally:  # what was taken before something failed counts, too
             del buffer[: store.end_position - before]
             if store.end_position > before:
