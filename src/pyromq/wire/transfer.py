@@ -54,6 +54,11 @@ class SliceDecoder:
         self._position = 0  # of the next byte of the slice under way
         self._left = 0  # bytes of it that are to come
 
+    @property
+    def is_inside(self) -> bool:
+        """More of the slice under way is to come."""
+        return self._left > 0
+
     def feed(self, data: bytes) -> list[tuple[int, memoryview]]:
         """Parts are views of the data. Raises RemoteProtocolError when the peer speaks something else."""
         found: list[tuple[int, memoryview]] = []

@@ -28,7 +28,7 @@ from tests.unit.net.fakes import turn
 
 needs_core = pytest.mark.skipif(core is None, reason=f"there is no lane: {DESCRIPTION}")
 TIMEOUT_MS = 5_000
-STEPS = 120
+STEPS = 80
 KEY = "UNIQ_KEY\x017F0000010000000000000000\x02"
 NO_WAIT = "WAIT\x01false\x02"
 TWICE_STORED = ResponseCode.SUCCESS
