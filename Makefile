@@ -16,7 +16,7 @@ SITE := .cache/site
 AIRFLOW := $(CURDIR)/.cache/airflow
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo demo-console test browser screenshots airflow check format docs bench bench-broker bench-spark compare crash hostile interop clean
+.PHONY: help setup demo demo-console test browser screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash hostile interop clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ bench: $(READY) $(CORE)  ## rates and CPU per operation of codec, store, recover
 
 bench-broker: $(READY) $(CORE)  ## the broker under load of a C program, with the compiled core and without: CPU per message, latencies
 	$(BIN)/python -m benchmarks.end_to_end
+
+bench-replication: $(READY) $(CORE)  ## a master that waits for a replica beside one that has none, CPU of a replica, catch-up; with the compiled core and without
+	$(BIN)/python -m benchmarks.bench_replication
 
 bench-spark: $(READY)  ## topics, sinks and jobs of the pipeline: CPU per row of JVM and workers, latencies, goals beside
 	$(BIN)/python -m benchmarks.bench_spark

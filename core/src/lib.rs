@@ -5,6 +5,7 @@
 //! a call gets what it needs to know, and returns what is to be staged. Python writes all files.
 
 pub mod batch;
+pub mod copied;
 pub mod header;
 pub mod index;
 pub mod java_hash;
@@ -28,6 +29,7 @@ fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pull_lane::PullLane>()?;
     module.add_class::<send_lane::SendLane>()?;
     module.add_class::<signature::SigningKeys>()?;
+    module.add_function(wrap_pyfunction!(copied::copied_records, module)?)?;
     module.add_function(wrap_pyfunction!(index::index_entries, module)?)?;
     module.add_function(wrap_pyfunction!(index::scatter_words, module)?)?;
     module.add_function(wrap_pyfunction!(pulls::pull_entries, module)?)?;

@@ -8,10 +8,10 @@ pub const FIXED_BYTES: usize = 88;
 pub const CHECKSUM_BYTES: usize = 20;
 pub const BLANK_BYTES: i64 = 8;
 pub const ENTRY_BYTES: usize = 20;
-const MAGIC_V1: u32 = 0xDAA3_20A7;
+pub const MAGIC_V1: u32 = 0xDAA3_20A7;
 const MAGIC_V2: u32 = 0xDAA3_20AB;
 const TOPIC_V1_BYTES_MAX: usize = 127;
-const CRC_MASK: u32 = 0x7FFF_FFFF;
+pub const CRC_MASK: u32 = 0x7FFF_FFFF;
 
 /// What every record of a topic repeats.
 pub struct TopicField {

@@ -2,7 +2,8 @@
 //!
 //!     cargo test --release -- --ignored        ten million inputs each
 
-use pyromq_core::{batch, header, properties, pull_header};
+use pyromq_core::records::{put_record, Own, Shared, TopicField};
+use pyromq_core::{batch, copied, header, properties, pull_header};
 
 const HEADER: &str = concat!(
     r#"{"code":310,"extFields":{"a":"g","b":"orders","c":"TBW102","d":"4","e":"2","f":"0","g":"1700000000000","#,
@@ -113,11 +114,43 @@ fn batches(inputs: usize) -> usize {
     items
 }
 
+fn copies(inputs: usize) -> usize {
+    let topic = TopicField::new(b"orders");
+    let (queue_id, hosts) = (2, [0; 8]);
+    let shared = Shared {
+        topic: &topic,
+        queue_id,
+        sys_flag: 0,
+        born_ms: 1,
+        born_host: hosts,
+        stored_ms: 2,
+        store_host: hosts,
+        attempts: 0,
+    };
+    let own = Own { flag: 0, body: b"a body", properties: b"KEYS\x01a b\x02TAGS\x01t\x02", added: b"" };
+    let (mut chance, mut records, mut data) = (Chance(3), 0, Vec::new());
+    for _ in 0..inputs {
+        data.clear();
+        for offset in 0..1 + chance.below(3) as i64 {
+            let position = data.len() as i64;
+            put_record(&mut data, &shared, &own, offset, position, own.record_bytes(&topic));
+        }
+        chance.damage(&mut data);
+        let room = if chance.below(4) == 0 { chance.below(600) } else { 1 << 20 };
+        let found = copied::scan(&data, 0, room, 5);
+        assert!(found.size <= data.len().min(room));
+        assert_eq!(found.queues.iter().map(|queue| queue.entries.len() / 20).sum::<usize>(), found.records);
+        records += found.records;
+    }
+    records
+}
+
 #[test]
-fn damaged_headers_and_batches_are_read_or_left() {
+fn damaged_headers_batches_and_records_are_read_or_left() {
     assert!(headers(100_000) > 20_000);
     assert!(batches(100_000) > 50_000);
     assert!(pulls(100_000) > 20_000);
+    assert!(copies(100_000) > 50_000);
 }
 
 #[test]
@@ -126,4 +159,5 @@ fn ten_million_of_each() {
     assert!(headers(10_000_000) > 2_000_000);
     assert!(batches(10_000_000) > 5_000_000);
     assert!(pulls(10_000_000) > 2_000_000);
+    assert!(copies(10_000_000) > 5_000_000);
 }

@@ -34,6 +34,12 @@ PulledEntries = tuple["list[tuple[int, int]]", bytes | None, int, int, int, int,
 many entries have no record any more.
 """
 
+CopiedRun = tuple[int, int, int, bytes, "list[tuple[str, int, int, bytes]]"]
+"""Bytes of a run of records, how many these are, the store time of the last, hashed keys, queues.
+
+Of each queue: its topic and number, the offset of its first record in the run, its entries.
+"""
+
 
 TakenPulls = tuple[
     int, "list[tuple[tuple[str, str, int], tuple[str, str], int, int | None, int, int, bytes, Any | None]]"
@@ -125,6 +131,8 @@ class Core(Protocol):
     PullLane: NewPullLane
     SendLane: NewSendLane
     SigningKeys: Callable[[], SigningKeys]
+
+    def copied_records(self, data: Buffer, position: int, room: int, keys_max: int) -> CopiedRun | None: ...
 
     def index_entries(
         self, keys: bytes, table: memoryview, slots: int, first: int, begin_ms: int

@@ -244,6 +244,8 @@ class _Session(asyncio.Protocol):
             self._buffer += b"\0"
             self._next = 1
         self._decoder = SliceDecoder()
+        self._touched = set[tuple[str, int]]()  # queues of what was appended since ``on_copied``
+        self._has_more = False  # something was
         self._transport: asyncio.Transport | None = None
         self._same = start.next is None or start.next >= self._store.end_position  # nothing has to be compared
         self.failure: Exception | None = None
@@ -257,11 +259,13 @@ class _Session(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        self._tell()
         self.failure = self.failure or error
         if not self.ended.done():
             self.ended.set_result(None)
 
     def abort(self) -> None:
+        self._tell()
         if self._transport is not None:
             self._transport.abort()
 
@@ -281,11 +285,13 @@ class _Session(asyncio.Protocol):
                 if part:
                     self._add(position, part)
             self._take()
+            if not self._decoder.is_inside:
+                self._tell()
         except Exception as error:  # whatever it is, the connection ends with it; ``Follower`` tells
             self.failure = error
             self.abort()
 
-    def _add(self, position: int, part: bytes) -> None:
+    def _add(self, position: int, part: memoryview) -> None:
         if self._next is None:  # the master has chosen where to begin
             if position:
                 self._store.copies.begin_at(position)
@@ -305,13 +311,18 @@ class _Session(asyncio.Protocol):
         position = self._next - len(buffer)
         if store.copies.is_empty and position:
             store.copies.begin_at(position)
-        before, touched = store.end_position, set[tuple[str, int]]()
+        before = store.end_position
         try:
-            touched = store.copies.take(bytes(buffer))
+            self._touched |= store.copies.take(buffer)
         finally:  # what was taken before something failed counts, too
             del buffer[: store.end_position - before]
-            if store.end_position > before:
-                self._follower.on_copied(touched)
+            self._has_more |= store.end_position > before
+
+    def _tell(self) -> None:
+        """At the end of a slice, or when no more of it comes: a flush amid it would make its end wait for the next."""
+        if self._has_more:
+            touched, self._touched, self._has_more = self._touched, set(), False
+            self._follower.on_copied(touched)
 
     def _compare(self) -> bool:
         """Whether the buffer begins with what our log ends with, once enough has come. Raises DivergedError."""
@@ -354,6 +365,7 @@ class _Session(asyncio.Protocol):
 
     def tick(self) -> None:
         now, settings = self._follower.clock.monotonic_ms(), self._follower.settings
+        self._tell()
         if now - self.heard_ms > settings.silence_ms_max:
             self.failure = self.failure or RemoteProtocolError("the master was silent for too long")
             self.abort()

@@ -135,12 +135,12 @@ class Leader:
             logger.error("replica refused: address=%s reason=%s", host, reason)
         return False
 
-    def slice_at(self, position: int) -> bytes:
-        """Raises PositionOutOfRangeError when retention has deleted it."""
+    def slice_at(self, position: int) -> memoryview:
+        """Bytes as they lie in a file of the log. Raises PositionOutOfRangeError when retention has deleted it."""
         segment_bytes = self._store.settings.segment_bytes
         room = segment_bytes - position % segment_bytes
         size = min(self.settings.slice_bytes, self.end - position, room)
-        return bytes(self._store.records.bytes_at(position, size))
+        return self._store.records.bytes_at(position, size)
 
     def ended(self, link: ReplicaLink) -> None:
         self._links.pop(link, None)

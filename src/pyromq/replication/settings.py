@@ -48,7 +48,7 @@ class ReplicationSettings:
     all_in_sync: bool = False  # wait for every replica that is in sync
     gap_bytes_max: int = 256 << 20  # a replica that misses as much is not in sync
     confirm_timeout_ms: int = 5_000  # then a send is answered FLUSH_SLAVE_TIMEOUT
-    slice_bytes: int = 128 << 10  # transferred at once
+    slice_bytes: int = 1 << 20  # transferred at once; a replica flushes behind a slice
 
     # of a replica
     master_address: str = ""  # the master's port for clients; when empty, name servers know it

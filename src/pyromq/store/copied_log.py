@@ -3,6 +3,9 @@
     bytes of the other log, from our end on ─▶ whole records? ─▶ one write ─▶ queue entries owed, keys wait
                                                  └ the rest: the caller brings it again, with more behind it
 
+With the compiled core, runs of ordinary records are checked and entered in one call each (``core/src/copied.rs``);
+where such a run ends, what is here goes on. It is the reference, and the only one that says what is wrong.
+
 Only whole records, and whole blank marks, are written. So after a crash recovery finds what it finds in any log, and
 the copy is at every moment a prefix of the original: same bytes, same positions, same offsets. Bytes are checked before
 they are written: lengths must add up, checksums must match, a record must know its own position.
@@ -17,11 +20,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from pyromq.compiled_core import Buffer, core
 from pyromq.errors import CorruptRecordError, ForeignLogError, InvalidNameError, LocalProtocolError
 from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue
 from pyromq.store.derived.entry_backlog import EntryBacklog
 from pyromq.store.derived.entry_tag import entry_tag
 from pyromq.store.derived.indexer import Indexer
+from pyromq.store.derived.key_index import HashedKeys
 from pyromq.store.files.health import Health
 from pyromq.store.log.commit_log import CommitLog
 from pyromq.store.sealing.seals import Seals
@@ -39,6 +44,7 @@ from pyromq.wire.record_layout import (
 logger = logging.getLogger(__name__)
 
 _FILLERS_MAX: Final = 1_000_000  # a queue that misses more starts anew at the offset that follows
+_AT_ONCE_BYTES: Final = 16_384  # beside the core: so much, and at least one record, is taken where it stopped
 
 Queues = dict[tuple[str, int], ConsumeQueue]
 _Placed = tuple[int, RecordFound]
@@ -99,7 +105,7 @@ class CopiedLog:
         except OSError as error:
             raise self._health.failed_write("a commit log file", error) from error
 
-    def take(self, data: bytes) -> set[tuple[str, int]]:
+    def take(self, data: Buffer) -> set[tuple[str, int]]:
         """Append the whole records at the start of ``data``, which lies behind the log's end; returns their queues.
 
         How much was taken, the end of the log says, also when an error is raised: CorruptRecordError, ForeignLogError,
@@ -107,28 +113,65 @@ class CopiedLog:
         """
         if not self._health.writable:
             raise self._health.error()
-        start, touched = self._log.end, set[tuple[str, int]]()
-        while rest := data[self._log.end - start :]:
-            segment_bytes = self._log.segments.segment_bytes
-            room = segment_bytes - self._log.end % segment_bytes
-            records, size = self._whole(rest[:room], room)
-            if not size:
-                break
-            self._enter(rest[:size], records, touched)
+        start, touched, segment_bytes = self._log.end, set[tuple[str, int]](), self._log.segments.segment_bytes
+        with memoryview(data) as view:
+            while (at := self._log.end - start) < len(view):
+                room = segment_bytes - self._log.end % segment_bytes
+                with view[at : at + room] as piece:
+                    if not self._take_run(piece, room, touched) and not self._take_some(piece, room, touched):
+                        break
         return touched
+
+    def _take_run(self, piece: memoryview, room: int, touched: set[tuple[str, int]]) -> bool:
+        """Ordinary records from the start of the piece on, by the core; False without one."""
+        if core is None:
+            return False
+        position = self._log.end
+        run = core.copied_records(piece, position, room, self._indexer.index.keys_max)
+        if run is None:
+            return False
+        size, count, stored_ms, keys, found = run
+        targets = [(self._queue_of(topic.encode(), number), first, entries) for topic, number, first, entries in found]
+        if any(queue is not None and queue.next_offset != first for queue, first, _ in targets):
+            return False  # one has to be brought there first
+        for queue, _, entries in targets:
+            if queue is not None:
+                queue.stage_encoded(entries)
+                self._backlog.staged.add(queue)
+                touched.add((queue.topic, queue.queue_id))
+        self._indexer.stage_hashed(HashedKeys(keys, count, position))
+        with piece[:size] as records:
+            self._write(records, stored_ms)
+        return True
+
+    def _take_some(self, piece: memoryview, room: int, touched: set[tuple[str, int]]) -> bool:
+        """All records of the piece; beside the core only some, which is for ordinary ones. False without one."""
+        most = len(piece) if core is None else max(_AT_ONCE_BYTES, int.from_bytes(piece[:4], "big"))
+        data = bytes(piece[:most])
+        records, size = self._whole(data, room)
+        if size:
+            self._enter(data[:size], records, touched)
+        return size > 0
 
     # --- what is whole ---
 
     def _whole(self, data: bytes, room: int) -> tuple[list[_Placed], int]:
-        """Whole records at the start of what lies in one segment, and their size, with the blank mark behind them."""
+        """Whole records at the start of what lies in one segment, and their size, with the blank mark behind them.
+
+        Raises when there is none, and what is there can become none.
+        """
         position = self._log.end
         records, size = scan_run(data, position)
         view = memoryview(data)
-        while (found := self._look(view, size, room)) is not None:
-            if not isinstance(found, RecordFound):
-                return records, room
-            records.append((position + size, found))
-            size += found.size
+        try:
+            while (found := self._look(view, size, room)) is not None:
+                if not isinstance(found, RecordFound):
+                    return records, room
+                records.append((position + size, found))
+                size += found.size
+        except (CorruptRecordError, ForeignLogError):
+            if not size:
+                raise
         return records, size
 
     def _look(self, data: memoryview, at: int, room: int) -> RecordFound | SegmentEnd | None:
@@ -165,7 +208,7 @@ class CopiedLog:
             if not flag or is_visible(flag):
                 key = topic, record.queue_id
                 if key not in targets:
-                    targets[key] = self._queue_of(record)
+                    targets[key] = self._queue_of(*key)
                 queue = targets[key]
                 if queue is not None:
                     if record.offset != queue.next_offset:
@@ -179,7 +222,7 @@ class CopiedLog:
         self._write(data[written:], stored_ms)
         touched.update((queue.topic, queue.queue_id) for queue in targets.values() if queue is not None)
 
-    def _write(self, data: bytes, stored_ms: int) -> None:
+    def _write(self, data: Buffer, stored_ms: int) -> None:
         if not data:
             return
         try:
@@ -215,17 +258,17 @@ class CopiedLog:
         except OSError as error:
             raise self._health.failed_write("consume queues", error) from error
 
-    def _queue_of(self, record: RecordFound) -> ConsumeQueue | None:
-        topic = record.topic.decode("utf-8", "replace")
-        key = topic, record.queue_id
+    def _queue_of(self, raw_topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        topic = raw_topic.decode("utf-8", "replace")
+        key = topic, queue_id
         if (queue := self._queues.get(key)) is not None:
             return queue
-        if (record.topic, record.queue_id) in self._nameless:
+        if (raw_topic, queue_id) in self._nameless:
             return None
         try:
             queue = self._queues[key] = self._new_queue(*key)
         except (InvalidNameError, LocalProtocolError) as error:
-            self._nameless.add((record.topic, record.queue_id))
+            self._nameless.add((raw_topic, queue_id))
             logger.error("record belongs to no queue: topic=%r reason=%s", topic, error)
         return queue
 

@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 from random import Random
 
+from pyromq.compiled_core import Buffer
 from pyromq.errors import StoreInUseError
 from pyromq.store.files.disk import DiskUsage
 
@@ -128,11 +129,11 @@ class FaultyFile:
     def read_at(self, at: int, size: int) -> bytes:
         return bytes(self._contents.seen[at : at + size])
 
-    def write_at(self, at: int, data: bytes) -> None:
+    def write_at(self, at: int, data: Buffer) -> None:
         self._must_be_writable()
-        self._disk._write(self._contents, at, data)
+        self._disk._write(self._contents, at, bytes(data))
 
-    def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
+    def write_parts(self, at: int, parts: Sequence[Buffer]) -> None:
         self._disk._write(self._contents, at, b"".join(parts))
 
     def scatter(self, at: int, words: Mapping[int, int]) -> None:

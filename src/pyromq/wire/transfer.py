@@ -64,10 +64,15 @@ class SliceDecoder:
         self._position = 0  # of the next byte of the slice under way
         self._left = 0  # bytes of it that are to come
 
-    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Raises RemoteProtocolError when the peer speaks something else."""
-        found: list[tuple[int, bytes]] = []
-        at, end = 0, len(data)
+    @property
+    def is_inside(self) -> bool:
+        """More of the slice under way is to come."""
+        return self._left > 0
+
+    def feed(self, data: bytes) -> list[tuple[int, memoryview]]:
+        """Parts are views of the data. Raises RemoteProtocolError when the peer speaks something else."""
+        found: list[tuple[int, memoryview]] = []
+        at, end, view = 0, len(data), memoryview(data)
         while at < end:
             if not self._left:
                 needed = HEAD_BYTES - len(self._head)
@@ -77,9 +82,9 @@ class SliceDecoder:
                     break
                 self._begin()
                 if not self._left:
-                    found.append((self._position, b""))
+                    found.append((self._position, view[:0]))
                 continue
-            part = data[at : at + self._left]
+            part = view[at : at + self._left]
             found.append((self._position, part))
             self._position += len(part)
             self._left -= len(part)

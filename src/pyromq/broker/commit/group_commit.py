@@ -153,8 +153,9 @@ class GroupCommit:
         self._replicas, self._waits = replicas, self._sync or replicas is not None
 
     @property
-    def waits_for_replicas(self) -> bool:
-        return self._replicas is not None
+    def waits(self) -> bool:
+        """Whether a send waits for the disk, or for replicas, unless its sender does not want to."""
+        return self._waits
 
     @property
     def waiting(self) -> int:

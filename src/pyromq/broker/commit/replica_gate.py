@@ -96,11 +96,13 @@ class ReplicaGate:
         if (required := self.required()) is not None:
             confirmed = min(confirmed, required)
         late_ms = self._clock.monotonic_ms() - self._timeout_ms
+        sends: list[PendingSend] = []
         while self._waiting and self._waiting[0][1].end <= confirmed:
             commit = self._next()
             if self.lease is not None:
                 self.lease.admits(commit.end)  # it did a moment ago; this notes how far
-            respond(commit.sends)
+            sends += commit.sends
+        respond(sends)  # of all commits that one report confirms: a connection gets them in one write
         while self._internal and (self._internal[0][0] <= confirmed or self._internal[0][1] <= late_ms):
             tell(self._internal.popleft()[2], None)
         while self._waiting and self._waiting[0][0] <= late_ms:

@@ -95,7 +95,6 @@ class SendHandler:
             response=responses.pieces(self._on_disk),
             store_host=identity.host.encode(),
             reserved=self._reserved,
-            waits_for_disk=environment.settings.store.flush is Flush.SYNC,
         )
         access = environment.access if isinstance(environment.access, GuardedAccess) else None
         return SendLane(core, texts, write_path, self._topics, self._counters, access)

@@ -8,6 +8,9 @@ queue after ``SendHandler`` has stored a message there and told ``learn``; any c
 it takes nothing while flow control is on, while the store cannot be written, while earlier requests of the connection
 wait, and where anything stands between requests and ``SendHandler``: quotas, a broker that stops.
 
+When its sends are answered is not its business: group commit holds them until the disk has them, and the replicas of a
+sync master. Only a sender who does not want to wait for that is left to Python.
+
 With access control it takes what is signed by a user whom the guard has let send to this topic, from this address and
 by this request code, before: the core verifies every signature, and remembers decisions as the guard does, until users
 or policies change. Where more than signatures is asked for, it is closed.
@@ -51,7 +54,6 @@ class LaneTexts:
     response: tuple[bytes, ...]  # ``SendResponses.pieces``
     store_host: bytes
     reserved: frozenset[str]  # topics that clients must not send to
-    waits_for_disk: bool  # responses do, unless a sender does not want to
 
 
 class SendLane:
@@ -71,6 +73,7 @@ class SendLane:
         self._store = write_path.store
         self._gate = write_path.gate
         self._group_commit = write_path.group_commit
+        self._waits = self._group_commit.waits  # for the disk or for replicas; who does not want to is Python's
         self._topics = topics
         self._counters = counters
         self._access = access
@@ -83,7 +86,8 @@ class SendLane:
         self._lane = self._new_lane()
 
     def renew(self) -> None:
-        """Settings may have changed."""
+        """Settings may have changed, or the broker's role."""
+        self._waits = self._group_commit.waits
         self._known.clear()
         self._admitted.clear()
         self._lane = self._new_lane()
@@ -98,7 +102,7 @@ class SendLane:
             own.record_bytes_max,
             min(_KEYS_MAX, own.keys_max),
         )
-        return self._core.SendLane(limits, texts.store_host, texts.added, texts.response, texts.waits_for_disk)
+        return self._core.SendLane(limits, texts.store_host, texts.added, texts.response, self._waits)
 
     @property
     def known(self) -> int:
@@ -163,10 +167,10 @@ class SendLane:
             return 0
         if self._topics.table.version is not self._version:
             self._forget()
+        if self._group_commit.waits is not self._waits:
+            self.renew()
         store = self._store
         if not self._known or self._gate.closed or not store.health.writable or self.has_waiting(connection):
-            return 0
-        if self._group_commit.waits_for_replicas:  # what a sync master promises is Python's
             return 0
         session: Session = connection.session  # type: ignore[assignment]  # the broker sets no other
         ip = None

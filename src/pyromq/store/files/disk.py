@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from pyromq.compiled_core import core
+from pyromq.compiled_core import Buffer, core
 from pyromq.errors import StoreInUseError
 from pyromq.whole_text import sync_folder, write_flushed
 
@@ -53,9 +53,9 @@ class DiskFile(Protocol):
 
     def read_at(self, at: int, size: int) -> bytes: ...
 
-    def write_at(self, at: int, data: bytes) -> None: ...
+    def write_at(self, at: int, data: Buffer) -> None: ...
 
-    def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
+    def write_parts(self, at: int, parts: Sequence[Buffer]) -> None:
         """``write_at`` of all parts, one behind the other, without copying them together first."""
 
     def scatter(self, at: int, words: Mapping[int, int]) -> None:
@@ -153,12 +153,12 @@ class RealFile:
     def read_at(self, at: int, size: int) -> bytes:
         return os.pread(self._fd, size, at)
 
-    def write_at(self, at: int, data: bytes) -> None:
+    def write_at(self, at: int, data: Buffer) -> None:
         written = os.pwrite(self._fd, data, at)
         while written < len(data):  # a short write: the next one goes on, or raises the reason
             written += os.pwrite(self._fd, data[written:], at + written)
 
-    def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
+    def write_parts(self, at: int, parts: Sequence[Buffer]) -> None:
         for start in range(0, len(parts), _IOV_MAX):
             some = parts[start : start + _IOV_MAX]
             written, size = os.pwritev(self._fd, some, at), sum(map(len, some))

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from pyromq.compiled_core import Buffer
 from pyromq.store.files.disk import DiskFile, DiskUsage, RealDisk, RealFile
 
 _PIECE_BYTES: Final = 1 << 20
@@ -48,11 +49,11 @@ class CopiedFile:
     def read_at(self, at: int, size: int) -> bytes:
         return bytes(self._bytes()[at : at + size])
 
-    def write_at(self, at: int, data: bytes) -> None:
+    def write_at(self, at: int, data: Buffer) -> None:
         self._bytes()[at : at + len(data)] = data
         self._written_end = max(self._written_end, at + len(data))
 
-    def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
+    def write_parts(self, at: int, parts: Sequence[Buffer]) -> None:
         self.write_at(at, b"".join(parts))
 
     def scatter(self, at: int, words: Mapping[int, int]) -> None:

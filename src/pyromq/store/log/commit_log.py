@@ -28,6 +28,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pyromq.checksum import CRC_MASK, crc32
+from pyromq.compiled_core import Buffer
 from pyromq.errors import (
     LocalProtocolError,
     MessageTooLargeError,
@@ -65,7 +66,7 @@ logger = logging.getLogger(__name__)
 WORTH_NO_COPY = 16_384
 """Bodies of this size are written from where they are."""
 
-_Write = tuple[Segment | None, int, list[bytes]]
+_Write = tuple[Segment | None, int, list[Buffer]]
 
 
 class TopicBytes:
@@ -98,7 +99,7 @@ class CommitLog:
         self.last_stored_ms = 0  # store time of the newest record
         self._segment: Segment | None = None  # where the next record goes, with ``_room`` bytes left
         self._room = 0
-        self._parts: list[bytes] = []  # staged for this segment, to be written at ``_write_start``
+        self._parts: list[Buffer] = []  # staged for this segment, to be written at ``_write_start``
         self._full_writes: list[_Write] = []  # staged for segments before it
         self._staged_end = self.end  # behind the last record that is staged
         self._write_start = self.end
@@ -277,10 +278,11 @@ class CommitLog:
         self._segments.get_or_create(position)
         self.open_at(position, trusted_from=position, last_stored_ms=0)
 
-    def stage_copied(self, data: bytes) -> None:
+    def stage_copied(self, data: Buffer) -> None:
         """Bytes as another broker's log has them here: whole records, or a blank mark that fills its segment.
 
-        They lie in one segment. Raises OSError when the next one cannot be created.
+        They lie in one segment, and are not copied: they stay as they are until ``write_staged``. Raises OSError when
+        the next segment cannot be created.
         """
         if self._segment is None:
             self._segment = self._segments.get_or_create(self._staged_end)
@@ -306,7 +308,8 @@ class CommitLog:
                     if self._has_large:
                         segment.open_once().write_parts(at - segment.base, parts)
                     else:
-                        segment.open_once().write_at(at - segment.base, b"".join(parts))
+                        data = parts[0] if len(parts) == 1 else b"".join(parts)
+                        segment.open_once().write_at(at - segment.base, data)
         except OSError:
             self._forget_staged()
             self._unwiped = [(segment, at) for segment, at, _ in writes if segment is not None]

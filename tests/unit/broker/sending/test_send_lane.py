@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -119,17 +118,6 @@ async def test_nothing_is_taken_while_flow_control_is_on_or_the_store_cannot_be_
         assert taken(rig, sends(2)) == 0
         health.space_returned()
         assert taken(rig, sends(2)) > 0
-
-
-async def test_what_replicas_must_confirm_is_left_to_python() -> None:
-    """SEND_OK of a sync master means two copies; the lane knows nothing of replicas."""
-    async with LaneRig(with_core=True) as rig:
-        await learned(rig)
-        group_commit = rig.broker.parts.write_path.group_commit
-        group_commit.wait_for(cast(Any, SimpleNamespace(waiting=0)))
-        assert taken(rig, sends(2)) == 0
-        group_commit.wait_for(None)
-        assert taken(rig, sends(2)) == len(sends(2))
 
 
 async def test_what_comes_behind_requests_that_wait_does_not_overtake_them() -> None:
