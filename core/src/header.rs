@@ -27,14 +27,14 @@ pub struct SendHeader<'a> {
     pub fields: Vec<(&'a [u8], Text<'a>)>,
 }
 
-struct Cursor<'a> {
-    text: &'a [u8],
-    at: usize,
+pub(crate) struct Cursor<'a> {
+    pub(crate) text: &'a [u8],
+    pub(crate) at: usize,
 }
 
 impl<'a> Cursor<'a> {
     #[inline]
-    fn expect(&mut self, byte: u8) -> Option<()> {
+    pub(crate) fn expect(&mut self, byte: u8) -> Option<()> {
         if *self.text.get(self.at)? != byte {
             return None;
         }
@@ -44,7 +44,7 @@ impl<'a> Cursor<'a> {
 
     /// True after a comma, False after the brace that ends an object.
     #[inline]
-    fn goes_on(&mut self) -> Option<bool> {
+    pub(crate) fn goes_on(&mut self) -> Option<bool> {
         let byte = *self.text.get(self.at)?;
         self.at += 1;
         match byte {
@@ -55,7 +55,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn string(&mut self) -> Option<Text<'a>> {
+    pub(crate) fn string(&mut self) -> Option<Text<'a>> {
         self.expect(b'"')?;
         let (start, mut is_escaped) = (self.at, false);
         loop {
@@ -76,13 +76,13 @@ impl<'a> Cursor<'a> {
 
     /// A string that says what it is.
     #[inline]
-    fn plain(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn plain(&mut self) -> Option<&'a [u8]> {
         let text = self.string()?;
         (!text.is_escaped).then_some(text.raw)
     }
 
     #[inline]
-    fn number(&mut self) -> Option<i32> {
+    pub(crate) fn number(&mut self) -> Option<i32> {
         let start = self.at;
         while matches!(self.text.get(self.at)?, b'0'..=b'9' | b'-') {
             self.at += 1;
@@ -93,7 +93,7 @@ impl<'a> Cursor<'a> {
 
 /// A whole number in its shortest form, of at most 18 digits.
 #[inline]
-fn whole(text: &[u8]) -> Option<i64> {
+pub(crate) fn whole(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text.split_first()? {
         (b'-', digits) => (true, digits),
         _ => (false, text),
@@ -112,7 +112,7 @@ fn whole(text: &[u8]) -> Option<i64> {
 }
 
 #[inline]
-fn small(text: &[u8]) -> Option<i32> {
+pub(crate) fn small(text: &[u8]) -> Option<i32> {
     i32::try_from(whole(text)?).ok()
 }
 

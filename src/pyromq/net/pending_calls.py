@@ -55,12 +55,14 @@ class PendingCalls:
             raise TooManyRequestsError(peer=self._peer, in_flight_max=self._in_flight_max)
         return self.pending.next_id()
 
-    def expect(self, number: int, code: int, timeout_ms: int) -> asyncio.Future[Received[Any]]:
+    def expect(
+        self, number: int, code: int, timeout_ms: int, takes_facts: bool = False
+    ) -> asyncio.Future[Received[Any]]:
         """The response to the request with that id, which was just sent."""
         now_ms = self._now_ms
         deadline_ms = now_ms + timeout_ms
         response: asyncio.Future[Received[Any]] = self._loop.create_future()
-        self.pending.by_id[number] = PendingRequest(response, deadline_ms, timeout_ms, code)
+        self.pending.by_id[number] = PendingRequest(response, deadline_ms, timeout_ms, code, takes_facts)
         if deadline_ms < self._timer_ms:
             self._arm(deadline_ms, timeout_ms)
         if now_ms < self._unheard_ms:
@@ -77,6 +79,17 @@ class PendingCalls:
             logger.debug("response to no request: peer=%s id=%d", self._peer, received.correlation_id)
         elif not pending.response.done():  # its caller may have given up
             pending.response.set_result(received)
+
+    def answered_by(self, number: int, facts: object) -> bool:
+        """False when the request with that id wants a whole response, or there is none."""
+        by_id = self.pending.by_id
+        pending = by_id.get(number)
+        if pending is None or not pending.takes_facts:
+            return False
+        del by_id[number]
+        if not pending.response.done():
+            pending.response.set_result(facts)
+        return True
 
     def fail_late(self) -> None:
         """Ends the wait for responses that are overdue; the timer calls it."""

@@ -12,15 +12,19 @@ from typing import Any
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
 from pyromq.client.producer.send_context import SendContext
+from pyromq.client.producer.topic_queues import TopicQueues
+from pyromq.compiled_core import SendFrame, SentFacts
 from pyromq.errors import TransportError
 from pyromq.model.message import Message
 from pyromq.model.queue import QueueId
 from pyromq.net import Connection
+from pyromq.wire.command import encode_request
 from pyromq.wire.fast.message_properties import properties_text
+from pyromq.wire.frame import SerializeType
 from pyromq.wire.received import Received
 
-Begun = tuple[OutgoingMessage, QueueId, Connection, asyncio.Future[Received[Any]]]
-"""A send that waits for its response."""
+Begun = tuple[OutgoingMessage, QueueId, Connection, asyncio.Future[Received[Any] | SentFacts]]
+"""A send that waits for its response, or for what the compiled core reads of it."""
 
 
 class FastPath:
@@ -32,11 +36,12 @@ class FastPath:
         self._clock = client.clock
         self._system = context.system
         self._known = context.topic_queues_table.known
-        self._ext_of = context.retrying_sender.ext
+        self._sender = context.retrying_sender
         self._next_id = client.message_ids.next
         self._answer_ms = settings.answer_ms
         self._longest_ms = settings.longest_ms
         self._attempt_timeout_ms = settings.attempt_timeout_ms
+        self._is_signing = client.signer.is_needed
         self._bytes_max = _bytes_max_uncompressed(settings)
 
     def begin(self, message: Message, timeout_ms: int | None) -> Begun | None:
@@ -47,17 +52,20 @@ class FastPath:
             topic_queues is None
             or topic_queues.is_borrowed
             or message.sharding_key
+            or type(message.flag) is not int
             or not self.is_open
             or len(body) > self._bytes_max
         ):
             return None
-        queue = topic_queues.next()
+        place = topic_queues.next_place()
+        queue = topic_queues.queues[place]
         link = topic_queues.links.get(queue.broker)
         connection = link.ready if link is not None else None
         if connection is None or connection.is_congested:
             return None
         longest_ms = timeout_ms or self._longest_ms
         timeout_ms = timeout_ms or self._answer_ms
+        answer_ms = self._attempt_timeout_ms or timeout_ms
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         unique_id = self._next_id(now_ms)
         text = properties_text(message, unique_id, self._system)
@@ -65,12 +73,29 @@ class FastPath:
             SEND, topic_queues.topic, body, text, unique_id, now_ms, monotonic_ms + timeout_ms, message.flag, 0, None,
             monotonic_ms + longest_ms,
         )  # fmt: skip
-        ext = self._ext_of(outgoing, queue)
+        frames = topic_queues.frames[place]
         try:
-            response = connection.request_nowait(SEND, ext, body, timeout_ms=self._attempt_timeout_ms or timeout_ms)
+            if frames is None:
+                frames = self._learn(topic_queues, place, connection)
+                if frames is None:
+                    ext = self._sender.ext(outgoing, queue)
+                    response: asyncio.Future[Any] = connection.request_nowait(SEND, ext, body, timeout_ms=answer_ms)
+                    return outgoing, queue, connection, response
+            number = connection.begin_request()
         except TransportError:
             return None  # the slow path knows what to do
+        frame = frames.encode(number, now_ms, message.flag, text, body)
+        if frame is None:
+            frame = encode_request(SEND, number, self._sender.ext(outgoing, queue), body=body)  # says what is wrong
+        response = connection.send_request(number, frame, SEND, answer_ms, takes_facts=True)
         return outgoing, queue, connection, response
+
+    def _learn(self, topic_queues: TopicQueues, place: int, connection: Connection) -> SendFrame | None:
+        """None where each request is another: signed, or with a binary header."""
+        if self._is_signing or connection.settings.serialize_type is not SerializeType.JSON:
+            return None
+        frames = topic_queues.frames[place] = self._sender.frame(topic_queues.topic, topic_queues.queues[place])
+        return frames
 
 
 def _bytes_max_uncompressed(settings: ProducerSettings) -> int:
