@@ -267,7 +267,15 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises TooManyRequestsError.
         """
-        return self._pending_calls.next_id(oneway=False, is_new_turn=not self._is_turn_timed)
+        pending_calls = self._pending_calls
+        if not self._is_turn_timed:
+            pending_calls.new_turn()
+        return pending_calls.next_id()
+
+    @property
+    def turn_ms(self) -> int:
+        """Monotonic, as of the first request of this turn of the loop: near enough for deadlines of requests."""
+        return self._pending_calls.now_ms
 
     def send_request(
         self, number: int, frame: bytes, code: int, timeout_ms: int, *, takes_facts: bool = False
@@ -276,7 +284,10 @@ class Connection(asyncio.BufferedProtocol):
 
         With ``takes_facts`` the future of a send may have SentFacts in place of a response: the compiled core read it.
         """
-        self.send(frame)
+        queue = self._queue
+        if not queue and not self._is_reading:
+            self._loop.call_soon(self.flush)
+        queue.append(frame)
         self._is_turn_timed = True
         return self._pending_calls.expect(number, code, timeout_ms, takes_facts)
 
@@ -288,7 +299,9 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             raise self._pending_calls.lost_error(self.close_reason)
-        number = self._pending_calls.next_id(oneway=oneway, is_new_turn=not self._is_turn_timed)
+        if not self._is_turn_timed:
+            self._pending_calls.new_turn()
+        number = self._pending_calls.next_id(oneway=oneway)
         serialize_type = self._settings.serialize_type
         self.send(encode_request(code, number, header, body=body, oneway=oneway, serialize_type=serialize_type))
         self._is_turn_timed = True
@@ -444,12 +457,9 @@ class Connection(asyncio.BufferedProtocol):
     def answered(self, found: list[tuple[int, int, SentFacts]], data: Part) -> None:
         """Responses to sends that stand at the beginning of ``data``: id, end and what was read of each."""
         self.frames_in += len(found)
-        pending_calls, start = self._pending_calls, 0
-        for number, end, facts in found:
-            if not pending_calls.answered_by(number, facts):
-                header = bytes(data[start + PREFIX_BYTES : end])
-                pending_calls.answered(decode_received(Frame(SerializeType.JSON, header)))
-            start = end
+        for start, end in self._pending_calls.answered_by(found):
+            header = bytes(data[start + PREFIX_BYTES : end])
+            self._pending_calls.answered(decode_received(Frame(SerializeType.JSON, header)))
 
     def _hand_over(self, requests: list[Received[Any]], bad_headers: list[HeaderFieldError]) -> None:
         if requests:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
+from pyromq.client.producer.retrying_sender import RetryingSender
 from pyromq.client.producer.send_context import SendContext
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.compiled_core import SendFrame, SentFacts
@@ -66,36 +67,55 @@ class FastPath:
         longest_ms = timeout_ms or self._longest_ms
         timeout_ms = timeout_ms or self._answer_ms
         answer_ms = self._attempt_timeout_ms or timeout_ms
-        now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        frames = topic_queues.frames[place] or self._learn(topic_queues, place, connection)
+        try:
+            number = connection.begin_request()
+        except TransportError:
+            return None  # the slow path knows what to do
+        now_ms, monotonic_ms = self._clock.now_ms(), connection.turn_ms
         unique_id = self._next_id(now_ms)
         text = properties_text(message, unique_id, self._system)
         outgoing = OutgoingMessage(
             SEND, topic_queues.topic, body, text, unique_id, now_ms, monotonic_ms + timeout_ms, message.flag, 0, None,
             monotonic_ms + longest_ms,
         )  # fmt: skip
-        frames = topic_queues.frames[place]
-        try:
-            if frames is None:
-                frames = self._learn(topic_queues, place, connection)
-                if frames is None:
-                    ext = self._sender.ext(outgoing, queue)
-                    response: asyncio.Future[Any] = connection.request_nowait(SEND, ext, body, timeout_ms=answer_ms)
-                    return outgoing, queue, connection, response
-            number = connection.begin_request()
-        except TransportError:
-            return None  # the slow path knows what to do
         frame = frames.encode(number, now_ms, message.flag, text, body)
-        if frame is None:
-            frame = encode_request(SEND, number, self._sender.ext(outgoing, queue), body=body)  # says what is wrong
+        if frame is None:  # the plain way says what is wrong
+            frame = self._plain_frames(topic_queues.topic, queue, connection).encode(
+                number, now_ms, message.flag, text, body
+            )
         response = connection.send_request(number, frame, SEND, answer_ms, takes_facts=True)
         return outgoing, queue, connection, response
 
-    def _learn(self, topic_queues: TopicQueues, place: int, connection: Connection) -> SendFrame | None:
-        """None where each request is another: signed, or with a binary header."""
+    def _learn(self, topic_queues: TopicQueues, place: int, connection: Connection) -> SendFrame:
+        """A template, unless requests are signed or have binary headers."""
+        topic, queue = topic_queues.topic, topic_queues.queues[place]
+        frames: SendFrame
         if self._is_signing or connection.settings.serialize_type is not SerializeType.JSON:
-            return None
-        frames = topic_queues.frames[place] = self._sender.frame(topic_queues.topic, topic_queues.queues[place])
+            frames = self._plain_frames(topic, queue, connection)
+        else:
+            frames = self._sender.frame(topic, queue)
+        topic_queues.frames[place] = frames
         return frames
+
+    def _plain_frames(self, topic: str, queue: QueueId, connection: Connection) -> PlainFrames:
+        return PlainFrames(self._sender, topic, queue, connection.settings.serialize_type)
+
+
+class PlainFrames:
+    """Frames of sends to one queue by the plain encoder: signed, with binary headers, or with what it has to refuse."""
+
+    def __init__(self, sender: RetryingSender, topic: str, queue: QueueId, serialize_type: SerializeType) -> None:
+        self._ext_of = sender.ext
+        self._topic = topic
+        self._queue = queue
+        self._serialize_type = serialize_type
+
+    def encode(self, correlation_id: int, born_ms: int, flag: int, properties: str, body: bytes) -> bytes:
+        """Raises LocalProtocolError."""
+        outgoing = OutgoingMessage(SEND, self._topic, body, properties, "", born_ms, 0, flag)
+        ext = self._ext_of(outgoing, self._queue)
+        return encode_request(SEND, correlation_id, ext, body=body, serialize_type=self._serialize_type)
 
 
 def _bytes_max_uncompressed(settings: ProducerSettings) -> int:

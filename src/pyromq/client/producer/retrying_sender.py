@@ -72,8 +72,8 @@ class RetryingSender:
         if number != queue.number:
             queue = QueueId(queue.topic, queue.broker, number)
         return SendReceipt(
-            *(_SEND_OK, outgoing.unique_ids, message_id, queue, offset, on_disk, transaction_id, region, recall_handle)
-        )
+            _SEND_OK, outgoing.unique_ids, message_id, queue, offset, on_disk, transaction_id, region, recall_handle
+        )  # fmt: skip
 
     def receipt(self, outgoing: OutgoingMessage, queue: QueueId, received: Received[Any]) -> SendReceipt:
         """Raises RemoteProtocolError for a response without the fields it must have."""
