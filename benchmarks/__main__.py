@@ -9,7 +9,7 @@ from benchmarks.measure import machine, print_rows
 
 ALL = (
     *("frames", "net", "records", "append", "read", "filters", "typed"),
-    *("index", "recovery", "producer", "consumer", "consume", "app", "transactions"),
+    *("index", "recovery", "producer", "consumer", "consume", "arrow", "app", "transactions"),
 )
 
 

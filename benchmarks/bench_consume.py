@@ -1,7 +1,8 @@
 """Consuming, from a pull answer on the wire to the committed offset: the client's CPU per message of 1 KiB.
 
 The broker runs in a process of its own and holds the messages in memory; a row is one group reading a topic of four
-queues from its beginning. CPU is this process's: its loop, and the pool's threads where listeners are functions.
+queues from its beginning. CPU is that of the client's process: its loop, and the pool's threads where listeners are
+functions. Each line is measured with the compiled core and without, in turns (``modes``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from benchmarks.measure import Row
+from benchmarks.modes import in_both_modes
 from pyromq.client.consumer.base.settings import PullConsumerSettings, PushConsumerSettings
 from pyromq.client.consumer.pull_consumer import PullConsumer
 from pyromq.client.consumer.push_consumer import PushConsumer
@@ -25,8 +27,8 @@ from pyromq.client.producer.producer import Producer
 from pyromq.client.sync.loop_thread import new_event_loop
 from pyromq.model.message import Message
 
-MESSAGES = 80_000
-REPEAT = 3
+MESSAGES = 40_000
+REPEAT = 2
 BODY = bytes(1024)
 TOPIC = "bench"
 
@@ -34,6 +36,10 @@ Consume = Callable[[str, str], Coroutine[Any, Any, tuple[float, float]]]
 
 
 def rows() -> list[Row]:
+    return in_both_modes("consume")
+
+
+def rows_of_one_mode() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="pyromq-bench-") as folder:
         command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", folder, "--flush", "async"]
         command += ["--nameserver-port", "0", "--broker-port", "0"]

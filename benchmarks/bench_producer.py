@@ -1,7 +1,8 @@
 """Producers over loopback sockets: client CPU of sending 1 KiB, the servers in a process of their own.
 
 The broker there answers at once, without a store: rates are what a client could do, not what a broker does. CPU is
-that of this process: message, id, properties, frame, future, system calls, answer, receipt.
+that of the client's process: message, id, properties, frame, future, system calls, answer, receipt. Each line is
+measured with the compiled core and without, in turns (``modes``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import uvloop
 
 from benchmarks.measure import Row, measure
+from benchmarks.modes import in_both_modes
 from pyromq import aio
 from pyromq.client.core.received_message import split_messages
 from pyromq.client.sync import faces
@@ -31,7 +33,7 @@ from pyromq.wire.json.route import encode_route
 from pyromq.wire.received import Received
 from pyromq.wire.record import Draft, encode_record
 
-SENDS = 40_000
+SENDS = 20_000
 BODY = b"x" * 1024
 LOOPS: tuple[tuple[str, Callable[[], asyncio.AbstractEventLoop]], ...] = (
     ("uvloop", uvloop.new_event_loop),
@@ -84,6 +86,10 @@ def servers() -> Iterator[str]:
 
 
 def rows() -> list[Row]:
+    return in_both_modes("producer")
+
+
+def rows_of_one_mode() -> list[Row]:
     with servers() as address:
         found = [
             _sent(f"{name}, {outstanding} awaiting coroutines", new_loop, address, outstanding)

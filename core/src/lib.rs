@@ -4,11 +4,14 @@
 //! is left to it (`None`), and no function here explains or refuses anything. Nothing here holds state of a store:
 //! a call gets what it needs to know, and returns what is to be staged. Python writes all files.
 
+pub mod arrow;
 pub mod batch;
+pub mod client;
 pub mod copied;
 pub mod header;
 pub mod index;
 pub mod java_hash;
+pub mod layout;
 pub mod properties;
 pub mod pull_header;
 pub mod pull_lane;
@@ -20,16 +23,21 @@ pub mod signature;
 use pyo3::prelude::*;
 
 /// Which functions there are and what they mean: moves whenever one of them changes. Python wants the one it knows.
-pub const INTERFACE: u32 = 3;
+pub const INTERFACE: u32 = 4;
 
 #[pymodule]
 fn pyromq_core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<pull_lane::PullLane>()?;
+    module.add_class::<client::RecordValues>()?;
+    module.add_class::<client::SendFrame>()?;
     module.add_class::<send_lane::SendLane>()?;
     module.add_class::<signature::SigningKeys>()?;
     module.add_function(wrap_pyfunction!(copied::copied_records, module)?)?;
+    module.add_function(wrap_pyfunction!(arrow::arrow_columns, module)?)?;
+    module.add_function(wrap_pyfunction!(client::sent_responses, module)?)?;
+    module.add_function(wrap_pyfunction!(client::split_records, module)?)?;
     module.add_function(wrap_pyfunction!(index::index_entries, module)?)?;
     module.add_function(wrap_pyfunction!(index::scatter_words, module)?)?;
     module.add_function(wrap_pyfunction!(pulls::pull_entries, module)?)?;

@@ -3,7 +3,7 @@
 //!     cargo test --release -- --ignored        ten million inputs each
 
 use pyromq_core::records::{put_record, Own, Shared, TopicField};
-use pyromq_core::{batch, copied, header, properties, pull_header};
+use pyromq_core::{arrow, batch, client, copied, header, layout, properties, pull_header};
 
 const HEADER: &str = concat!(
     r#"{"code":310,"extFields":{"a":"g","b":"orders","c":"TBW102","d":"4","e":"2","f":"0","g":"1700000000000","#,
@@ -145,6 +145,129 @@ fn copies(inputs: usize) -> usize {
     records
 }
 
+const SENT: &str = concat!(
+    r#"{"code":0,"extFields":{"MSG_REGION":"DefaultRegion","ON_DISK":"true","TRACE_ON":"true","msgId":"7F01","#,
+    r#""queueId":"3","queueOffset":"70000000000","transactionId":"AB12"},"flag":1,"language":"PYTHON","opaque":7,"#,
+    r#""serializeTypeCurrentRPC":"JSON","version":401}"#
+);
+
+fn responses(inputs: usize) -> usize {
+    let (mut chance, mut plain, mut data) = (Chance(3), 0, Vec::new());
+    for _ in 0..inputs {
+        data.clear();
+        for _ in 0..1 + chance.below(2) {
+            let mut text = SENT.as_bytes().to_vec();
+            chance.damage(&mut text);
+            data.extend_from_slice(&((text.len() + 4) as u32).to_be_bytes());
+            data.extend_from_slice(&(text.len() as u32).to_be_bytes());
+            data.extend_from_slice(&text);
+        }
+        if chance.below(4) == 0 {
+            chance.damage(&mut data);
+        }
+        let mut at = 0;
+        while let Some((sent, size)) = client::sent_at(&data[at..], 1 << 24) {
+            assert!(size > 8 && at + size <= data.len());
+            assert!(sent.message_id.len() + sent.region.len() + sent.transaction_id.len() < size);
+            at += size;
+            plain += 1;
+        }
+    }
+    plain
+}
+
+fn record(chance: &mut Chance, into: &mut Vec<u8>) {
+    let start = into.len();
+    let sys_flag = [0, 0, 0, 0x10, 0x20, 0x30, 1][chance.below(7)];
+    let fixed = 88 + [0, 12, 12, 24][sys_flag >> 4];
+    let (is_long, body) = (chance.below(4) == 0, chance.below(40));
+    into.resize(start + fixed, 1);
+    into[start + 4..start + 8].copy_from_slice(if is_long { b"\xDA\xA3\x20\xAB" } else { b"\xDA\xA3\x20\xA7" });
+    into[start + 20..start + 28].copy_from_slice(&chance.next().to_be_bytes());
+    into[start + 36..start + 40].copy_from_slice(&(sys_flag as u32).to_be_bytes());
+    into[start + fixed - 4..start + fixed].copy_from_slice(&(body as u32).to_be_bytes());
+    into.resize(into.len() + body, 7);
+    into.extend_from_slice(if is_long { &b"\0\x02to"[..] } else { &b"\x02to"[..] });
+    let mut properties = "KEYS\u{1}\u{e4} b\u{2}UNIQ_KEY\u{1}AB12\u{2}TAGS\u{1}x\u{2}".as_bytes().to_vec();
+    chance.damage(&mut properties);
+    into.extend_from_slice(&(properties.len() as u16).to_be_bytes());
+    into.extend_from_slice(&properties);
+    let size = ((into.len() - start) as u32).to_be_bytes();
+    into[start..start + 4].copy_from_slice(&size);
+}
+
+/// Records found one by one, and rows of columns.
+fn records(inputs: usize) -> (usize, usize) {
+    let (mut chance, mut found, mut rows, mut data) = (Chance(4), 0, 0, Vec::new());
+    let asked = arrow::Asked {
+        bodies: true,
+        message_ids: true,
+        offset_ids: true,
+        tags: true,
+        keys: true,
+        born_hosts: true,
+        store_hosts: true,
+        maps: true,
+        texts: true,
+    };
+    let tags = [b"x".to_vec()];
+    for _ in 0..inputs {
+        data.clear();
+        for _ in 0..1 + chance.below(3) {
+            record(&mut chance, &mut data);
+        }
+        if chance.below(2) == 0 {
+            chance.damage(&mut data);
+        }
+        let (mut at, mut count) = (0, 0);
+        while let Some(places) = layout::record_at(&data, at) {
+            assert!(at < places.body.start && places.body.end < places.properties.start);
+            assert!(places.properties.end == places.end && places.end <= data.len());
+            let value = client::last_value(&data[places.properties.clone()], b"TAGS");
+            assert!(value.is_none_or(|value| !value.is_empty() && value.len() < places.end - at));
+            at = places.end;
+            count += 1;
+        }
+        found += count;
+        let wanted =
+            arrow::Wanted { first: i64::MIN, end: i64::MAX, tags: if chance.below(4) == 0 { &tags } else { &[] } };
+        if let Some(columns) = arrow::columns(&data, asked, &wanted) {
+            assert!(at == data.len() && columns.queue_ids.len() <= count);
+            rows += check(&columns);
+        } else {
+            assert!(at < data.len() || !wanted.tags.is_empty());
+        }
+    }
+    (found, rows)
+}
+
+/// Columns have the same length, and what they hold is what their offsets say.
+fn check(columns: &arrow::Columns) -> usize {
+    let rows = columns.queue_ids.len();
+    for values in [
+        &columns.message_ids,
+        &columns.offset_ids,
+        &columns.tags,
+        &columns.keys,
+        &columns.born_hosts,
+        &columns.store_hosts,
+        &columns.texts,
+    ] {
+        if let Some(values) = values {
+            assert_eq!(values.count(), rows);
+            assert!(values.ends.windows(2).all(|pair| pair[0] <= pair[1]));
+            assert_eq!(*values.ends.last().unwrap() as usize, values.data.len());
+            assert!(values.valid.len() == rows.div_ceil(8) && values.nulls <= rows);
+            assert!(std::str::from_utf8(&values.data).is_ok());
+        }
+    }
+    if let Some(names) = &columns.map_names {
+        assert_eq!((columns.map_ends.len(), names.count()), (rows + 1, columns.map_values.count()));
+    }
+    assert!(columns.bodies.as_ref().is_none_or(|bodies| bodies.len() == rows));
+    rows
+}
+
 #[test]
 fn damaged_headers_batches_and_records_are_read_or_left() {
     assert!(headers(100_000) > 20_000);
@@ -154,10 +277,20 @@ fn damaged_headers_batches_and_records_are_read_or_left() {
 }
 
 #[test]
+fn damaged_responses_and_records_are_read_or_left() {
+    assert!(responses(100_000) > 20_000);
+    let (found, rows) = records(100_000);
+    assert!(found > 100_000 && rows > 50_000, "{found} {rows}");
+}
+
+#[test]
 #[ignore = "seconds: for a change of the scanners"]
 fn ten_million_of_each() {
     assert!(headers(10_000_000) > 2_000_000);
     assert!(batches(10_000_000) > 5_000_000);
     assert!(pulls(10_000_000) > 2_000_000);
     assert!(copies(10_000_000) > 5_000_000);
+    assert!(responses(10_000_000) > 2_000_000);
+    let (found, rows) = records(10_000_000);
+    assert!(found > 10_000_000 && rows > 5_000_000, "{found} {rows}");
 }

@@ -1,4 +1,4 @@
-"""The compiled core: what some functions of store and broker do, for many messages in one call, in Rust.
+"""The compiled core: what functions of store, broker, client and pipeline do, for many messages in one call, in Rust.
 
 ``core`` is the module ``pyromq_core`` (folder ``core/``), or None: it is not installed, ``PYROMQ_PURE=1`` switches it
 off, or it speaks another interface than this version of PyroMQ. Everything works without it, more slowly; whoever uses
@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
-INTERFACE: Final = 3
+INTERFACE: Final = 4
 """Which functions there are and what they mean; ``core/src/lib.rs`` has the same number."""
 
 SWITCH: Final = "PYROMQ_PURE"
@@ -22,6 +22,7 @@ HASHED_KEY_BYTES: Final = 20
 """Hash (u32), position (i64) and store time (i64) of a key on its way to the index, big-endian."""
 
 Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 TakenSends = tuple[int, int, int, int, bytes, bytes, bytes, int, "list[tuple[Any, tuple[str, int], bytes, int, int]]"]
 """Bytes consumed; sends, messages, bytes of bodies; records; hashed keys; responses, and how many these are; queues.
@@ -81,6 +82,34 @@ class NewPullLane(Protocol):
         frame_bytes: int,
         response: Sequence[bytes],
     ) -> PullLane: ...
+SentFacts = tuple[str, int, int, bool | None, str, str, str]
+"""Of a message that a broker stored: its offset message id, queue id and offset, whether it is on disk, its transaction
+id, the broker's region, and its recall handle; texts are empty where the broker says nothing.
+"""
+
+
+class RecordValues(Protocol):
+    """Body and single properties of records; ``core/src/client.rs``, and in Python ``wire.fast.record_parts``."""
+
+    def body(self, record: bytes, sys_flag: int) -> bytes: ...
+
+    def property(self, record: bytes, sys_flag: int, name: bytes) -> str | None: ...
+
+
+class NewRecordValues(Protocol):
+    def __call__(
+        self, body: Callable[[bytes, int], bytes], property_: Callable[[bytes, int, bytes], str | None], /
+    ) -> RecordValues: ...
+
+
+class SendFrame(Protocol):
+    """The frame of a send to one queue; ``core/src/client.rs``, and in Python ``wire.fast.send_request``."""
+
+    def encode(self, correlation_id: int, born_ms: int, flag: int, properties: str, body: bytes) -> bytes | None: ...
+
+
+class NewSendFrame(Protocol):
+    def __call__(self, pieces: Sequence[bytes]) -> SendFrame: ...
 
 
 class SendLane(Protocol):
@@ -129,10 +158,22 @@ class Core(Protocol):
 
     VERSION: str
     PullLane: NewPullLane
+    RecordValues: NewRecordValues
+    SendFrame: NewSendFrame
     SendLane: NewSendLane
     SigningKeys: Callable[[], SigningKeys]
 
     def copied_records(self, data: Buffer, position: int, room: int, keys_max: int) -> CopiedRun | None: ...
+
+    def sent_responses(self, data: Buffer, bytes_max: int) -> tuple[int, list[tuple[int, int, SentFacts]]]: ...
+
+    def split_records(
+        self, data: bytes, make: Callable[..., T], broker: str, namespace: str, pull: object
+    ) -> list[T] | None: ...
+
+    def arrow_columns(
+        self, data: bytes, names: Sequence[str], first: int, end: int, tags: Sequence[bytes]
+    ) -> tuple[int, dict[str, Any]] | None: ...
 
     def index_entries(
         self, keys: bytes, table: memoryview, slots: int, first: int, begin_ms: int

@@ -104,7 +104,7 @@ def test_a_client_loads_no_server_no_command_line_and_nothing_that_it_does_not_n
     parts = {name.split(".")[1] for name in ours if "." in name}
     assert not parts & {"broker", "nameserver", "store", "cli", "testing", "pipeline", "outbox", "idempotent"}
     foreign = {name.partition(".")[0] for name in loaded} - {"pyromq", *sys.stdlib_module_names}
-    assert {name for name in foreign if not name.startswith("_")} <= {*CODECS, "typing_extensions"}
+    assert {name for name in foreign if not name.startswith("_")} <= {*CODECS, "typing_extensions", "pyromq_core"}
 
 
 @pytest.mark.parametrize("heavy", ["rich", "lark", "pyspark", "pyromq.client.producer"])

@@ -13,7 +13,7 @@ from pyromq.net.backoff import Backoff
 from pyromq.net.client import open_connection
 from pyromq.net.connection import Connection
 from pyromq.net.errors import PreambleError
-from pyromq.net.handler import Handler
+from pyromq.net.handler import FastPath, Handler
 from pyromq.net.link import Link
 from pyromq.net.proxies import TrustedProxies
 from pyromq.net.server import Server
@@ -25,6 +25,7 @@ __all__ = [
     "Backoff",
     "Connection",
     "ConnectionSettings",
+    "FastPath",
     "Handler",
     "Link",
     "PreambleError",

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar, cast
 
 from pyromq.clock import Clock
+from pyromq.compiled_core import SentFacts
 from pyromq.errors import RemoteProtocolError
 from pyromq.net.address import Address
 from pyromq.net.half_read import HalfReadFrames
@@ -31,7 +32,7 @@ from pyromq.net.pending_calls import PendingCalls
 from pyromq.net.settings import ConnectionSettings
 from pyromq.net.stalls import STALL_S, StallWatch
 from pyromq.wire.command import Ext, encode_request
-from pyromq.wire.frame import Frame, FrameDecoder, FrameError
+from pyromq.wire.frame import PREFIX_BYTES, Frame, FrameDecoder, FrameError, SerializeType
 from pyromq.wire.header_errors import HeaderFieldError, UndecodableHeaderError
 from pyromq.wire.received import Received, decode_received
 
@@ -132,6 +133,10 @@ class Connection(asyncio.BufferedProtocol):
         found = self._transport.get_extra_info("peercert") if self._transport else None
         subject = dict(pair for part in (found or {}).get("subject", ()) for pair in part)
         return str(subject.get("commonName", ""))
+
+    @property
+    def settings(self) -> ConnectionSettings:
+        return self._settings
 
     @property
     def in_flight(self) -> int:
@@ -258,6 +263,35 @@ class Connection(asyncio.BufferedProtocol):
         number = self._send_request(code, header, body, oneway=False)
         return self._pending_calls.expect(number, code, timeout_ms)
 
+    def begin_request(self) -> int:
+        """The id of a request whose frame the caller makes and gives to ``send_request``; the connection must be open.
+
+        Raises TooManyRequestsError.
+        """
+        pending_calls = self._pending_calls
+        if not self._is_turn_timed:
+            pending_calls.new_turn()
+        return pending_calls.next_id()
+
+    @property
+    def turn_ms(self) -> int:
+        """Monotonic, as of the first request of this turn of the loop: near enough for deadlines of requests."""
+        return self._pending_calls.now_ms
+
+    def send_request(
+        self, number: int, frame: bytes, code: int, timeout_ms: int, *, takes_facts: bool = False
+    ) -> asyncio.Future[Any]:
+        """As ``request_nowait``, of a frame with that id.
+
+        With ``takes_facts`` the future of a send may have SentFacts in place of a response: the compiled core read it.
+        """
+        queue = self._queue
+        if not queue and not self._is_reading:
+            self._loop.call_soon(self.flush)
+        queue.append(frame)
+        self._is_turn_timed = True
+        return self._pending_calls.expect(number, code, timeout_ms, takes_facts)
+
     def request_oneway(self, code: int, header: Ext = None, body: bytes = b"") -> None:
         """No response comes. Raises ConnectionLostError, LocalProtocolError."""
         self._send_request(code, header, body, oneway=True)
@@ -266,7 +300,9 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             raise self._pending_calls.lost_error(self.close_reason)
-        number = self._pending_calls.next_id(oneway=oneway, is_new_turn=not self._is_turn_timed)
+        if not self._is_turn_timed:
+            self._pending_calls.new_turn()
+        number = self._pending_calls.next_id(oneway=oneway)
         serialize_type = self._settings.serialize_type
         self.send(encode_request(code, number, header, body=body, oneway=oneway, serialize_type=serialize_type))
         self._is_turn_timed = True
@@ -419,6 +455,13 @@ class Connection(asyncio.BufferedProtocol):
             self.flush()
         if broken is not None:
             self._break(broken)
+
+    def answered(self, found: list[tuple[int, int, SentFacts]], data: Part) -> None:
+        """Responses to sends that stand at the beginning of ``data``: id, end and what was read of each."""
+        self.frames_in += len(found)
+        for start, end in self._pending_calls.answered_by(found):
+            header = bytes(data[start + PREFIX_BYTES : end])
+            self._pending_calls.answered(decode_received(Frame(SerializeType.JSON, header)))
 
     def _hand_over(self, requests: list[Received[Any]], bad_headers: list[HeaderFieldError]) -> None:
         if requests:

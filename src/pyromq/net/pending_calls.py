@@ -13,6 +13,7 @@ from typing import Any, Final
 from weakref import WeakMethod
 
 from pyromq.clock import Clock
+from pyromq.compiled_core import SentFacts
 from pyromq.errors import ConnectionLostError, RequestTimeoutError, TooManyRequestsError
 from pyromq.net.pending_requests import NEVER_MS, PendingRequest, PendingRequests
 from pyromq.wire.received import Received
@@ -39,28 +40,29 @@ class PendingCalls:
         self._half_open_ms = half_open_ms
         self._on_half_open = WeakMethod(on_half_open)
         self._loop = asyncio.get_running_loop()
-        self._now_ms = 0  # monotonic, as of the last new turn of the loop
+        self.now_ms = 0  # monotonic, as of the last new turn of the loop
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS  # when the timer is due
         self._unheard_ms = NEVER_MS  # when the first request after the last read was sent
 
-    def next_id(self, *, oneway: bool, is_new_turn: bool) -> int:
-        """The id of a request. The clock is read once a turn of the loop: near enough for timeouts.
+    def new_turn(self) -> None:
+        """The first request in a turn of the loop. The clock is read once a turn: near enough for timeouts."""
+        self.now_ms = self._clock.monotonic_ms()
 
-        Raises TooManyRequestsError.
-        """
-        if is_new_turn:
-            self._now_ms = self._clock.monotonic_ms()
+    def next_id(self, *, oneway: bool = False) -> int:
+        """The id of a request. Raises TooManyRequestsError."""
         if not oneway and len(self.pending.by_id) >= self._in_flight_max:
             raise TooManyRequestsError(peer=self._peer, in_flight_max=self._in_flight_max)
         return self.pending.next_id()
 
-    def expect(self, number: int, code: int, timeout_ms: int) -> asyncio.Future[Received[Any]]:
+    def expect(
+        self, number: int, code: int, timeout_ms: int, takes_facts: bool = False
+    ) -> asyncio.Future[Received[Any]]:
         """The response to the request with that id, which was just sent."""
-        now_ms = self._now_ms
+        now_ms = self.now_ms
         deadline_ms = now_ms + timeout_ms
         response: asyncio.Future[Received[Any]] = self._loop.create_future()
-        self.pending.by_id[number] = PendingRequest(response, deadline_ms, timeout_ms, code)
+        self.pending.by_id[number] = PendingRequest(response, deadline_ms, timeout_ms, code, takes_facts)
         if deadline_ms < self._timer_ms:
             self._arm(deadline_ms, timeout_ms)
         if now_ms < self._unheard_ms:
@@ -77,6 +79,21 @@ class PendingCalls:
             logger.debug("response to no request: peer=%s id=%d", self._peer, received.correlation_id)
         elif not pending.response.done():  # its caller may have given up
             pending.response.set_result(received)
+
+    def answered_by(self, found: list[tuple[int, int, SentFacts]]) -> list[tuple[int, int]]:
+        """Ends the wait of requests that take facts; where responses begin and end that are for others, or for none."""
+        by_id, start = self.pending.by_id, 0
+        others: list[tuple[int, int]] = []
+        for number, end, facts in found:
+            pending = by_id.get(number)
+            if pending is None or not pending.takes_facts:
+                others.append((start, end))
+            else:
+                del by_id[number]
+                if not pending.response.done():
+                    pending.response.set_result(facts)
+            start = end
+        return others
 
     def fail_late(self) -> None:
         """Ends the wait for responses that are overdue; the timer calls it."""

@@ -12,17 +12,16 @@ from typing import Any, Final
 
 import msgspec
 
-from pyromq.wire.received import Received
-
 ID_MAX: Final = 0x7FFF_FFFF
 NEVER_MS: Final = 1 << 62
 
 
 class PendingRequest(msgspec.Struct, frozen=True, gc=False):
-    response: asyncio.Future[Received[Any]]
+    response: asyncio.Future[Any]  # of a Received
     deadline_ms: int
     timeout_ms: int
     code: int
+    takes_facts: bool = False  # SentFacts in place of the Received will do
 
 
 class PendingRequests:

@@ -22,6 +22,7 @@ from pyromq.model.queue import Position
 
 _ADDRESS_BYTES: Final = (4, 16)
 _UNIQUE_TAIL: Final = struct.Struct(">HIIH")
+_PID_AND_HASH: Final = struct.Struct(">HI")
 _POSITION: Final = struct.Struct(">q")
 _PORT: Final = struct.Struct(">i")
 _WORD: Final = 0xFFFFFFFF
@@ -111,15 +112,11 @@ class UniqueIdGenerator:
     def __init__(self, ip: bytes, pid: int, loader_hash: int = 0) -> None:
         if len(ip) not in _ADDRESS_BYTES:
             raise LocalProtocolError(f"an address has 4 or 16 bytes, not {len(ip)}")
-        self._ip = ip
-        self._pid = pid & _SHORT
-        self._loader_hash = loader_hash & _WORD
+        self._start = (ip + _PID_AND_HASH.pack(pid & _SHORT, loader_hash & _WORD)).hex().upper()
         self._counter = count()  # next() on it is atomic
 
     def next(self, now_ms: int, month_start_ms: int) -> str:
-        elapsed_ms = (now_ms - month_start_ms) & _WORD
-        number = next(self._counter) & _SHORT
-        return (self._ip + _UNIQUE_TAIL.pack(self._pid, self._loader_hash, elapsed_ms, number)).hex().upper()
+        return f"{self._start}{(now_ms - month_start_ms) & _WORD:08X}{next(self._counter) & _SHORT:04X}"
 
 
 def unique_id_time_ms(text: str, *, now_ms: int, month_start_ms: int, previous_month_start_ms: int) -> int:

@@ -19,6 +19,7 @@ from pyromq.wire.frame import Frame, SerializeType
 from pyromq.wire.header_errors import HeaderFieldError, UndecodableHeaderError
 from pyromq.wire.headers import REQUEST_HEADERS, Header
 from pyromq.wire.headers.fields import Int32
+from pyromq.wire.headers.producer import SendResponseHeader
 
 _JSON: Final = SerializeType.JSON
 _RESPONSE: Final = 1
@@ -48,7 +49,7 @@ class Received(
     """A command that arrived: decoded from JSON in one step, therefore not frozen; treat it as if it were.
 
     ``header`` is the typed header of a request, None for a request whose code has none. Of a response it is the ext
-    fields as they came: ``header_as`` makes something of them.
+    fields as they came, or typed already if it looks like that of a send: ``header_as`` makes something of them.
     """
 
     code: Int32
@@ -89,7 +90,12 @@ class Received(
 
     def header_as(self, header_type: type[H]) -> H:
         """The ext fields of a response, typed. Raises HeaderFieldError, UndecodableHeaderError."""
-        reader, raw = reader_of(header_type), cast(Any, self.header)
+        raw = cast(Any, self.header)
+        if type(raw) is header_type:
+            return raw
+        reader = reader_of(header_type)
+        if isinstance(raw, Header):  # it looked like another response
+            raw = decode_untyped(self.frame).header
         return reader.from_json(raw) if isinstance(raw, msgspec.Raw) else reader.from_ext(ext_of(raw))
 
 
@@ -99,6 +105,9 @@ class _ReceivedJson(Received[Any], gc=False, rename={"header": "extFields"}):
 
 _LANGUAGES: Final = {language.value: language for language in Language}
 _decode_json = msgspec.json.Decoder(_ReceivedJson, strict=False).decode
+_decode_sent_json = msgspec.json.Decoder(Received[SendResponseHeader], strict=False).decode
+_SUCCESS: Final = b'{"code":0,"'
+_SENT_FIELD: Final = b'"msgId":'
 _readers: Final[dict[int, HeaderReader[Any]]] = {
     code.value: reader_of(header) for code, header in REQUEST_HEADERS.items()
 }
@@ -122,11 +131,14 @@ def decode_received(frame: Frame) -> Received[Any]:
     """
     # Fast path: all clients write the code first and as two or three digits, so twelve bytes tell what type to decode
     # into. They are a hint only: what does not decode that way, or is something else after all, is decoded in steps.
-    typed = _typed_decoders.get(frame.header[:_PEEKED_BYTES])
+    header = frame.header
+    if header.startswith(_SUCCESS) and _SENT_FIELD in header and frame.serialize_type is _JSON:
+        return _decode_sent(frame)
+    typed = _typed_decoders.get(header[:_PEEKED_BYTES])
     if typed is not None and frame.serialize_type is _JSON:
         code, decode, truths = typed
         try:
-            received = decode(frame.header)
+            received = decode(header)
         except JSON_ERRORS:
             return _decode_stepwise(frame)
         if received.code == code and not received.flag & _RESPONSE:
@@ -134,6 +146,20 @@ def decode_received(frame: Frame) -> Received[Any]:
                 received.body, received.frame = frame.body, frame
                 return received
     return _decode_stepwise(frame)
+
+
+def _decode_sent(frame: Frame) -> Received[Any]:
+    """Most likely the response to a send, of which there are the most: its ext fields typed at once."""
+    if len(frame.header) > HEADER_BYTES_DECODED_MAX:
+        return _decode_stepwise(frame)  # says what is wrong
+    try:
+        received = _decode_sent_json(frame.header)
+    except JSON_ERRORS:
+        return _decode_stepwise(frame)
+    if not received.flag & _RESPONSE:
+        return _decode_stepwise(frame)
+    received.body, received.frame = frame.body, frame
+    return received
 
 
 def _decode_stepwise(frame: Frame) -> Received[Any]:

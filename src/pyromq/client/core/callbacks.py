@@ -10,9 +10,10 @@ from pyromq.client.core.received_message import ReceivedMessage, split_messages
 from pyromq.client.core.roles import ConsumerRole, ProducerRole, Role
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.clock import Clock
+from pyromq.compiled_core import Buffer, core
 from pyromq.errors import MQError, RemoteProtocolError
 from pyromq.model import property_names as names
-from pyromq.net import Connection, Handler
+from pyromq.net import Connection, FastPath, Handler
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.headers.callback import PushReplyHeader
@@ -51,6 +52,11 @@ class Callbacks(Handler):
     def serve(self, code: RequestCode, serve: Serve) -> None:
         """``serve(connection, request)`` returns the body of the response, or None for one without; it may raise."""
         self._table[code] = serve
+
+    def fast_path(self, connection: Connection) -> FastPath | None:
+        """Responses to sends are read by the compiled core, where it is there: many in one call, without objects of
+        their headers. What it leaves, and what waits for a whole response, goes the ordinary way."""
+        return None if core is None else _take_sent
 
     def on_requests(self, connection: Connection, requests: list[Received[Any]]) -> None:
         for request in requests:
@@ -162,3 +168,11 @@ def _reply(connection: Connection, request: Received[Any], code: int, body: byte
             code, request.correlation_id, body=body, remark=remark, serialize_type=request.serialize_type
         )
         connection.send(response)
+
+
+def _take_sent(connection: Connection, data: Buffer) -> int:
+    assert core is not None
+    taken, found = core.sent_responses(data, connection.settings.frame_bytes_max)
+    if found:
+        connection.answered(found, data)
+    return taken

@@ -12,6 +12,7 @@ from typing import Any, Final, Self, TypeVar, overload
 
 import msgspec
 
+from pyromq.compiled_core import core
 from pyromq.errors import CorruptRecordError
 from pyromq.model import property_names as names
 from pyromq.model.failure import FailureStory
@@ -19,9 +20,17 @@ from pyromq.model.names import RETRY_PREFIX
 from pyromq.model.queue import QueueId
 from pyromq.typed.decoding import decode_json, decode_text, decoder_for
 from pyromq.wire.compression import decompress
-from pyromq.wire.fast.record_parts import HEAD, body_range, check_lengths, read_i32, read_i64, topic_range
+from pyromq.wire.fast.record_parts import (
+    HEAD,
+    check_lengths,
+    read_i32,
+    read_i64,
+    stored_body,
+    stored_property,
+    topic_range,
+)
 from pyromq.wire.message_id import Host, encode_offset_id
-from pyromq.wire.properties import decode_properties, find_property
+from pyromq.wire.properties import decode_properties
 from pyromq.wire.record_layout import (
     BORN_HOST_AT,
     BORN_MS_AT,
@@ -83,11 +92,10 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def body(self) -> bytes:
         """As the producer gave it, decompressed if need be. Raises DecompressionError."""
-        start, end = body_range(self.record, self.sys_flag)
         if not self.sys_flag & _COMPRESSED:
-            return self.record[start:end]
+            return stored_body(self.record, self.sys_flag)
         if self._body is None:
-            msgspec.structs.force_setattr(self, "_body", decompress(self.record[start:end], self.sys_flag))
+            msgspec.structs.force_setattr(self, "_body", decompress(self.packed_body, self.sys_flag))
         assert self._body is not None
         return self._body
 
@@ -126,7 +134,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def packed_body(self) -> bytes:
         """As it is stored: compressed if ``sys_flag`` says so."""
-        return self.record[slice(*body_range(self.record, self.sys_flag))]
+        return stored_body(self.record, self.sys_flag)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -152,14 +160,12 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     def _stored(self, name: bytes) -> str | None:
         """A value that the record has, as nothing of the pull is called."""
-        record = self.record
-        value = find_property(record[topic_range(record, self.sys_flag)[1] + 2 :], name)
-        return None if value is None else value.decode("utf-8", "replace")
+        return stored_property(self.record, self.sys_flag, name)
 
     @property
     def tags(self) -> str:
         """Its tag; empty if it has none."""
-        return self._stored(_TAGS) or ""
+        return stored_property(self.record, self.sys_flag, _TAGS) or ""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -325,6 +331,10 @@ def split_messages(
     data: bytes, broker: str, *, namespace: str = "", pull: PullFacts | None = None
 ) -> list[ReceivedMessage]:
     """All messages of a response, in order. Raises CorruptRecordError if lengths do not add up."""
+    if core is not None and type(data) is bytes:
+        messages = core.split_records(data, ReceivedMessage, broker, namespace, pull)
+        if messages is not None:  # else what follows says what is wrong
+            return messages
     found: list[ReceivedMessage] = []
     add, unpack = found.append, HEAD.unpack_from
     start, end = 0, len(data)

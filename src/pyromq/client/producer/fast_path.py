@@ -11,16 +11,21 @@ from typing import Any
 
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.outgoing import SEND, OutgoingMessage
+from pyromq.client.producer.retrying_sender import RetryingSender
 from pyromq.client.producer.send_context import SendContext
+from pyromq.client.producer.topic_queues import TopicQueues
+from pyromq.compiled_core import SendFrame, SentFacts
 from pyromq.errors import TransportError
 from pyromq.model.message import Message
 from pyromq.model.queue import QueueId
 from pyromq.net import Connection
+from pyromq.wire.command import encode_request
 from pyromq.wire.fast.message_properties import properties_text
+from pyromq.wire.frame import SerializeType
 from pyromq.wire.received import Received
 
-Begun = tuple[OutgoingMessage, QueueId, Connection, asyncio.Future[Received[Any]]]
-"""A send that waits for its response."""
+Begun = tuple[OutgoingMessage, QueueId, Connection, asyncio.Future[Received[Any] | SentFacts]]
+"""A send that waits for its response, or for what the compiled core reads of it."""
 
 
 class FastPath:
@@ -32,11 +37,12 @@ class FastPath:
         self._clock = client.clock
         self._system = context.system
         self._known = context.topic_queues_table.known
-        self._ext_of = context.retrying_sender.ext
+        self._sender = context.retrying_sender
         self._next_id = client.message_ids.next
         self._answer_ms = settings.answer_ms
         self._longest_ms = settings.longest_ms
         self._attempt_timeout_ms = settings.attempt_timeout_ms
+        self._is_signing = client.signer.is_needed
         self._bytes_max = _bytes_max_uncompressed(settings)
 
     def begin(self, message: Message, timeout_ms: int | None) -> Begun | None:
@@ -47,30 +53,69 @@ class FastPath:
             topic_queues is None
             or topic_queues.is_borrowed
             or message.sharding_key
+            or type(message.flag) is not int
             or not self.is_open
             or len(body) > self._bytes_max
         ):
             return None
-        queue = topic_queues.next()
+        place = topic_queues.next_place()
+        queue = topic_queues.queues[place]
         link = topic_queues.links.get(queue.broker)
         connection = link.ready if link is not None else None
         if connection is None or connection.is_congested:
             return None
         longest_ms = timeout_ms or self._longest_ms
         timeout_ms = timeout_ms or self._answer_ms
-        now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        answer_ms = self._attempt_timeout_ms or timeout_ms
+        frames = topic_queues.frames[place] or self._learn(topic_queues, place, connection)
+        try:
+            number = connection.begin_request()
+        except TransportError:
+            return None  # the slow path knows what to do
+        now_ms, monotonic_ms = self._clock.now_ms(), connection.turn_ms
         unique_id = self._next_id(now_ms)
         text = properties_text(message, unique_id, self._system)
         outgoing = OutgoingMessage(
             SEND, topic_queues.topic, body, text, unique_id, now_ms, monotonic_ms + timeout_ms, message.flag, 0, None,
             monotonic_ms + longest_ms,
         )  # fmt: skip
-        ext = self._ext_of(outgoing, queue)
-        try:
-            response = connection.request_nowait(SEND, ext, body, timeout_ms=self._attempt_timeout_ms or timeout_ms)
-        except TransportError:
-            return None  # the slow path knows what to do
+        frame = frames.encode(number, now_ms, message.flag, text, body)
+        if frame is None:  # the plain way says what is wrong
+            frame = self._plain_frames(topic_queues.topic, queue, connection).encode(
+                number, now_ms, message.flag, text, body
+            )
+        response = connection.send_request(number, frame, SEND, answer_ms, takes_facts=True)
         return outgoing, queue, connection, response
+
+    def _learn(self, topic_queues: TopicQueues, place: int, connection: Connection) -> SendFrame:
+        """A template, unless requests are signed or have binary headers."""
+        topic, queue = topic_queues.topic, topic_queues.queues[place]
+        frames: SendFrame
+        if self._is_signing or connection.settings.serialize_type is not SerializeType.JSON:
+            frames = self._plain_frames(topic, queue, connection)
+        else:
+            frames = self._sender.frame(topic, queue)
+        topic_queues.frames[place] = frames
+        return frames
+
+    def _plain_frames(self, topic: str, queue: QueueId, connection: Connection) -> PlainFrames:
+        return PlainFrames(self._sender, topic, queue, connection.settings.serialize_type)
+
+
+class PlainFrames:
+    """Frames of sends to one queue by the plain encoder: signed, with binary headers, or with what it has to refuse."""
+
+    def __init__(self, sender: RetryingSender, topic: str, queue: QueueId, serialize_type: SerializeType) -> None:
+        self._ext_of = sender.ext
+        self._topic = topic
+        self._queue = queue
+        self._serialize_type = serialize_type
+
+    def encode(self, correlation_id: int, born_ms: int, flag: int, properties: str, body: bytes) -> bytes:
+        """Raises LocalProtocolError."""
+        outgoing = OutgoingMessage(SEND, self._topic, body, properties, "", born_ms, 0, flag)
+        ext = self._ext_of(outgoing, self._queue)
+        return encode_request(SEND, correlation_id, ext, body=body, serialize_type=self._serialize_type)
 
 
 def _bytes_max_uncompressed(settings: ProducerSettings) -> int:

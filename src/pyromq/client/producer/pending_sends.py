@@ -11,6 +11,7 @@ from typing import Any
 from pyromq.client.core.tasks import TaskOwner
 from pyromq.client.producer.fast_path import Begun
 from pyromq.client.producer.retrying_sender import RetryingSender
+from pyromq.compiled_core import SentFacts
 from pyromq.errors import ClientClosedError, MQError, TransportError
 from pyromq.model.message import SendReceipt
 from pyromq.net import TooManyRequestsError
@@ -30,6 +31,7 @@ class PendingSends:
         self._tasks = tasks
         self._in_flight_max = in_flight_max
         self._receipt_of = retrying_sender.receipt
+        self._receipt_of_facts = retrying_sender.receipt_of_facts
         self._outcomes: set[Outcome] = set()
 
     def require_room(self, topic: str) -> None:
@@ -66,7 +68,7 @@ class PendingSends:
         outcome.add_done_callback(partial(self._over, callback))
         return outcome
 
-    def _on_response(self, begun: Begun, outcome: Outcome, response: asyncio.Future[Received[Any]]) -> None:
+    def _on_response(self, begun: Begun, outcome: Outcome, response: asyncio.Future[Received[Any] | SentFacts]) -> None:
         if outcome.done() or response.cancelled():
             return
         outgoing, queue, connection, _ = begun
@@ -75,7 +77,9 @@ class PendingSends:
             self._continue(self._retrying_sender.after_failure(outgoing, queue, error), outcome)
         elif error is not None:
             outcome.set_exception(error)
-        elif (received := response.result()).code == 0:
+        elif isinstance(received := response.result(), tuple):
+            outcome.set_result(self._receipt_of_facts(outgoing, queue, received))
+        elif received.code == 0:
             try:
                 outcome.set_result(self._receipt_of(outgoing, queue, received))
             except MQError as unreadable:

@@ -130,8 +130,9 @@ class Producer(ProducerRole):
         self._batches = BatchSender(context)
         self._requests = RequestReply(client, table, self._slow_path)
         self._under_way = PendingSends(sender, lambda: client.tasks, settings.in_flight_max)
-        self._begin = self._fast_path.begin  # this and the next one are looked up once, for speed
+        self._begin = self._fast_path.begin  # this and the next two are looked up once, for speed
         self._receipt_of = sender.receipt
+        self._receipt_of_facts = sender.receipt_of_facts
 
     # --- life ---
 
@@ -202,6 +203,8 @@ class Producer(ProducerRole):
             received = await response
         except TransportError as error:
             return await self._retrying_sender.after_failure(outgoing, chosen, error)
+        if isinstance(received, tuple):
+            return self._receipt_of_facts(outgoing, chosen, received)
         if received.code == 0:
             return self._receipt_of(outgoing, chosen, received)
         return await self._retrying_sender.after_response(outgoing, chosen, connection, received)

@@ -14,12 +14,13 @@ from pyromq.client.producer.attempts import Attempts, SendStep
 from pyromq.client.producer.outgoing import OutgoingMessage
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
+from pyromq.compiled_core import SendFrame, SentFacts
 from pyromq.errors import ConnectFailedError, MQError, SendFailedError, TopicNotFoundError, TransportError
 from pyromq.model.message import SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
 from pyromq.net import Backoff, Connection
 from pyromq.wire.codes import ResponseCode
-from pyromq.wire.fast.send_request import header_fields
+from pyromq.wire.fast.send_request import header_fields, send_frame
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.received import Received
 
@@ -60,6 +61,19 @@ class RetryingSender:
         """The fields of the request."""
         ext = header_fields(outgoing, queue, self._group, self._template_topic, self._queue_nums)
         return self._client.signer.signed_fields(ext, outgoing.body) if self._is_signing else ext
+
+    def frame(self, topic: str, queue: QueueId) -> SendFrame:
+        """Of requests that are not signed; ``topic`` as servers know it."""
+        return send_frame(topic, queue, self._group, self._template_topic, self._queue_nums)
+
+    def receipt_of_facts(self, outgoing: OutgoingMessage, queue: QueueId, facts: SentFacts) -> SendReceipt:
+        """``receipt`` of a response that the compiled core has read: one of success."""
+        message_id, number, offset, on_disk, transaction_id, region, recall_handle = facts
+        if number != queue.number:
+            queue = QueueId(queue.topic, queue.broker, number)
+        return SendReceipt(
+            _SEND_OK, outgoing.unique_ids, message_id, queue, offset, on_disk, transaction_id, region, recall_handle
+        )  # fmt: skip
 
     def receipt(self, outgoing: OutgoingMessage, queue: QueueId, received: Received[Any]) -> SendReceipt:
         """Raises RemoteProtocolError for a response without the fields it must have."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pyromq.client.core.broker_health import BrokerHealth
+from pyromq.compiled_core import SendFrame
 from pyromq.errors import NoWritableQueueError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
@@ -18,7 +19,7 @@ from pyromq.net import Link
 class TopicQueues:
     """Replaced whole when the route changes; only the cursor moves. ``links`` are those to the masters, by broker."""
 
-    __slots__ = ("_cursor", "brokers", "is_borrowed", "links", "queues", "topic")
+    __slots__ = ("_cursor", "brokers", "frames", "is_borrowed", "links", "queues", "topic")
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class TopicQueues:
         assert queues
         self.topic = topic
         self.queues = tuple(queues)
+        self.frames: list[SendFrame | None] = [None] * len(queues)  # of sends to each queue; the fast path fills it
         self.links = links
         self.is_borrowed = borrowed
         self.brokers = frozenset(queue.broker for queue in queues)
@@ -39,9 +41,12 @@ class TopicQueues:
 
     def next(self) -> QueueId:
         """One after the other."""
-        self._cursor = cursor = self._cursor + 1
-        queues = self.queues
-        return queues[cursor % len(queues)]
+        return self.queues[self.next_place()]
+
+    def next_place(self) -> int:
+        """Where in ``queues`` the next one is."""
+        self._cursor = place = (self._cursor + 1) % len(self.queues)
+        return place
 
     def next_elsewhere(self, last_broker: str) -> QueueId:
         """The next one that is not on that broker, if there is any."""

@@ -1,7 +1,8 @@
 """Pull responses to Arrow: stored records of one queue in, one record batch of the columns asked for out.
 
-No Python object per message: fields are gathered with numpy, texts and bodies copied once by Arrow. What no
-column needs is not touched. A body that cannot be decompressed becomes null: one bad message must not end a query.
+No Python object per message: the compiled core makes the columns where it is there, but for those that it leaves out;
+else fields are gathered with numpy, texts and bodies copied once by Arrow. What no column needs is not touched. A body
+that cannot be decompressed becomes null: one bad message must not end a query.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyromq.compiled_core import core
 from pyromq.model.property_names import KEYS, TAGS, UNIQUE_KEY
 from pyromq.model.queue import QueueId
+from pyromq.pipeline.arrow import compiled
 from pyromq.pipeline.arrow.buffers import fixed_width, hexadecimal
 from pyromq.pipeline.arrow.columns import ARROW_TYPES
 from pyromq.pipeline.arrow.layout import Ints, Records
@@ -44,16 +47,41 @@ class WantedRows:
 
 def decode(data: bytes, queue: QueueId, schema: pa.Schema, wanted: WantedRows) -> pa.RecordBatch:
     """``queue`` fills the columns topic, broker and queue_id. Raises CorruptRecordError."""
+    if core is not None and type(data) is bytes:
+        found = compiled.columns(core, data, schema, range(wanted.start, wanted.end), wanted.tags)
+        if found is not None:
+            return _completed(*found, data, queue, schema, wanted)
     return decode_records(Records(data), queue, schema, wanted)
 
 
 def decode_records(records: Records, queue: QueueId, schema: pa.Schema, wanted: WantedRows) -> pa.RecordBatch:
+    rows = _rows(records, queue, wanted)
+    columns = [_fitted(_COLUMNS[field.name](rows), field) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _completed(
+    count: int, made: dict[str, pa.Array], data: bytes, queue: QueueId, schema: pa.Schema, wanted: WantedRows
+) -> pa.RecordBatch:
+    """With the columns that the core has not made."""
+    made |= {name: pa.repeat(pa.scalar(value, pa.string()), count) for name, value in _constants(queue).items()}
+    missing = [field for field in schema if field.name not in made]
+    if missing:
+        rows = _rows(Records(data), queue, wanted)
+        made |= {field.name: _fitted(_COLUMNS[field.name](rows), field) for field in missing}
+    return pa.RecordBatch.from_arrays([made[field.name] for field in schema], schema=schema)
+
+
+def _constants(queue: QueueId) -> dict[str, str]:
+    return {"topic": queue.topic, "broker": queue.broker}
+
+
+def _rows(records: Records, queue: QueueId, wanted: WantedRows) -> _Rows:
     rows = _Rows(records, queue)
     rows.keep((rows.records.queue_offsets >= wanted.start) & (rows.records.queue_offsets < wanted.end))
     if wanted.tags:
         rows.keep(rows.tagged(wanted.tags))
-    columns = [_fitted(_COLUMNS[field.name](rows), field) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return rows
 
 
 class _Rows:

@@ -1,7 +1,9 @@
 """A few fields of a record, without decoding the others: for clients, filters and whatever reads many records.
 
 The plain form is ``record.decode_record``. Nothing here verifies a checksum, and but for ``check_lengths`` nothing is
-checked: the other functions are for records that passed it, or that the store gave.
+checked: the other functions are for records that passed it, or that the store gave. ``stored_body`` and
+``stored_property`` are those that messages read on access: the compiled core's where it is there, which leaves what it
+does not find sound to ``pure_body`` and ``pure_property``.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from pyromq.compiled_core import core
 from pyromq.errors import CorruptRecordError
+from pyromq.wire.properties import find_property
 from pyromq.wire.record_layout import ANY_V6, BODY_AT, FIXED_BYTES, HOST_BITS_AT, MAGIC_LOW_AT, MAGIC_V1, MAGIC_V1_LOW
 
 # Size, magic, queue id, offset, position, sysFlag: at the same place in every record.
@@ -46,7 +50,8 @@ def body_range(record: bytes, sys_flag: int) -> tuple[int, int]:
 
 def topic_range(record: bytes, sys_flag: int) -> tuple[int, int]:
     """The properties begin two bytes behind it, and go on to the end of the record."""
-    start = body_range(record, sys_flag)[1]
+    start = FIXED_BYTES[sys_flag >> 4 & 3]
+    start += read_u32(record, start - 4)[0]
     if record[MAGIC_LOW_AT] == MAGIC_V1_LOW:
         return start + 1, start + 1 + record[start]
     return start + 2, start + 2 + (record[start] << 8 | record[start + 1])
@@ -58,3 +63,20 @@ def stored_properties(record: memoryview) -> bytes:
     at = body_start + int.from_bytes(record[body_start - 4 : body_start], "big")
     topic_bytes = record[at] + 1 if record[MAGIC_LOW_AT] == MAGIC_V1_LOW else (record[at] << 8 | record[at + 1]) + 2
     return bytes(record[at + topic_bytes + 2 :])
+
+
+def pure_body(record: bytes, sys_flag: int) -> bytes:
+    """As it is stored: compressed if ``sys_flag`` says so."""
+    start, end = body_range(record, sys_flag)
+    return record[start:end]
+
+
+def pure_property(record: bytes, sys_flag: int, name: bytes) -> str | None:
+    """The last value of that name, bytes that are no UTF-8 replaced; None if it has none."""
+    value = find_property(record[topic_range(record, sys_flag)[1] + 2 :], name)
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+_values = None if core is None else core.RecordValues(pure_body, pure_property)
+stored_body: Final = pure_body if _values is None else _values.body
+stored_property: Final = pure_property if _values is None else _values.property

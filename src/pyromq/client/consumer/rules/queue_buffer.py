@@ -90,6 +90,11 @@ class QueueBuffer(Generic[PulledT]):
         assert 1 <= count_max <= BATCH_MAX, "batches have 1 to 1024 messages"
         waiting, messages, taken = self._waiting, self._messages, self._taken
         self.last_consumed_ms = now_ms = self._clock.monotonic_ms()
+        if (
+            count_max == 1 and waiting and (offset := waiting[0].offset) in messages
+        ):  # most listeners take them one by one
+            taken[offset] = now_ms
+            return [waiting.popleft()]
         batch: list[PulledT] = []
         while waiting and len(batch) < count_max:
             message = waiting.popleft()
