@@ -33,6 +33,12 @@ class SystemClock:
     monotonic_s = staticmethod(time.perf_counter)  # as it is: a method around it would cost more than it does
 
 
+def machine_s() -> float:
+    """Seconds by a clock that all processes of this machine share, and that goes on while the machine sleeps."""
+    return time.clock_gettime(_SLEEPLESS)
+
+
+_SLEEPLESS: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has it, others have the second
 thread_cpu_s: Final = time.thread_time  # CPU time of the calling thread: what it worked, not what it waited for
 _default: Clock = SystemClock()
 

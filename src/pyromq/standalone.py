@@ -25,6 +25,12 @@ from pyromq.client.admin.operating.measuring import MeasureAdmin
 from pyromq.endpoint.endpoint import Endpoint, Shelter
 from pyromq.endpoint.sources import Source
 from pyromq.exporter.exporter import Exporter, ExporterSettings
+from pyromq.failover.broker_control import BrokerBeside
+from pyromq.failover.opening import open_lease_store
+from pyromq.failover.record import BrokerStatus
+from pyromq.failover.rules import Timing
+from pyromq.failover.running import look_after
+from pyromq.failover.store import LeaseStore
 from pyromq.metrics.settings import MetricsSettings
 from pyromq.nameserver.server import NameServer
 from pyromq.nameserver.settings import NameServerSettings
@@ -112,6 +118,25 @@ async def _take_over(copy: Broker, nameservers: Sequence[str] | None) -> None:
         await following.master_gone(copy)
         await following.take_over(copy, nameservers)
         _say(["master", f"broker={copy.address}"])
+
+
+def run_failover(store: str, broker: str, timing: Timing, *, ca_file: Path | None, hands_over: bool) -> None:
+    """The agent beside a broker. Raises ConfigError, LeaseError."""
+    _run(_look_after(store, broker, timing, ca_file, hands_over))
+
+
+async def _look_after(store: str, broker: str, timing: Timing, ca_file: Path | None, hands_over: bool) -> None:
+    stop = _stop_on_signals()
+
+    def open_store(status: BrokerStatus) -> LeaseStore:
+        return open_lease_store(store, status.cluster, status.name, ca_file=ca_file)
+
+    def say_ready(status: BrokerStatus) -> None:
+        _say(["ready", f"broker={status.address}", f"name={status.name}"])
+
+    open_lease_store(store, "cluster", "broker", ca_file=ca_file)  # a wrong address is told before the broker answers
+    async with BrokerBeside(broker) as beside:
+        await look_after(beside, open_store, timing, stop, hands_over=hands_over, on_ready=say_ready)
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -155,7 +155,7 @@ def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_command_that_needs_a_cluster_is_in_the_table() -> None:
-    servers = ("broker", "up", "nameserver", "console", "follow", "run", "exporter")
+    servers = ("broker", "up", "nameserver", "console", "follow", "failover", "run", "exporter")
     assert set(CALLS) == {name for name in commands() if name not in servers}
 
 

@@ -25,6 +25,7 @@ from pyromq.broker.base.access import OPEN, Access, GuardedAccess
 from pyromq.broker.base.advertised import advertised_host, resolved
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.identity import Identity
+from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.long_responses import LongResponses, Steps
 from pyromq.broker.base.refusals import RefusedError, refusal_of, too_large
 from pyromq.broker.base.request_times import RequestTimes
@@ -43,8 +44,9 @@ from pyromq.broker.base.steady_clock import SteadyClock
 from pyromq.broker.base.workers import Workers
 from pyromq.broker.measuring.collector import BrokerCollector
 from pyromq.broker.measuring.health import serving_health
-from pyromq.broker.replicating.replica_refusals import of_a_replica
+from pyromq.broker.replicating.replica_refusals import of_a_leased_master, of_a_replica
 from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED, Handlers
+from pyromq.broker.roles import RoleChanges
 from pyromq.broker.wiring import Parts, Wiring
 from pyromq.clock import Clock, SystemClock
 from pyromq.compiled_core import DESCRIPTION
@@ -58,7 +60,7 @@ from pyromq.net.handler import FastPath
 from pyromq.net.measuring import server_families
 from pyromq.net.stalls import LoopProbe
 from pyromq.net.turns import TURN_S, Turns
-from pyromq.replication.settings import Role
+from pyromq.replication.settings import ReplicationSettings, Role
 from pyromq.security.identity import Peer
 from pyromq.security.opening import FollowedFile, Place, followed_file, open_guard
 from pyromq.security.rights import BROKER_RIGHTS, check_rights
@@ -101,14 +103,20 @@ class Broker(Handler):
         disk: Disk | None = None,
         rng: Random | None = None,
         new_server: Callable[..., Server] = Server,
+        lease: Lease | None = None,
     ) -> None:
         self.settings = replace(settings)  # a copy, which may change while it runs
         self.state = Lifecycle.NEW
         self._folder = folder
         self._clock = clock if isinstance(clock, SteadyClock) else SteadyClock(clock or SystemClock())
         self._environment = Environment(
-            settings=self.settings, clock=self._clock, disk=disk or RealDisk(), rng=rng or Random()
+            settings=self.settings,
+            clock=self._clock,
+            disk=disk or RealDisk(),
+            rng=rng or Random(),
+            lease=lease or (Lease() if settings.replication.managed else None),
         )
+        self._roles = RoleChanges(self, self._environment.lease)
         self._workers = Workers()
         self._new_server = new_server
         self._server: Server | None = None  # from LISTENING on
@@ -140,6 +148,14 @@ class Broker(Handler):
         """Where clients reach it."""
         assert self._server is not None, "the broker has not been started"
         return self._server.addresses[0]
+
+    @property
+    def disk(self) -> Disk:
+        return self._environment.disk
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
 
     @property
     def access(self) -> Access:
@@ -265,6 +281,7 @@ class Broker(Handler):
         )
         try:
             self._open_access(store)
+            self._roles.load(store)
         except BaseException:  # nobody could be verified, perhaps: the folder must not stay locked; raised again
             store.close()
             raise
@@ -284,6 +301,7 @@ class Broker(Handler):
             store.close()
             raise
         self._parts = parts
+        self._roles.adopt(parts)
         parts.quotas.adopt()
         parts.handlers.config.on_update = self._settings_changed
         self._take_handlers(parts)
@@ -299,6 +317,8 @@ class Broker(Handler):
         if self._is_replica:
             reads = self.settings.replication.replica_reads
             immediate, deferred = of_a_replica(immediate, reads=reads), of_a_replica(deferred, reads=reads)
+        elif self._environment.lease is not None:
+            immediate = of_a_leased_master(immediate, parts.write_path.gate.check_master)
         self._immediate = quotas.immediate(auditing.immediate(immediate))
         self._deferred = quotas.deferred(auditing.deferred(deferred))
         self._quick = {code: self._deferred[code] for code in QUICK}
@@ -346,6 +366,7 @@ class Broker(Handler):
 
     async def stop(self) -> None:
         """Answer what is under way, leave the name servers, seal the store; nothing happens when it does not run."""
+        await self._roles.close()
         async with self._stopping:
             if self._server is None or self.state in (Lifecycle.NEW, Lifecycle.STOPPED):
                 return
@@ -362,34 +383,70 @@ class Broker(Handler):
             self.state = Lifecycle.STOPPED
         logger.info("broker stopped: name=%s", self.settings.name)
 
-    async def change_role(self, role: Role, broker_id: int) -> None:
+    async def change_role(self, role: Role, broker_id: int, *, while_closed: Callable[[], None] | None = None) -> None:
         """Become a master or a replica, on the same folder and port; raises ConfigError, StoreError, OSError.
 
         What is under way is answered, the store is closed and opened again in the new role: what it recovers, rebuilds
-        and delivers is what any broker does at its start. Clients are disconnected, and come back. Who may be master is
-        decided elsewhere: nothing here keeps two brokers from being it.
+        and delivers is what any broker does at its start. ``while_closed`` may change its files in between. Clients are
+        disconnected, and come back. A change that fails ends in the role that there was before, or in a broker that
+        has stopped. Who may be master is decided elsewhere: nothing here keeps two brokers from being it.
         """
         async with self._stopping:
             assert self.state is Lifecycle.SERVING, f"the broker is {self.state.name}"
             assert self._server is not None and self._identity is not None
             replication = replace(self.settings.replication, role=role)
             replace(self.settings, replication=replication, broker_id=broker_id)  # checks it
-            await self._cancel_tasks()
-            await self._finish(self.parts)
-            self._immediate = dict.fromkeys(self._immediate, _refuse_in_between)
-            self._workers.shutdown()
-            self._close_store(self.parts)
-            self.state, self._parts, self._collector = Lifecycle.LISTENING, None, None
+            before = self.settings.replication, self.settings.broker_id
+            await self._close_parts(self.parts)
             for connection in self._server.connections:
                 connection.close("the broker changes its role")
-            self.settings.replication, self.settings.broker_id = replication, broker_id
-            self._workers = Workers()
-            self._long_responses = LongResponses(self._workers.encode, self._send)
+            try:
+                if while_closed is not None:
+                    while_closed()
+                await self._open_as(replication, broker_id)
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                logger.error("role not changed: name=%s role=%s reason=%s", self.settings.name, role.value, reason)
+                await self._go_back(*before)
+                raise
+        logger.warning("role changed: name=%s role=%s id=%d", self.settings.name, role.value, broker_id)
+
+    async def _close_parts(self, parts: Parts) -> None:
+        """The port stays taken, all else is closed."""
+        await self._cancel_tasks()
+        await self._finish(parts)
+        self._immediate = dict.fromkeys(self._immediate, _refuse_in_between)
+        self._workers.shutdown()
+        self._close_store(parts)
+        self.state, self._parts, self._collector = Lifecycle.LISTENING, None, None
+
+    async def _open_as(self, replication: ReplicationSettings, broker_id: int) -> None:
+        """Raises whatever a start does; then nothing is open, as before."""
+        assert self._identity is not None
+        self.settings.replication, self.settings.broker_id = replication, broker_id
+        self._workers = Workers()
+        self._long_responses = LongResponses(self._workers.encode, self._send)
+        try:
             self._open(self._identity, self._nameserver_tls)
-            if role.is_master:
+            if replication.role.is_master:
                 self._set_back_offsets(self.parts)
             await self._begin(self.parts)
-        logger.warning("role changed: name=%s role=%s id=%d", self.settings.name, role.value, broker_id)
+        except BaseException:  # a broker without its ticks must not go on serving; raised again
+            if self._parts is not None:
+                await self._close_parts(self._parts)
+            raise
+
+    async def _go_back(self, replication: ReplicationSettings, broker_id: int) -> None:
+        try:
+            await self._open_as(replication, broker_id)
+        except Exception:
+            assert self._server is not None
+            self.state = Lifecycle.STOPPED
+            if self._probe is not None:
+                self._probe.stop()
+            self._workers.shutdown()
+            await self._server.stop()
+            logger.exception("broker stopped, it could not go back to its former role: name=%s", self.settings.name)
 
     def _set_back_offsets(self, parts: Parts) -> None:
         """Groups that were further than what this broker has must not skip what comes next."""
@@ -421,6 +478,8 @@ class Broker(Handler):
         while services.sealer.busy:
             services.sealer.advance()
             await asyncio.sleep(0.005)
+        if parts.replication.leader is not None:
+            group_commit.flush_soon()  # replicas get what is on disk, and shall have all of it
         await group_commit.drain()
         await parts.replication.stop()
         if self._is_replica:
@@ -521,7 +580,7 @@ class Broker(Handler):
         if request.code not in ANSWERED_AFTER_REGISTRATION or not self.settings.nameservers:
             send_response(connection, request, response)
             return
-        told = self.parts.services.registrar.told()
+        told = self._roles.told(self.parts.services.registrar.told())
         task = asyncio.get_running_loop().create_task(told, name="tell name servers")
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
@@ -556,8 +615,10 @@ class Broker(Handler):
             services.table_keeper.tick,
             services.maintenance.tick,
         ]
-        if not self._is_replica:
+        if not self._is_replica and self._roles.may_write:
             duties += [services.transaction_checks.tick, services.delay_runner.tick]
+        if self._environment.lease is not None:
+            duties.append(self._roles.tick)
         if now - self._slow_ticked_ms >= _SLOW_TICK_MS:
             self._slow_ticked_ms = now
             duties += [

@@ -74,6 +74,8 @@ class Registrar:
         self._remarks: dict[str, str] = {}  # the last one of each name server
         self.name_watch = NameWatch(settings, address)
         self._writable = True  # False: routes offer no queue of this broker to producers any more
+        self.may_register: Callable[[], bool] = lambda: True  # False: another broker may have the name by now
+        self.state_version: Callable[[], int] = lambda: 0  # registrations carry it at least
 
     @property
     def host(self) -> str:
@@ -97,6 +99,8 @@ class Registrar:
         async with self._round:  # one at a time: the second round waits for what the first one says
             self._changed.clear()
             await self._look_for_others()
+            if not self.may_register():
+                return
             changed = self.topics.take_changes()
             if everything:
                 changed = None
@@ -225,7 +229,7 @@ class Registrar:
 
     def _version(self) -> DataVersion:
         version = self.topics.table.version
-        state_version = max(version.state_version, self.name_watch.state_version)
+        state_version = max(version.state_version, self.name_watch.state_version, self.state_version())
         timestamp = version.timestamp + (not self._writable)  # another version: name servers take all topics anew
         return msgspec.structs.replace(version, state_version=state_version, timestamp=timestamp)
 

@@ -19,6 +19,7 @@ from pyromq.broker.admin.config_requests import ConfigHandler
 from pyromq.broker.admin.delay_requests import DelayHandler
 from pyromq.broker.admin.group_requests import GroupHandler
 from pyromq.broker.admin.lookup_requests import LookupHandler
+from pyromq.broker.admin.member_requests import MemberHandler
 from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.reset_requests import ResetHandler
@@ -79,6 +80,7 @@ class Handlers:
     access: AccessHandler
     auditing: Auditing
     store: StoreHandler
+    members: MemberHandler
 
     def deferred(self) -> dict[int, Deferred]:
         return {
@@ -172,5 +174,9 @@ class Handlers:
             Code.QUERY_AUDIT_LOG: self.auditing.find,
             Code.QUERY_STORE_FACTS: self.store.facts,
             Code.QUERY_PREPARED_CHECKS: self.store.checks,
+            Code.QUERY_MEMBER: self.members.query,
+            Code.GRANT_MEMBER: self.members.grant,
+            Code.CONTROL_MEMBER: self.members.control,
+            Code.REPORT_MEMBER: self.members.report,
             **dict.fromkeys(ACCESS_CODES, self.access.answer),
         }

@@ -23,6 +23,7 @@ from pyromq.broker.admin.config_requests import ConfigHandler
 from pyromq.broker.admin.delay_requests import DelayHandler
 from pyromq.broker.admin.group_requests import GroupHandler
 from pyromq.broker.admin.lookup_requests import LookupHandler
+from pyromq.broker.admin.member_requests import MemberHandler
 from pyromq.broker.admin.offset_requests import OffsetHandler
 from pyromq.broker.admin.progress_requests import ProgressHandler
 from pyromq.broker.admin.quota_gate import QuotaGate
@@ -138,6 +139,8 @@ class Wiring:
             handlers.pulls.master_is_near = replication.follower.attached.is_set
         if replication.metadata is not None:
             replication.metadata.on_delay_offsets = services.delay_runner.schedule.follow
+        on_report = replication.members.reported if replication.members is not None else None
+        handlers.members.take(partial(replication.status, str(self.identity.address)), on_report)
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         tables.topics.on_change = services.registrar.topics_changed
         write_path.group_commit.on_visible = partial(
@@ -166,10 +169,12 @@ class Wiring:
             unflushed_bytes_max=settings.unflushed_bytes_max,
             times=stats.counters.requests,
         )
+        gate = SendGate(group_commit, stats.counters, settings, clock, self.on_requests)
+        group_commit.lease = gate.lease = self.environment.lease
         return WritePath(
             store=self.store,
             group_commit=group_commit,
-            gate=SendGate(group_commit, stats.counters, settings, clock, self.on_requests),
+            gate=gate,
             internal_writes=InternalWrites(self.store, group_commit),
         )
 
@@ -177,7 +182,8 @@ class Wiring:
         wiring = ReplicationWiring(self.environment, write_path, tables)
         if self.environment.settings.replication.role is Role.REPLICA:
             calls = MasterCalls(self._open_link)
-            replication = wiring.of_a_replica(calls, registrar.register_now, self.workers.save)
+            address = str(self.identity.address)
+            replication = wiring.of_a_replica(calls, registrar.register_now, self.workers.save, address)
             if replication.known_master is not None:
                 registrar.on_registered = replication.known_master.told
         else:
@@ -316,6 +322,7 @@ class Wiring:
             access=AccessHandler(access),
             auditing=Auditing(self._audit_log(), environment, tables),
             store=StoreHandler(environment, store, services.maintenance, services.transaction_log, counters),
+            members=MemberHandler(environment.lease),
         )
 
 

@@ -27,6 +27,9 @@ _PLACES: Final = {
     "nameserver": Place(_SERVERS, "nameserver", "Start a name server."),
     "broker": Place(_SERVERS, "broker", "Start a broker that registers with name servers."),
     "follow": Place(_SERVERS, "follow", "Keep a copy of a running broker, which takes no notice of it."),
+    "failover": Place(
+        "pyromq.cli.servers.failover", "failover", "Stand beside a broker, and make it the master or a replica."
+    ),
     "console": Place(
         "pyromq.cli.servers.console", "console", "Start the web console of a cluster: pages and an HTTP API."
     ),
@@ -64,7 +67,7 @@ _PLACES: Final = {
     "completion": Place("pyromq.cli.completion.command", "completion", "Print what makes a shell complete names."),
     "mqadmin": Place("pyromq.cli.mqadmin.commands", "app", "RocketMQ's mqadmin: its sub-commands and options."),
 }
-_WITHOUT_CLUSTER: Final = ("up", "nameserver", "broker", "follow", "store", "tls", "context", "completion")
+_WITHOUT_CLUSTER: Final = ("up", "nameserver", "broker", "follow", "failover", "store", "tls", "context", "completion")
 """A context is for commands that are clients: servers have settings of their own, and some reach no cluster."""
 
 

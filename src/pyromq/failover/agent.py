@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
-from pyromq.clock import SystemClock
+from pyromq.clock import machine_s
 from pyromq.errors import MQError
 from pyromq.failover.record import BrokerStatus, LeaseConflictError, LeaseError, LeaseRecord, Role
 from pyromq.failover.rules import (
+    RENEWED,
     Follow,
     Hold,
     Promote,
@@ -21,12 +22,15 @@ from pyromq.failover.rules import (
     Timing,
     Wait,
     Write,
+    asked_to_hand_over,
     decide,
     required_members,
 )
 from pyromq.failover.store import Found, LeaseStore
 
 logger = logging.getLogger(__name__)
+
+_CHANGING_S: Final = 0.05
 
 
 class BrokerControl(Protocol):
@@ -59,6 +63,7 @@ class AgentState:
     held_s: float | None = None
     step: str = "not looked yet"
     is_store_reached: bool = False
+    is_settled: bool = False  # the broker is what the record says, and may do what it has to
 
 
 class Agent:
@@ -71,7 +76,7 @@ class Agent:
         broker: BrokerControl,
         *,
         timing: Timing | None = None,
-        now_s: Callable[[], float] = SystemClock.monotonic_s,
+        now_s: Callable[[], float] = machine_s,
     ) -> None:
         self.me = me
         self._store = store
@@ -83,7 +88,42 @@ class Agent:
     async def run(self) -> None:
         while True:
             await self.look()
-            await asyncio.sleep(self._timing.look_s)
+            await asyncio.sleep(self._pause_s())
+
+    def _pause_s(self) -> float:
+        """While masters change, every look is a step that clients wait for."""
+        found = self.state.found
+        is_changing = not self.state.is_settled or (found is not None and found.record.wanted)
+        return (
+            min(_CHANGING_S, self._timing.look_s)
+            if is_changing and self.state.is_store_reached
+            else self._timing.look_s
+        )
+
+    async def hand_over(self) -> bool:
+        """Before a planned stop: make a member in sync the master. False when there is none, or it took too long."""
+        until_s, is_asked = self._now_s() + 2 * self._timing.hold_s, False
+        while self._now_s() < until_s:
+            await self.look()
+            state = self.state
+            if state.found is None or state.found.record.holder != self.me:
+                if state.is_settled:
+                    return is_asked
+            elif not state.found.record.wanted:
+                others = [each for each in state.found.record.in_sync if each != self.me]
+                if is_asked or not others or not await self._ask_for_change(state.found, others[0]):
+                    return False
+                is_asked = True
+            await asyncio.sleep(min(_CHANGING_S, self._timing.look_s))
+        return False
+
+    async def _ask_for_change(self, found: Found, to: str) -> bool:
+        try:
+            await self._store.write(asked_to_hand_over(found.record, to), found.version)
+        except LeaseError as error:
+            self._tell(f"not handed over: {error}")
+            return False
+        return True
 
     async def look(self) -> None:
         """One look and one step."""
@@ -126,6 +166,7 @@ class Agent:
                 held_s=state.held_s,
             )
         )
+        state.is_settled = isinstance(step, Wait) and broker is not None
         await self._carry_out(step, broker)
 
     async def _status(self) -> BrokerStatus | None:
@@ -167,6 +208,10 @@ class Agent:
             await self._broker.grant(record.number, until_s, required_members(record, broker))
 
     def _tell(self, step: str) -> None:
+        """What is as before is not logged again, nor that a lease was renewed in between."""
+        if step == RENEWED:
+            logger.debug("failover: %s", step)
+            return
         if step != self.state.step:
             logger.info("failover: %s", step)
         self.state.step = step

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
 from pyromq.errors import MQError
+from pyromq.wire.json.membership import BrokerStatus, MemberStatus, Role
 
 
 class LeaseError(MQError):
@@ -41,33 +40,12 @@ def decode_record(data: bytes | str) -> LeaseRecord:
         raise LeaseError(f"what lies under the key of the lease is not a lease: {error}") from error
 
 
-class Role(StrEnum):
-    MASTER = "master"
-    REPLICA = "replica"
-
-
-class MemberStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A replica, as its master sees it."""
-
-    address: str
-    position: int  # on its disk
-    metadata: int
-
-
-class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A broker, as it says itself."""
-
-    address: str
-    role: Role
-    number: int  # of the lease under which it was promoted, or which it follows; 0 before the first
-    end: int  # of its log
-    metadata: int
-    acknowledged: int = 0  # end of the last message that a producer was told is safe
-    required: tuple[str, ...] = ()  # replicas that it waits for before it acknowledges
-    waits: bool = True  # False: it acknowledges without waiting for replicas
-    master: str = ""  # whom it follows
-    replicas: tuple[MemberStatus, ...] = ()
-    held: bool = False  # it takes no sends, for a planned change
-
-    def replica(self, address: str) -> MemberStatus | None:
-        return next((each for each in self.replicas if each.address == address), None)
+__all__ = [
+    "BrokerStatus",
+    "LeaseConflictError",
+    "LeaseError",
+    "LeaseRecord",
+    "MemberStatus",
+    "Role",
+    "decode_record",
+]

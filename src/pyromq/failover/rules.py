@@ -11,8 +11,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pyromq.failover.record import BrokerStatus, LeaseRecord, MemberStatus, Role
+from pyromq.errors import ConfigError
+from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberStatus, Role
 
+LEASE_S_MIN: Final = 1.0
+LEASE_S_MAX: Final = 300.0
+RENEWED: Final = "renewed"
 JOIN_BYTES_MAX: Final = 4 << 20  # a replica so near is waited for
 
 
@@ -26,6 +30,20 @@ class Timing:
     look_s: float = 0.5  # between two looks at the record
     absent_s: float = 6.0  # a member that the master does not hear for so long is no longer in sync
     hold_s: float = 5.0  # a planned change that takes longer is given up
+
+    @classmethod
+    def of(cls, duration_s: float) -> Timing:
+        """A lease of so many seconds, everything else in proportion. Raises ConfigError."""
+        if not LEASE_S_MIN <= duration_s <= LEASE_S_MAX:
+            raise ConfigError(f"a lease of {duration_s:g} s is outside [{LEASE_S_MIN:g}, {LEASE_S_MAX:g}] seconds")
+        part = duration_s / 9.0
+        return cls(
+            duration_s=duration_s,
+            renew_s=3 * part,
+            margin_s=2 * part,
+            look_s=min(0.5, part),
+            absent_s=6 * part,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +160,7 @@ def _hold_on(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     members = _in_sync(sight, broker, record)
     is_due = sight.now_s - sight.renewed_s >= sight.timing.renew_s
     if is_due or set(members) != set(record.in_sync) or record.wanted:
-        return Write(_renewed(sight, broker, replace(record, in_sync=members, wanted="")), "renewed")
+        return Write(_renewed(sight, broker, replace(record, in_sync=members, wanted="")), RENEWED)
     return Wait("the lease is ours")
 
 
@@ -184,6 +202,16 @@ def _is_near(broker: BrokerStatus, member: MemberStatus) -> bool:
 # --- planned changes -------------------------------------------------------------------------------------------------
 
 
+def asked_to_hand_over(record: LeaseRecord, to: str) -> LeaseRecord:
+    """The record with which somebody asks the holder for a planned change. Raises LeaseError when it cannot be."""
+    if to == record.holder:
+        raise LeaseError(f"{to} is the master already")
+    if to not in record.in_sync:
+        others = ", ".join(each for each in record.in_sync if each != record.holder) or "nobody"
+        raise LeaseError(f"{to} may lack acknowledged messages; in sync with {record.holder}: {others}")
+    return replace(record, wanted=to, renewals=record.renewals + 1)
+
+
 def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
     """Sends are held until the wanted member has everything; then the record names it. Else all goes on as before."""
     wanted = broker.replica(record.wanted)
@@ -196,7 +224,7 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         return Hold()
     if wanted.position < broker.end or wanted.metadata < broker.metadata:
         if sight.now_s - sight.renewed_s >= sight.timing.renew_s:
-            return Write(_renewed(sight, broker, record), "renewed")
+            return Write(_renewed(sight, broker, record), RENEWED)
         return Wait(f"{record.wanted} still has {broker.end - wanted.position} bytes to read")
     handed = replace(_renewed(sight, broker, record), holder=record.wanted, number=record.number + 1, wanted="")
     return Write(handed, f"handed over to {record.wanted}")

@@ -97,6 +97,11 @@ class Follower:
         """When the master was heard last, by the monotonic clock; 0: not since it connected."""
         return self._session.heard_ms if self._session is not None else 0
 
+    @property
+    def link(self) -> str:
+        """This end of the connection to the master, HOST:PORT; empty without one."""
+        return self._session.link if self._session is not None else ""
+
     async def run(self) -> None:
         """Until cancelled."""
         failures = 0
@@ -253,6 +258,11 @@ class _Session(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    @property
+    def link(self) -> str:
+        name = self._transport.get_extra_info("sockname") if self._transport is not None else None
+        return f"{name[0]}:{name[1]}" if name else ""
 
     def data_received(self, data: bytes) -> None:
         self.heard_ms = self._follower.clock.monotonic_ms()

@@ -24,6 +24,7 @@ from pyromq.wire.transfer import ReportDecoder, encode_head
 
 logger = logging.getLogger(__name__)
 
+_FAREWELL_S: Final = 3.0  # replicas that take longer miss something; they get it when the master is back
 _TURN_BYTES: Final = 2 << 20  # sent to one replica before others have their turn
 _BUFFERED_BYTES: Final = 1 << 20  # of one connection, before it has to take them
 
@@ -40,6 +41,7 @@ class Leader:
         self.on_count: Callable[[int], None] = lambda count: None  # so many connections there are now
         self._links: dict[ReplicaLink, None] = {}
         self._server: asyncio.Server | None = None
+        self._ended = asyncio.Event()  # a link has
         self._refused: set[tuple[str, str]] = set()  # addresses and reasons; each is logged once
 
     @property
@@ -55,14 +57,30 @@ class Leader:
         self._server = await loop.create_server(lambda: ReplicaLink(self), self.settings.host, port)
         logger.info("replicas may connect: address=%s role=%s", self.address, self.settings.role.value)
 
-    async def stop(self) -> None:
+    async def stop(self, *, send_all: bool = True) -> None:
+        """``send_all``: replicas get what they miss first, and say farewell; some seconds at most."""
         if self._server is None:
             return
         self._server.close()
+        if send_all:
+            await self._send_all()
         for link in list(self._links):
             link.close("the master stops")
         await asyncio.sleep(0)  # their transports hear of it
         self._server = None
+
+    async def _send_all(self) -> None:
+        for link in list(self._links):
+            link.finish()
+        try:
+            async with asyncio.timeout(_FAREWELL_S):
+                while self._links:
+                    self._ended.clear()
+                    await self._ended.wait()
+        except TimeoutError:
+            behind = [f"{each.name} at {each.position}" for each in self.replicas if each.sent < self.end]
+            if behind:
+                logger.warning("master stops before replicas have everything: end=%d replicas=%s", self.end, behind)
 
     def flushed(self) -> None:
         """More of the log is on disk."""
@@ -126,6 +144,7 @@ class Leader:
 
     def ended(self, link: ReplicaLink) -> None:
         self._links.pop(link, None)
+        self._ended.set()
         self.on_count(len(self._links))
 
 
@@ -140,6 +159,7 @@ class ReplicaLink(asyncio.Protocol):
         self._started = False  # it has said from where on
         self._paused = False  # it does not take what is sent
         self._arranged = False  # ``send_more`` comes by itself
+        self._finishes = False  # after all was sent, it says farewell
         self._heard_ms = self._sent_ms = leader.clock.monotonic_ms()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -213,6 +233,17 @@ class ReplicaLink(asyncio.Protocol):
         if budget <= 0 and not self._paused and not self._arranged:
             self._arranged = True
             asyncio.get_running_loop().call_soon(self._go_on)
+        elif self._finishes and replica.sent >= self._leader.end and transport.can_write_eof():
+            self._finishes = False
+            transport.write_eof()  # behind all that was sent; the replica closes when it has read it
+
+    def finish(self) -> None:
+        """No more comes than what is on disk now: send that, and the end of the stream behind it."""
+        if not self._started:
+            self.close("the master stops")
+            return
+        self._finishes = True
+        self.send_more()
 
     def _go_on(self) -> None:
         self._arranged = False

@@ -58,6 +58,11 @@ class ReplicationSettings:
     silent: bool = False  # the master never hears how far it is, so that it never waits for it
     replica_reads: bool = False  # clients may read here; a master may send them here
 
+    # under a failover agent, which says who is master
+    managed: bool = False  # nothing is acknowledged without a grant; ``role`` counts until the first lease
+    promoted_role: Role = Role.SYNC_MASTER  # what a replica becomes; a broker started as master becomes that again
+    replica_id: int = 1  # broker id of a master that becomes a replica; a broker started as replica keeps its own
+
     # of both
     heartbeat_interval_ms: int = 5_000
     silence_ms_max: int = 20_000  # a connection that is silent for longer is closed
@@ -78,6 +83,8 @@ class ReplicationSettings:
             _network(text)
         if self.role.has_port:
             self._check_exposure()
+        if self.managed:
+            self._check_managed()
 
     def _check_exposure(self) -> None:
         try:
@@ -90,6 +97,17 @@ class ReplicationSettings:
                 "reaches its port from an allowed address gets every message. Listen on 127.0.0.1 (a tunnel brings "
                 "replicas there), or set replication.insecure_network if the network between the brokers is theirs"
             )
+
+    def _check_managed(self) -> None:
+        if not self.promoted_role.has_port:
+            raise ConfigError("replication.promoted_role is sync-master or async-master")
+        if self.role is Role.ALONE:
+            raise ConfigError(
+                "a broker under a failover agent needs a role: --role sync-master, async-master or replica"
+            )
+        if self.replica_id < 1:
+            raise ConfigError("replication.replica_id must be at least 1: 0 is the master's")
+        self._check_exposure()
 
     def allows(self, host: str) -> bool:
         """Whether a replica may connect from there."""

@@ -22,6 +22,8 @@ ROUTINE: Final = frozenset(
         Code.BROKER_HEARTBEAT,
         Code.QUERY_DATA_VERSION,
         Code.GET_BROKER_MEMBER_GROUP,
+        Code.GRANT_MEMBER,  # every failover agent, every few seconds
+        Code.REPORT_MEMBER,  # every replica, twice a second
     )
 )
 """Requests that change something, too, and that no operator sends."""

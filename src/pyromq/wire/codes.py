@@ -186,6 +186,10 @@ class RequestCode(IntEnum):
     QUERY_AUDIT_LOG = 31_001
     QUERY_STORE_FACTS = 31_010
     QUERY_PREPARED_CHECKS = 31_011
+    QUERY_MEMBER = 31_020
+    GRANT_MEMBER = 31_021
+    CONTROL_MEMBER = 31_022
+    REPORT_MEMBER = 31_023
 
     # --- POP: too large for the 16 bits of a binary header, so JSON headers only ---
     POP_MESSAGE = 200050

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from pyromq.broker.base.access import OPEN, Access
+from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.clock import Clock
 from pyromq.store.files.disk import Disk
@@ -20,3 +21,4 @@ class Environment:
     disk: Disk
     rng: Random
     access: Access = OPEN
+    lease: Lease | None = None  # of a broker under a failover agent

@@ -126,7 +126,8 @@ class BrokerSettings:
         if replication.role is Role.REPLICA:
             if self.broker_id == 0:
                 raise ConfigError("a replica needs a broker id above 0 (--broker-id 1): 0 is the master's")
-            if not (self.nameservers or replication.master_address or replication.master_replication_address):
+            known = self.nameservers or replication.master_address or replication.master_replication_address
+            if not (known or replication.managed):
                 raise ConfigError(
                     "a replica needs to know its master: give name servers, or its address (--master HOST:PORT)"
                 )

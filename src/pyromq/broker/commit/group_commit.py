@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import refusal_of
 from pyromq.broker.base.request_times import RequestTimes
@@ -118,6 +119,7 @@ class GroupCommit:
         self._sync = store.settings.flush is Flush.SYNC  # a send is answered when it is on disk
         self._waits = self._sync  # a send may have to wait for something
         self._replicas: ReplicaWait | None = None  # of a sync master: what is on disk waits there
+        self.lease: Lease | None = None  # under a failover agent: what leaves without it is a refusal
         self._loop = asyncio.get_running_loop()
         # what is staged and not committed yet
         self._answered_at_commit: list[PendingSend] = []
@@ -249,16 +251,16 @@ class GroupCommit:
             refusal = error if isinstance(error, MQError) else StoreError(f"{type(error).__name__}: {error}")
             count, is_defect = at_commit_count + after_flush_count + len(internal), refusal is not error
             logger.error("group commit refused: messages=%d reason=%s", count, refusal, exc_info=is_defect)
-            self._refuse(at_commit + after_flush, refusal)
+            self.refuse(at_commit + after_flush, refusal)
             tell(internal, refusal)
             return
         self._times.commits.observe(at_commit_count + after_flush_count + len(internal))
-        respond(at_commit)
         if at_commit:
+            self._acknowledge(at_commit, self._store.end_position)
             self._times.answered(_code_of(at_commit), at_commit_count, 0)
         if not self._sync:
             if self._replicas is None:
-                tell(internal, None)
+                self._tell(internal, self._store.end_position)
             else:
                 self._hold(self._replicas, after_flush, after_flush_count, internal)
             self._show(touched)
@@ -356,10 +358,12 @@ class GroupCommit:
     def _tell_internal(self, end: int, error: MQError | None) -> None:
         while self._internal_waiting and (error is not None or self._internal_waiting[0][0] <= end):
             position, internal = self._internal_waiting.popleft()
-            if error is None and self._replicas is not None:
+            if error is not None:
+                tell(internal, error)
+            elif self._replicas is not None:
                 self._replicas.hold_internal(position, internal)
             else:
-                tell(internal, error)
+                self._tell(internal, position)
 
     def _nothing_to_flush(self) -> None:
         """Everything is on disk, or nothing can be trusted to be: either way nothing waits any longer."""
@@ -367,7 +371,7 @@ class GroupCommit:
         if not self._store.health.trusted:
             refusal = self._store.health.error()
             while self._waiting:
-                self._refuse(self._next_waiting(), refusal)
+                self.refuse(self._next_waiting(), refusal)
             self._tell_internal(0, refusal)
             return
         while self._waiting and self._waiting[0].end <= self._store.flushed_position:
@@ -393,6 +397,9 @@ class GroupCommit:
             self._flush()
         limit = self._clock.monotonic_ms() - self._flush_timeout_ms
         while self._waiting and self._waiting[0].since_ms < limit:
+            if self.lease is not None and not self.lease.is_open:
+                self.refuse(self._next_waiting(), self.lease.refusal())
+                continue
             for connection, _, response in self._next_waiting():
                 for each in FrameDecoder().feed(response):
                     connection.send(unconfirmed(each, ResponseCode.FLUSH_DISK_TIMEOUT, _NOT_FLUSHED))
@@ -402,7 +409,7 @@ class GroupCommit:
         waited_ms, oldest = self.oldest_wait_ms(), self._waiting[0]
         sends = self._next_waiting()
         if self._replicas is None:
-            respond(sends)
+            self._acknowledge(sends, oldest.end)
         else:
             self._replicas.hold(oldest)
         self._times.answered(_code_of(sends), oldest.send_count, waited_ms)
@@ -424,7 +431,18 @@ class GroupCommit:
 
     # --- responses ---
 
-    def _refuse(self, sends: list[PendingSend], error: Exception) -> None:
+    def _acknowledge(self, sends: list[PendingSend], end: int) -> None:
+        """The log is safe up to ``end``: say so, if this broker is still the one who may."""
+        if self.lease is None or self.lease.admits(end):
+            respond(sends)
+        else:
+            self.refuse(sends, self.lease.refusal())
+
+    def _tell(self, internal: list[OnStored], end: int) -> None:
+        if internal:
+            tell(internal, None if self.lease is None or self.lease.admits(end) else self.lease.refusal())
+
+    def refuse(self, sends: list[PendingSend], error: Exception) -> None:
         code, remark = refusal_of(error) if isinstance(error, MQError) else (ResponseCode.SYSTEM_ERROR, str(error))
         self._send_error(sends, code, remark)
 

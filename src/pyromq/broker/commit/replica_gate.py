@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
+from pyromq.broker.base.lease import Lease
 from pyromq.broker.commit.group_commit import OnStored, PendingSend, WaitingCommit, respond, tell, unconfirmed
 from pyromq.clock import Clock
+from pyromq.errors import MQError
 from pyromq.replication.leader import Leader
 from pyromq.replication.replicas import Standing
 from pyromq.wire.codes import ResponseCode
@@ -44,6 +47,10 @@ class ReplicaGate:
         self.late = 0  # sends answered FLUSH_SLAVE_TIMEOUT
         self.alone = 0  # sends answered SLAVE_NOT_AVAILABLE
         leader.on_report = self.look
+        # under a failover agent
+        self.lease: Lease | None = None
+        self.required: Callable[[], int | None] = lambda: None  # how far the replicas are that the lease names
+        self.refuse: Callable[[list[PendingSend], MQError], None] = lambda sends, error: None
 
     async def drain(self) -> None:
         while not self.is_empty:
@@ -67,6 +74,10 @@ class ReplicaGate:
         """A replica has more, came or went, or time has passed: answer what can be answered."""
         if self.is_empty:
             return
+        if self.lease is not None and not self.lease.is_open:
+            self._refuse_all(self.lease.refusal())
+            self._emptied.set()
+            return
         end = self._leader.end
         replicas = self._leader.replicas
         if replicas.standing(end) is Standing.TOO_FEW:
@@ -74,9 +85,14 @@ class ReplicaGate:
             self._emptied.set()
             return
         confirmed = replicas.confirmed(end)
+        if (required := self.required()) is not None:
+            confirmed = min(confirmed, required)
         late_ms = self._clock.monotonic_ms() - self._timeout_ms
         while self._waiting and self._waiting[0].end <= confirmed:
-            respond(self._next().sends)
+            commit = self._next()
+            if self.lease is not None:
+                self.lease.admits(commit.end)  # it did a moment ago; this notes how far
+            respond(commit.sends)
         while self._internal and (self._internal[0][0] <= confirmed or self._internal[0][1] <= late_ms):
             tell(self._internal.popleft()[2], None)
         while self._waiting and self._waiting[0].since_ms <= late_ms:
@@ -89,6 +105,12 @@ class ReplicaGate:
         commit = self._waiting.popleft()
         self.waiting -= commit.send_count
         return commit
+
+    def _refuse_all(self, error: MQError) -> None:
+        while self._internal:
+            tell(self._internal.popleft()[2], error)
+        while self._waiting:
+            self.refuse(self._next().sends, error)
 
     def _answer_all(self) -> None:
         while self._internal:

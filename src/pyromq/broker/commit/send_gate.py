@@ -19,8 +19,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.base.responses import send_refusal
 from pyromq.broker.base.settings import BrokerSettings
@@ -34,6 +35,8 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 SCAN_S = 0.01
+HOLD_MS_MAX: Final = 5_000  # a planned change of master keeps sends waiting no longer
+_HELD: Final = "the master changes at this moment, as planned: try again"
 
 
 class _Parked(NamedTuple):
@@ -64,6 +67,8 @@ class SendGate:
         self._scanning = False  # a scan is arranged
         self.draining = False  # parked sends are being handled, and pass
         self.closed = False  # ``passes`` has to be asked before a send may pass
+        self.lease: Lease | None = None  # under a failover agent: without it nothing passes
+        self.is_held = False  # all sends wait, for a planned change of master
         group_commit.on_look = self._look
 
     def __len__(self) -> int:
@@ -74,10 +79,12 @@ class SendGate:
 
     def passes(self, connection: Connection, request: Received[Any]) -> bool:
         """False: it waits here and is handled later. Raises RefusedError. Ask only while ``closed``."""
+        if self.lease is not None:
+            self.lease.check()
         if self._group_commit.is_stuck:
             self._counters.refused_at_door += 1
             raise self._refused("[REJECTREQUEST]system busy, start flow control for a while")
-        if self.draining or not (self._parked or self._group_commit.is_busy):
+        if self.draining or not (self._parked or self._group_commit.is_busy or self.is_held):
             return True
         size = len(request.body)
         full = len(self._parked) >= self._settings.parked_sends_max
@@ -89,7 +96,8 @@ class SendGate:
         return False
 
     def check_stuck(self) -> None:
-        """For other requests that write: raises RefusedError while the disk is stuck."""
+        """For other requests that write: raises RefusedError while the disk is stuck, or the broker not master."""
+        self.check_master()
         if self._group_commit.is_stuck:
             self._counters.refused_stuck += 1
             raise self._refused("[PC_SYNCHRONIZED]broker busy, start flow control for a while")
@@ -111,14 +119,46 @@ class SendGate:
 
     def _look(self) -> None:
         """The disk took something, or did not for a while."""
-        if self._parked and not self._group_commit.is_busy and not self.draining:
+        if self._parked and not self._group_commit.is_busy and not self.draining and not self.is_held:
             self._drain()
-        self.closed = bool(self._parked) or self._group_commit.is_busy
+        self._close_or_open()
+
+    def _close_or_open(self) -> None:
+        is_shut = self.is_held or (self.lease is not None and not self.lease.is_open)
+        self.closed = is_shut or bool(self._parked) or self._group_commit.is_busy
+
+    # --- planned changes of master ---
+
+    def hold(self) -> None:
+        """All sends wait from now on, each ``HOLD_MS_MAX`` at most. Only ``release`` ends it: another may be master."""
+        self.is_held = True
+        self._look()
+
+    def release(self) -> None:
+        self.is_held = False
+        self._look()
+
+    def check_master(self) -> None:
+        """For requests that change something at once: raises RefusedError where another broker is, or will be, it."""
+        if self.lease is not None:
+            self.lease.check()
+        if self.is_held:
+            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, _HELD)
+
+    def send_away(self, error: RefusedError) -> None:
+        """Refuse what waits here: another broker takes it."""
+        while self._parked:
+            parked = self._next()
+            self._counters.put_refused += 1
+            self._counters.requests.refuse(parked.request, error.code, in_turn=False)
+            send_refusal(parked.connection, parked.request, error.code, error.remark)
+
+    # --- what waits too long ---
 
     def _drain(self) -> None:
         self.draining = True
         try:
-            while self._parked and not self._group_commit.is_busy:
+            while self._parked and not self._group_commit.is_busy and not self.is_held:
                 parked = self._next()
                 self._handle(parked.connection, [parked.request])
         finally:
@@ -143,7 +183,8 @@ class SendGate:
     def scan(self) -> None:
         """Refuse sends that waited too long, or for which waiting makes no sense any more."""
         self._group_commit.look()
-        stuck, limit_ms = self._group_commit.is_stuck, self._clock.monotonic_ms() - self._settings.parked_ms_max
+        stuck, wait_ms = self._group_commit.is_stuck, HOLD_MS_MAX if self.is_held else self._settings.parked_ms_max
+        limit_ms = self._clock.monotonic_ms() - wait_ms
         while self._settings.fast_failure and self._parked and (stuck or self._parked[0].since_ms <= limit_ms):
             waited_ms, size = self.head_wait_ms(), len(self._parked)
             parked = self._next()
@@ -159,4 +200,4 @@ class SendGate:
             )
             self._counters.requests.refuse(parked.request, ResponseCode.SYSTEM_BUSY, in_turn=False)
             send_refusal(parked.connection, parked.request, ResponseCode.SYSTEM_BUSY, text)
-        self.closed = bool(self._parked) or self._group_commit.is_busy
+        self._close_or_open()

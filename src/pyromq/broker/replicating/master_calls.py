@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from pyromq.errors import RemoteProtocolError, quoted
 from pyromq.net.link import Link
 from pyromq.replication.follower import MasterLog
@@ -12,6 +14,7 @@ from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
 from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.membership import BrokerStatus, MemberReport
 
 _TIMEOUT_MS: Final = 10_000
 
@@ -77,6 +80,20 @@ class MasterCalls:
         assert log is not None
         return tables._replace(log_end=log.end)
 
+    async def member(self) -> BrokerStatus:
+        """What a broker under a failover agent says of itself. Raises MQError."""
+        return _status(await self._ask(Code.QUERY_MEMBER))
+
+    async def report(self, report: MemberReport) -> BrokerStatus:
+        """Raises MQError."""
+        if self._link is None:
+            raise RemoteProtocolError("the master's port for clients is not known")
+        body = msgspec.json.encode(report)
+        response = await self._link.request(Code.REPORT_MEMBER, None, body, timeout_ms=_TIMEOUT_MS)
+        if response.code != ResponseCode.SUCCESS:
+            raise RemoteProtocolError(f"{self._address} does not take a report: {quoted(response.remark or '')}")
+        return _status(response.body)
+
     async def commit(self, header: UpdateConsumerOffsetHeader) -> None:
         """Raises MQError."""
         await self._ask(Code.UPDATE_CONSUMER_OFFSET, header)
@@ -95,3 +112,10 @@ class MasterCalls:
             return await self._ask(code)
         except RemoteProtocolError:  # nothing was ever delayed there, or it does not know the request
             return b""
+
+
+def _status(body: bytes) -> BrokerStatus:
+    try:
+        return msgspec.json.decode(body, type=BrokerStatus)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"the master does not say what it is: {error}") from error

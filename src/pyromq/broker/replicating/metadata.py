@@ -63,6 +63,7 @@ class MetadataSync:
         self.on_delay_offsets: Callable[[DelayOffsets], None] = lambda offsets: None  # the master has come so far
         self.rounds = 0
         self.log_end = 0  # the master's, when the tables of the last round were asked for
+        self._turn = asyncio.Lock()  # held while a round is under way
 
     async def run(self) -> None:
         """Until cancelled: a round whenever the master is followed, every ``metadata_interval_ms``."""
@@ -81,7 +82,15 @@ class MetadataSync:
                 failed = True
             await asyncio.sleep(_RETRY_S if failed else self._settings.metadata_interval_ms / 1_000)
 
+    async def refresh(self) -> None:
+        """A round now, besides those that come by themselves. Raises MQError, OSError, ValueError."""
+        await self._round()
+
     async def _round(self) -> None:
+        async with self._turn:
+            await self._one_round()
+
+    async def _one_round(self) -> None:
         tables = await self._master.tables()
         reached = asyncio.ensure_future(self._follower.reached(tables.log_end))
         try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.responses import Immediate
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
@@ -60,6 +61,19 @@ def of_a_replica(handlers: dict[int, H], *, reads: bool) -> dict[int, H]:
     if not reads:
         refusals |= dict.fromkeys(PULLS, _PULL)
     return {code: _refusing(*refusals[code]) if code in refusals else handler for code, handler in handlers.items()}
+
+
+def of_a_leased_master(handlers: dict[int, Immediate], check: Callable[[], None]) -> dict[int, Immediate]:
+    """The same under a failover agent: what changes something is refused without its lease. Sends have their gate."""
+    return {code: _checking(each, check) if code in REFUSALS else each for code, each in handlers.items()}
+
+
+def _checking(handler: Immediate, check: Callable[[], None]) -> Immediate:
+    def checked(connection: Connection, request: Received[Any]) -> Any:
+        check()
+        return handler(connection, request)
+
+    return checked
 
 
 def _refusing(code: ResponseCode, remark: str) -> Any:

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyromq.broker.base.environment import Environment
+from pyromq.broker.base.lease import LeaseState
 from pyromq.broker.commit.replica_gate import ReplicaGate
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.replicating.master_calls import MasterCalls
+from pyromq.broker.replicating.members import Members
 from pyromq.broker.replicating.metadata import MetadataSync
+from pyromq.broker.replicating.reporter import LeaseFollowing
 from pyromq.broker.state.tables import Tables
 from pyromq.net.address import Address
 from pyromq.replication.follower import Follower, Master
@@ -21,6 +24,8 @@ from pyromq.replication.leader import Leader
 from pyromq.replication.settings import Role
 from pyromq.store.message_store import MessageStore
 from pyromq.wire.json import bodies
+from pyromq.wire.json.membership import BrokerStatus
+from pyromq.wire.json.membership import Role as MemberRole
 
 _ASK_S: Final = 3.0
 
@@ -67,6 +72,8 @@ class Replication:
     metadata: MetadataSync | None = None
     master: MasterCalls | None = None
     known_master: KnownMaster | None = None
+    members: Members | None = None  # of a master under a failover agent
+    lease_following: LeaseFollowing | None = None  # of a replica under one
 
     @property
     def role(self) -> Role:
@@ -83,11 +90,15 @@ class Replication:
         """What a replica does by itself."""
         if self.follower is None or self.metadata is None:
             return {}
-        return {"broker-follow": self.follower.run(), "broker-metadata": self.metadata.run()}
+        tasks = {"broker-follow": self.follower.run(), "broker-metadata": self.metadata.run()}
+        if self.lease_following is not None:
+            tasks["broker-report"] = self.lease_following.run(self.follower, self.metadata)
+        return tasks
 
     async def stop(self) -> None:
+        lease = self.environment.lease
         if self.leader is not None:
-            await self.leader.stop()
+            await self.leader.stop(send_all=lease is None or lease.is_open)
         if self.master is not None:
             await self.master.close()
 
@@ -120,6 +131,40 @@ class Replication:
         tables = self.tables
         versions = tables.topics.table.version, tables.groups.table.version
         return "-".join(f"{each.timestamp}.{each.counter}" for each in versions)
+
+    @property
+    def metadata_number(self) -> int:
+        """Grows with every change of topics and groups; a replica has its master's."""
+        tables = self.tables
+        return int(tables.topics.table.version.counter + tables.groups.table.version.counter)
+
+    def status(self, address: str) -> BrokerStatus:
+        """As failover agents see it."""
+        settings, lease, store = self.environment.settings, self.environment.lease, self.store
+        state = lease.state if lease is not None else LeaseState()
+        leader, follower = self.leader, self.follower
+        return BrokerStatus(
+            address=address,
+            name=settings.name,
+            cluster=settings.cluster,
+            role=MemberRole.REPLICA if follower is not None else MemberRole.MASTER,
+            number=state.number,
+            log_number=state.log_number,
+            epochs=state.epochs,
+            end=store.end_position,
+            flushed=store.flushed_position,
+            metadata=self.metadata_number,
+            managed=lease is not None,
+            granted_s=lease.left_s if lease is not None else 0.0,
+            acknowledged=lease.acknowledged if lease is not None else 0,
+            required=lease.required if lease is not None else (),
+            waits=self.gate is not None,
+            master=state.master,
+            replicas=self.members.statuses() if self.members is not None else (),
+            following=follower.state.name if follower is not None else "",
+            reason=follower.reason if follower is not None else "",
+            replication_address=str(leader.address) if leader is not None else "",
+        )
 
     def runtime(self) -> dict[str, object]:
         """As run-time information tells it."""
@@ -190,11 +235,20 @@ class ReplicationWiring:
             group_commit.flushes_early = replicas > 0
 
         leader.on_count = counted
+        lease = environment.lease
+        members = Members(leader.replicas, lease, clock) if lease is not None else None
         if settings.role is Role.SYNC_MASTER:
             gate = ReplicaGate(leader, clock, timeout_ms=settings.confirm_timeout_ms)
             group_commit.wait_for(gate)
+            if members is not None:
+                gate.lease, gate.required, gate.refuse = lease, members.required_position, group_commit.refuse
         return Replication(
-            environment=environment, store=write_path.store, tables=self._tables, leader=leader, gate=gate
+            environment=environment,
+            store=write_path.store,
+            tables=self._tables,
+            leader=leader,
+            gate=gate,
+            members=members,
         )
 
     def of_a_replica(
@@ -202,8 +256,9 @@ class ReplicationWiring:
         calls: MasterCalls,
         register: Callable[[], Awaitable[None]],
         saver: Executor,
+        address: str,
     ) -> Replication:
-        """``register`` asks name servers for the master, by registering with them."""
+        """``register`` asks name servers for the master, by registering with them; ``address`` is this broker's."""
         environment, store = self._environment, self._write_path.store
         settings = environment.settings.replication
         known = KnownMaster(settings.master_address, settings.master_replication_address)
@@ -219,16 +274,19 @@ class ReplicationWiring:
                 await calls.at(known.address)
             return Master(Address.parse(known.replication_address), calls.log)
 
+        lease, by_lease = environment.lease, None
+        if lease is not None:
+            by_lease = LeaseFollowing(lease, store, calls, address)
         follower = Follower(
             store,
             settings,
             environment.clock,
             environment.rng,
-            find_master=find_master,
+            find_master=by_lease.find_master if by_lease is not None else find_master,
             on_copied=self._write_path.group_commit.copied,
         )
         metadata = MetadataSync(environment, store, self._tables, follower, calls, saver)
-        return Replication(
+        replication = Replication(
             environment=environment,
             store=store,
             tables=self._tables,
@@ -236,4 +294,8 @@ class ReplicationWiring:
             metadata=metadata,
             master=calls,
             known_master=known,
+            lease_following=by_lease,
         )
+        if by_lease is not None:
+            by_lease.metadata_number = lambda: replication.metadata_number
+        return replication

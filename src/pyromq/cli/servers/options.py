@@ -216,6 +216,10 @@ class BrokerFlags:
         Option(metavar="HOST:PORT", help="Of a replica: its master, if no name server shall be asked for it."),
     ] = None
 
+    failover: Annotated[
+        bool | None, Option("--failover", help="Obey the failover agent beside it (pyromq failover).")
+    ] = None
+
     def by_setting(self) -> Flags:
         from pyromq.net.nameserver_list import parse_nameservers
 
@@ -234,6 +238,7 @@ class BrokerFlags:
                 "replication.role": ("--role", _role(self.role)),
                 "broker_id": ("--broker-id", self.broker_id),
                 "replication.master_address": ("--master", self.master),
+                "replication.managed": ("--failover", self.failover),
             }
         }
 

@@ -8,6 +8,7 @@ from pyromq.client.admin.base import AdminBase
 from pyromq.errors import BrokerError, ConfigError
 from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.json import bodies
+from pyromq.wire.json.membership import BrokerStatus
 from pyromq.wire.json.store_facts import StoreFacts
 
 
@@ -40,6 +41,19 @@ class ClusterAdmin(AdminBase):
                 return None
             raise
         return msgspec.json.decode(response.body, type=StoreFacts)
+
+    async def member(self, broker: str) -> BrokerStatus | None:
+        """Role, lease, positions and replicas of a broker (its name: of its master; or its address).
+
+        None for Apache RocketMQ, which tells nothing of the kind.
+        """
+        try:
+            response = await self._ask(await self._address(broker), RequestCode.QUERY_MEMBER)
+        except BrokerError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            raise
+        return msgspec.json.decode(response.body, type=BrokerStatus)
 
 
 def settings_text(values: dict[str, str]) -> bytes:

@@ -1,0 +1,97 @@
+"""What a failover agent asks and tells the broker beside it, and replicas their master.
+
+A grant is a moment of the clock of one machine, so a broker takes it only from its own machine. The other actions are
+the agent's, too: who wants another master writes so into the lease (``pyromq cluster switch``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Any, TypeVar
+
+import msgspec
+
+from pyromq.broker.base.lease import Lease
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.net.connection import Connection
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.json.membership import Action, BrokerStatus, Control, MemberReport
+from pyromq.wire.received import Received
+
+T = TypeVar("T")
+
+
+class MemberHandler:
+    """Requests 31020, 31021, 31022, 31023. What changes the role is the broker's, which sets the callbacks."""
+
+    def __init__(self, lease: Lease | None) -> None:
+        self._lease = lease
+        self._on_report: Callable[[MemberReport, str], None] | None = None  # of a master
+        self._status: Callable[[], BrokerStatus]
+        self.complete: Callable[[BrokerStatus], BrokerStatus] = lambda status: status  # by what the broker alone knows
+        self.on_control: Callable[[Control], None] = lambda control: None
+        self.on_grant: Callable[[], None] = lambda: None
+
+    def take(self, status: Callable[[], BrokerStatus], on_report: Callable[[MemberReport, str], None] | None) -> None:
+        """What is built after the handlers."""
+        self._status, self._on_report = status, on_report
+
+    def status(self) -> BrokerStatus:
+        return self.complete(self._status())
+
+    def query(self, connection: Connection, request: Received[None]) -> bytes:
+        return msgspec.json.encode(self.status())
+
+    def grant(self, connection: Connection, request: Received[None]) -> None:
+        control, lease = _decoded(request, Control), self._checked(connection)
+        if not lease.grant(control.number, control.until_s, control.required):
+            state = lease.state
+            raise _refused(f"the broker is {state.role or 'new'} under lease {state.number}, not master under another")
+        self.on_grant()
+
+    def control(self, connection: Connection, request: Received[None]) -> None:
+        control, lease = _decoded(request, Control), self._checked(connection)
+        if control.action is Action.GRANT:
+            raise _refused("a grant has a request of its own")
+        if control.number < lease.state.number and control.action in (Action.PROMOTE, Action.FOLLOW):
+            raise _refused(f"the broker has seen lease {lease.state.number}, this one is {control.number}")
+        self.on_control(control)
+
+    def _checked(self, connection: Connection) -> Lease:
+        if self._lease is None:
+            raise _refused("this broker is not under a failover agent: start it with --failover")
+        if not _is_same_machine(connection):
+            raise _refused(
+                "a broker obeys the failover agent on its own machine; for a planned change use pyromq cluster switch"
+            )
+        return self._lease
+
+    def report(self, connection: Connection, request: Received[None]) -> bytes:
+        report, on_report, lease = _decoded(request, MemberReport), self._on_report, self._lease
+        if on_report is None or lease is None:
+            raise _refused("this broker is not a master under a failover agent")
+        if report.number != lease.state.number:
+            raise _refused(f"this broker is master under lease {lease.state.number}, the replica follows another")
+        on_report(report, connection.remote.host)
+        return msgspec.json.encode(self.status())
+
+
+def _decoded(request: Received[Any], kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(request.body, type=kind)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, f"the body cannot be read: {error}") from error
+
+
+def _refused(text: str) -> RefusedError:
+    return RefusedError(ResponseCode.NO_PERMISSION, text)
+
+
+def _is_same_machine(connection: Connection) -> bool:
+    """Both ends of the connection have one address."""
+    host = connection.remote.host
+    try:
+        return host == connection.local.host or ip_address(host).is_loopback
+    except ValueError:
+        return False

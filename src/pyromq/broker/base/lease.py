@@ -1,0 +1,137 @@
+"""The lease of a broker that a failover agent looks after: whether it may acknowledge, and what it remembers of leases.
+
+    config/failover.json    {"number":4,"log_number":4,"role":"master","master":"","epochs":[{"number":1,"start":0}, …]}
+
+``number`` is the highest lease that this broker was told of: it obeys none with a smaller one. ``log_number`` is the
+last one under which its log was written, here or where it was copied from. ``epochs`` say from which position on each
+lease wrote the log. A broker that comes under a newer lease cuts what it has behind the position at which the first
+lease after its own ``log_number`` began: up to there all logs are the same. The file is written before the broker acts
+on it, ``log_number`` after the cut.
+
+A grant ends at a moment of the machine's clock. Whether it has is looked at when an acknowledgement leaves, not when a
+timer says so: a process that was stopped for longer than its lease finds it ended, whatever it was about to say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.clock import machine_s
+from pyromq.store.files.disk import Disk
+from pyromq.store.files.whole_file import WholeFile
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.json.membership import Epoch
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME: Final = "failover.json"
+EPOCHS_MAX: Final = 1_000  # the oldest are forgotten: a broker that was away for longer starts with an empty folder
+_ENDED: Final = "this broker is not the master at the moment: its lease has ended; ask for the route again"
+
+
+class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
+    """What must survive a restart."""
+
+    number: int = 0
+    log_number: int = 0
+    role: str = ""  # "master" or "replica"; empty before the first lease
+    master: str = ""  # of a replica: whom it follows
+    epochs: tuple[Epoch, ...] = ()
+
+    def cut_position(self, epochs: tuple[Epoch, ...]) -> int | None:
+        """Up to where this log agrees with one that has these epochs; None: as far as it goes."""
+        if not self.log_number:
+            return None  # it was never written under a lease: comparing the logs tells
+        return min((each.start for each in epochs if each.number > self.log_number), default=None)
+
+
+class Lease:
+    """One for the life of a broker; its parts come and go with its role."""
+
+    def __init__(self, now_s: Callable[[], float] = machine_s) -> None:
+        self._now_s = now_s
+        self._until_s = float("-inf")
+        self._file: WholeFile | None = None
+        self.state = LeaseState()
+        self.required: tuple[str, ...] = ()  # replicas that have to have what is acknowledged
+        self.acknowledged = 0  # end of the last message that a producer was told is safe
+
+    def load(self, disk: Disk, config: Path) -> None:
+        """Raises CorruptFileError, OSError."""
+        self._file = WholeFile(disk, config / FILE_NAME)
+        self.state = self._file.load(msgspec.json.Decoder(LeaseState).decode) or LeaseState()
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._file is not None
+
+    def save(self, state: LeaseState) -> None:
+        """Raises OSError; then nothing has changed."""
+        assert self._file is not None, "not loaded"
+        if state != self.state:
+            self._file.save(msgspec.json.encode(state))
+            self.state = state
+
+    # --- whether it may acknowledge ---
+
+    @property
+    def is_open(self) -> bool:
+        return self._now_s() < self._until_s
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self._until_s - self._now_s())
+
+    def grant(self, number: int, until_s: float, required: tuple[str, ...]) -> bool:
+        """False when it is for another lease than the one under which this broker is master."""
+        if self.state.role != "master" or number != self.state.number:
+            return False
+        self._until_s, self.required = until_s, required
+        return True
+
+    def end(self) -> None:
+        """Nothing is acknowledged from now on."""
+        self._until_s = float("-inf")
+
+    def admits(self, end: int) -> bool:
+        """Whether messages up to there may be acknowledged, at this moment."""
+        if not self.is_open:
+            return False
+        self.acknowledged = max(self.acknowledged, end)
+        return True
+
+    @staticmethod
+    def refusal() -> RefusedError:
+        return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, _ENDED)
+
+    def check(self) -> None:
+        """Raises RefusedError."""
+        if not self.is_open:
+            raise self.refusal()
+
+    # --- what becomes of it ---
+
+    def promoted(self, number: int, end: int) -> None:
+        """It is master under this lease, with a log that ends there. Raises OSError."""
+        epochs = tuple(each for each in self.state.epochs if each.number < number)
+        epochs = (*epochs, Epoch(number=number, start=end))[-EPOCHS_MAX:]
+        self.end()
+        self.required = ()
+        self.save(LeaseState(number=number, log_number=number, role="master", epochs=epochs))
+        self.acknowledged = end  # any of it may have been
+        logger.warning("master under lease %d, from position %d on", number, end)
+
+    def follows(self, master: str, number: int) -> None:
+        """It is a replica of that one. Raises OSError."""
+        self.end()
+        self.save(msgspec.structs.replace(self.state, number=number, role="replica", master=master))
+
+    def agreed(self, epochs: tuple[Epoch, ...]) -> None:
+        """The log here is a prefix of the master's, which has these epochs. Raises OSError."""
+        self.save(msgspec.structs.replace(self.state, log_number=self.state.number, epochs=epochs[-EPOCHS_MAX:]))

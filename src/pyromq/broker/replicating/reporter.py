@@ -1,0 +1,89 @@
+"""Under a failover agent: a replica finds its master by the lease, agrees with it on a common log, and reports itself.
+
+lease names a master ─▶ is it master, under the same lease? ─▶ where did our logs part? ─▶ follow, report
+     ▲                        └ not yet: wait                    └ we have more: cut first
+     └──────────────────────────────────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from pyromq.broker.base.lease import Lease
+from pyromq.broker.replicating.master_calls import MasterCalls
+from pyromq.broker.replicating.members import REPORT_INTERVAL_S
+from pyromq.broker.replicating.metadata import MetadataSync
+from pyromq.errors import MQError, RemoteProtocolError
+from pyromq.net.address import Address
+from pyromq.replication.errors import TooFarBehindError
+from pyromq.replication.follower import Follower, Master
+from pyromq.store.message_store import MessageStore
+from pyromq.wire.json.membership import BrokerStatus, MemberReport, Role
+
+logger = logging.getLogger(__name__)
+
+_ASK_S: Final = 3.0
+
+
+class LeaseFollowing:
+    """Owned by a replica: ``find_master`` is its follower's, ``run`` a task of its own."""
+
+    def __init__(self, lease: Lease, store: MessageStore, calls: MasterCalls, address: str) -> None:
+        self._lease = lease
+        self._store = store
+        self._calls = calls
+        self._address = address
+        self.on_cut: Callable[[int], None] = lambda position: None  # the log has to end there first
+        self.metadata_number: Callable[[], int] = lambda: 0
+
+    async def find_master(self) -> Master | None:
+        """Raises MQError while there is none under the lease that this broker follows."""
+        state = self._lease.state
+        if not state.master:
+            return None
+        await self._calls.at(state.master)
+        async with asyncio.timeout(_ASK_S):
+            status = await self._calls.member()
+        if status.role is not Role.MASTER or status.number != state.number:
+            raise RemoteProtocolError(f"{state.master} is not master under lease {state.number} yet")
+        if not self._agrees(status):
+            return None
+        host = Address.parse(state.master).host
+        return Master(Address(host, Address.parse(status.replication_address).port), self._calls.log)
+
+    def _agrees(self, status: BrokerStatus) -> bool:
+        """Whether the log here is a prefix of the master's. Raises TooFarBehindError, OSError."""
+        state, store = self._lease.state, self._store
+        if state.log_number != state.number:
+            position = state.cut_position(status.epochs)
+            if position is not None and position < store.end_position:
+                if position < store.first_position:
+                    raise TooFarBehindError(
+                        f"this log has to be cut at {position}, and begins at {store.first_position}: start this "
+                        "replica with an empty folder"
+                    )
+                self.on_cut(position)
+                return False
+        if state.log_number != state.number or state.epochs != status.epochs:
+            self._lease.agreed(status.epochs)
+        return True
+
+    async def run(self, follower: Follower, metadata: MetadataSync) -> None:
+        """Until cancelled: tell the master who follows it, and hear whether its tables have changed."""
+        while True:
+            await follower.attached.wait()
+            try:
+                mine = self.metadata_number() if metadata.rounds else 0
+                state = self._lease.state
+                report = MemberReport(address=self._address, link=follower.link, metadata=mine, number=state.number)
+                status = await self._calls.report(report)
+                if metadata.rounds and status.metadata > mine:
+                    await metadata.refresh()
+            except (MQError, OSError, ValueError, TimeoutError) as error:
+                logger.debug("not reported to the master: reason=%s", error)
+            except Exception:  # a defect must not end it for good
+                logger.exception("not reported to the master")
+            await asyncio.sleep(REPORT_INTERVAL_S)

@@ -1,0 +1,248 @@
+"""Changes of role that a failover agent orders: a broker is promoted, follows another one, or holds sends for a while.
+
+    promote   last look at the master's tables ─▶ store reopened as master ─▶ lease noted, with the log's end
+    follow    grant ends, waiting sends are refused ─▶ store reopened as replica ─▶ finds the master by the lease
+    cut       what lies behind the master's log is kept aside ─▶ store reopened as replica
+
+One change at a time; what comes meanwhile is refused, for the agent looks again and orders what is still to be done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from pyromq.broker.base.lease import Lease
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.wiring import Parts
+from pyromq.clock import Clock
+from pyromq.errors import MQError
+from pyromq.replication.settings import Role
+from pyromq.store.cutting import CutReport, cut_log, read_cut_reports
+from pyromq.store.files.disk import Disk
+from pyromq.store.message_store import MessageStore
+from pyromq.wire.codes import ResponseCode
+from pyromq.wire.json.membership import Action, BrokerStatus, Control, LostTail
+
+logger = logging.getLogger(__name__)
+
+_LAST_LOOK_S: Final = 1.0  # at the tables of a master that is still there
+_TOLD_S: Final = 3.0  # a change of topics waits so long until replicas have it
+_LOOK_AGAIN_S: Final = 0.02
+_LOST_TOLD_MAX: Final = 20
+
+
+class RoleOwner(Protocol):
+    """What a change of role needs of the broker."""
+
+    settings: BrokerSettings
+
+    @property
+    def parts(self) -> Parts: ...
+
+    @property
+    def store(self) -> MessageStore: ...
+
+    @property
+    def disk(self) -> Disk: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def change_role(
+        self, role: Role, broker_id: int, *, while_closed: Callable[[], None] | None = None
+    ) -> None: ...
+
+
+class RoleChanges:
+    """Owned by the broker, for its whole life; without a lease it does nothing."""
+
+    def __init__(self, broker: RoleOwner, lease: Lease | None) -> None:
+        self._broker = broker
+        self._lease = lease
+        self._given = broker.settings.replication  # as the broker was started
+        self._given_id = broker.settings.broker_id
+        self._change: asyncio.Task[None] | None = None
+        self._problem = ""  # why the last change failed
+        self._lost: list[CutReport] = []
+
+    # --- the life of the broker ---
+
+    def load(self, store: MessageStore) -> None:
+        """Before the parts are built: the role that the last lease gave. Raises CorruptFileError, OSError."""
+        if self._lease is None:
+            return
+        disk, settings = self._broker.disk, self._broker.settings
+        if not self._lease.is_loaded:
+            self._lease.load(disk, store.layout.config)
+            role = self._lease.state.role
+            if role:
+                settings.replication = replace(settings.replication, role=self._role_of(role))
+                settings.broker_id = self._id_of(settings.replication.role)
+            self._lease.acknowledged = store.end_position  # any of it may have been
+        self._lost = read_cut_reports(disk, store.layout.root)
+
+    def adopt(self, parts: Parts) -> None:
+        """The parts of a role are built."""
+        handler, lease = parts.handlers.members, self._lease
+        handler.complete, handler.on_control = self._complete, self.order
+        if lease is None:
+            return
+        registrar = parts.services.registrar
+        if parts.replication.follower is None:
+            registrar.may_register = lambda: lease.is_open
+            registrar.state_version = lambda: lease.state.number
+        if parts.replication.lease_following is not None:
+            parts.replication.lease_following.on_cut = self._cut
+        handler.on_grant = partial(self._granted, parts)
+        parts.write_path.group_commit.look()
+
+    def _granted(self, parts: Parts) -> None:
+        if not parts.services.registrar.registered_with:
+            parts.services.registrar.topics_changed()
+        parts.write_path.group_commit.look()
+
+    @property
+    def may_write(self) -> bool:
+        """Whether a master delivers what is due, and asks about transactions."""
+        if self._lease is None:
+            return True
+        return self._lease.is_open and not self._broker.parts.write_path.gate.is_held
+
+    def tick(self) -> None:
+        gate = self._broker.parts.replication.gate
+        if gate is not None and self._lease is not None and not self._lease.is_open:
+            gate.look()  # what waits for replicas is refused
+
+    async def close(self) -> None:
+        """A change under way ends first."""
+        if self._change is not None and self._change is not asyncio.current_task():
+            await asyncio.gather(self._change, return_exceptions=True)
+
+    def told(self, registered: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """What a response to a change of topics waits for: name servers, and the replicas that the lease names."""
+        members = self._broker.parts.replication.members
+        if members is None:
+            return registered
+        number = self._broker.parts.replication.metadata_number
+
+        async def both() -> None:
+            await registered
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TOLD_S):
+                    while not members.have_metadata(number):  # noqa: ASYNC110, reports come several times a second
+                        await asyncio.sleep(_LOOK_AGAIN_S)
+
+        return both()
+
+    def _complete(self, status: BrokerStatus) -> BrokerStatus:
+        lost = [
+            LostTail(
+                number=each.number,
+                position=each.position,
+                bytes=each.bytes,
+                messages=each.messages,
+                folder=each.folder,
+                at_ms=each.at_ms,
+            )
+            for each in self._lost[-_LOST_TOLD_MAX:]
+        ]
+        gate = self._broker.parts.write_path.gate
+        reason = self._problem or status.reason
+        return msgspec.structs.replace(status, lost=tuple(lost), held=gate.is_held, reason=reason)
+
+    # --- orders ---
+
+    def order(self, control: Control) -> None:
+        """Begin what the agent wants. Raises RefusedError while something else is under way."""
+        gate = self._broker.parts.write_path.gate
+        match control.action:
+            case Action.HOLD:
+                gate.hold()
+            case Action.RELEASE:
+                gate.release()
+            case Action.PROMOTE:
+                self._begin(self._promote(control.number))
+            case Action.FOLLOW:
+                self._begin(self._follow(control.master, control.number))
+
+    def _begin(self, change: Coroutine[Any, Any, None]) -> None:
+        if self._change is not None and not self._change.done():
+            change.close()
+            raise RefusedError(ResponseCode.SYSTEM_BUSY, "the broker changes its role at this moment")
+        self._change = asyncio.get_running_loop().create_task(self._guarded(change), name="broker-role")
+
+    async def _guarded(self, change: Coroutine[Any, Any, None]) -> None:
+        await asyncio.sleep(0)  # the response to the order leaves first
+        try:
+            await change
+            self._problem = ""
+        except (MQError, OSError) as error:
+            self._problem = str(error) or type(error).__name__
+            logger.error("role not changed: reason=%s", self._problem)
+        except Exception as error:  # a defect; the agent sees it in the status
+            self._problem = f"{type(error).__name__}: {error}"
+            logger.exception("role not changed")
+
+    async def _promote(self, number: int) -> None:
+        broker, lease = self._broker, self._lease
+        assert lease is not None
+        replication = broker.parts.replication
+        if replication.follower is not None:
+            if replication.metadata is not None and replication.follower.attached.is_set():
+                with suppress(MQError, OSError, ValueError, TimeoutError):  # it has what it had before
+                    async with asyncio.timeout(_LAST_LOOK_S):
+                        await replication.metadata.refresh()
+            await broker.change_role(self._role_of("master"), 0)
+        if lease.state.role != "master" or number > lease.state.number:
+            lease.promoted(number, broker.store.end_position)
+        broker.parts.write_path.gate.release()
+
+    async def _follow(self, master: str, number: int) -> None:
+        broker, lease = self._broker, self._lease
+        assert lease is not None
+        write_path, replication = broker.parts.write_path, broker.parts.replication
+        lease.follows(master, number)
+        if replication.follower is not None:
+            return  # it finds the master that the lease names, at its next attempt
+        if replication.gate is not None:
+            replication.gate.look()
+        write_path.gate.send_away(lease.refusal())
+        await broker.change_role(Role.REPLICA, self._id_of(Role.REPLICA))
+
+    def _cut(self, position: int) -> None:
+        with suppress(RefusedError):  # another change is under way; the follower looks again after it
+            self._begin(self._cut_and_follow(position))
+
+    async def _cut_and_follow(self, position: int) -> None:
+        broker, lease = self._broker, self._lease
+        assert lease is not None
+        state, layout, settings = lease.state, broker.store.layout, broker.settings
+        reason = f"{state.master} is master under lease {state.number}, and its log parts from this one there"
+
+        def cut() -> None:
+            cut_log(
+                broker.disk, layout.root, settings.store, broker.clock, position, number=state.number, reason=reason
+            )
+
+        await broker.change_role(Role.REPLICA, self._id_of(Role.REPLICA), while_closed=cut)
+
+    # --- roles ---
+
+    def _role_of(self, name: str) -> Role:
+        if name == "replica":
+            return Role.REPLICA
+        return self._given.role if self._given.role.has_port else self._given.promoted_role
+
+    def _id_of(self, role: Role) -> int:
+        if role is not Role.REPLICA:
+            return 0
+        return self._given_id or self._given.replica_id

@@ -1,0 +1,73 @@
+"""``pyromq failover``: the agent beside a broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pyromq.cli.declared import Option
+from pyromq.cli.option_records import unfolded
+from pyromq.cli.servers.commands import log_to_stderr
+from pyromq.cli.servers.options import LogFormat, LogFormatOption
+
+LeaseStoreOption = Annotated[
+    str,
+    Option(
+        "--store",
+        "-s",
+        envvar="PYROMQ_LEASE_STORE",
+        metavar="URL",
+        help="Where leases are kept: etcd://HOST:PORT[,…], postgresql://USER@HOST/DATABASE or kubernetes:",
+    ),
+]
+LeaseStoreCaOption = Annotated[
+    Path | None,
+    Option("--store-ca", envvar="PYROMQ_LEASE_STORE_CA", metavar="FILE", help="Authorities of an etcd with https."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailoverFlags:
+    """Where the broker and the lease are, and how long a lease lasts."""
+
+    store: LeaseStoreOption = ""
+    store_ca: LeaseStoreCaOption = None
+    broker: Annotated[str, Option("--broker", metavar="HOST:PORT", help="The broker, on this machine.")] = (
+        "127.0.0.1:10911"
+    )
+    lease: Annotated[
+        float,
+        Option(
+            "--lease", metavar="SECONDS", help="A master that is silent for so long loses its place; all agents alike."
+        ),
+    ] = 9.0
+    hand_over: Annotated[
+        bool,
+        Option("--hand-over/--keep", help="When it is stopped: make a member in sync the master first, or do not."),
+    ] = True
+    log: Annotated[
+        str,
+        Option("--log", metavar="LEVEL", help="Least level logged to stderr: debug, info, warning or error."),
+    ] = "info"
+    log_format: LogFormatOption = LogFormat.TEXT
+
+
+@unfolded
+def failover(*, flags: FailoverFlags) -> None:
+    """Stand beside a broker, and make it the master or a replica. A lease in a store that others run decides."""
+    log_to_stderr(flags.log, flags.log_format)
+    from pyromq.errors import ConfigError
+    from pyromq.failover.rules import Timing
+    from pyromq.net.address import Address
+    from pyromq.standalone import run_failover
+
+    if not flags.store:
+        raise ConfigError("where are leases kept? Give --store URL, or PYROMQ_LEASE_STORE")
+    run_failover(
+        flags.store,
+        str(Address.parse(flags.broker)),
+        Timing.of(flags.lease),
+        ca_file=flags.store_ca,
+        hands_over=flags.hand_over,
+    )

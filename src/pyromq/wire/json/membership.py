@@ -1,0 +1,104 @@
+"""Brokers under failover agents: what they tell of themselves, what agents tell them, and who follows whom.
+
+    31020            ─▶ {"address":"10.0.0.1:10911","role":"master","number":3,"end":1048576,"replicas":[…], …}
+    31021, 31022     {"action":"grant","number":3,"untilS":8123.25,"required":["10.0.0.2:10911"]}
+    31023            {"address":"10.0.0.2:10911","link":"10.0.0.2:53311","metadata":17,"number":3} ─▶ as 31020
+
+A grant (31021) comes every few seconds; the other actions (31022) change who is master. All of these requests are ours:
+Apache RocketMQ has a Controller instead, which its brokers ask.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Role(StrEnum):
+    MASTER = "master"
+    REPLICA = "replica"
+
+
+class MemberStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A replica, as its master sees it."""
+
+    address: str
+    position: int  # on its disk
+    metadata: int
+
+
+class Epoch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """From this position on the log was written under this lease."""
+
+    number: int
+    start: int
+
+
+class LostTail(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a returning master had beyond what its successor has: cut, and kept aside."""
+
+    number: int  # of the lease that made it a replica
+    position: int  # the log was cut there
+    bytes: int
+    messages: int
+    folder: str
+    at_ms: int
+
+
+class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A broker, as it says itself."""
+
+    address: str
+    role: Role
+    number: int  # of the lease under which it was promoted, or which it follows; 0 before the first
+    end: int  # of its log
+    metadata: int
+    acknowledged: int = 0  # end of the last message that a producer was told is safe
+    required: tuple[str, ...] = ()  # replicas that it waits for before it acknowledges
+    waits: bool = True  # False: it acknowledges without waiting for replicas
+    master: str = ""  # whom it follows
+    replicas: tuple[MemberStatus, ...] = ()
+    held: bool = False  # it takes no sends, for a planned change
+    # beyond what an agent decides by
+    name: str = ""
+    cluster: str = ""
+    managed: bool = False  # it acknowledges nothing without a grant
+    granted_s: float = 0.0  # how long it may still acknowledge
+    flushed: int = 0  # of its log, on its disk
+    following: str = ""  # of a replica: what it is doing
+    reason: str = ""  # why it is not following, or why the last change of its role failed
+    replication_address: str = ""  # of a master: where replicas connect
+    epochs: tuple[Epoch, ...] = ()  # of its log
+    log_number: int = 0  # the last lease under which its log was written
+    lost: tuple[LostTail, ...] = ()
+
+    def replica(self, address: str) -> MemberStatus | None:
+        return next((each for each in self.replicas if each.address == address), None)
+
+
+class Action(StrEnum):
+    GRANT = "grant"
+    PROMOTE = "promote"
+    FOLLOW = "follow"
+    HOLD = "hold"
+    RELEASE = "release"
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an agent tells the broker beside it."""
+
+    action: Action
+    number: int = 0
+    until_s: float = 0.0  # of a grant: by the clock of the machine that both run on
+    required: tuple[str, ...] = ()
+    master: str = ""
+
+
+class MemberReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A replica tells its master who it is: over which connection it gets the log, and which tables it has."""
+
+    address: str
+    link: str  # HOST:PORT of its end of that connection
+    metadata: int
+    number: int

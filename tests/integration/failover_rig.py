@@ -1,0 +1,200 @@
+"""Brokers and their failover agents as processes, with a name server and a lease store; any of them can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pyromq.aio import Admin
+from pyromq.errors import MQError
+from pyromq.failover.opening import open_lease_store
+from pyromq.failover.record import BrokerStatus, LeaseRecord, Role
+from pyromq.nameserver.server import NameServer
+from pyromq.nameserver.settings import NameServerSettings
+from tests.integration.broker_process import SMALL
+from tests.integration.up_process import lasting_port
+from tests.integration.waiting import PATIENCE_S
+
+LEASE_S = 3.0
+NAME, CLUSTER = "broker-a", "DefaultCluster"
+
+
+class Program:
+    """One process of ours; its log lies in a file."""
+
+    def __init__(self, log: Path, *words: str) -> None:
+        self._words, self._log = words, log
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "pyromq", *self._words), stdout=asyncio.subprocess.PIPE, stderr=log
+            )
+        assert self._process.stdout is not None
+        line = (await asyncio.wait_for(self._process.stdout.readline(), PATIENCE_S)).decode()
+        assert line.startswith("ready"), f"not ready: {line!r}; {self.log[-3_000:]}"
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def say(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    async def kill(self) -> None:
+        if self.is_running:
+            assert self._process is not None
+            self._process.kill()
+            await self._process.wait()
+
+    async def stop(self) -> None:
+        if self.is_running:
+            assert self._process is not None
+            self._process.terminate()
+            await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+
+
+class Member:
+    """A broker and its agent."""
+
+    def __init__(self, folder: Path, nameserver: str, store: str, number: int, role: str, **settings: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.address = folder, f"127.0.0.1:{lasting_port()}"
+        port = self.address.rpartition(":")[2]
+        chosen = {
+            **SMALL,
+            "replication.replica_id": str(10 + number),
+            "replication.port": str(lasting_port()),
+            **{name.replace("__", "."): value for name, value in settings.items()},
+        }
+        assigned = [part for name, value in chosen.items() for part in ("--set", f"broker.{name}={value}")]
+        broker_id = str(number) if role == "replica" else "0"
+        self.broker = Program(
+            folder / "broker.log",
+            *("broker", "--data", str(folder / "store"), "--port", port, "--no-metrics", "--name", NAME),
+            *("--nameserver", nameserver, "--role", role, "--broker-id", broker_id, "--failover", "--log", "info"),
+            *assigned,
+        )
+        self.agent = Program(
+            folder / "agent.log",
+            *("failover", "--store", store, "--broker", self.address, "--lease", str(LEASE_S), "--log", "debug"),
+        )
+
+    async def start(self) -> None:
+        await self.broker.start()
+        await self.agent.start()
+
+    async def kill(self) -> None:
+        await self.agent.kill()
+        await self.broker.kill()
+
+    def say(self, number: signal.Signals) -> None:
+        self.broker.say(number)
+        self.agent.say(number)
+
+
+class FailoverRig:
+    """``async with failover_rig(folder, store) as rig``: members run, and one of them is master."""
+
+    def __init__(self, folder: Path, nameserver: str, store: str, count: int, role: str, **settings: str) -> None:
+        self.nameserver, self.store = nameserver, store
+        kinds = [role] + ["replica"] * (count - 1)
+        self.members = [
+            Member(folder / f"member-{number}", nameserver, store, number, kind, **settings)
+            for number, kind in enumerate(kinds)
+        ]
+        self.admin = Admin(nameserver)
+
+    async def __aenter__(self) -> Self:
+        await self.admin.__aenter__()
+        for member in self.members:
+            await member.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for member in self.members:
+            await member.kill()
+        await self.admin.__aexit__(kind, error, trace)
+        if error is not None:
+            for member in self.members:
+                for program in (member.broker, member.agent):
+                    sys.stdout.write(f"--- {member.address}\n{program.log[-6_000:]}\n")
+
+    def member(self, address: str) -> Member:
+        return next(each for each in self.members if each.address == address)
+
+    async def status(self, member: Member) -> BrokerStatus | None:
+        try:
+            return await self.admin.member(member.address)
+        except MQError:
+            return None
+
+    async def record(self) -> LeaseRecord | None:
+        store = open_lease_store(self.store, CLUSTER, NAME)
+        try:
+            found = await store.read()
+        finally:
+            await store.close()
+        return found.record if found else None
+
+    async def master(self, *, but_not: Member | None = None, in_sync: int = 1) -> Member:
+        """Once one may acknowledge, and the record names so many members that have everything."""
+        for _ in range(round(PATIENCE_S / 0.05)):
+            for member in self.members:
+                if member is but_not or not member.broker.is_running:
+                    continue
+                status = await self.status(member)
+                if status is not None and status.role is Role.MASTER and status.granted_s > 0:
+                    record = await self.record()
+                    if record is not None and record.holder == member.address and len(record.in_sync) >= in_sync:
+                        return member
+            await asyncio.sleep(0.05)
+        raise AssertionError("no master")
+
+    async def addresses(self) -> dict[int, str]:
+        """What name servers tell clients, by broker id."""
+        return dict((await self.admin.cluster()).broker_addr_table[NAME].broker_addrs)
+
+    async def bodies(self, topic: str) -> set[str]:
+        """Everything that the master has of a topic."""
+        found: set[str] = set()
+        async with Admin(self.nameserver) as admin:  # with routes of its own: the other may not know the new master
+            for queue, place in (await admin.topic_stats(topic)).items():
+                found |= {
+                    message.body.decode() async for message in admin.walk(queue, place.min_offset, place.max_offset)
+                }
+        return found
+
+    async def follows(self, member: Member) -> BrokerStatus:
+        """Once it follows the master under the newest lease."""
+        for _ in range(round(PATIENCE_S / 0.05)):
+            status, record = await self.status(member), await self.record()
+            if status is not None and record is not None and status.role is Role.REPLICA:
+                if status.following == "FOLLOWING" and status.number == record.number == status.log_number:
+                    return status
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"{member.address} does not follow")
+
+
+@asynccontextmanager
+async def failover_rig(
+    folder: Path, store: str, *, count: int = 2, role: str = "sync-master", **settings: str
+) -> AsyncIterator[FailoverRig]:
+    async with NameServer(NameServerSettings(port=0)) as names:
+        async with FailoverRig(folder, str(names.address), store, count, role, **settings) as rig:
+            yield rig
