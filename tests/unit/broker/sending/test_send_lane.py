@@ -126,7 +126,7 @@ async def test_what_replicas_must_confirm_is_left_to_python() -> None:
     async with LaneRig(with_core=True) as rig:
         await learned(rig)
         group_commit = rig.broker.parts.write_path.group_commit
-        group_commit.wait_for(cast(Any, SimpleNamespace(waiting=0)))
+        group_commit.wait_for(cast(Any, SimpleNamespace(waiting=0, on_visible=lambda tell: None)))
         assert taken(rig, sends(2)) == 0
         group_commit.wait_for(None)
         assert taken(rig, sends(2)) == len(sends(2))
