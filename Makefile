@@ -16,7 +16,7 @@ SITE := .cache/site
 AIRFLOW := $(CURDIR)/.cache/airflow
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo demo-console test browser screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash hostile interop clean
+.PHONY: help setup demo demo-console test browser screenshots airflow check format docs bench bench-broker bench-replication bench-spark compare crash faults hostile interop clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ compare: $(READY) $(CORE)  ## beside Apache RocketMQ (the broker) and Spark's Ka
 
 crash: $(READY)  ## the long crash run: 500 rounds of kill -9, more seeds
 	PYROMQ_CRASH_ROUNDS=500 PYROMQ_FLIPS=40000 PYROMQ_LIVES=20000 PYROMQ_LEDGER_MESSAGES=50000 PYROMQ_REPLICATION_ROUNDS=15 $(BIN)/python -m pytest -n auto --dist worksteal tests/crash tests/integration
+
+faults: $(READY)  ## rounds of faults of a master and its replica, from a seed: 50 kills, networks, disks, power; prints the table of docs/reliability.md
+	$(BIN)/python -m tests.faults $(ARGUMENTS)
 
 hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed requests; prints the table of docs/reliability.md
 	PYROMQ_HOSTILE=long $(BIN)/python -m pytest tests/hostile

@@ -7,7 +7,7 @@
              │                    MessageRefusedError ── MessageTooLargeError, PropertiesTooLargeError
              ├─ BodyError (path, expected, reason, excerpt), DeadLetterError (reason)
              ├─ TransportError ── ConnectFailedError, ConnectionLostError, RequestTimeoutError, TooManyRequestsError
-             ├─ NoRouteError ──── NameServersUnreachableError, TopicNotFoundError, NoWritableQueueError
+             ├─ NoRouteError ──── NameServersUnreachableError, TopicNotFoundError, NoWritableQueueError, NoMasterError
              ├─ SendFailedError (attempts, maybe_stored, sent), NoReplyError, NotPreparedError
              ├─ BrokerError (code, remark) ── NoPermissionError, SystemBusyError, ServiceNotAvailableError,
              │                    GroupNotFoundError, GroupOfflineError, ExpressionRefusedError, NotFoundError
@@ -275,6 +275,16 @@ class NoWritableQueueError(NoRouteError):
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(f"topic {topic} has no queue to write to: {reason}")
         self.topic = topic
+
+
+class NoMasterError(NoWritableQueueError):
+    """The brokers that would take messages of the topic have replicas, and no master at the moment: one may come."""
+
+    retry = RetryAdvice.AFTER_ROUTE_REFRESH
+
+    def __init__(self, topic: str, reason: str, *, broker: str) -> None:
+        super().__init__(topic, reason)
+        self.broker = broker
 
 
 class Attempt(NamedTuple):

@@ -70,7 +70,11 @@ def balance(acknowledged: Collection[str], consumed: Mapping[str, int], places: 
 class Ledger:
     """Of one topic and group. ``acknowledged`` grows with receipts; ``consumed`` counts what listeners finished."""
 
-    def __init__(self, nameserver: str, topic: str, group: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self, nameserver: str, topic: str, group: str, clock: Clock | None = None, *, doubt_s: float = _DOUBT_S
+    ) -> None:
+        """``doubt_s``: for how long ``account`` looks for what is in no place."""
+        self._doubt_s = doubt_s
         self.nameserver, self.clock = nameserver, clock  # whose clock says what is due; the machine's when None
         self._topic, self._group = topic, group
         self.acknowledged: set[str] = set()
@@ -79,7 +83,7 @@ class Ledger:
 
     async def account(self) -> Account:
         """Where everything is that is acknowledged by now; what seems lost was looked for more than once."""
-        deadline = asyncio.get_running_loop().time() + _DOUBT_S
+        deadline = asyncio.get_running_loop().time() + self._doubt_s
         acknowledged = frozenset(self.acknowledged)
         lost = acknowledged
         async with self._admin() as admin:

@@ -63,6 +63,7 @@ logger = logging.getLogger(__name__)
 LOOPBACK_HOST = b"\x7f\x00\x00\x01" + (10911).to_bytes(4, "big")
 QUEUE_ID_MAX = 65_535
 QUEUES_AT_ONCE = 256  # whose entries are written in one go; the others wait for the next
+EVERYTHING = 1 << 63  # a position that no log reaches
 _COMMIT, _ROLLBACK = int(SysFlag.COMMIT), int(SysFlag.ROLLBACK)  # plain ints: IntFlag arithmetic is slow
 
 
@@ -114,6 +115,7 @@ class MessageStore:
         self.index: KeyIndex = opened.index
         self.recovered = opened.report
         self.health = Health()
+        self.visible_max = EVERYTHING  # consumers see nothing behind it: what replicas do not have yet
         self.records = LogReader(self.log)
         self.reader = QueueReader(
             self.log, self.records, self._queues, self.index, settings, self.health, lambda: self.visible_end
@@ -199,7 +201,8 @@ class MessageStore:
     def visible_end(self) -> int:
         """Consumers see records that end here or before."""
         asynchronous = self.settings.flush is Flush.ASYNC and self.health.trusted
-        return self.log.end if asynchronous else self.log.flushed
+        end, most = self.log.end if asynchronous else self.log.flushed, self.visible_max
+        return end if end < most else most
 
     @property
     def last_stored_ms(self) -> int:

@@ -81,6 +81,11 @@ class ReplicaWait(Protocol):
 
     waiting: int  # sends that wait for replicas
 
+    def on_visible(self, tell_readers: Callable[[set[QueueKey]], None]) -> None: ...
+
+    def show(self, queues: set[QueueKey]) -> None:
+        """More of these is stored: readers see it, and are told, when replicas have it or are not waited for."""
+
     def hold(self, commit: WaitingCommit) -> None:
         """Answer these sends when replicas have them, or say why not."""
 
@@ -151,6 +156,8 @@ class GroupCommit:
     def wait_for(self, replicas: ReplicaWait | None) -> None:
         """From now on sends are answered when replicas have them, too."""
         self._replicas, self._waits = replicas, self._sync or replicas is not None
+        if replicas is not None:
+            replicas.on_visible(self._tell_readers)
 
     @property
     def waits(self) -> bool:
@@ -346,8 +353,8 @@ class GroupCommit:
         while self._waiting and self._waiting[0].end <= job.end:
             self._release_next()
         self.look()
-        self._show(seen)
         self._tell_internal(job.end, None)
+        self._show(seen)
         self.on_durable()
         if self._sync or self._asked_again:
             self._flush()
@@ -355,7 +362,13 @@ class GroupCommit:
             self._idle.set()
 
     def _show(self, queues: set[QueueKey]) -> None:
-        """Their new messages can be read."""
+        """Their new messages can be read; those of a sync master once replicas have them, too."""
+        if self._replicas is not None:
+            self._replicas.show(queues)
+        else:
+            self._tell_readers(queues)
+
+    def _tell_readers(self, queues: set[QueueKey]) -> None:
         try:
             self.on_visible(queues)
         except Exception:  # a defect on the side of readers must not keep writers from their responses
@@ -383,8 +396,8 @@ class GroupCommit:
         while self._waiting and self._waiting[0].end <= self._store.flushed_position:
             self._release_next()
         seen, self._unseen = self._unseen, set()
-        self._show(seen)
         self._tell_internal(self._store.flushed_position, None)
+        self._show(seen)
 
     def flush_soon(self) -> None:
         """Bring what is written to disk, although no send waits for it: at once, or after the running flush."""

@@ -8,6 +8,8 @@ Each of the three means that the message is stored here, with its offset. A send
 looks at the status. Whole commits wait, not messages; without replicas, or with an async master, there is no gate.
 
 Internal writes (due messages, committed ones) wait likewise. They hear that they are stored in each of the three cases.
+
+Consumers see what waits here when it is answered, and not before (``curtain``).
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from collections.abc import Callable
 from typing import Final
 
 from pyromq.broker.base.lease import Lease
+from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.request_times import SUCCESS, RequestTimes
+from pyromq.broker.commit.curtain import Curtain
 from pyromq.broker.commit.group_commit import (
     OnStored,
     PendingSend,
@@ -40,8 +44,18 @@ _LATE_REPLICA: Final = "the message is stored here, but replicas did not confirm
 class ReplicaGate:
     """Owner of the commits that wait for replicas, on the loop."""
 
-    def __init__(self, leader: Leader, clock: Clock, *, timeout_ms: int, times: RequestTimes | None = None) -> None:
+    def __init__(
+        self,
+        leader: Leader,
+        clock: Clock,
+        *,
+        timeout_ms: int,
+        times: RequestTimes | None = None,
+        curtain: Curtain | None = None,
+    ) -> None:
+        """``curtain`` hides from consumers what waits."""
         self._leader = leader
+        self._curtain = curtain or Curtain(None)
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._times = times or RequestTimes()
@@ -70,22 +84,32 @@ class ReplicaGate:
         return not self._waiting and not self._internal
 
     def hold(self, commit: WaitingCommit) -> None:
+        if self.is_empty:
+            self._curtain.close()
         self._waiting.append((self._clock.monotonic_ms(), commit))
         self.waiting += commit.send_count
         self.look()
 
     def hold_internal(self, end: int, internal: list[OnStored]) -> None:
+        if self.is_empty:
+            self._curtain.close()
         self._internal.append((end, self._clock.monotonic_ms(), internal))
         self.look()
 
     def look(self) -> None:
         """A replica has more, came or went, or time has passed: answer what can be answered."""
         if self.is_empty:
+            if self._curtain.is_hiding:
+                self._reveal()
             return
         if self.lease is not None and not self.lease.is_open:
-            self._refuse_all(self.lease.refusal())
+            self._refuse_all(self.lease.refusal())  # and what was refused stays hidden until there is a lease again
             self._emptied.set()
             return
+        self._answer()
+        self._reveal()
+
+    def _answer(self) -> None:
         end = self._leader.end
         replicas = self._leader.replicas
         if replicas.standing(end) is Standing.TOO_FEW:
@@ -95,6 +119,7 @@ class ReplicaGate:
         confirmed = replicas.confirmed(end)
         if (required := self.required()) is not None:
             confirmed = min(confirmed, required)
+        self._curtain.safe(confirmed)
         late_ms = self._clock.monotonic_ms() - self._timeout_ms
         sends: list[PendingSend] = []
         while self._waiting and self._waiting[0][1].end <= confirmed:
@@ -104,12 +129,28 @@ class ReplicaGate:
             sends += commit.sends
         respond(sends)  # of all commits that one report confirms: a connection gets them in one write
         while self._internal and (self._internal[0][0] <= confirmed or self._internal[0][1] <= late_ms):
-            tell(self._internal.popleft()[2], None)
+            position, _, internal = self._internal.popleft()
+            self._curtain.safe(position)
+            tell(internal, None)
         while self._waiting and self._waiting[0][0] <= late_ms:
             commit = self._next(ResponseCode.FLUSH_SLAVE_TIMEOUT)
+            self._curtain.safe(commit.end)
             self.late += commit.send_count
             respond_unconfirmed(commit.sends, ResponseCode.FLUSH_SLAVE_TIMEOUT, _LATE_REPLICA)
         self._look_again()
+
+    # --- what consumers see ---
+
+    def on_visible(self, tell_readers: Callable[[set[QueueKey]], None]) -> None:
+        self._curtain.on_visible = tell_readers
+
+    def show(self, queues: set[QueueKey]) -> None:
+        self._curtain.add(queues)
+        self._reveal()
+
+    def _reveal(self) -> None:
+        is_master = self.lease is None or self.lease.is_open
+        self._curtain.reveal(everything=self.is_empty and is_master)
 
     def _next(self, response: int = SUCCESS) -> WaitingCommit:
         """The oldest, which is answered now; its time counts from its commit on."""

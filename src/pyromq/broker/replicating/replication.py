@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.lease import LeaseState
+from pyromq.broker.commit.curtain import Curtain
 from pyromq.broker.commit.replica_gate import ReplicaGate
 from pyromq.broker.commit.write_path import WritePath
 from pyromq.broker.replicating.master_calls import TAKES_NAMES, MasterCalls
@@ -244,7 +245,13 @@ class ReplicationWiring:
         lease = environment.lease
         members = Members(leader.replicas, lease, clock) if lease is not None else None
         if settings.role is Role.SYNC_MASTER:
-            gate = ReplicaGate(leader, clock, timeout_ms=settings.confirm_timeout_ms, times=group_commit.times)
+            gate = ReplicaGate(
+                leader,
+                clock,
+                timeout_ms=settings.confirm_timeout_ms,
+                times=group_commit.times,
+                curtain=Curtain(write_path.store),
+            )
             group_commit.wait_for(gate)
             if members is not None:
                 gate.lease, gate.required, gate.refuse = lease, members.required_position, group_commit.refuse

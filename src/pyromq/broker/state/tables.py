@@ -51,8 +51,9 @@ def open_tables(environment: Environment, store: MessageStore) -> Tables:
     saved = (tables.topics.table, tables.groups.table, tables.progress.table, tables.filters.table)
     is_damaged = bool([table for table in saved if _is_damaged(table, store)])
     tables.topics.create_system_topics()
-    if is_damaged or not store.recovered.clean:
-        _recover(tables, store)
+    was_replica = settings.replication.role.has_port  # perhaps: its log may have been ahead of the tables it took over
+    if is_damaged or was_replica or not store.recovered.clean:
+        _recover(tables, store, is_expected=was_replica or not store.recovered.clean)
     tables.groups.create_preset_groups()
     return tables
 
@@ -74,15 +75,15 @@ def _is_damaged(table: ConfigTable, store: MessageStore) -> bool:
     return is_lost
 
 
-def _recover(tables: Tables, store: MessageStore) -> None:
-    """Bring the tables in line with the queues that a crash, or another program, has left."""
+def _recover(tables: Tables, store: MessageStore, *, is_expected: bool) -> None:
+    """Bring the tables in line with the queues that a crash, a master, or another program, has left."""
 
     def end_of(topic: str, queue_id: int) -> int:
         known = store.reader.range_of(topic, queue_id)
         return known.end if known else 0
 
     if restored := tables.topics.restore(store.queues):
-        level = logging.ERROR if store.recovered.clean else logging.WARNING  # after a crash the newest may be unsaved
+        level = logging.WARNING if is_expected else logging.ERROR  # after a crash the newest may be unsaved
         logger.log(level, "topics restored from their queues: topics=%s", ", ".join(restored))
     if ahead := tables.progress.bring_back(end_of):
         logger.warning("committed offsets beyond the end of shortened queues, set back to it: queues=%d", ahead)

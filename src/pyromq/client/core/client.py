@@ -27,6 +27,7 @@ from pyromq.client.core.callbacks import Callbacks
 from pyromq.client.core.errors import error_of
 from pyromq.client.core.heartbeats import Heartbeats
 from pyromq.client.core.identity import MessageIds, client_id, instance_name
+from pyromq.client.core.master_watch import MasterWatch
 from pyromq.client.core.nameservers import NameServers
 from pyromq.client.core.namespaces import unwrap, wrap
 from pyromq.client.core.roles import ConsumerRole, ProducerRole, Role
@@ -103,6 +104,7 @@ class Client:
         self._heartbeats = Heartbeats(self.id, self._roles, self.brokers, self.signer, timeout_ms=timeout_ms)
         ask = partial(self.nameservers.route, timeout_ms=timeout_ms)
         self.routes = Routes(ask, self._route_changed, self.tasks)
+        self._master_watch = MasterWatch(self.routes, self.tasks, self.rng, timeout_ms=timeout_ms)
         self._is_open = True
         self.tasks.start(self._poll_routes(), name="routes")
         self.tasks.start(self._beat(), name="heartbeats")
@@ -249,6 +251,7 @@ class Client:
 
     def _route_changed(self, topic: str, route: TopicRoute) -> None:
         self.brokers.learn(route)
+        self._master_watch.look()
         for role in list(self._roles):
             role.route_changed(topic, route)
 

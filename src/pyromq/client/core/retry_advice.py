@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pyromq.errors import BrokerError, ConnectFailedError, MQError, RetryAdvice, TooManyRequestsError
+from pyromq.errors import BrokerError, ConnectFailedError, MQError, NoMasterError, RetryAdvice, TooManyRequestsError
 from pyromq.wire.codes import FLOW_CONTROL_TAG, ResponseCode
 
 ADVICE: Final[Mapping[int, RetryAdvice]] = {
@@ -61,10 +61,13 @@ def is_surely_not_stored(error: MQError) -> bool:
 
 
 def is_broker_away(error: MQError) -> bool:
-    """Whether it could not be connected, or said that it stores nothing now: so brokers are while they restart."""
+    """Whether it could not be connected, or said that it stores nothing now: so brokers are while they restart.
+
+    Or it has no master: so it is while a replica takes over.
+    """
     if isinstance(error, BrokerError):
         return error.code == ResponseCode.SERVICE_NOT_AVAILABLE
-    return isinstance(error, ConnectFailedError)
+    return isinstance(error, ConnectFailedError | NoMasterError)
 
 
 def may_retry(error: MQError) -> bool:

@@ -22,7 +22,6 @@ class BatchSender:
     def __init__(self, context: SendContext) -> None:
         self._client = context.client
         self._settings = context.settings
-        self._topic_queues_table = context.topic_queues_table
         self._retrying_sender = context.retrying_sender
         self._hooks = context.hooks
         self._system = context.system  # properties that all messages have
@@ -45,12 +44,11 @@ class BatchSender:
                     SEND_BATCH, topic, part.body, wait, ",".join(part.unique_ids), now_ms, deadline_ms,
                     restart_deadline_ms=restart_deadline_ms,
                 )  # fmt: skip
-                topic_queues = await self._topic_queues_table.find(
-                    first.topic, deadline_ms - self._clock.monotonic_ms()
-                )
-                pinned = pinned_queue(first, topic_queues, queue)
-                attempts = self._retrying_sender.attempts_of(outgoing, is_pinned=pinned is not None)
+                attempts = self._retrying_sender.attempts_of(outgoing, is_pinned=False)
                 try:
+                    topic_queues = await self._retrying_sender.topic_queues(outgoing, first.topic, attempts)
+                    pinned = pinned_queue(first, topic_queues, queue)
+                    attempts.is_pinned = pinned is not None
                     receipt = await self._retrying_sender.deliver(outgoing, first.topic, pinned, attempts)
                 except SendFailedError as error:
                     raise SendFailedError(topic, error.attempts, sent=receipts) from error

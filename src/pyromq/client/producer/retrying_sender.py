@@ -15,7 +15,14 @@ from pyromq.client.producer.outgoing import OutgoingMessage
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
 from pyromq.compiled_core import SendFrame, SentFacts
-from pyromq.errors import ConnectFailedError, MQError, SendFailedError, TopicNotFoundError, TransportError
+from pyromq.errors import (
+    ConnectFailedError,
+    MQError,
+    NoMasterError,
+    SendFailedError,
+    TopicNotFoundError,
+    TransportError,
+)
 from pyromq.model.message import SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
 from pyromq.net import Backoff, Connection
@@ -98,7 +105,7 @@ class RetryingSender:
     async def after_failure(self, outgoing: OutgoingMessage, queue: QueueId, error: MQError) -> SendReceipt:
         """On from there. Raises SendFailedError."""
         attempts, name = self.attempts_of(outgoing, is_pinned=False), self._client.plain_name(outgoing.topic)
-        await self._note(outgoing, name, queue, error, attempts)
+        await self._note(outgoing, name, queue.broker, error, attempts)
         return await self.deliver(outgoing, name, None, attempts)
 
     async def after_response(
@@ -117,7 +124,7 @@ class RetryingSender:
         """``name`` is the topic as the application calls it. Raises SendFailedError, NoRouteError."""
         attempts = attempts or self.attempts_of(outgoing, is_pinned=pinned is not None)
         while True:
-            topic_queues = await self._topic_queues_table.find(name, attempts.left_ms(self._clock.monotonic_ms()))
+            topic_queues = await self.topic_queues(outgoing, name, attempts)
             queue = pinned or self._next_queue(topic_queues, attempts.last_broker)
             started_ms = self._clock.monotonic_ms()
             try:
@@ -130,7 +137,15 @@ class RetryingSender:
                 self._topic_queues_table.used(topic_queues)
                 return self.receipt(outgoing, queue, received)
             if error is not None:
-                await self._note(outgoing, name, queue, error, attempts)
+                await self._note(outgoing, name, queue.broker, error, attempts)
+
+    async def topic_queues(self, outgoing: OutgoingMessage, name: str, attempts: Attempts) -> TopicQueues:
+        """Where it can go; a broker that has no master at the moment is waited for. Raises as ``deliver`` does."""
+        while True:
+            try:
+                return await self._topic_queues_table.find(name, attempts.left_ms(self._clock.monotonic_ms()))
+            except NoMasterError as error:
+                await self._note(outgoing, name, error.broker, error, attempts)
 
     def attempts_of(self, outgoing: OutgoingMessage, *, is_pinned: bool) -> Attempts:
         """None is made yet."""
@@ -163,19 +178,19 @@ class RetryingSender:
         return None, _refusal(outgoing, connection, received)
 
     async def _note(
-        self, outgoing: OutgoingMessage, name: str, queue: QueueId, error: MQError, attempts: Attempts
+        self, outgoing: OutgoingMessage, name: str, broker: str, error: MQError, attempts: Attempts
     ) -> None:
         """Gives up with SendFailedError, or returns when it is time to try again."""
         self._client.require_open()
         topic_queues = self._topic_queues_table.known.get(name)
-        brokers = topic_queues.brokers if topic_queues else {queue.broker}
+        brokers = topic_queues.brokers if topic_queues else {broker}
         now_ms = self._clock.monotonic_ms()
-        step = attempts.after(queue.broker, error, now_ms, brokers)
+        step = attempts.after(broker, error, now_ms, brokers)
         if isinstance(error, TransportError | TopicNotFoundError):
             self._client.routes.refresh_soon(outgoing.topic)  # perhaps the broker has moved
         if step is SendStep.GIVE_UP:
             raise SendFailedError(name, attempts.failed) from error
-        logger.info("send failed, trying again: topic=%s broker=%s error=%s", name, queue.broker, error)
+        logger.info("send failed, trying again: topic=%s broker=%s error=%s", name, broker, error)
         if step is SendStep.PAUSE:
             pause_ms = _PAUSE.delay_ms(attempts.pauses - 1, self._client.rng)
             await asyncio.sleep(min(pause_ms, attempts.left_ms(now_ms)) / 1000)

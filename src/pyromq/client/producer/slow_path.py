@@ -47,12 +47,11 @@ class SlowPath:
         with self._hooks.around([message], is_prepared=bool(sys_flag & _PREPARED)) as send:
             message = send.messages[0]
             outgoing = await self._outgoing(message, timeout_ms, system, code, sys_flag)
-            topic_queues = await self._topic_queues_table.find(
-                message.topic, outgoing.deadline_ms - self._clock.monotonic_ms()
-            )
-            pinned = pinned_queue(message, topic_queues, queue, selector)
-            attempts = self._retrying_sender.attempts_of(outgoing, is_pinned=pinned is not None)
+            attempts = self._retrying_sender.attempts_of(outgoing, is_pinned=False)
             send.failed = attempts.failed
+            topic_queues = await self._retrying_sender.topic_queues(outgoing, message.topic, attempts)
+            pinned = pinned_queue(message, topic_queues, queue, selector)
+            attempts.is_pinned = pinned is not None
             send.receipts.append(await self._retrying_sender.deliver(outgoing, message.topic, pinned, attempts))
         return send.receipts[0]
 

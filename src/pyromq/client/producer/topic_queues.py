@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyromq.client.core.broker_health import BrokerHealth
 from pyromq.compiled_core import SendFrame
-from pyromq.errors import NoWritableQueueError
+from pyromq.errors import NoMasterError, NoWritableQueueError
 from pyromq.model.queue import QueueId
 from pyromq.model.route import TopicRoute
 from pyromq.net import Link
@@ -69,10 +69,14 @@ class TopicQueues:
 
 
 def queues_to_write(topic: str, route: TopicRoute) -> list[QueueId]:
-    """Raises NoWritableQueueError, which says why there is none, and InvalidRouteError."""
+    """Raises NoWritableQueueError, which says why there is none, and InvalidRouteError.
+
+    When all that is missing is a master, that is a NoMasterError.
+    """
     queues = route.publishable_queues(topic)
     if not queues:
-        raise NoWritableQueueError(topic, _why_not(route))
+        reason, headless = _why_not(route), _without_master(route)
+        raise NoMasterError(topic, reason, broker=headless) if headless else NoWritableQueueError(topic, reason)
     return queues
 
 
@@ -84,6 +88,13 @@ def borrowed_queues(topic: str, template: TopicRoute, queues_max: int) -> list[Q
     if not kept:
         raise NoWritableQueueError(topic, f"it would be created, but {_why_not(template)}")
     return kept
+
+
+def _without_master(route: TopicRoute) -> str:
+    """A broker that would take messages if it had a master; empty when there is none."""
+    masters = {broker.broker_name for broker in route.broker_datas if broker.master_addr}
+    wanted = (data.broker_name for data in route.queue_datas if data.writable and data.write_queue_nums)
+    return next((name for name in wanted if name not in masters), "")
 
 
 def _why_not(route: TopicRoute) -> str:

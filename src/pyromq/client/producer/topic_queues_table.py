@@ -7,7 +7,7 @@ from typing import Final
 from pyromq.client.core.client import Client
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.topic_queues import TopicQueues, borrowed_queues, queues_to_write
-from pyromq.errors import TopicNotFoundError
+from pyromq.errors import NoRouteError, NoWritableQueueError, RequestTimeoutError, TopicNotFoundError
 from pyromq.model.queue import QueueId
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
@@ -61,7 +61,19 @@ class TopicQueuesTable:
             route = await self._client.routes.get(topic, timeout_ms=timeout_ms)
         except TopicNotFoundError as error:
             return await self._borrow(name, topic, max(1, deadline_ms - self._clock.monotonic_ms()), error)
-        return self._made(topic, queues_to_write(topic, route), is_borrowed=False)
+        try:
+            queues = queues_to_write(topic, route)
+        except NoWritableQueueError as error:
+            queues = await self._ask_again(topic, max(1, deadline_ms - self._clock.monotonic_ms()), error)
+        return self._made(topic, queues, is_borrowed=False)
+
+    async def _ask_again(self, topic: str, timeout_ms: int, error: NoWritableQueueError) -> list[QueueId]:
+        """So it was when name servers were asked: by now there may be a master, or the right to write."""
+        try:
+            route = await self._client.routes.refresh(topic, timeout_ms=timeout_ms)
+        except (NoRouteError, RequestTimeoutError):  # a broker that restarts is missing for a while
+            raise error from None
+        return queues_to_write(topic, route)
 
     async def _borrow(self, name: str, topic: str, timeout_ms: int, error: TopicNotFoundError) -> TopicQueues:
         try:

@@ -1,0 +1,61 @@
+"""Curtain: consumers of a sync master see what its replicas have, or what was answered without them.
+
+    stored, waits for replicas ─▶ hidden ─▶ answered: confirmed, late, or without a replica in sync ─▶ visible
+
+A replica that takes over gives the offsets of what it never got to other messages; a consumer that had read the first
+ones would pass over the others, and those may have been acknowledged. What is visible never becomes invisible.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from pyromq.broker.base.queue_key import QueueKey
+from pyromq.store.message_store import EVERYTHING, MessageStore
+
+
+class Curtain:
+    """Owned by the replica gate, on the loop; without a store it hides nothing."""
+
+    def __init__(self, store: MessageStore | None) -> None:
+        self._store = store
+        self._safe = store.visible_end if store is not None else EVERYTHING  # may be seen up to here
+        self._untold: deque[tuple[int, set[QueueKey]]] = deque()  # end, queues: readers were not told of all of it
+        self._told = self._safe  # readers were told when they could see up to here
+        self.on_visible: Callable[[set[QueueKey]], None] = lambda queues: None  # readers can see more of these queues
+
+    @property
+    def is_hiding(self) -> bool:
+        return self._store is not None and self._store.visible_max != EVERYTHING
+
+    def close(self) -> None:
+        """Something was stored in this turn and waits from now on; no reader has seen it yet."""
+        if self._store is not None and self._store.visible_max == EVERYTHING:
+            self._store.visible_max = self._safe
+
+    def safe(self, position: int) -> None:
+        """What ends there or before was answered."""
+        self._safe = max(self._safe, position)
+
+    def add(self, queues: set[QueueKey]) -> None:
+        """More of these queues was stored; ``reveal`` follows."""
+        self._untold.append((self._store.end_position if self._store is not None else 0, queues))
+
+    def reveal(self, *, everything: bool) -> None:
+        """Readers see, and are told of, what is safe by now; ``everything``: nothing waits."""
+        if self._store is not None:
+            self._store.visible_max = EVERYTHING if everything else max(self._store.visible_max, self._safe)
+            if everything:
+                self._safe = self._store.visible_end
+        visible = self._store.visible_end if self._store is not None else EVERYTHING
+        if visible == self._told and not everything:
+            return  # a reader that looked would see nothing new
+        self._told = visible
+        queues = set[QueueKey]()
+        for _, touched in self._untold:
+            queues |= touched
+        while self._untold and (everything or self._untold[0][0] <= visible):
+            self._untold.popleft()
+        if queues:
+            self.on_visible(queues)

@@ -1,0 +1,70 @@
+"""Master watch: a broker that has replicas and no master gets one soon, and clients should not wait for the next poll.
+
+    route without a master ─▶ asked for again, one topic of the broker ─▶ a master ─▶ its other topics, too
+                                        └ none yet: a pause, 3 s at most ─┘
+
+Routes are polled every 30 s otherwise: so long would producers refuse, and consumers keep what they cannot send back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+from typing import Final
+
+from pyromq.client.core.routes import Routes
+from pyromq.client.core.tasks import TaskOwner
+from pyromq.errors import MQError
+from pyromq.net import Backoff
+
+logger = logging.getLogger(__name__)
+
+_PAUSE: Final = Backoff(first_ms=200, ceiling_ms=3_000)
+_DOUBLINGS_MAX: Final = 10
+
+
+class MasterWatch:
+    """``look`` whenever a route has changed; it asks in a task of its own until every broker has a master."""
+
+    def __init__(self, routes: Routes, tasks: TaskOwner, rng: Random, *, timeout_ms: int) -> None:
+        self._routes = routes
+        self._tasks = tasks
+        self._rng = rng
+        self._timeout_ms = timeout_ms
+        self._is_asking = False
+
+    def look(self) -> None:
+        if not self._is_asking and self._without_master():
+            self._is_asking = True
+            self._tasks.start(self._ask(), name="masters")
+
+    def _without_master(self) -> dict[str, list[str]]:
+        """Topics of each broker that has no master, as their routes say."""
+        found: dict[str, list[str]] = {}
+        for topic in self._routes.topics():
+            route = self._routes.known(topic)
+            for broker in route.broker_datas if route is not None else ():
+                if broker.broker_addrs and not broker.master_addr:
+                    found.setdefault(broker.broker_name, []).append(topic)
+        return found
+
+    async def _ask(self) -> None:
+        pauses = 0
+        try:
+            while missing := self._without_master():
+                await asyncio.sleep(_PAUSE.delay_ms(min(pauses, _DOUBLINGS_MAX), self._rng) / 1000)
+                pauses += 1
+                for broker, topics in missing.items():
+                    await self._refresh(topics[0])
+                    if topics[0] not in self._without_master().get(broker, []):
+                        for topic in topics[1:]:
+                            await self._refresh(topic)
+        finally:
+            self._is_asking = False
+
+    async def _refresh(self, topic: str) -> None:
+        try:
+            await self._routes.refresh(topic, timeout_ms=self._timeout_ms)
+        except MQError as error:
+            logger.info("route not renewed: topic=%s error=%s", topic, error)

@@ -1,0 +1,162 @@
+"""A broker in a process of its own that starts in a moment, and does to itself what it is told over a pipe.
+
+    role NAME ID    become a master or a replica, as ``Broker.change_role`` does
+    clock MS        the wall clock is off by so much from now on
+    disk MODE       "good", "slow" (a flush takes a moment) or "full" (nothing more can be written)
+
+Processes come from multiprocessing's fork server, which has imported everything: starting the command line instead
+takes seconds on a busy machine, and rounds start many. They are real processes: killed, paused, alone with their files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import multiprocessing
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from pyromq.broker.base.settings import BrokerSettings
+from pyromq.broker.broker import Broker
+from pyromq.clock import SystemClock
+from pyromq.replication.settings import Role
+from pyromq.store.files.disk import RealDisk, RealFile
+
+SLOW_S = 0.05
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload([__name__])
+
+
+class SetClock(SystemClock):
+    """The machine's, with a wall clock that is off."""
+
+    def __init__(self) -> None:
+        self.off_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.off_ms
+
+
+class MoodyDisk(RealDisk):
+    """The file system, in one of its moods."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mode = "good"
+
+    def open(self, path: Path, *, writable: bool = True) -> RealFile:
+        return MoodyFile(self, path, writable=writable)
+
+    def create(self, path: Path, size: int, *, reserve_bytes: int = 0, sync_folders: bool = True) -> RealFile:
+        self.check_space()
+        super().create(path, size, reserve_bytes=reserve_bytes, sync_folders=sync_folders).close()
+        return MoodyFile(self, path)
+
+    def write(self, path: Path, data: bytes) -> None:
+        self.check_space()
+        super().write(path, data)
+
+    def check_space(self) -> None:
+        if self.mode == "full":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class MoodyFile(RealFile):
+    def __init__(self, disk: MoodyDisk, path: Path, *, writable: bool = True) -> None:
+        super().__init__(path, writable=writable)
+        self._disk = disk
+
+    def write_at(self, at: int, data: bytes) -> None:
+        self._disk.check_space()
+        super().write_at(at, data)
+
+    def write_parts(self, at: int, parts: Sequence[bytes]) -> None:
+        self._disk.check_space()
+        super().write_parts(at, parts)
+
+    def sync(self) -> None:
+        if self._disk.mode == "slow":
+            time.sleep(SLOW_S)
+        super().sync()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``settings`` as ``BrokerSettings`` takes them: the whole, with its secrets, does not travel between processes."""
+
+    settings: Mapping[str, Any]
+    folder: Path
+    log_file: Path
+
+
+async def _serve(plan: Plan, pipe: Pipe) -> None:
+    clock, disk = SetClock(), MoodyDisk()
+    broker = Broker(BrokerSettings(**plan.settings), plan.folder, clock=clock, disk=disk)
+    await broker.start()
+    pipe.send("ready")
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(pipe.fileno(), told.set)
+    while True:
+        await told.wait()
+        told.clear()
+        while pipe.poll():
+            match pipe.recv().split():  # EOFError: the test is gone, and so is this process
+                case "role", name, number:
+                    await broker.change_role(Role(name), int(number))
+                case "clock", off_ms:
+                    clock.off_ms = int(off_ms)
+                case "disk", mode:
+                    disk.mode = mode
+                case ("stop",):
+                    await broker.stop()
+                    pipe.send("done")
+                    return
+            pipe.send("done")
+
+
+def serve(plan: Plan, pipe: Pipe) -> None:
+    logging.basicConfig(filename=plan.log_file, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(plan, pipe))
+
+
+class WorkerProcess:
+    """The process, as its parent sees it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._pipe, child = _CONTEXT.Pipe()
+        self._process = _CONTEXT.Process(target=serve, args=(plan, child), daemon=True)
+        self._process.start()
+        child.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.is_alive()
+
+    async def answer(self, timeout_s: float) -> Any:
+        """What it says next; raises EOFError when it has died instead."""
+        if not await asyncio.to_thread(self._pipe.poll, timeout_s):
+            raise TimeoutError(f"no answer within {timeout_s} s")
+        return self._pipe.recv()
+
+    async def tell(self, command: str, timeout_s: float) -> None:
+        self._pipe.send(command)
+        assert await self.answer(timeout_s) == "done"
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await asyncio.to_thread(self._process.join)
+        self._pipe.close()
