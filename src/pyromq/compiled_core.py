@@ -82,6 +82,8 @@ class NewPullLane(Protocol):
         frame_bytes: int,
         response: Sequence[bytes],
     ) -> PullLane: ...
+
+
 SentFacts = tuple[str, int, int, bool | None, str, str, str]
 """Of a message that a broker stored: its offset message id, queue id and offset, whether it is on disk, its transaction
 id, the broker's region, and its recall handle; texts are empty where the broker says nothing.

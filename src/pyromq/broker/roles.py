@@ -109,6 +109,8 @@ class RoleChanges:
         if not parts.services.registrar.registered_with:
             parts.services.registrar.topics_changed()
         parts.write_path.group_commit.look()
+        if parts.replication.gate is not None:
+            parts.replication.gate.look()  # the lease may name others now
 
     @property
     def may_write(self) -> bool:

@@ -136,9 +136,10 @@ class CopiedLog:
             return False  # one has to be brought there first
         for queue, _, entries in targets:
             if queue is not None:
-                queue.stage_encoded(entries)
+                key = queue.topic, queue.queue_id
+                ConsumeQueue.stage_encoded([(queue, key, entries, 0, 0)])
                 self._backlog.staged.add(queue)
-                touched.add((queue.topic, queue.queue_id))
+                touched.add(key)
         self._indexer.stage_hashed(HashedKeys(keys, count, position))
         with piece[:size] as records:
             self._write(records, stored_ms)

@@ -198,10 +198,15 @@ class MessageStore:
         return self.log.flushed
 
     @property
+    def readable_end(self) -> int:
+        """Consumers may see records that end here or before, for all that the disk knows."""
+        asynchronous = self.settings.flush is Flush.ASYNC and self.health.trusted
+        return self.log.end if asynchronous else self.log.flushed
+
+    @property
     def visible_end(self) -> int:
         """Consumers see records that end here or before."""
-        asynchronous = self.settings.flush is Flush.ASYNC and self.health.trusted
-        end, most = self.log.end if asynchronous else self.log.flushed, self.visible_max
+        end, most = self.readable_end, self.visible_max
         return end if end < most else most
 
     @property

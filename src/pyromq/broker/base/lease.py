@@ -60,7 +60,7 @@ class Lease:
         self._file: WholeFile | None = None
         self.state = LeaseState()
         self.required: tuple[str, ...] = ()  # replicas that have to have what is acknowledged
-        self.acknowledged = 0  # end of the last message that a producer was told is safe
+        self.acknowledged = 0  # end of the last message that a producer was told is safe, or a consumer was shown
 
     def load(self, disk: Disk, config: Path) -> None:
         """Raises CorruptFileError, OSError."""
@@ -105,6 +105,10 @@ class Lease:
             return False
         self.acknowledged = max(self.acknowledged, end)
         return True
+
+    def showed(self, end: int) -> None:
+        """To consumers."""
+        self.acknowledged = max(self.acknowledged, end)
 
     @staticmethod
     def refusal() -> RefusedError:

@@ -4,6 +4,9 @@
 
 A replica that takes over gives the offsets of what it never got to other messages; a consumer that had read the first
 ones would pass over the others, and those may have been acknowledged. What is visible never becomes invisible.
+
+Under a failover agent the replicas count that may become master by themselves, those that the lease names: what one of
+them lacks stays hidden, also after it was answered without it. Where the lease names none, nobody takes over.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ class Curtain:
         self._untold: deque[tuple[int, set[QueueKey]]] = deque()  # end, queues: readers were not told of all of it
         self._told = self._safe  # readers were told when they could see up to here
         self.on_visible: Callable[[set[QueueKey]], None] = lambda queues: None  # readers can see more of these queues
+        # under a failover agent
+        self.required: Callable[[], int | None] = lambda: None  # how far the replicas are that the lease names
+        self.on_shown: Callable[[int], None] = lambda position: None  # readers see up to there
 
     @property
     def is_hiding(self) -> bool:
@@ -44,11 +50,14 @@ class Curtain:
 
     def reveal(self, *, everything: bool) -> None:
         """Readers see, and are told of, what is safe by now; ``everything``: nothing waits."""
+        visible = EVERYTHING
         if self._store is not None:
-            self._store.visible_max = EVERYTHING if everything else max(self._store.visible_max, self._safe)
+            self._store.visible_max = self._most(self._store, everything)
+            everything = everything and not self.is_hiding
+            visible = self._store.visible_end
             if everything:
-                self._safe = self._store.visible_end
-        visible = self._store.visible_end if self._store is not None else EVERYTHING
+                self._safe = visible
+            self.on_shown(visible)
         if visible == self._told and not everything:
             return  # a reader that looked would see nothing new
         self._told = visible
@@ -59,3 +68,10 @@ class Curtain:
             self._untold.popleft()
         if queues:
             self.on_visible(queues)
+
+    def _most(self, store: MessageStore, everything: bool) -> int:
+        shown = self._safe if store.visible_max == EVERYTHING else store.visible_max
+        safe, required = store.readable_end if everything else self._safe, self.required()
+        if required is None or required >= safe:
+            return EVERYTHING if everything else max(shown, safe)
+        return max(shown, required)

@@ -245,16 +245,14 @@ class ReplicationWiring:
         lease = environment.lease
         members = Members(leader.replicas, lease, clock) if lease is not None else None
         if settings.role is Role.SYNC_MASTER:
+            curtain = Curtain(write_path.store)
             gate = ReplicaGate(
-                leader,
-                clock,
-                timeout_ms=settings.confirm_timeout_ms,
-                times=group_commit.times,
-                curtain=Curtain(write_path.store),
+                leader, clock, timeout_ms=settings.confirm_timeout_ms, times=group_commit.times, curtain=curtain
             )
             group_commit.wait_for(gate)
-            if members is not None:
+            if members is not None and lease is not None:
                 gate.lease, gate.required, gate.refuse = lease, members.required_position, group_commit.refuse
+                curtain.required, curtain.on_shown = members.required_position, lease.showed
         return Replication(
             environment=environment,
             store=write_path.store,

@@ -17,6 +17,10 @@ class FakeStore(SimpleNamespace):
     visible_max = EVERYTHING
 
     @property
+    def readable_end(self) -> int:
+        return int(self.end_position)
+
+    @property
     def visible_end(self) -> int:
         return min(self.end_position, self.visible_max)
 
@@ -71,3 +75,25 @@ def test_without_a_store_nothing_is_hidden() -> None:
     curtain.add({("t", 1)})
     curtain.reveal(everything=True)
     assert told == [{("t", 1)}] and not curtain.is_hiding
+
+
+def test_what_a_replica_lacks_that_may_become_master_stays_hidden_although_it_was_answered() -> None:
+    rig, shown = Rig(), list[int]()
+    required: list[int | None] = [100]
+    rig.curtain.required, rig.curtain.on_shown = lambda: required[0], shown.append
+    rig.stored(200, 1)
+    rig.curtain.safe(200)  # answered: late, or alone
+    rig.curtain.reveal(everything=True)
+    assert rig.store.visible_end == 100 and rig.told == [] and rig.curtain.is_hiding
+    required[0] = 150
+    rig.curtain.reveal(everything=True)
+    assert rig.store.visible_end == 150
+    required[0] = 120  # another one is named
+    rig.curtain.reveal(everything=True)
+    assert rig.store.visible_end == 150, "what was shown stays shown"
+    required[0] = None  # nobody is
+    rig.curtain.reveal(everything=True)
+    assert rig.store.visible_end == 200 and not rig.curtain.is_hiding
+    assert rig.told[-1] == {("t", 1)} and shown[-1] == 200
+    rig.stored(300, 2, waits=False)
+    assert rig.store.visible_end == 300 and rig.told[-1] == {("t", 2)}

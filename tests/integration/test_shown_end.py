@@ -1,0 +1,93 @@
+"""A consumer never sees what a successor of the master may lack."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pyromq import Message
+from pyromq.aio import PushConsumer
+from pyromq.broker.base.lease import Lease
+from pyromq.broker.broker import Broker
+from pyromq.replication.settings import Role
+from pyromq.wire.json.membership import MemberReport
+from tests.integration.replication_pair import CuttingProxy, Pair, a_pair
+from tests.integration.test_push_consumer import FAST, Seen
+from tests.integration.waiting import until
+
+pytestmark = pytest.mark.integration
+MEMBER = "10.0.0.2:10911"
+
+
+async def start_managed(pair: Pair) -> tuple[Broker, Lease]:
+    """A sync master under a lease that names nobody yet."""
+    lease = Lease()
+    pair.master = Broker(pair.settings(Role.SYNC_MASTER, managed=True), pair.folder / "master", lease=lease)
+    await pair.master.start()
+    lease.promoted(1, 0)
+    grant(pair.master, lease)
+    return pair.master, lease
+
+
+def grant(master: Broker, lease: Lease, *required: str) -> None:
+    assert lease.grant(1, float("inf"), required)
+    on_grant = master.parts.handlers.members.on_grant
+    assert on_grant is not None
+    on_grant()
+
+
+def name_the_replica(pair: Pair) -> None:
+    """As its own reports would."""
+    assert pair.master is not None and pair.master.parts.replication.members is not None
+    (connection,) = pair.leader.replicas
+    report = MemberReport(address=MEMBER, link=connection.name, metadata=0, number=1)
+    pair.master.parts.replication.members.reported(report, connection.host)
+
+
+async def test_consumers_see_what_all_replicas_have_that_the_lease_names(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        master, lease = await start_managed(pair)
+        async with CuttingProxy(pair.leader.address) as proxy, pair.producer() as producer:
+            await pair.start_replica(master_replication_address=proxy.address, master_address=str(master.address))
+            await until(lambda: bool(pair.leader.replicas.positions()), "the replica counts")
+            name_the_replica(pair)
+            grant(master, lease, MEMBER)
+            seen = Seen()
+            async with PushConsumer(
+                [pair.nameserver], group="readers", listener=seen, topics="orders", start="earliest", settings=FAST
+            ):
+                await producer.send(Message("orders", b"both have it"))
+                await until(lambda: len(seen.bodies) == 1, "the first one is consumed")
+
+                proxy.swallows_to_master = True  # the replica gets it, and cannot say so
+                shown = master.store.visible_end
+                send = asyncio.create_task(producer.send(Message("orders", b"only the master knows")))
+                await until(lambda: master.store.flushed_position > shown, "it is on the master's disk")
+                assert master.store.visible_end == shown and not send.done()
+                assert lease.acknowledged == shown
+
+                proxy.swallows_to_master = False
+                proxy.cut()  # it comes again, and says how far it is
+                await until(
+                    lambda: len(list(pair.leader.replicas)) == 1 and bool(pair.leader.replicas.positions()), "again"
+                )
+                name_the_replica(pair)
+                await send
+                await until(lambda: len(seen.bodies) == 2, "the second one is consumed")
+                assert master.store.visible_end == master.store.end_position == lease.acknowledged
+
+
+async def test_what_was_shown_stays_shown_when_a_replica_is_named_that_lacks_it(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair, pair.producer() as producer:
+        master, lease = await start_managed(pair)
+        await producer.send(Message("orders", b"stored here alone"))
+        end = master.store.visible_end
+        assert end == master.store.end_position == lease.acknowledged  # nobody is named: all is shown, and counts
+        grant(master, lease, MEMBER)  # somebody who is not even connected
+        assert master.store.visible_end == end
+        await producer.send(Message("orders", b"hidden"))
+        assert master.store.visible_end == end < master.store.end_position
+        grant(master, lease)  # the lease names nobody again
+        assert master.store.visible_end == master.store.end_position == lease.acknowledged
