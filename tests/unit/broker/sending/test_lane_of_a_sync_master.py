@@ -52,6 +52,7 @@ class SyncMaster:
     def comes(self) -> None:
         self.replica = self.leader.replicas.connected("10.0.0.9", "10.0.0.9:1")
         self.leader.replicas.begins(self.replica, self.leader.end)
+        self.leader.replicas.reported(self.replica, self.leader.end)  # it has compared
         self.leader.on_report()
 
     def goes(self) -> None:
