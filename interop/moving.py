@@ -252,11 +252,15 @@ class Traffic:
         return sum(times > 1 for times in places.values())
 
 
-def hand_over(machine: Machine, steps: Sequence[str], reached: Callable[[], int]) -> None:
-    """The broker is closed to sends, and the copy has everything that it had then. ``steps`` are those of the page."""
+def hand_over(machine: Machine, steps: Sequence[str], reached: Callable[[], int]) -> int:
+    """The broker is closed to sends, and the copy has everything that it had then, up to what is returned.
+
+    ``steps`` are those of the page; ``reached`` tells where the log of the broker ends.
+    """
     for step in steps:
         if "updateBrokerConfig" in step:
             machine.run(step)
     end = reached()
     shown = next(step for step in steps if "replicationMetadataLogEnd" in step)
     until(lambda: machine.number(shown) >= end, 60, "the copy has everything")
+    return end

@@ -32,6 +32,7 @@ LADDER = "1s 3s 1s 2s 3s 4s 5s 6s 7s 8s 9s 10s 11s 12s 13s 14s 15s 16s"  # a fai
 
 _ORDER = pytest.StashKey[int]()
 _NOTES = pytest.StashKey[list[str]]()
+_FACTS = pytest.StashKey[list[str]]()
 _CELL = "cell of the report"
 
 Note = Callable[[str], None]
@@ -96,13 +97,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def _verdict(item: pytest.Item, call: pytest.CallInfo[None], result: pytest.TestReport) -> tuple[str, list[str]]:
-    notes = [*item.stash[_NOTES]] if _NOTES in item.stash else []
+    notes = [*item.stash.get(_NOTES, [])]
     if result.skipped:
         lacks = getattr(result, "wasxfail", None)
         return ("–", [_text(call)]) if lacks is None else ("lacks", [lacks])
     if result.failed:
         return "fails", [*notes, _text(call)]
-    return ("differs", notes) if notes else ("ok", [])
+    return ("differs", notes) if notes else ("ok", [*item.stash.get(_FACTS, [])])
 
 
 def _text(call: pytest.CallInfo[None]) -> str:
@@ -142,6 +143,12 @@ def fill(request: pytest.FixtureRequest) -> Fill:
 def note(request: pytest.FixtureRequest) -> Note:
     """Says how a case differs although it works."""
     return request.node.stash.setdefault(_NOTES, []).append  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def fact(request: pytest.FixtureRequest) -> Note:
+    """Says more of a case that works: what was measured."""
+    return request.node.stash.setdefault(_FACTS, []).append  # type: ignore[no-any-return]
 
 
 @pytest.fixture(autouse=True)

@@ -111,7 +111,7 @@ def log_end(machine: Machine, name: str) -> int:
 
 
 @case("PyroMQ → Apache → PyroMQ under load: nothing lost, same bytes", SECTION)
-def test_a_live_broker_moves_to_apache_and_back(machine: Machine, jars: Jars, drivers: Drivers, note: Note) -> None:
+def test_a_live_broker_moves_to_apache_and_back(machine: Machine, jars: Jars, drivers: Drivers, fact: Note) -> None:
     ours, there, back = (machine.folder / name for name in ("shop", "store", "back"))
     traffic = Traffic(drivers, machine.address("9876"))
     broker = machine.start(broker_line(), *small())
@@ -129,8 +129,7 @@ def test_a_live_broker_moves_to_apache_and_back(machine: Machine, jars: Jars, dr
             follow, *steps = commands(TO_APACHE)
             with running(machine.start(follow, says="caught up")) as copy:
                 traffic.flows()
-                hand_over(machine, steps, lambda: log_end(machine, "10911"))
-                end = log_end(machine, "10911")
+                end = hand_over(machine, steps, lambda: log_end(machine, "10911"))
                 broker.stop()
                 copy.stop()
             moved = same_log(ours, there, end)
@@ -140,8 +139,7 @@ def test_a_live_broker_moves_to_apache_and_back(machine: Machine, jars: Jars, dr
                 follow, *steps = commands(BACK)
                 with running(machine.start(follow, says="caught up")) as copy:
                     traffic.flows()
-                    hand_over(machine, steps, lambda: log_end(machine, "10911"))
-                    end = log_end(machine, "10911")
+                    end = hand_over(machine, steps, lambda: log_end(machine, "10911"))
                     apache.stop()
                     machine.wait_for(copy, "master broker=")
                     moved = max(moved, same_log(there, back, end))
@@ -152,7 +150,7 @@ def test_a_live_broker_moves_to_apache_and_back(machine: Machine, jars: Jars, dr
     assert [str(each) for each in accounts if each.lost] == []
     assert traffic.places_shared() == 0
     refused = sum(sender.refused for sender in traffic.senders)
-    note(f"{moved} bytes the same; {refused} sends refused meanwhile; " + "; ".join(map(str, accounts)))
+    fact(f"{moved} bytes the same; {refused} sends refused meanwhile; " + "; ".join(map(str, accounts)))
 
 
 SLEEPER = "sleeper"  # a group of which nobody runs

@@ -31,7 +31,7 @@ TOPIC, QUEUES, MESSAGES = "Backlog", 4, 40
 MANY = 8_000  # more than the 1 000 of a queue that a consumer reads ahead
 WORK_MS = 20
 AT_ONCE = 50
-READ_S = 80  # a route is looked at every 30 seconds, a rebalance comes every 20
+READ_S = 60  # a route is looked at every 30 seconds, a rebalance comes every 20
 TABLES_S_MAX = 90  # an Apache replica takes tables over once a minute
 
 found: dict[tuple[str, str, str], bool] = {}  # make, case, language: whether everything was read

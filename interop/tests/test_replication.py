@@ -96,7 +96,7 @@ def log_of(store: MessageStore) -> bytes:
 
 
 @case("PyroMQ master, Apache replica", SECTION)
-def test_an_apache_replica_has_the_bytes_of_our_master(tmp_path: Path, jars: Jars, note: Note) -> None:
+def test_an_apache_replica_has_the_bytes_of_our_master(tmp_path: Path, jars: Jars, fact: Note) -> None:
     async def work() -> None:
         async with NameServer(NameServerSettings(port=0)) as names:
             nameserver = str(names.address)
@@ -108,13 +108,13 @@ def test_an_apache_replica_has_the_bytes_of_our_master(tmp_path: Path, jars: Jar
                     assert await send_all(nameserver, Random(1)) == {SendStatus.SEND_OK}
                     assert leader.replicas.confirmed(leader.end) == master.store.end_position
                     assert stored(replica.store_folder, master.store.end_position) == log_of(master.store)
-                note(f"{master.store.end_position} bytes, equal; every send waited for Apache's acknowledgement")
+                fact(f"{master.store.end_position} bytes, equal; every send waited for Apache's acknowledgement")
 
     run(work())
 
 
 @case("Apache master, PyroMQ replica", SECTION)
-def test_our_replica_has_the_bytes_of_an_apache_master(tmp_path: Path, jars: Jars, note: Note) -> None:
+def test_our_replica_has_the_bytes_of_an_apache_master(tmp_path: Path, jars: Jars, fact: Note) -> None:
     async def work() -> None:
         async with NameServer(NameServerSettings(port=0)) as names:
             nameserver = str(names.address)
@@ -130,7 +130,7 @@ def test_our_replica_has_the_bytes_of_an_apache_master(tmp_path: Path, jars: Jar
                     end = replica.store.end_position
                     assert stored(master.store_folder, end) == log_of(replica.store)
                     assert has_all(replica, MESSAGES)
-                    note(f"{end} bytes, equal; Apache counted our acknowledgements")
+                    fact(f"{end} bytes, equal; Apache counted our acknowledgements")
 
     run(work())
 
@@ -138,7 +138,7 @@ def test_our_replica_has_the_bytes_of_an_apache_master(tmp_path: Path, jars: Jar
 @pytest.mark.parametrize("times", [2])
 @case("Apache master, PyroMQ replica that starts late and again", SECTION)
 def test_our_replica_of_an_apache_master_starts_late_and_again(
-    tmp_path: Path, jars: Jars, note: Note, times: int
+    tmp_path: Path, jars: Jars, fact: Note, times: int
 ) -> None:
     async def work() -> None:
         async with NameServer(NameServerSettings(port=0)) as names:
@@ -152,13 +152,13 @@ def test_our_replica_of_an_apache_master_starts_late_and_again(
                         await until(partial(has_all, replica, wanted), "our replica has everything")
                         assert replica.store.first_position == 0
                         assert stored(master.store_folder, replica.store.end_position) == log_of(replica.store)
-                note("from the first byte, then on from where it was")
+                fact("from the first byte, then on from where it was")
 
     run(work())
 
 
 @case("Apache master, PyroMQ follows silently and takes over", SECTION)
-def test_a_silent_copy_of_an_apache_master_takes_over(tmp_path: Path, jars: Jars, note: Note) -> None:
+def test_a_silent_copy_of_an_apache_master_takes_over(tmp_path: Path, jars: Jars, fact: Note) -> None:
     async def work() -> None:
         async with NameServer(NameServerSettings(port=0)) as names:
             nameserver = str(names.address)
@@ -179,7 +179,7 @@ def test_a_silent_copy_of_an_apache_master_takes_over(tmp_path: Path, jars: Jars
                     await following.take_over(copy, [nameserver])
                     assert await send_some(nameserver, 5) == {SendStatus.SEND_OK}
                     assert has_all(copy, 15)
-                note(f"answers without a second copy: {', '.join(sorted(each.value for each in statuses))}")
+                fact(f"answers without a second copy: {', '.join(sorted(each.value for each in statuses))}")
 
     run(work())
 
