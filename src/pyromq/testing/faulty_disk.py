@@ -19,7 +19,6 @@ from enum import Enum
 from pathlib import Path
 from random import Random
 
-from pyromq.compiled_core import Buffer
 from pyromq.errors import StoreInUseError
 from pyromq.store.files.disk import DiskUsage
 
@@ -129,11 +128,11 @@ class FaultyFile:
     def read_at(self, at: int, size: int) -> bytes:
         return bytes(self._contents.seen[at : at + size])
 
-    def write_at(self, at: int, data: Buffer) -> None:
+    def write_at(self, at: int, data: bytes | bytearray | memoryview) -> None:
         self._must_be_writable()
         self._disk._write(self._contents, at, bytes(data))
 
-    def write_parts(self, at: int, parts: Sequence[Buffer]) -> None:
+    def write_parts(self, at: int, parts: Sequence[bytes | bytearray | memoryview]) -> None:
         self._disk._write(self._contents, at, b"".join(parts))
 
     def scatter(self, at: int, words: Mapping[int, int]) -> None:
