@@ -9,7 +9,7 @@ AGAIN = { echo "failed tests run again, by themselves"; $(BIN)/python -m pytest 
 CORE := $(VENV)/.core
 CORE_SOURCES := core/Cargo.toml core/pyproject.toml core/build.py $(wildcard core/src/*.rs)
 # With the core built, what it has a part in runs a second time without it.
-PURE_TESTS := tests/unit/store tests/unit/broker tests/unit/net tests/crash tests/conformance tests/integration/test_broker.py \
+PURE_TESTS := tests/unit/store tests/unit/broker tests/unit/net tests/unit/client tests/unit/wire/fast tests/unit/pipeline/arrow tests/crash tests/conformance tests/integration/test_broker.py \
 	tests/integration/test_flow_control.py tests/integration/test_kill.py tests/integration/test_net.py tests/integration/test_producer.py
 DEMO := .cache/demo
 SITE := .cache/site

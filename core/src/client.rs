@@ -50,19 +50,21 @@ impl SendFrame {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let Ok(properties) = properties.to_str() else { return Ok(None) };
         let body = body.as_bytes();
-        let header = self.header(correlation_id, born_ms, flag, properties.as_bytes());
-        let size = PREFIX_BYTES + header.len() + body.len();
-        if size > FRAME_BYTES_MAX || header.len() > HEADER_BYTES_MAX {
-            return Ok(None);
-        }
-        let frame = PyBytes::new_with(py, size, |into| {
-            into[..4].copy_from_slice(&((size - 4) as u32).to_be_bytes());
-            into[4..8].copy_from_slice(&(header.len() as u32).to_be_bytes());
-            into[8..8 + header.len()].copy_from_slice(&header);
-            into[8 + header.len()..].copy_from_slice(body);
-            Ok(())
-        })?;
-        Ok(Some(frame))
+        guarded(|| {
+            let header = self.header(correlation_id, born_ms, flag, properties.as_bytes());
+            let size = PREFIX_BYTES + header.len() + body.len();
+            if size > FRAME_BYTES_MAX || header.len() > HEADER_BYTES_MAX {
+                return Ok(None);
+            }
+            let frame = PyBytes::new_with(py, size, |into| {
+                into[..4].copy_from_slice(&((size - 4) as u32).to_be_bytes());
+                into[4..8].copy_from_slice(&(header.len() as u32).to_be_bytes());
+                into[8..8 + header.len()].copy_from_slice(&header);
+                into[8 + header.len()..].copy_from_slice(body);
+                Ok(())
+            })?;
+            Ok(Some(frame))
+        })
     }
 }
 
@@ -375,14 +377,26 @@ impl RecordValues {
         sys_flag: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let raw = record.as_bytes();
-        match sys_flag.extract().ok().and_then(|flag| layout::body_range(raw, flag)) {
+        guarded(|| match sys_flag.extract().ok().and_then(|flag| layout::body_range(raw, flag)) {
             Some((start, end)) => Ok(PyBytes::new(py, &raw[start..end]).into_any()),
             None => self.body_in_python.bind(py).call1((record, sys_flag)),
-        }
+        })
     }
 
     /// The last value of that name, bytes that are no UTF-8 replaced; None if it has none.
     fn property<'py>(
+        &self,
+        py: Python<'py>,
+        record: &Bound<'py, PyBytes>,
+        sys_flag: &Bound<'py, PyAny>,
+        name: &Bound<'py, PyBytes>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        guarded(|| self.read_property(py, record, sys_flag, name))
+    }
+}
+
+impl RecordValues {
+    fn read_property<'py>(
         &self,
         py: Python<'py>,
         record: &Bound<'py, PyBytes>,

@@ -202,3 +202,26 @@ def test_a_pull_of_the_go_client_keeps_its_empty_subscription() -> None:
     assert (header.subscription, header.expression_type) == ("", "TAG")
     header = decode_received(frame_of(encode_request(11, 1, ext, serialize_type=BINARY))).header
     assert header.subscription is None
+
+
+LOOKS_SENT = {"msgId": "A", "queueId": "3", "queueOffset": "7", "topic": "t", "nextBeginOffset": "8", "minOffset": "0"}
+
+
+@BOTH
+def test_a_response_that_looks_like_that_of_a_send_can_be_another(serialize_type: SerializeType) -> None:
+    ext = {**LOOKS_SENT, "maxOffset": "9", "suggestWhichBrokerId": "0"}
+    received = decode_received(frame_of(encode_response(0, 7, ext, serialize_type=serialize_type)))
+    assert received.header_as(SendResponseHeader).queue_offset == 7
+    assert received.header_as(PullResponseHeader).next_begin_offset == 8
+    assert received.ext() == ext and received.is_response
+
+
+def test_what_looks_sent_and_is_not_is_decoded_as_ever() -> None:
+    request = decode_received(frame_of(encode_request(0, 7, LOOKS_SENT)))
+    assert (request.is_response, request.header) == (False, None)
+    lacking = decode_received(frame_of(encode_response(0, 7, {"msgId": "A", "queueId": "x"})))
+    with pytest.raises(HeaderFieldError, match="queueId"):
+        lacking.header_as(SendResponseHeader)
+    long = {"msgId": "A" * (1280 * 1024), "queueId": "3", "queueOffset": "7"}
+    with pytest.raises(UndecodableHeaderError, match="are decoded field by field"):
+        decode_received(frame_of(encode_response(0, 7, long)))
