@@ -438,10 +438,10 @@ class Connection(asyncio.BufferedProtocol):
         for frame in frames:
             try:
                 received = decode(frame)
-            except HeaderFieldError as error:
-                bad_headers.append(_without_frames(error))
-            except UndecodableHeaderError as error:
-                broken = _without_frames(error)
+            except HeaderFieldError as bad:
+                bad_headers.append(_without_frames(bad))
+            except UndecodableHeaderError as undecodable:
+                broken = _without_frames(undecodable)
                 break
             else:
                 if received.flag & 1:
@@ -450,9 +450,16 @@ class Connection(asyncio.BufferedProtocol):
                     requests.append(received)
         if requests or bad_headers:
             self._is_reading = True
-            self._call(self._hand_over, requests, bad_headers)
+            try:  # as ``_call`` does it, without the calls: this is once for every read
+                if requests:
+                    self._handler.on_requests(self, requests)
+                for error in bad_headers:
+                    self._handler.on_bad_header(self, error)
+            except Exception:  # a defect of the handler must not break the protocol's callbacks
+                self._fail()
             self._is_reading = False
-            self.flush()
+            if self._queue:
+                self.flush()
         if broken is not None:
             self._break(broken)
 
@@ -462,12 +469,6 @@ class Connection(asyncio.BufferedProtocol):
         for start, end in self._pending_calls.answered_by(found):
             header = bytes(data[start + PREFIX_BYTES : end])
             self._pending_calls.answered(decode_received(Frame(SerializeType.JSON, header)))
-
-    def _hand_over(self, requests: list[Received[Any]], bad_headers: list[HeaderFieldError]) -> None:
-        if requests:
-            self._handler.on_requests(self, requests)
-        for error in bad_headers:
-            self._handler.on_bad_header(self, error)
 
     def pause_writing(self) -> None:
         self._drained = asyncio.Event()

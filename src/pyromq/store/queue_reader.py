@@ -11,14 +11,12 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from operator import add, eq
-from struct import Struct
 from typing import NamedTuple
 
 from pyromq.compiled_core import Core, PullLane, core
 from pyromq.errors import CorruptRecordError, PositionOutOfRangeError
-from pyromq.store.derived.consume_queue import ENTRY, ENTRY_BYTES, FILLER_SIZE, ConsumeQueue, QueueEntry
+from pyromq.store.derived.consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry, entry_numbers
 from pyromq.store.derived.key_index import KeyIndex
 from pyromq.store.files.health import Health
 from pyromq.store.log.commit_log import CommitLog
@@ -246,7 +244,7 @@ class QueueReader:
         """
         count = limits.count if accept_tag is None else limits.count + 1  # those behind the last that do not pass count
         data = queue.entry_bytes(offset, min(count, end - offset))
-        numbers = _unpack_entries(len(data) // ENTRY_BYTES)(data)
+        numbers = entry_numbers(data)
         if not numbers or (accept_tag is not None and not all(map(accept_tag, numbers[2::3]))):
             return None
         numbers = numbers[: limits.count * 3]
@@ -386,12 +384,6 @@ class _Limits:
         if cold:
             return count >= self._cold_count or size_bytes > self._cold_bytes
         return count >= self.count or size_bytes > self._bytes
-
-
-@lru_cache(maxsize=256)
-def _unpack_entries(count: int) -> Callable[[bytes], tuple[int, ...]]:
-    """Position, size and tag hash of so many entries, one behind the other."""
-    return Struct(">" + ENTRY.format[1:] * count).unpack
 
 
 def tags_of(accept_tag: TagFilter | None) -> Sequence[int] | None:

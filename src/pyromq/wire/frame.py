@@ -82,7 +82,7 @@ class FrameDecoder:
         if self._failure is not None:
             error_type, text = self._failure
             raise error_type(text, [])
-        chunk = self.gather(data)
+        chunk = self.gather(data) if self.half_read else data
         if chunk is None:
             return []
         return self._split(chunk if type(chunk) is bytes else bytes(chunk))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 from pyromq.checksum import crc32
@@ -306,6 +307,16 @@ class ConsumeQueue:
             else:
                 low = middle + 1
         return low
+
+
+def entry_numbers(data: bytes) -> tuple[int, ...]:
+    """Position, size and tag hash of all entries in there, one behind the other."""
+    return _struct_of(len(data) // ENTRY_BYTES).unpack(data)
+
+
+@lru_cache(maxsize=256)
+def _struct_of(count: int) -> struct.Struct:
+    return struct.Struct(">" + ENTRY.format[1:] * count)
 
 
 def _position_of(entry: bytes) -> int:
