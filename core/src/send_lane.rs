@@ -365,7 +365,7 @@ impl SendLane {
             if SIGNED && !self.is_admitted(&header, &data[body_at..end], address) {
                 break;
             }
-            if !self.take_send(py, &header, &data[body_at..end], &mut place)? {
+            if !self.take_send::<SIGNED>(py, &header, &data[body_at..end], &mut place)? {
                 break;
             }
             at = end;
@@ -380,11 +380,19 @@ impl SendLane {
         }
         let claim = &self.claim;
         let found = self.admitted.find(&claim.access_key, header.topic, address, header.code);
+        self.text.clear();
+        self.text.extend_from_slice(&claim.content[claim.properties.clone()]);
         found.is_some_and(|user| self.admitted.keys[user].matches(&claim.signature, &claim.content, body))
     }
 
-    /// False when it is not plain: then nothing has changed.
-    fn take_send(&mut self, py: Python<'_>, header: &SendHeader<'_>, body: &[u8], place: &mut Place) -> PyResult<bool> {
+    /// False when it is not plain: then nothing has changed. `SIGNED`: its properties were read with its signature.
+    fn take_send<const SIGNED: bool>(
+        &mut self,
+        py: Python<'_>,
+        header: &SendHeader<'_>,
+        body: &[u8],
+        place: &mut Place,
+    ) -> PyResult<bool> {
         if header.flag & RESPONSE != 0 || header.sys_flag & (TRANSACTION_MASK | ANY_V6) != 0 {
             return Ok(false);
         }
@@ -395,9 +403,11 @@ impl SendLane {
         }
         let queue_index = header.queue_id as usize;
         let Some(Some(queue)) = topic.queues.get_mut(queue_index) else { return Ok(false) };
-        self.text.clear();
-        if header::unescape(header.properties, &mut self.text).is_none() {
-            return Ok(false);
+        if !SIGNED {
+            self.text.clear();
+            if header::unescape(header.properties, &mut self.text).is_none() {
+                return Ok(false);
+            }
         }
         let Some(facts) = properties::look(&self.text) else { return Ok(false) };
         if (self.waits_for_disk && !facts.waits) || !facts.unique_key.iter().all(u8::is_ascii_alphanumeric) {

@@ -5,10 +5,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use sha1::{Digest, Sha1};
 use std::collections::HashMap;
+use std::ops::Range;
 
 const BLOCK_BYTES: usize = 64;
 const ACCESS_KEY: &[u8] = b"AccessKey";
 const SIGNATURE: &[u8] = b"Signature";
+const PROPERTIES: &[u8] = b"i";
 const UNIQUE_KEY_QUERY: &[u8] = b"_UNIQUE_KEY_QUERY"; // covered by some clients and not by others
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -58,8 +60,9 @@ pub type Field<'a> = (&'a [u8], Text<'a>);
 pub struct Claim {
     pub access_key: Vec<u8>,
     pub signature: Vec<u8>,
-    pub content: Vec<u8>, // without the body
-    order: Vec<usize>,    // of the fields by their names: that of the request before, tried first
+    pub content: Vec<u8>,         // without the body
+    pub properties: Range<usize>, // in the content: those of a send, field i
+    order: Vec<usize>,            // of the fields by their names: that of the request before, tried first
 }
 
 impl Claim {
@@ -77,6 +80,7 @@ impl Claim {
         self.access_key.clear();
         self.signature.clear();
         self.content.clear();
+        self.properties = 0..0;
         for &number in &self.order {
             let (name, value) = fields[number];
             if !name.is_ascii() || name == UNIQUE_KEY_QUERY {
@@ -87,6 +91,11 @@ impl Claim {
                 ACCESS_KEY => {
                     unescape(value, &mut self.access_key)?;
                     unescape(value, &mut self.content)?;
+                }
+                PROPERTIES => {
+                    let start = self.content.len();
+                    unescape(value, &mut self.content)?;
+                    self.properties = start..self.content.len();
                 }
                 _ => unescape(value, &mut self.content)?,
             }
@@ -224,5 +233,37 @@ mod tests {
             assert!(!key.matches(&right[..at], b"x", b""));
         }
         assert!(!key.matches(&[&right[..], b"="].concat(), b"x", b""));
+    }
+
+    #[test]
+    fn fields_are_covered_in_the_order_of_their_names_whatever_came_before() {
+        let mut claim = Claim::default();
+        for (header, content) in [
+            (
+                r#"{"code":11,"extFields":{"b":"2","AccessKey":"k","a":"1","Signature":"s","i":"\u0001x"},"flag":0}"#,
+                "k12\u{1}x",
+            ),
+            (r#"{"code":11,"extFields":{"AccessKey":"k","a":"1","b":"2","i":"x","Signature":"s"},"flag":0}"#, "k12x"),
+            (r#"{"code":11,"extFields":{"b":"2","AccessKey":"k","a":"1","Signature":"s"},"flag":0}"#, "k12"),
+        ] {
+            for _ in 0..2 {
+                claim.read(&ext_fields(header.as_bytes()).unwrap()).unwrap();
+                assert_eq!((claim.content.as_slice(), claim.signature.as_slice()), (content.as_bytes(), &b"s"[..]));
+                let properties = &claim.content[claim.properties.clone()];
+                assert!(content.as_bytes().ends_with(properties) && properties.is_empty() == !header.contains("\"i\""));
+            }
+        }
+        for odd in [
+            r#"{"extFields":{"AccessKey":"k","Signature":"s","a":"1","a":"2"}}"#,
+            r#"{"extFields":{"AccessKey":"k","Signature":"s","_UNIQUE_KEY_QUERY":"true"}}"#,
+            r#"{"extFields":{"AccessKey":"k"}}"#,
+            r#"{"extFields":{"Signature":"s"}}"#,
+        ] {
+            assert!(claim.read(&ext_fields(odd.as_bytes()).unwrap()).is_none(), "{odd}");
+        }
+        for odd in [r#"{"extFields":{}}"#, r#"{"flag":0}"#, r#"{"extFields":{"a":"1"},"extFields":{"a":"1"}}"#, "{", ""]
+        {
+            assert!(ext_fields(odd.as_bytes()).is_none(), "{odd}");
+        }
     }
 }

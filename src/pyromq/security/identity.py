@@ -79,7 +79,8 @@ def verify(validators: Sequence[Validator], request: Received[Any], peer: Peer) 
 
 def verify_signature(validator: SignatureValidator, request: Received[Any], peer: Peer) -> Principal:
     """The same where signatures are all that is asked for. Raises AccessDeniedError."""
-    return _issue(validator.vouch(request, peer))
+    voucher = validator.vouch(request, peer)
+    return _issued.get(voucher) or _issue(voucher)
 
 
 def _issue(voucher: Voucher) -> Principal:
