@@ -75,7 +75,7 @@ class ReplicaGate:
         if self.is_empty:
             return
         if self.lease is not None and not self.lease.is_open:
-            self._refuse_all(self.lease.refusal())
+            self._refuse_all(self.lease.doubt())
             self._emptied.set()
             return
         end = self._leader.end

@@ -14,7 +14,14 @@ from pyromq.client.producer.attempts import Attempts, SendStep
 from pyromq.client.producer.outgoing import OutgoingMessage
 from pyromq.client.producer.topic_queues import TopicQueues
 from pyromq.client.producer.topic_queues_table import TopicQueuesTable
-from pyromq.errors import ConnectFailedError, MQError, SendFailedError, TopicNotFoundError, TransportError
+from pyromq.errors import (
+    ConnectFailedError,
+    MQError,
+    SendFailedError,
+    ServiceNotAvailableError,
+    TopicNotFoundError,
+    TransportError,
+)
 from pyromq.model.message import SendReceipt, SendStatus
 from pyromq.model.queue import QueueId
 from pyromq.net import Backoff, Connection
@@ -157,7 +164,7 @@ class RetryingSender:
         brokers = topic_queues.brokers if topic_queues else {queue.broker}
         now_ms = self._clock.monotonic_ms()
         step = attempts.after(queue.broker, error, now_ms, brokers)
-        if isinstance(error, TransportError | TopicNotFoundError):
+        if isinstance(error, TransportError | TopicNotFoundError | ServiceNotAvailableError):
             self._client.routes.refresh_soon(outgoing.topic)  # perhaps the broker has moved
         if step is SendStep.GIVE_UP:
             raise SendFailedError(name, attempts.failed) from error
