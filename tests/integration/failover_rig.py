@@ -23,7 +23,7 @@ from tests.integration.up_process import lasting_port
 from tests.integration.waiting import PATIENCE_S
 
 LEASE_S = 3.0
-NAME, CLUSTER = "broker-a", "DefaultCluster"
+CLUSTER = "DefaultCluster"
 
 
 class Program:
@@ -70,7 +70,8 @@ class Program:
 class Member:
     """A broker and its agent."""
 
-    def __init__(self, folder: Path, nameserver: str, store: str, number: int, role: str, **settings: str) -> None:
+    def __init__(self, folder: Path, rig: FailoverRig, number: int, role: str, **settings: str) -> None:
+        nameserver, store = rig.nameserver, rig.store
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.address = folder, f"127.0.0.1:{lasting_port()}"
         port = self.address.rpartition(":")[2]
@@ -78,19 +79,20 @@ class Member:
             **SMALL,
             "replication.replica_id": str(10 + number),
             "replication.port": str(lasting_port()),
+            "replication.promoted_role": "sync-master" if rig.is_sync else "async-master",
             **{name.replace("__", "."): value for name, value in settings.items()},
         }
         assigned = [part for name, value in chosen.items() for part in ("--set", f"broker.{name}={value}")]
         broker_id = str(number) if role == "replica" else "0"
         self.broker = Program(
             folder / "broker.log",
-            *("broker", "--data", str(folder / "store"), "--port", port, "--no-metrics", "--name", NAME),
+            *("broker", "--data", str(folder / "store"), "--port", port, "--no-metrics", "--name", rig.name),
             *("--nameserver", nameserver, "--role", role, "--broker-id", broker_id, "--failover", "--log", "info"),
             *assigned,
         )
         self.agent = Program(
             folder / "agent.log",
-            *("failover", "--store", store, "--broker", self.address, "--lease", str(LEASE_S), "--log", "debug"),
+            *("failover", "--store", store, "--broker", self.address, "--lease", str(rig.lease_s), "--log", "debug"),
         )
 
     async def start(self) -> None:
@@ -109,19 +111,20 @@ class Member:
 class FailoverRig:
     """``async with failover_rig(folder, store) as rig``: members run, and one of them is master."""
 
-    def __init__(self, folder: Path, nameserver: str, store: str, count: int, role: str, **settings: str) -> None:
-        self.nameserver, self.store = nameserver, store
-        kinds = [role] + ["replica"] * (count - 1)
+    def __init__(
+        self, folder: Path, nameserver: str, store: str, *, roles: list[str], lease_s: float, **settings: str
+    ) -> None:
+        self.nameserver, self.store, self.lease_s = nameserver, store, lease_s
+        self.name = f"broker-{lasting_port()}"  # a lease store serves many tests
+        self.is_sync = "sync-master" in roles
         self.members = [
-            Member(folder / f"member-{number}", nameserver, store, number, kind, **settings)
-            for number, kind in enumerate(kinds)
+            Member(folder / f"member-{number}", self, number, kind, **settings) for number, kind in enumerate(roles)
         ]
         self.admin = Admin(nameserver)
 
     async def __aenter__(self) -> Self:
         await self.admin.__aenter__()
-        for member in self.members:
-            await member.start()
+        await asyncio.gather(*(member.start() for member in self.members))
         return self
 
     async def __aexit__(
@@ -145,7 +148,7 @@ class FailoverRig:
             return None
 
     async def record(self) -> LeaseRecord | None:
-        store = open_lease_store(self.store, CLUSTER, NAME)
+        store = open_lease_store(self.store, CLUSTER, self.name)
         try:
             found = await store.read()
         finally:
@@ -161,14 +164,21 @@ class FailoverRig:
                 status = await self.status(member)
                 if status is not None and status.role is Role.MASTER and status.granted_s > 0:
                     record = await self.record()
-                    if record is not None and record.holder == member.address and len(record.in_sync) >= in_sync:
+                    if record is None or record.holder != member.address or len(record.in_sync) < in_sync:
+                        continue
+                    if await self._leads(member):
                         return member
             await asyncio.sleep(0.05)
         raise AssertionError("no master")
 
+    async def _leads(self, member: Member) -> bool:
+        """Clients are sent there."""
+        table = (await self.admin.cluster()).broker_addr_table
+        return self.name in table and table[self.name].broker_addrs.get(0) == member.address
+
     async def addresses(self) -> dict[int, str]:
         """What name servers tell clients, by broker id."""
-        return dict((await self.admin.cluster()).broker_addr_table[NAME].broker_addrs)
+        return dict((await self.admin.cluster()).broker_addr_table[self.name].broker_addrs)
 
     async def bodies(self, topic: str) -> set[str]:
         """Everything that the master has of a topic."""
@@ -179,6 +189,15 @@ class FailoverRig:
                     message.body.decode() async for message in admin.walk(queue, place.min_offset, place.max_offset)
                 }
         return found
+
+    async def caught_up(self, master: Member, replica: Member) -> None:
+        """Once the replica has the whole log, on its disk."""
+        for _ in range(round(PATIENCE_S / 0.05)):
+            one, other = await self.status(master), await self.status(replica)
+            if one is not None and other is not None and one.end == other.flushed:
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"{replica.address} does not catch up")
 
     async def follows(self, member: Member) -> BrokerStatus:
         """Once it follows the master under the newest lease."""
@@ -193,8 +212,17 @@ class FailoverRig:
 
 @asynccontextmanager
 async def failover_rig(
-    folder: Path, store: str, *, count: int = 2, role: str = "sync-master", **settings: str
+    folder: Path,
+    store: str,
+    *,
+    count: int = 2,
+    role: str = "sync-master",
+    lease_s: float = LEASE_S,
+    **settings: str,
 ) -> AsyncIterator[FailoverRig]:
+    """One master and replicas of it; ``store.flush`` and the like are given as ``store__flush``."""
+    roles = [role, *["replica"] * (count - 1)]
     async with NameServer(NameServerSettings(port=0)) as names:
-        async with FailoverRig(folder, str(names.address), store, count, role, **settings) as rig:
+        rig = FailoverRig(folder, str(names.address), store, roles=roles, lease_s=lease_s, **settings)
+        async with rig:
             yield rig

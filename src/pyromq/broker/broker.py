@@ -320,8 +320,9 @@ class Broker(Handler):
         auditing, quotas, handlers = parts.handlers.auditing, parts.quotas, parts.handlers
         immediate, deferred = handlers.immediate(), handlers.deferred()
         if self._is_replica:
-            reads = self.settings.replication.replica_reads
-            immediate, deferred = of_a_replica(immediate, reads=reads), of_a_replica(deferred, reads=reads)
+            settings = self.settings.replication
+            of_role = partial(of_a_replica, reads=settings.replica_reads, is_managed=settings.managed)
+            immediate, deferred = of_role(immediate), of_role(deferred)
         elif self._environment.lease is not None:
             immediate = of_a_leased_master(immediate, parts.write_path.gate.check_master)
         self._is_closed = self.settings.sends_from_ms > self._clock.now_ms()

@@ -66,6 +66,7 @@ class Registrar:
         self._has_list = True  # of an address server; its failures are logged once
         self._left_out: set[str] = set()  # topics that are not registered; each is logged once
         self._changed = asyncio.Event()  # topics changed since the last round began
+        self._everything = False  # and the next round tells all of them
         self._round = asyncio.Lock()  # held while one is under way
         self._rounds: set[asyncio.Future[None]] = set()  # those that ``told`` has begun
         self._registered: dict[str, bool] = {}  # how the last attempt ended, by address
@@ -87,6 +88,11 @@ class Registrar:
         return [name for name, registered in self._registered.items() if registered]
 
     def topics_changed(self) -> None:
+        self._changed.set()
+
+    def register_soon(self) -> None:
+        """Everything, at once: this broker may have its name from now on."""
+        self._everything = True
         self._changed.set()
 
     async def leave_routes(self) -> None:
@@ -128,7 +134,7 @@ class Registrar:
             try:
                 async with asyncio.timeout(wait_s):  # wait_for of 3.11 loses a cancellation that comes with the event
                     await self._changed.wait()
-                everything = False
+                everything, self._everything = self._everything, False
             except TimeoutError:
                 everything = True
 

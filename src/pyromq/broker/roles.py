@@ -34,7 +34,7 @@ from pyromq.wire.json.membership import Action, BrokerStatus, Control, LostTail
 
 logger = logging.getLogger(__name__)
 
-_LAST_LOOK_S: Final = 1.0  # at the tables of a master that is still there
+_LAST_LOOK_S: Final = 0.5  # at the tables of a master that is still there
 _TOLD_S: Final = 3.0  # a change of topics waits so long until replicas have it
 _LOOK_AGAIN_S: Final = 0.02
 _LOST_TOLD_MAX: Final = 20
@@ -107,7 +107,7 @@ class RoleChanges:
 
     def _granted(self, parts: Parts) -> None:
         if not parts.services.registrar.registered_with:
-            parts.services.registrar.topics_changed()
+            parts.services.registrar.register_soon()
         parts.write_path.group_commit.look()
         if parts.replication.gate is not None:
             parts.replication.gate.look()  # the lease may name others now
@@ -159,7 +159,9 @@ class RoleChanges:
         ]
         gate = self._broker.parts.write_path.gate
         reason = self._problem or status.reason
-        return msgspec.structs.replace(status, lost=tuple(lost), held=gate.is_held, reason=reason)
+        return msgspec.structs.replace(
+            status, lost=tuple(lost), held=gate.is_held, reason=reason, changing=self._is_changing
+        )
 
     # --- orders ---
 
@@ -176,8 +178,12 @@ class RoleChanges:
             case Action.FOLLOW:
                 self._begin(self._follow(control.master, control.number))
 
+    @property
+    def _is_changing(self) -> bool:
+        return self._change is not None and not self._change.done()
+
     def _begin(self, change: Coroutine[Any, Any, None]) -> None:
-        if self._change is not None and not self._change.done():
+        if self._is_changing:
             change.close()
             raise RefusedError(ResponseCode.SYSTEM_BUSY, "the broker changes its role at this moment")
         self._change = asyncio.get_running_loop().create_task(self._guarded(change), name="broker-role")

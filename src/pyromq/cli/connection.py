@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pyromq.cli.declared import Argument, Option
@@ -25,6 +26,20 @@ NameServerOption = Annotated[
     ),
 ]
 DEFAULT_NAMESERVER = "127.0.0.1:9876"
+LeaseStoreOption = Annotated[
+    str,
+    Option(
+        "--store",
+        "-s",
+        envvar="PYROMQ_LEASE_STORE",
+        metavar="URL",
+        help="Where leases are kept: etcd://HOST:PORT[,…], postgresql://USER@HOST/DATABASE or kubernetes:",
+    ),
+]
+LeaseStoreCaOption = Annotated[
+    Path | None,
+    Option("--store-ca", envvar="PYROMQ_LEASE_STORE_CA", metavar="FILE", help="Authorities of an etcd with https."),
+]
 TopicArgument = Annotated[str, Argument(metavar="TOPIC", complete="topics")]
 GroupArgument = Annotated[str, Argument(metavar="GROUP", complete="groups")]
 

@@ -63,7 +63,17 @@ class AgentState:
     held_s: float | None = None
     step: str = "not looked yet"
     is_store_reached: bool = False
-    is_settled: bool = False  # the broker is what the record says, and may do what it has to
+    broker: BrokerStatus | None = None  # as it was seen last
+
+    @property
+    def is_settled(self) -> bool:
+        """The broker is what the record says, and nothing is about to change."""
+        if self.found is None or self.broker is None or self.broker.changing:
+            return False
+        record, broker = self.found.record, self.broker
+        if record.wanted or record.handed or broker.number != record.number:
+            return False
+        return (broker.role is Role.MASTER and broker.granted_s > 0) == (record.holder == broker.address)
 
 
 class Agent:
@@ -92,13 +102,8 @@ class Agent:
 
     def _pause_s(self) -> float:
         """While masters change, every look is a step that clients wait for."""
-        found = self.state.found
-        is_changing = not self.state.is_settled or (found is not None and found.record.wanted)
-        return (
-            min(_CHANGING_S, self._timing.look_s)
-            if is_changing and self.state.is_store_reached
-            else self._timing.look_s
-        )
+        state, look_s = self.state, self._timing.look_s
+        return look_s if state.is_settled or not state.is_store_reached else min(_CHANGING_S, look_s)
 
     async def hand_over(self) -> bool:
         """Before a planned stop: make a member in sync the master. False when there is none, or it took too long."""
@@ -111,9 +116,9 @@ class Agent:
                     return is_asked
             elif not state.found.record.wanted:
                 others = [each for each in state.found.record.in_sync if each != self.me]
-                if is_asked or not others or not await self._ask_for_change(state.found, others[0]):
+                if is_asked or not others or not state.is_store_reached:
                     return False
-                is_asked = True
+                is_asked = await self._ask_for_change(state.found, others[0])
             await asyncio.sleep(min(_CHANGING_S, self._timing.look_s))
         return False
 
@@ -150,6 +155,7 @@ class Agent:
         broker = await self._status()
         state = self.state
         now_s = self._now_s()
+        state.broker = broker
         if broker is not None:
             state.heard_s |= {each.address: now_s for each in broker.replicas}
             state.held_s = (state.held_s if state.held_s is not None else now_s) if broker.held else None
@@ -166,7 +172,6 @@ class Agent:
                 held_s=state.held_s,
             )
         )
-        state.is_settled = isinstance(step, Wait) and broker is not None
         await self._carry_out(step, broker)
 
     async def _status(self) -> BrokerStatus | None:
@@ -196,6 +201,8 @@ class Agent:
 
     async def _write(self, record: LeaseRecord, reason: str, broker: BrokerStatus | None) -> None:
         begun_s = self._now_s()  # the grant is counted from before the lease was renewed
+        if record.handed and broker is not None:
+            await self._broker.grant(broker.number, begun_s, broker.required)  # it ends now: the next one is another's
         version = await self._store.write(record, self.state.found.version if self.state.found else None)
         state = self.state
         state.found, state.seen_s = Found(record, version), self._now_s()

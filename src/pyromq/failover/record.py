@@ -25,6 +25,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     confirmed: int = 0  # position in the log that all of them had reached
     metadata: int = 0  # version of topics, groups and offsets that all of them had
     wanted: str = ""  # who shall be master next, in a planned change
+    handed: bool = False  # by a planned change, and the new holder does not serve yet
     duration_ms: int
     renewals: int = 0  # makes every record differ from the one before
 

@@ -111,12 +111,16 @@ def decide(sight: Sight) -> Step:
     record, broker = sight.record, sight.broker
     if broker is None:
         return Wait("the broker does not answer")
+    if broker.changing:
+        return Wait("the broker changes its role")
     if record is None:
         return _begin(sight, broker)
     if record.holder == sight.me:
         return _hold_on(sight, broker, record)
     if sight.is_expired:
         return _take(sight, broker, record)
+    if _waits_for_successor(sight, broker, record):
+        return Wait(f"{record.holder} is being promoted, sends wait")
     if broker.role is Role.MASTER or broker.master != record.holder or broker.number != record.number:
         return Follow(record.holder, record.number)
     return Wait(f"{record.holder} is master")
@@ -172,6 +176,7 @@ def _renewed(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> LeaseRe
         metadata=min([broker.metadata, *(each.metadata for each in others)]),
         duration_ms=round(sight.timing.duration_s * 1000),
         renewals=record.renewals + 1,
+        handed=False,
     )
 
 
@@ -183,8 +188,9 @@ def _in_sync(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> tuple[s
 
     heard = [each for each in broker.replicas if is_heard(each.address)]
     if not broker.waits:  # what was acknowledged since is lost with the master: the lag that is shown
-        near = [each.address for each in heard if _is_near(broker, each) and each.metadata >= broker.metadata]
-        return (sight.me, *sorted(near))
+        near = [each for each in heard if _is_near(broker, each)]
+        known = [each for each in near if each.address in record.in_sync or each.metadata >= broker.metadata]
+        return (sight.me, *sorted(each.address for each in known))
     stay = [each.address for each in heard if each.address in record.in_sync]
     join = [each.address for each in heard if _may_join(broker, each)]
     return (sight.me, *sorted({*stay, *join}))
@@ -226,8 +232,20 @@ def _hand_over(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         if sight.now_s - sight.renewed_s >= sight.timing.renew_s:
             return Write(_renewed(sight, broker, record), RENEWED)
         return Wait(f"{record.wanted} still has {broker.end - wanted.position} bytes to read")
-    handed = replace(_renewed(sight, broker, record), holder=record.wanted, number=record.number + 1, wanted="")
+    behind = [each.address for each in broker.replicas if each.address in record.in_sync and each.position < broker.end]
+    if behind and sight.held_s is not None and sight.now_s - sight.held_s < sight.timing.hold_s / 2:
+        return Wait(f"{', '.join(behind)} shall have everything, too: what waits for them is answered then")
+    handed = replace(
+        _renewed(sight, broker, record), holder=record.wanted, number=record.number + 1, wanted="", handed=True
+    )
     return Write(handed, f"handed over to {record.wanted}")
+
+
+def _waits_for_successor(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> bool:
+    """The old master still holds sends: when it sends clients away, the new one shall be there for them."""
+    is_predecessor = broker.role is Role.MASTER and broker.held and broker.number + 1 == record.number
+    is_in_time = sight.held_s is not None and sight.now_s - sight.held_s <= sight.timing.hold_s
+    return record.handed and is_predecessor and is_in_time
 
 
 # --- the others ------------------------------------------------------------------------------------------------------
@@ -250,6 +268,7 @@ def _take(sight: Sight, broker: BrokerStatus, record: LeaseRecord) -> Step:
         confirmed=broker.end,
         metadata=broker.metadata,
         wanted="",
+        handed=False,
         renewals=record.renewals + 1,
     )
     return Write(taken, f"{record.holder} has not renewed its lease")

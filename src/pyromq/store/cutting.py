@@ -19,11 +19,13 @@ from typing import Final
 import msgspec
 
 from pyromq.clock import Clock
-from pyromq.errors import PositionOutOfRangeError
+from pyromq.errors import LogGapError, PositionOutOfRangeError
+from pyromq.store.derived.consume_queue import ENTRY, ENTRY_BYTES
 from pyromq.store.files.disk import Disk
 from pyromq.store.files.layout import Layout
 from pyromq.store.files.segments import Segment, SegmentList
 from pyromq.store.log.log_walk import LogWalk
+from pyromq.store.recovery import queue_folders
 from pyromq.store.sealing.checkpoint import Checkpoint, save_checkpoint
 from pyromq.store.sealing.seal import SEAL_NAME
 from pyromq.store.settings import StoreSettings
@@ -89,6 +91,7 @@ def cut_log(
         for each in (folder, layout.cut):
             disk.sync_folder(each)
         _distrust(disk, layout, segments, position)
+        _remove_later_queues(disk, layout, settings, position)
         _wipe(segments, position, tails)
     finally:
         segments.close()
@@ -127,6 +130,20 @@ def _distrust(disk: Disk, layout: Layout, segments: SegmentList, position: int) 
         if name.startswith(SEAL_NAME):
             disk.remove(layout.root / name)
     disk.sync_folder(layout.root)
+
+
+def _remove_later_queues(disk: Disk, layout: Layout, settings: StoreSettings, position: int) -> None:
+    """Queues that begin behind the cut; of the others recovery drops what lies there."""
+    for topic, queue_id in list(queue_folders(disk, layout)):
+        folder = layout.queue(topic, queue_id)
+        try:
+            queue = SegmentList.load(disk, folder, settings.queue_file_entries * ENTRY_BYTES, derived=True)
+        except LogGapError:  # recovery makes it anew
+            continue
+        first = ENTRY.unpack(queue.first.open_once().read_at(0, ENTRY_BYTES)) if len(queue) else (0, 0, 0)
+        if first[1] and first[0] >= position:
+            queue.remove_all()
+        queue.close()
 
 
 def _stored_ms_before(segments: SegmentList, position: int) -> int:

@@ -139,6 +139,7 @@ class SimulatedBroker:
         self.acknowledged = 0
         self.held = False
         self.reports: dict[str, tuple[int, float]] = {}  # by replica: position, and when
+        self._change: asyncio.Task[None] | None = None  # of its role
 
     # --- what the agent asks ---
 
@@ -161,6 +162,8 @@ class SimulatedBroker:
             master=self.master,
             replicas=tuple(members),
             held=self.held,
+            changing=self._change is not None and not self._change.done(),
+            granted_s=max(0.0, self.granted_until_s - now_s()),
         )
 
     async def grant(self, number: int, until_s: float, required: tuple[str, ...]) -> None:
@@ -170,6 +173,10 @@ class SimulatedBroker:
 
     async def promote(self, number: int) -> None:
         await self._asked()
+        self._later(self._promote(number))
+
+    async def _promote(self, number: int) -> None:
+        await self.node.breathe(0.4)  # the store is closed and opened again
         if number > self.number or (number == self.number and self.role is Role.REPLICA):
             self.role, self.number, self.master, self.held = Role.MASTER, number, "", False
             self.granted_until_s, self.required, self.reports = 0.0, (), {}
@@ -177,6 +184,8 @@ class SimulatedBroker:
 
     async def follow(self, master: str, number: int) -> None:
         await self._asked()
+        if number < self.number:
+            raise MQError("it has seen a newer lease")
         if number >= self.number:
             self.role, self.number, self.master, self.held = Role.REPLICA, number, master, False
             self.granted_until_s = 0.0
@@ -188,6 +197,19 @@ class SimulatedBroker:
     async def release(self) -> None:
         await self._asked()
         self.held = False
+
+    def _later(self, change: Coroutine[Any, Any, None]) -> None:
+        if self._change is not None and not self._change.done():
+            change.close()
+            raise MQError("the broker changes its role at this moment")
+        self._change = asyncio.create_task(change)
+
+    def restart(self) -> None:
+        """The process dies and comes back: role, number and log are on its disk, the rest is not."""
+        if self._change is not None:
+            self._change.cancel()
+        self.granted_until_s, self.required, self.reports, self.held = 0.0, (), {}, False
+        self.acknowledged = len(self.log)
 
     async def _asked(self) -> None:
         await self.node.breathe()
@@ -242,17 +264,35 @@ class Group:
         self.brokers = {
             node.name: SimulatedBroker(self, node, is_master=number == 0) for number, node in enumerate(self.nodes)
         }
-        self.agents = {
-            node.name: Agent(
-                node.name, StoreDoor(node, self.store), self.brokers[node.name], timing=self.timing, now_s=now_s
-            )
-            for node in self.nodes
-        }
+        self.agents = {node.name: self.new_agent(node) for node in self.nodes}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self.killed = 0  # agents
         self.acknowledged: list[int] = []  # with copies in all members in sync
         self.alone: list[int] = []  # by a master without replicas: the status of the send says so
         self.last_number = 0
         self.promotions = 0
         self._sent = 0
+
+    def new_agent(self, node: Node) -> Agent:
+        """One that remembers nothing."""
+        return Agent(node.name, StoreDoor(node, self.store), self.brokers[node.name], timing=self.timing, now_s=now_s)
+
+    def kill_agent(self, name: str) -> None:
+        """Wherever it is; another one is started a little later."""
+        self._running[name].cancel()
+
+    async def _look_after(self, node: Node) -> None:
+        while True:
+            self.agents[node.name] = self.new_agent(node)
+            self._running[node.name] = asyncio.create_task(self.agents[node.name].run())
+            try:
+                await asyncio.wait((self._running[node.name],))
+            finally:
+                self._running[node.name].cancel()
+            if not self._running[node.name].cancelled():
+                self._running[node.name].result()
+            self.killed += 1
+            await asyncio.sleep(self.chance.uniform(0.1, 3.0))
 
     def acknowledge(self, broker: SimulatedBroker, message: int, *, has_copies: bool) -> None:
         others = [each for each in self.brokers.values() if each is not broker and each.may_acknowledge]
@@ -264,7 +304,7 @@ class Group:
         (self.acknowledged if has_copies else self.alone).append(message)
 
     async def run(self, for_s: float, *, faults: bool = True) -> None:
-        tasks = [asyncio.create_task(agent.run()) for agent in self.agents.values()]
+        tasks = [asyncio.create_task(self._look_after(node)) for node in self.nodes]
         tasks += [asyncio.create_task(broker.replicate()) for broker in self.brokers.values()]
         tasks.append(asyncio.create_task(self._produce()))
         try:
@@ -299,7 +339,7 @@ class Group:
 
     def _something_happens(self) -> None:
         chance, node = self.chance, self.chance.choice(self.nodes)
-        match chance.randrange(7):
+        match chance.randrange(9):
             case 0:
                 node.paused_until_s = now_s() + chance.uniform(0.5, 30)
             case 1:
@@ -316,6 +356,10 @@ class Group:
                 if self.store.record is not None:
                     self.store.record = replace(self.store.record, wanted=node.name)
                     self.store.version += 1
+            case 7:
+                self.kill_agent(node.name)
+            case 8:
+                self.brokers[node.name].restart()
 
     def _check(self) -> None:
         masters = [each for each in self.brokers.values() if each.may_acknowledge]

@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 FILE_NAME: Final = "failover.json"
 EPOCHS_MAX: Final = 1_000  # the oldest are forgotten: a broker that was away for longer starts with an empty folder
 _ENDED: Final = "this broker is not the master at the moment: its lease has ended; ask for the route again"
+_UNKNOWN: Final = "the lease of this broker has ended before the message was safe: it may be stored, or not"
 
 
 class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +113,13 @@ class Lease:
 
     @staticmethod
     def refusal() -> RefusedError:
+        """Of what was not taken: clients try again, as often as they like."""
         return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, _ENDED)
+
+    @staticmethod
+    def doubt() -> RefusedError:
+        """Of what lies in the log, and may be cut or not: another attempt may make a second copy."""
+        return RefusedError(ResponseCode.SYSTEM_ERROR, _UNKNOWN)
 
     def check(self) -> None:
         """Raises RefusedError."""

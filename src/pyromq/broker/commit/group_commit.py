@@ -417,7 +417,7 @@ class GroupCommit:
         limit = self._clock.monotonic_ms() - self._flush_timeout_ms
         while self._waiting and self._waiting[0].since_ms < limit:
             if self.lease is not None and not self.lease.is_open:
-                self.refuse(self._next_waiting(), self.lease.refusal())
+                self.refuse(self._next_waiting(), self.lease.doubt())
                 continue
             waited_ms, oldest = self.oldest_wait_ms(), self._waiting[0]
             respond_unconfirmed(self._next_waiting(), ResponseCode.FLUSH_DISK_TIMEOUT, _NOT_FLUSHED)
@@ -455,11 +455,11 @@ class GroupCommit:
         if self.lease is None or self.lease.admits(end):
             respond(sends)
         else:
-            self.refuse(sends, self.lease.refusal())
+            self.refuse(sends, self.lease.doubt())
 
     def _tell(self, internal: list[OnStored], end: int) -> None:
         if internal:
-            tell(internal, None if self.lease is None or self.lease.admits(end) else self.lease.refusal())
+            tell(internal, None if self.lease is None or self.lease.admits(end) else self.lease.doubt())
 
     def refuse(self, sends: list[PendingSend], error: Exception) -> None:
         code, remark = refusal_of(error) if isinstance(error, MQError) else (ResponseCode.SYSTEM_ERROR, str(error))

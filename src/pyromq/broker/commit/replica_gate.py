@@ -103,7 +103,7 @@ class ReplicaGate:
                 self._reveal()
             return
         if self.lease is not None and not self.lease.is_open:
-            self._refuse_all(self.lease.refusal())  # and what was refused stays hidden until there is a lease again
+            self._refuse_all(self.lease.doubt())  # and what was refused stays hidden until there is a lease again
             self._emptied.set()
             return
         self._answer()

@@ -79,7 +79,7 @@ class SendGate:
 
     def passes(self, connection: Connection, request: Received[Any]) -> bool:
         """False: it waits here and is handled later. Raises RefusedError. Ask only while ``closed``."""
-        if self.lease is not None:
+        if self.lease is not None and (self.draining or not self.is_held):
             self.lease.check()
         if self._group_commit.is_stuck:
             self._counters.refused_at_door += 1

@@ -55,9 +55,17 @@ REFUSALS: Final[Mapping[int, tuple[ResponseCode, str]]] = {
 PULLS: Final = (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE)
 
 
-def of_a_replica(handlers: dict[int, H], *, reads: bool) -> dict[int, H]:
-    """The handlers of a broker as they are on a replica."""
+_MOVED: Final = (
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "this broker is a replica at the moment: another one is master; ask for the route again",
+)
+
+
+def of_a_replica(handlers: dict[int, H], *, reads: bool, is_managed: bool = False) -> dict[int, H]:
+    """The handlers of a broker as they are on a replica; ``is_managed``: it may have been the master a moment ago."""
     refusals = dict(REFUSALS)
+    if is_managed:
+        refusals |= {code: _MOVED for code, refusal in REFUSALS.items() if refusal is _SEND}
     if not reads:
         refusals |= dict.fromkeys(PULLS, _PULL)
     return {code: _refusing(*refusals[code]) if code in refusals else handler for code, handler in handlers.items()}

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from pyromq.cli.connection import DEFAULT_NAMESERVER, NameServerOption, with_admin
-from pyromq.cli.declared import Commands
+from pyromq.cli.connection import (
+    DEFAULT_NAMESERVER,
+    LeaseStoreCaOption,
+    LeaseStoreOption,
+    NameServerOption,
+    with_admin,
+)
+from pyromq.cli.declared import Argument, Commands, Option
 from pyromq.cli.exit_codes import ExitCode
+from pyromq.cli.nouns.leases import LEASE_COLUMNS, checked_store, lease_rows, switch_master
 from pyromq.cli.nouns.listing import show_rate
 from pyromq.cli.output.tables import Column, FormOption, form_for, write_rows
 from pyromq.cli.output.watching import watched
@@ -17,7 +24,7 @@ from pyromq.cli.output.watching import watched
 if TYPE_CHECKING:
     from pyromq.aio import Admin
 
-app = Commands(help="Clusters: list brokers, and how their replicas follow.")
+app = Commands(help="Clusters: list brokers, replicas and leases, switch masters.")
 
 _COLUMNS = (
     Column("cluster", "cluster"),
@@ -44,6 +51,13 @@ _COPIES = (
     Column("metadata", "metadata"),
     Column("finding", "finding", optional=True),
     Column("problem", "problem", optional=True),
+)
+
+_SWITCH_COLUMNS = (
+    Column("broker", "broker", whole=True),
+    Column("was", "was", whole=True),
+    Column("master", "master", whole=True),
+    Column("lease", "lease", right=True),
 )
 
 
@@ -97,6 +111,37 @@ async def _copies(admin: Admin) -> list[dict[str, Any]]:
         }
         for each in copies
     ]
+
+
+@app.command("leases")
+@watched
+def list_leases(
+    brokers: Annotated[list[str] | None, Argument(metavar="BROKER", help="Names of brokers; all without.")] = None,
+    store: LeaseStoreOption = "",
+    store_ca: LeaseStoreCaOption = None,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Show who is master by its lease, for how long, and how far the others are. Exit code 5 if something is wrong."""
+    rows = with_admin(nameserver, lambda admin: lease_rows(admin, checked_store(store), store_ca, brokers or []))
+    write_rows(sys.stdout, form_for(output, sys.stdout), LEASE_COLUMNS, rows)
+    if any(row["problem"] for row in rows):
+        raise click.exceptions.Exit(ExitCode.PARTIAL)
+
+
+@app.command("switch")
+def switch(
+    broker: Annotated[str, Argument(metavar="BROKER", help="Its name.")],
+    to: Annotated[str, Option("--to", metavar="HOST:PORT", help="The new master; without it, the only replica.")] = "",
+    store: LeaseStoreOption = "",
+    store_ca: LeaseStoreCaOption = None,
+    nameserver: NameServerOption = DEFAULT_NAMESERVER,
+    output: FormOption = None,
+) -> None:
+    """Make a replica the master, without a lost or refused message. Failover agents carry it out."""
+    done = with_admin(nameserver, lambda admin: switch_master(admin, checked_store(store), store_ca, broker, to))
+    form = form_for(output, sys.stdout)
+    write_rows(sys.stdout, form, _SWITCH_COLUMNS, [done])
 
 
 async def _brokers(admin: Admin) -> list[dict[str, Any]]:

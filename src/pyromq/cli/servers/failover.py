@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
+from pyromq.cli.connection import LeaseStoreCaOption, LeaseStoreOption
 from pyromq.cli.declared import Option
 from pyromq.cli.option_records import unfolded
 from pyromq.cli.servers.commands import log_to_stderr
 from pyromq.cli.servers.options import LogFormat, LogFormatOption
-
-LeaseStoreOption = Annotated[
-    str,
-    Option(
-        "--store",
-        "-s",
-        envvar="PYROMQ_LEASE_STORE",
-        metavar="URL",
-        help="Where leases are kept: etcd://HOST:PORT[,…], postgresql://USER@HOST/DATABASE or kubernetes:",
-    ),
-]
-LeaseStoreCaOption = Annotated[
-    Path | None,
-    Option("--store-ca", envvar="PYROMQ_LEASE_STORE_CA", metavar="FILE", help="Authorities of an etcd with https."),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from pyromq.errors import (
     MQError,
     NoMasterError,
     SendFailedError,
+    ServiceNotAvailableError,
     TopicNotFoundError,
     TransportError,
 )
@@ -186,7 +187,7 @@ class RetryingSender:
         brokers = topic_queues.brokers if topic_queues else {broker}
         now_ms = self._clock.monotonic_ms()
         step = attempts.after(broker, error, now_ms, brokers)
-        if isinstance(error, TransportError | TopicNotFoundError):
+        if isinstance(error, TransportError | TopicNotFoundError | ServiceNotAvailableError):
             self._client.routes.refresh_soon(outgoing.topic)  # perhaps the broker has moved
         if step is SendStep.GIVE_UP:
             raise SendFailedError(name, attempts.failed) from error

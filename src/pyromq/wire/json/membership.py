@@ -60,6 +60,7 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     master: str = ""  # whom it follows
     replicas: tuple[MemberStatus, ...] = ()
     held: bool = False  # it takes no sends, for a planned change
+    changing: bool = False  # of its role: what it was told to be, it is about to be
     # beyond what an agent decides by
     name: str = ""
     cluster: str = ""

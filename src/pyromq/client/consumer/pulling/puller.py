@@ -178,7 +178,7 @@ class Puller:
         level = logging.INFO if response.code in _NEWS else logging.WARNING
         facts = (owned.queue, response.code, response.remark)
         logger.log(level, "pull refused: queue=%s code=%d remark=%s", *facts)
-        if response.code == ResponseCode.TOPIC_NOT_EXIST:
+        if response.code in _ELSEWHERE:
             self._client.routes.refresh_soon(owned.queue.topic)
 
     def _messages(
@@ -197,6 +197,11 @@ def _header_of(response: Received[Any]) -> PullResponseHeader | None:
         return response.header_as(PullResponseHeader)
     return None
 
+
+_ELSEWHERE: Final = frozenset(
+    (int(ResponseCode.TOPIC_NOT_EXIST), int(ResponseCode.SERVICE_NOT_AVAILABLE), int(ResponseCode.SYSTEM_BUSY))
+)
+"""Another broker may have become the master of that name."""
 
 _WITH_HEADER: Final = frozenset(
     (

@@ -1,0 +1,94 @@
+"""Grants end at a moment, numbers never go back, and a log knows where it parts from another."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyromq.broker.base.lease import EPOCHS_MAX, FILE_NAME, Lease, LeaseState
+from pyromq.broker.base.refusals import RefusedError
+from pyromq.errors import CorruptFileError
+from pyromq.testing import FaultyDisk
+from pyromq.wire.json.membership import Epoch
+from tests.unit.broker.builders import ROOT
+
+CONFIG = ROOT / "config"
+
+
+class Watch:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def lease_of(disk: FaultyDisk, watch: Watch | None = None) -> Lease:
+    lease = Lease(watch or Watch())
+    lease.load(disk, CONFIG)
+    return lease
+
+
+def test_a_grant_ends_at_its_moment_whatever_happens_meanwhile() -> None:
+    watch = Watch()
+    lease = lease_of(FaultyDisk(), watch)
+    lease.promoted(3, 500)
+    assert not lease.is_open and not lease.admits(600)
+    assert lease.grant(3, 107.0, ("b:1",)) and lease.is_open and lease.left_s == 7.0
+    assert lease.admits(600) and lease.acknowledged == 600
+    watch.now_s = 107.0
+    assert not lease.is_open and not lease.admits(700) and lease.acknowledged == 600 and lease.left_s == 0.0
+    with pytest.raises(RefusedError):
+        lease.check()
+
+
+def test_a_grant_of_another_lease_is_none() -> None:
+    lease = lease_of(FaultyDisk())
+    assert not lease.grant(0, 1e9, ()) and not lease.grant(1, 1e9, ())
+    lease.promoted(3, 0)
+    assert not lease.grant(2, 1e9, ()) and not lease.grant(4, 1e9, ()) and not lease.is_open
+    assert lease.grant(3, 1e9, ())
+    lease.follows("b:1", 4)
+    assert not lease.is_open and not lease.grant(4, 1e9, ())
+
+
+def test_what_it_was_told_survives_a_restart() -> None:
+    disk = FaultyDisk()
+    lease_of(disk).promoted(3, 500)
+    again = lease_of(disk)
+    assert again.state == LeaseState(number=3, log_number=3, role="master", epochs=(Epoch(number=3, start=500),))
+    again.follows("b:1", 4)
+    state = lease_of(disk).state
+    assert (state.number, state.log_number, state.role, state.master) == (4, 3, "replica", "b:1")
+    again.agreed((Epoch(number=3, start=500), Epoch(number=4, start=700)))
+    assert lease_of(disk).state.log_number == 4
+
+
+def test_a_damaged_file_is_not_taken_for_a_new_broker() -> None:
+    disk = FaultyDisk()
+    lease_of(disk).promoted(3, 500)
+    for name in (FILE_NAME, f"{FILE_NAME}.bak"):
+        disk.write(CONFIG / name, b'{"number":')
+    with pytest.raises(CorruptFileError):
+        lease_of(disk)
+
+
+@pytest.mark.parametrize(
+    ("log_number", "cut"),
+    [(0, None), (1, 100), (2, 300), (3, 300), (4, None), (9, None)],
+)
+def test_logs_part_where_the_first_lease_after_the_own_one_began(log_number: int, cut: int | None) -> None:
+    epochs = (Epoch(number=1, start=0), Epoch(number=2, start=100), Epoch(number=4, start=300))
+    assert LeaseState(number=9, log_number=log_number).cut_position(epochs) == cut
+
+
+def test_a_promotion_that_is_ordered_twice_is_one() -> None:
+    lease = lease_of(FaultyDisk())
+    lease.promoted(3, 500)
+    lease.promoted(3, 600)
+    assert lease.state.epochs == (Epoch(number=3, start=600),)
+
+
+def test_epochs_are_bounded() -> None:
+    lease = lease_of(FaultyDisk())
+    for number in range(1, EPOCHS_MAX + 10):
+        lease.promoted(number, number)
+    assert len(lease.state.epochs) == EPOCHS_MAX and lease.state.epochs[-1].number == EPOCHS_MAX + 9

@@ -1,0 +1,86 @@
+"""Which connection is which broker: by its own end of it, or because there is no other from its host."""
+
+from __future__ import annotations
+
+from pyromq.broker.base.lease import Lease
+from pyromq.broker.replicating.members import Members
+from pyromq.replication.replicas import ReplicaConnection, Replicas
+from pyromq.replication.settings import ReplicationSettings, Role
+from pyromq.testing import ManualClock
+from pyromq.wire.json.membership import MemberReport
+
+B, C = "10.0.0.2:10911", "10.0.0.3:10911"
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.clock, self.lease = ManualClock(), Lease()
+        self.replicas = Replicas(ReplicationSettings(role=Role.SYNC_MASTER))
+        self.members = Members(self.replicas, self.lease, self.clock)
+
+    def connects(self, name: str, position: int) -> ReplicaConnection:
+        connection = self.replicas.connected(name.rpartition(":")[0], name)
+        self.replicas.begins(connection, position)
+        return connection
+
+    def reports(self, address: str, link: str, metadata: int = 1, host: str = "10.0.0.9") -> None:
+        self.members.reported(MemberReport(address=address, link=link, metadata=metadata, number=1), host)
+
+
+def test_a_member_has_what_its_own_connection_has() -> None:
+    rig = Rig()
+    rig.connects("127.0.0.1:1", 100)
+    rig.connects("127.0.0.1:2", 200)
+    rig.reports(B, "127.0.0.1:1", host="127.0.0.1")
+    rig.reports(C, "127.0.0.1:2", host="127.0.0.1")
+    assert (rig.members.position(B), rig.members.position(C)) == (100, 200)
+    rig.lease.required = (B, C)
+    assert rig.members.required_position() == 100
+    rig.lease.required = ()
+    assert rig.members.required_position() is None
+
+
+def test_who_is_not_connected_has_nothing_and_is_waited_for() -> None:
+    rig = Rig()
+    connection = rig.connects("10.0.0.2:1", 100)
+    rig.reports(B, "10.0.0.2:1", host="10.0.0.2")
+    rig.replicas.disconnected(connection)
+    rig.lease.required = (B, "10.0.0.4:1")
+    assert rig.members.position(B) is None and rig.members.required_position() == 0
+    assert rig.members.statuses() == ()
+
+
+def test_a_connection_that_has_said_nothing_counts_as_nothing() -> None:
+    rig = Rig()
+    rig.replicas.connected("10.0.0.2", "10.0.0.2:1")
+    rig.reports(B, "10.0.0.2:1")
+    assert rig.members.position(B) is None
+
+
+def test_behind_a_translated_address_the_only_connection_of_a_host_is_taken() -> None:
+    rig = Rig()
+    rig.connects("172.17.0.1:40000", 100)
+    rig.reports(B, "10.0.0.2:1", host="172.17.0.1")
+    assert rig.members.position(B) == 100
+    rig.reports(C, "10.0.0.3:1", host="172.17.0.1")
+    assert rig.members.position(B) is rig.members.position(C) is None, "it could be either"
+
+
+def test_a_member_that_reports_no_more_is_not_told_of() -> None:
+    rig = Rig()
+    rig.connects("10.0.0.2:1", 100)
+    rig.reports(B, "10.0.0.2:1", metadata=7)
+    (status,) = rig.members.statuses()
+    assert (status.address, status.position, status.metadata) == (B, 100, 7)
+    rig.clock.advance_ms(5_000)
+    assert rig.members.statuses() == ()
+
+
+def test_tables_are_there_when_all_that_the_lease_names_have_them() -> None:
+    rig = Rig()
+    assert rig.members.have_metadata(5), "nobody is waited for"
+    rig.lease.required = (B, C)
+    rig.reports(B, "10.0.0.2:1", metadata=5)
+    assert not rig.members.have_metadata(5)
+    rig.reports(C, "10.0.0.3:1", metadata=4)
+    assert not rig.members.have_metadata(5) and rig.members.have_metadata(4)
