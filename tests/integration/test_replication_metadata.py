@@ -156,7 +156,7 @@ async def test_an_offset_that_the_master_refuses_stops_nothing_else(
         async def refusing(header: Any) -> None:
             told.append(header.consumer_group)
             if header.consumer_group == "refused":
-                raise MasterRefusedError("answers with code 16: no")
+                raise MasterRefusedError("answers with code 16: no", 16)
             await commit(header)
 
         monkeypatch.setattr(calls, "commit", refusing)

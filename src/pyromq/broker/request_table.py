@@ -172,5 +172,6 @@ class Handlers:
             Code.QUERY_AUDIT_LOG: self.auditing.find,
             Code.QUERY_STORE_FACTS: self.store.facts,
             Code.QUERY_PREPARED_CHECKS: self.store.checks,
+            Code.GET_ACCESS_TABLES: self.access.hand_over,
             **dict.fromkeys(ACCESS_CODES, self.access.answer),
         }

@@ -182,6 +182,7 @@ BROKER_RIGHTS: Final[Rights] = {
     Code.QUERY_AUDIT_LOG: _LOOK_AT_CLUSTER,
     Code.QUERY_STORE_FACTS: _LOOK_AT_CLUSTER,
     Code.QUERY_PREPARED_CHECKS: _LOOK_AT_CLUSTER,
+    Code.GET_ACCESS_TABLES: _CHANGE_ALL,  # and more: see ``handover``
     **_USERS,
 }
 

@@ -186,6 +186,7 @@ class RequestCode(IntEnum):
     QUERY_AUDIT_LOG = 31_001
     QUERY_STORE_FACTS = 31_010
     QUERY_PREPARED_CHECKS = 31_011
+    GET_ACCESS_TABLES = 31_020
 
     # --- POP: too large for the 16 bits of a binary header, so JSON headers only ---
     POP_MESSAGE = 200050

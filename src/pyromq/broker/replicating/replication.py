@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.commit.replica_gate import ReplicaGate
 from pyromq.broker.commit.write_path import WritePath
@@ -19,7 +20,9 @@ from pyromq.net.address import Address
 from pyromq.replication.follower import Follower, Master
 from pyromq.replication.leader import Leader
 from pyromq.replication.settings import Role
+from pyromq.security import handover
 from pyromq.store.message_store import MessageStore
+from pyromq.store.tables.owners import OwnerTable
 from pyromq.wire.json import bodies
 
 _ASK_S: Final = 3.0
@@ -61,6 +64,7 @@ class Replication:
     environment: Environment
     store: MessageStore
     tables: Tables
+    owners: OwnerTable
     leader: Leader | None = None
     gate: ReplicaGate | None = None  # of a sync master
     follower: Follower | None = None
@@ -105,6 +109,10 @@ class Replication:
         if self.follower is not None:
             self.follower.tick()
 
+    def has_masters_users(self) -> bool:
+        """Whether the users of this broker are those of its master."""
+        return self.metadata is not None and self.metadata.has_masters_users
+
     # --- for tools ---
 
     @property
@@ -121,6 +129,14 @@ class Replication:
         versions = tables.topics.table.version, tables.groups.table.version
         return "-".join(f"{each.timestamp}.{each.counter}" for each in versions)
 
+    @property
+    def users_version(self) -> str:
+        """Equal at master and replica when the replica has the master's users; empty without inner credentials."""
+        access, inner = self.environment.access, self.environment.settings.access.inner
+        if not isinstance(access, GuardedAccess) or inner is None:
+            return ""
+        return handover.version_of(handover.Texts(access.guard.book.text(), self.owners.text()), inner)
+
     def runtime(self) -> dict[str, object]:
         """As run-time information tells it."""
         told: dict[str, object] = {
@@ -129,6 +145,8 @@ class Replication:
             "replicationFlushed": self.store.flushed_position,
             "replicationMetadataVersion": self.metadata_version,
         }
+        if version := self.users_version:
+            told["replicationUsersVersion"] = version
         if self.leader is not None:
             told["replicationAddress"] = self.leader.address
             told[TAKES_NAMES] = True
@@ -177,16 +195,19 @@ class Replication:
 class ReplicationWiring:
     """Builds the replication of a broker from what is there before it. Call it inside a running loop."""
 
-    def __init__(self, environment: Environment, write_path: WritePath, tables: Tables) -> None:
+    def __init__(self, environment: Environment, write_path: WritePath, tables: Tables, owners: OwnerTable) -> None:
         self._environment = environment
         self._write_path = write_path
         self._tables = tables
+        self._owners = owners
 
     def of_a_master(self) -> Replication:
         environment, write_path = self._environment, self._write_path
         settings, clock = environment.settings.replication, environment.clock
         if not settings.role.has_port:
-            return Replication(environment=environment, store=write_path.store, tables=self._tables)
+            return Replication(
+                environment=environment, store=write_path.store, tables=self._tables, owners=self._owners
+            )
         leader, gate, group_commit = Leader(write_path.store, settings, clock), None, write_path.group_commit
 
         def counted(replicas: int) -> None:
@@ -197,7 +218,12 @@ class ReplicationWiring:
             gate = ReplicaGate(leader, clock, timeout_ms=settings.confirm_timeout_ms, times=group_commit.times)
             group_commit.wait_for(gate)
         return Replication(
-            environment=environment, store=write_path.store, tables=self._tables, leader=leader, gate=gate
+            environment=environment,
+            store=write_path.store,
+            tables=self._tables,
+            owners=self._owners,
+            leader=leader,
+            gate=gate,
         )
 
     def of_a_replica(
@@ -231,11 +257,12 @@ class ReplicationWiring:
             on_copied=self._write_path.group_commit.copied,
             broker_id=environment.settings.broker_id,
         )
-        metadata = MetadataSync(environment, store, self._tables, follower, calls, saver)
+        metadata = MetadataSync(environment, store, self._tables, self._owners, follower, calls, saver)
         return Replication(
             environment=environment,
             store=store,
             tables=self._tables,
+            owners=self._owners,
             follower=follower,
             metadata=metadata,
             master=calls,
