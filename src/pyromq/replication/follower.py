@@ -260,6 +260,10 @@ class _Session(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _fail(self, error: Exception) -> None:
+        self.failure = self.failure or error
+        self.abort()
+
     def data_received(self, data: bytes) -> None:
         self.heard_ms = self._follower.clock.monotonic_ms()
         if self.failure is not None:
@@ -272,8 +276,7 @@ class _Session(asyncio.Protocol):
                     self._add(position, part)
             self._take()
         except Exception as error:  # whatever it is, the connection ends with it; ``Follower`` tells
-            self.failure = error
-            self.abort()
+            self._fail(error)
 
     def _add(self, position: int, part: bytes) -> None:
         if self._next is None:  # the master has chosen where to begin
@@ -344,8 +347,9 @@ class _Session(asyncio.Protocol):
 
     def tick(self) -> None:
         now, settings = self._follower.clock.monotonic_ms(), self._follower.settings
-        if now - self.heard_ms > settings.silence_ms_max:
-            self.failure = self.failure or RemoteProtocolError("the master was silent for too long")
-            self.abort()
+        if not self._store.health.trusted:  # nothing will be on disk any more: the master must not wait for it
+            self._fail(self._store.health.error())
+        elif now - self.heard_ms > settings.silence_ms_max:
+            self._fail(RemoteProtocolError("the master was silent for too long"))
         elif now - self._said_ms >= settings.heartbeat_interval_ms:
             self._say()
