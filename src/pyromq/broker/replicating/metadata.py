@@ -14,7 +14,7 @@ Each table is taken over by itself: one that fails is told, and keeps none of th
 were taken over.
 
 Offsets that clients committed here while the master was away are kept apart; each round brings the master those that
-are ahead of its own.
+are ahead of its own. A silent copy keeps them to itself.
 """
 
 from __future__ import annotations
@@ -195,6 +195,9 @@ class MetadataSync:
 
     async def _bring(self, progress: ReplicaProgress, commits: Commits) -> None:
         """To the master. What it refuses is tried again as long as it has the topic. Raises MQError."""
+        if self._settings.silent:  # a copy leaves no trace at its master; what is read here counts here
+            progress.put_back(commits)
+            return
         left, refusal = dict(commits), ""
         try:
             for (topic, group, queue_id), offset in commits.items():
