@@ -37,6 +37,7 @@ def request_of(code: Code, topic: str, group: str, *, position: int = 0) -> tupl
         **{"defaultTopicQueueNums": "1", "bornTimestamp": "0", "flag": "0", "properties": ""},
         **{"a": group, "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0", "h": "0", "i": ""},
         **{"j": "0", "k": "false", "m": "true" if code is Code.SEND_BATCH_MESSAGE else "false"},
+        **{"purpose": "everything", "nonce": "1"},
     }
     if code in (Code.SEND_MESSAGE, Code.SEND_REPLY_MESSAGE):
         fields["sysFlag"] = "0"

@@ -95,6 +95,7 @@ WITHOUT_NAMES = {  # or about the caller's own connection
     Code.QUERY_AUDIT_LOG,
     Code.QUERY_STORE_FACTS,
     Code.QUERY_PREPARED_CHECKS,
+    Code.GET_ACCESS_TABLES,
     *map(Code, ACCESS_CODES),  # users and policies; they have rules of their own
 }
 REFUSED = {int(ResponseCode.NO_PERMISSION), int(ResponseCode.INVALID_PARAMETER)}

@@ -56,8 +56,10 @@ class Pair:
             replication=replace(QUICK, role=role, **replication),
         )
 
-    async def start_master(self, role: Role = Role.SYNC_MASTER, *, folder: str = "master", **given: Any) -> Broker:
-        self.master = Broker(self.settings(role, **given), self.folder / folder)
+    async def start_master(
+        self, role: Role = Role.SYNC_MASTER, *, folder: str = "master", disk: Disk | None = None, **given: Any
+    ) -> Broker:
+        self.master = Broker(self.settings(role, **given), self.folder / folder, disk=disk)
         await self.master.start()
         return self.master
 

@@ -31,6 +31,7 @@ from pyromq.wire.flags import PullFlag
 from pyromq.wire.headers.consumer import PullResponseHeader
 from pyromq.wire.json import bodies, java_json
 from pyromq.wire.received import Received
+from pyromq.wire.record import split_records
 from pyromq.wire.transfer import NAMED, SILENT, encode_name, encode_report
 from tests.integration.guarded import guarded_access
 from tests.integration.replication_pair import SMALL, CuttingProxy, Pair, a_pair
@@ -57,6 +58,12 @@ def same_stores(master: Broker, replica: Broker) -> None:
 
 def messages_in(broker: Broker, topic: str) -> int:
     return sum(queue.next_offset for (name, _), queue in broker.store.queues.items() if name == topic)
+
+
+def bodies_at(broker: Broker, topic: str, queue: int, offset: int) -> list[bytes]:
+    """What a consumer reads there."""
+    runs = broker.store.reader.read(topic, queue, offset).runs
+    return [record.body for run in runs for record in split_records(bytes(run))]
 
 
 class Asker(Handler):
@@ -91,8 +98,10 @@ async def test_a_send_is_answered_when_a_replica_has_it_on_disk(tmp_path: Path, 
 
 async def test_without_a_replica_a_send_is_stored_and_says_so(tmp_path: Path) -> None:
     async with a_pair(tmp_path) as pair, pair.producer() as producer:
-        await pair.start_master()
-        assert (await producer.send(Message("orders", b"1"))).status is SendStatus.SLAVE_NOT_AVAILABLE
+        master = await pair.start_master()
+        receipt = await producer.send(Message("orders", b"1"))
+        assert receipt.status is SendStatus.SLAVE_NOT_AVAILABLE
+        assert bodies_at(master, "orders", receipt.queue.number, receipt.offset) == [b"1"], "it is stored here"
         replica = await pair.start_replica()
         await until(lambda: pair.leader.replicas.in_sync(pair.leader.end), "the replica is in sync")
         assert (await producer.send(Message("orders", b"2"))).status is SendStatus.SEND_OK
@@ -134,7 +143,9 @@ async def test_a_replica_that_hears_nothing_lets_sends_time_out_and_then_goes_on
             replica = await pair.start_replica(master_replication_address=proxy.address)
             await until(lambda: pair.leader.replicas.in_sync(pair.leader.end), "the replica is in sync")
             proxy.swallows_to_replica = True
-            assert (await producer.send(Message("orders", b"2"))).status is SendStatus.FLUSH_SLAVE_TIMEOUT
+            receipt = await producer.send(Message("orders", b"2"))
+            assert receipt.status is SendStatus.FLUSH_SLAVE_TIMEOUT
+            assert bodies_at(master, "orders", receipt.queue.number, receipt.offset) == [b"2"], "it is stored here"
             proxy.swallows_to_replica = False
             proxy.cut()
             await pair.caught_up()
@@ -619,6 +630,28 @@ async def test_a_master_sends_readers_of_old_messages_to_a_replica(tmp_path: Pat
         finally:
             connection.close()
             other.close()
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_group_names_the_broker_that_it_is_sent_to(tmp_path: Path, reads: bool) -> None:
+    async with a_pair(tmp_path) as pair, pair.producer() as producer:
+        store = replace(SMALL, hot_bytes=2_000)
+        master = await pair.start_master(Role.ASYNC_MASTER, store=store, replica_reads=reads)
+        group = GroupConfig(group_name="readers", broker_id=3, which_broker_when_consume_slowly=2)
+        master.parts.tables.groups.table.put(group, 1)
+        queue = (await producer.send(Message("orders", b"first"))).queue
+        for _ in range(20):
+            await producer.send(Message("orders", b"x" * 500), queue=queue)
+        connection = await asking(master.address)
+        try:
+            for offset, suggested in ((0, 2), (20, 3), (21, 3)):
+                answer = await connection.request(
+                    RequestCode.PULL_MESSAGE, pull(queue.number, offset), timeout_ms=5_000
+                )
+                told = answer.header_as(PullResponseHeader).suggest_which_broker_id
+                assert told == (suggested if reads else 0), offset
+        finally:
+            connection.close()
 
 
 def pull(queue: int, offset: int) -> dict[str, str]:

@@ -156,7 +156,7 @@ async def test_an_offset_that_the_master_refuses_stops_nothing_else(
         async def refusing(header: Any) -> None:
             told.append(header.consumer_group)
             if header.consumer_group == "refused":
-                raise MasterRefusedError("answers with code 16: no")
+                raise MasterRefusedError("answers with code 16: no", 16)
             await commit(header)
 
         monkeypatch.setattr(calls, "commit", refusing)
@@ -176,6 +176,21 @@ async def test_an_offset_that_the_master_refuses_stops_nothing_else(
         delete(master, "orders")
         await until(lambda: not metadata.troubles, "what belonged to a topic that is gone is forgotten")
         assert isinstance(progress, ReplicaProgress) and not progress.take_commits()
+
+
+async def test_offsets_committed_at_a_silent_copy_never_reach_the_broker_that_it_copies(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        master, copy = await pair.start_master(Role.ASYNC_MASTER), await pair.start_replica(silent=True)
+        queue = await make(pair, "orders", 3)
+        await pair.caught_up()
+        await pair.metadata_taken()
+        copy.parts.tables.progress.commit("readers", "orders", queue, 1)
+        await pair.metadata_taken(3)
+        assert master.parts.tables.progress.committed("readers", "orders", queue) is None
+        assert copy.parts.tables.progress.committed("readers", "orders", queue) == 1, "it counts here"
+        master.parts.tables.progress.commit("readers", "orders", queue, 0)
+        await pair.metadata_taken()
+        assert copy.parts.tables.progress.committed("readers", "orders", queue) == 1
 
 
 async def test_a_table_that_is_no_table_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,5 +178,6 @@ class Handlers:
             Code.GRANT_MEMBER: self.members.grant,
             Code.CONTROL_MEMBER: self.members.control,
             Code.REPORT_MEMBER: self.members.report,
+            Code.GET_ACCESS_TABLES: self.access.hand_over,
             **dict.fromkeys(ACCESS_CODES, self.access.answer),
         }

@@ -134,13 +134,14 @@ class Wiring:
         owners = OwnerTable.load(self.environment.disk, self.store.layout.root)
         services = self._services(tables, stats, write_path, owners)
         handlers = self._handlers(tables, stats, waiters, write_path, services)
-        replication = self._replication(tables, write_path, services.registrar)
+        replication = self._replication(tables, owners, write_path, services.registrar)
         if replication.follower is not None:
             handlers.pulls.master_is_near = replication.follower.attached.is_set
         if replication.metadata is not None:
             replication.metadata.on_delay_offsets = services.delay_runner.schedule.follow
         on_report = replication.members.reported if replication.members is not None else None
         handlers.members.take(partial(replication.status, str(self.identity.address)), on_report)
+        handlers.access.owners, handlers.access.belong_to_master = owners.text, replication.has_masters_users
         handlers.runtime.replication_facts, handlers.runtime.replication_state = replication.runtime, replication.state
         tables.topics.on_change = services.registrar.topics_changed
         write_path.group_commit.on_visible = partial(
@@ -178,8 +179,10 @@ class Wiring:
             internal_writes=InternalWrites(self.store, group_commit),
         )
 
-    def _replication(self, tables: Tables, write_path: WritePath, registrar: Registrar) -> Replication:
-        wiring = ReplicationWiring(self.environment, write_path, tables)
+    def _replication(
+        self, tables: Tables, owners: OwnerTable, write_path: WritePath, registrar: Registrar
+    ) -> Replication:
+        wiring = ReplicationWiring(self.environment, write_path, tables, owners)
         if self.environment.settings.replication.role is Role.REPLICA:
             calls = MasterCalls(self._open_link)
             address = str(self.identity.address)
@@ -319,7 +322,7 @@ class Wiring:
             ),
             recalls=RecallHandler(environment, tables.topics, write_path, delays, timers),
             delays=delay_requests,
-            access=AccessHandler(access),
+            access=AccessHandler(access, settings),
             auditing=Auditing(self._audit_log(), environment, tables),
             store=StoreHandler(environment, store, services.maintenance, services.transaction_log, counters),
             members=MemberHandler(environment.lease),

@@ -128,6 +128,10 @@ class Connection(asyncio.BufferedProtocol):
         return self._drained is not None
 
     @property
+    def is_encrypted(self) -> bool:
+        return self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+
+    @property
     def peer_name(self) -> str:
         """The common name in the certificate of the peer, which TLS has verified; empty without one."""
         found = self._transport.get_extra_info("peercert") if self._transport else None

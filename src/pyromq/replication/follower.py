@@ -274,6 +274,10 @@ class _Session(asyncio.Protocol):
         name = self._transport.get_extra_info("sockname") if self._transport is not None else None
         return f"{name[0]}:{name[1]}" if name else ""
 
+    def _fail(self, error: Exception) -> None:
+        self.failure = self.failure or error
+        self.abort()
+
     def data_received(self, data: bytes) -> None:
         self.heard_ms = self._follower.clock.monotonic_ms()
         if self.failure is not None:
@@ -288,8 +292,7 @@ class _Session(asyncio.Protocol):
             if not self._decoder.is_inside:
                 self._tell()
         except Exception as error:  # whatever it is, the connection ends with it; ``Follower`` tells
-            self.failure = error
-            self.abort()
+            self._fail(error)
 
     def _add(self, position: int, part: memoryview) -> None:
         if self._next is None:  # the master has chosen where to begin
@@ -366,8 +369,9 @@ class _Session(asyncio.Protocol):
     def tick(self) -> None:
         now, settings = self._follower.clock.monotonic_ms(), self._follower.settings
         self._tell()
-        if now - self.heard_ms > settings.silence_ms_max:
-            self.failure = self.failure or RemoteProtocolError("the master was silent for too long")
-            self.abort()
+        if not self._store.health.trusted:  # nothing will be on disk any more: the master must not wait for it
+            self._fail(self._store.health.error())
+        elif now - self.heard_ms > settings.silence_ms_max:
+            self._fail(RemoteProtocolError("the master was silent for too long"))
         elif now - self._said_ms >= settings.heartbeat_interval_ms:
             self._say()

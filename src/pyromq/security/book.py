@@ -115,6 +115,7 @@ class Book:
         self._followed: tuple[Account, ...] = ()
         self._followed_white = WhiteList()
         self._changes = 0
+        self._encoded: tuple[Rules, bytes] | None = None
         self.rules = self._own
         self.on_change: list[Callable[[], None]] = []
         stored = self._text.load(_decode) if self._text else None
@@ -209,6 +210,22 @@ class Book:
         """Lay the accounts of a file that others keep over those of the book, in place of what it had before."""
         self._followed, self._followed_white = tuple(accounts), white_list
         self._adopt(self._own)
+
+    # --- replicas ---
+
+    def text(self) -> bytes:
+        """Everything that the file has, passwords too: for a replica, and for nobody else."""
+        if self._encoded is None or self._encoded[0] is not self._own:
+            self._encoded = self._own, _encoded(self._own)
+        return self._encoded[1]
+
+    def adopt(self, text: bytes) -> None:
+        """Be what another server's book is. Raises ConfigError, ValueError, OSError, and is unchanged."""
+        rules = _rules_of(_decode(text))
+        if len(rules.users) > USERS_MAX:
+            raise ConfigError(f"{len(rules.users)} users are more than {USERS_MAX}")
+        self._keep_a_super_user(rules.users)
+        self._save(rules)
 
     # --- the state ---
 

@@ -32,6 +32,7 @@ from pyromq.wire.received import Received
 logger = logging.getLogger(__name__)
 
 ACCESS_CODES: Final = tuple(range(Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL + 1))
+LOOKING_CODES: Final = frozenset((Code.AUTH_GET_USER, Code.AUTH_LIST_USER, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL))
 
 
 class AccessRequests:

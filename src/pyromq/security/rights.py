@@ -186,6 +186,7 @@ BROKER_RIGHTS: Final[Rights] = {
     Code.GRANT_MEMBER: _CHANGE_CLUSTER,
     Code.CONTROL_MEMBER: _CHANGE_CLUSTER,
     Code.REPORT_MEMBER: _CHANGE_CLUSTER,
+    Code.GET_ACCESS_TABLES: _CHANGE_ALL,  # and more: see ``handover``
     **_USERS,
 }
 

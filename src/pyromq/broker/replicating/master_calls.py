@@ -10,10 +10,14 @@ import msgspec
 from pyromq.errors import RemoteProtocolError, quoted
 from pyromq.net.link import Link
 from pyromq.replication.follower import MasterLog
+from pyromq.security import handover
+from pyromq.security.settings import InnerCredentials
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
+from pyromq.wire.headers import Header
 from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
 from pyromq.wire.json import bodies, java_json
+from pyromq.wire.json.access import AccessTables
 from pyromq.wire.json.membership import BrokerStatus, MemberReport
 
 _TIMEOUT_MS: Final = 10_000
@@ -23,6 +27,10 @@ _UNKNOWN: Final = "the master's port for clients is not known"
 
 class MasterRefusedError(RemoteProtocolError):
     """The master has answered, with another code than success."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class MasterTables(NamedTuple):
@@ -109,17 +117,24 @@ class MasterCalls:
             raise RemoteProtocolError(f"{self._address} does not take a report: {quoted(response.remark or '')}")
         return _status(response.body)
 
+    async def users(self, known: str, inner: InnerCredentials) -> handover.Texts | None:
+        """Its users; None when they are those of the known version. Raises MQError."""
+        header = handover.ask(known)
+        body = await self._ask(Code.GET_ACCESS_TABLES, header)
+        return handover.take_over(java_json.decode(body, AccessTables), header, inner)
+
     async def commit(self, header: UpdateConsumerOffsetHeader) -> None:
         """Raises MQError."""
         await self._ask(Code.UPDATE_CONSUMER_OFFSET, header)
 
-    async def _ask(self, code: Code, header: UpdateConsumerOffsetHeader | None = None) -> bytes:
+    async def _ask(self, code: Code, header: Header | None = None) -> bytes:
         if self._link is None:
             raise RemoteProtocolError(_UNKNOWN)
         response = await self._link.request(code, header, timeout_ms=_TIMEOUT_MS)
         if response.code != ResponseCode.SUCCESS:
             said = quoted(response.remark or "")
-            raise MasterRefusedError(f"{self._address} answers {code.name} with code {response.code}: {said}")
+            told = f"{self._address} answers {code.name} with code {response.code}: {said}"
+            raise MasterRefusedError(told, response.code)
         return response.body
 
     async def _ask_if_there(self, code: Code) -> bytes:

@@ -14,7 +14,7 @@ Each table is taken over by itself: one that fails is told, and keeps none of th
 were taken over.
 
 Offsets that clients committed here while the master was away are kept apart; each round brings the master those that
-are ahead of its own.
+are ahead of its own. A silent copy keeps them to itself.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final
 
+from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.replicating.master_calls import MasterCalls, MasterRefusedError, MasterTables
 from pyromq.broker.state.progress import Commits, ReplicaProgress
@@ -33,12 +34,15 @@ from pyromq.broker.state.tables import Tables
 from pyromq.errors import MQError
 from pyromq.model.topic import DataVersion
 from pyromq.replication.follower import Follower
+from pyromq.security import handover
 from pyromq.store.message_store import MessageStore
 from pyromq.store.tables.config_table import ConfigTable
 from pyromq.store.tables.offsets import DelayOffsets
+from pyromq.store.tables.owners import OwnerTable
 from pyromq.store.tables.request_modes import RequestModeTable
 from pyromq.store.timers.check import parse_timer_check, save_timer_check
 from pyromq.store.timers.metrics import TimerMetrics
+from pyromq.wire.codes import ResponseCode
 from pyromq.wire.headers.consumer import UpdateConsumerOffsetHeader
 
 logger = logging.getLogger(__name__)
@@ -55,6 +59,7 @@ class MetadataSync:
         environment: Environment,
         store: MessageStore,
         tables: Tables,
+        owners: OwnerTable,
         follower: Follower,
         master: MasterCalls,
         saver: Executor,
@@ -63,9 +68,14 @@ class MetadataSync:
         self._disk = environment.disk
         self._store = store
         self._tables = tables
+        self._owners = owners
         self._follower = follower
         self._master = master
         self._saver = saver
+        access = environment.access
+        self._book = access.guard.book if isinstance(access, GuardedAccess) else None
+        self._inner = environment.settings.access.inner
+        self.has_masters_users = False  # users are the master's, and changed there
         self._taken: dict[str, tuple[bytes, DataVersion | None]] = {}  # what was taken over last, with its version here
         self._undecided = False  # topics that are gone wait for another round
         self._kept: set[str] = set()  # topics that the master has lost rather than deleted
@@ -132,6 +142,7 @@ class MetadataSync:
             "timer metrics": partial(self._save, TimerMetrics, tables.timer_metrics),
             "request modes": partial(self._save, RequestModeTable, tables.request_modes),
             "timer check": partial(self._take_timer_check, tables.timer_check),
+            "users": self._take_users,
         }
         return all([await self._guarded(name, take) for name, take in parts.items()])
 
@@ -193,6 +204,9 @@ class MetadataSync:
 
     async def _bring(self, progress: ReplicaProgress, commits: Commits) -> None:
         """To the master. What it refuses is tried again as long as it has the topic. Raises MQError."""
+        if self._settings.silent:  # a copy leaves no trace at its master; what is read here counts here
+            progress.put_back(commits)
+            return
         left, refusal = dict(commits), ""
         try:
             for (topic, group, queue_id), offset in commits.items():
@@ -212,6 +226,24 @@ class MetadataSync:
             self._note_trouble(_COMMITS, refusal)
         else:
             self.troubles.pop(_COMMITS, None)
+
+    async def _take_users(self) -> None:
+        """Asked for here: they speak of nothing in the log, and travel when they have changed."""
+        if self._book is None or self._inner is None:
+            return
+        known = handover.version_of(handover.Texts(self._book.text(), self._owners.text()), self._inner)
+        try:
+            texts = await self._master.users(known, self._inner)
+        except MasterRefusedError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            self.has_masters_users = False  # it is Apache's, or has none: those of this broker are its own
+            return
+        if texts is not None:
+            handover.adopt(self._book, texts)
+            self._owners.adopt(texts.owners)
+            logger.info("users taken over: users=%d", len(self._book.rules.users))
+        self.has_masters_users = True
 
     # --- tables that nothing here uses before this broker is a master: their files alone ---
 

@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.lease import LeaseState
 from pyromq.broker.commit.curtain import Curtain
@@ -23,7 +24,9 @@ from pyromq.net.address import Address
 from pyromq.replication.follower import Follower, Master
 from pyromq.replication.leader import Leader
 from pyromq.replication.settings import Role
+from pyromq.security import handover
 from pyromq.store.message_store import MessageStore
+from pyromq.store.tables.owners import OwnerTable
 from pyromq.wire.json import bodies
 from pyromq.wire.json.membership import BrokerStatus
 from pyromq.wire.json.membership import Role as MemberRole
@@ -67,6 +70,7 @@ class Replication:
     environment: Environment
     store: MessageStore
     tables: Tables
+    owners: OwnerTable
     leader: Leader | None = None
     gate: ReplicaGate | None = None  # of a sync master
     follower: Follower | None = None
@@ -116,6 +120,10 @@ class Replication:
             self.leader.tick()
         if self.follower is not None:
             self.follower.tick()
+
+    def has_masters_users(self) -> bool:
+        """Whether the users of this broker are those of its master."""
+        return self.metadata is not None and self.metadata.has_masters_users
 
     # --- for tools ---
 
@@ -167,6 +175,14 @@ class Replication:
             replication_address=str(leader.address) if leader is not None else "",
         )
 
+    @property
+    def users_version(self) -> str:
+        """Equal at master and replica when the replica has the master's users; empty without inner credentials."""
+        access, inner = self.environment.access, self.environment.settings.access.inner
+        if not isinstance(access, GuardedAccess) or inner is None:
+            return ""
+        return handover.version_of(handover.Texts(access.guard.book.text(), self.owners.text()), inner)
+
     def runtime(self) -> dict[str, object]:
         """As run-time information tells it."""
         told: dict[str, object] = {
@@ -175,6 +191,8 @@ class Replication:
             "replicationFlushed": self.store.flushed_position,
             "replicationMetadataVersion": self.metadata_version,
         }
+        if version := self.users_version:
+            told["replicationUsersVersion"] = version
         if self.leader is not None:
             told["replicationAddress"] = self.leader.address
             told[TAKES_NAMES] = True
@@ -226,16 +244,19 @@ class Replication:
 class ReplicationWiring:
     """Builds the replication of a broker from what is there before it. Call it inside a running loop."""
 
-    def __init__(self, environment: Environment, write_path: WritePath, tables: Tables) -> None:
+    def __init__(self, environment: Environment, write_path: WritePath, tables: Tables, owners: OwnerTable) -> None:
         self._environment = environment
         self._write_path = write_path
         self._tables = tables
+        self._owners = owners
 
     def of_a_master(self) -> Replication:
         environment, write_path = self._environment, self._write_path
         settings, clock = environment.settings.replication, environment.clock
         if not settings.role.has_port:
-            return Replication(environment=environment, store=write_path.store, tables=self._tables)
+            return Replication(
+                environment=environment, store=write_path.store, tables=self._tables, owners=self._owners
+            )
         leader, gate, group_commit = Leader(write_path.store, settings, clock), None, write_path.group_commit
 
         def counted(replicas: int) -> None:
@@ -257,6 +278,7 @@ class ReplicationWiring:
             environment=environment,
             store=write_path.store,
             tables=self._tables,
+            owners=self._owners,
             leader=leader,
             gate=gate,
             members=members,
@@ -297,11 +319,12 @@ class ReplicationWiring:
             on_copied=self._write_path.group_commit.copied,
             broker_id=environment.settings.broker_id,
         )
-        metadata = MetadataSync(environment, store, self._tables, follower, calls, saver)
+        metadata = MetadataSync(environment, store, self._tables, self._owners, follower, calls, saver)
         replication = Replication(
             environment=environment,
             store=store,
             tables=self._tables,
+            owners=self._owners,
             follower=follower,
             metadata=metadata,
             master=calls,

@@ -104,6 +104,7 @@ REQUEST_HEADERS: Final[dict[Code, type[Header]]] = {
     Code.AUTH_DELETE_ACL: auth.DeleteAclHeader,
     Code.AUTH_GET_ACL: auth.AclSubjectHeader,
     Code.AUTH_LIST_ACL: auth.ListAclsHeader,
+    Code.GET_ACCESS_TABLES: auth.AccessTablesHeader,
     Code.UPDATE_AND_CREATE_ACL_CONFIG: auth.PlainAccessHeader,
     Code.DELETE_ACL_CONFIG: auth.AccessKeyHeader,
     Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: auth.GlobalWhiteAddressesHeader,

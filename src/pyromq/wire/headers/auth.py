@@ -19,6 +19,14 @@ class ListUsersHeader(Header, frozen=True, kw_only=True):
     user_filter: str | None = msgspec.field(name="filter", default=None)
 
 
+class AccessTablesHeader(Header, frozen=True, kw_only=True):
+    """31030 GET_ACCESS_TABLES, which a replica asks its master."""
+
+    purpose: str
+    nonce: str
+    known: str = ""
+
+
 class AclSubjectHeader(Header, frozen=True, kw_only=True):
     """3006, 3007 and 3009: create, update, get."""
 

@@ -4,7 +4,8 @@
     {"policies":[{"entries":[{"actions":["Pub","Sub"],"decision":"Allow","resource":"Topic:order*",
                               "sourceIps":["192.168.0.0/16"]}],"policyType":"Custom"}],"subject":"User:alice"}
 
-What is absent stays as it is, or gets a default. A password travels towards a server, never back.
+What is absent stays as it is, or gets a default. A password travels towards a server, never back; with one exception,
+the tables of users that a master gives to its replicas (31030, ``security/handover``).
 """
 
 from __future__ import annotations
@@ -46,6 +47,19 @@ class AclInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     subject: str | None = None
     policies: tuple[PolicyInfo, ...] | None = None
+
+
+class AccessTables(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replica gets: the version, and if it is new to the replica the tables, as files have them."""
+
+    version: str
+    users: str | None = None
+    owners: str | None = None
+    proof: str = ""
+
+    def __repr__(self) -> str:
+        """Without the tables."""
+        return f"AccessTables(version={self.version!r})"
 
 
 def decode_users(body: bytes) -> list[UserInfo]:
