@@ -164,7 +164,7 @@ class Replication:
             replicas=self.members.statuses() if self.members is not None else (),
             following=follower.state.name if follower is not None else "",
             reason=follower.reason if follower is not None else "",
-            replication_address=str(leader.address) if leader is not None else "",
+            replication_address=str(leader.address) if leader is not None and leader.is_listening else "",
         )
 
     def runtime(self) -> dict[str, object]:
@@ -176,7 +176,7 @@ class Replication:
             "replicationMetadataVersion": self.metadata_version,
         }
         if self.leader is not None:
-            told["replicationAddress"] = self.leader.address
+            told["replicationAddress"] = self.leader.address if self.leader.is_listening else ""
             told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
         if self.gate is not None:
             told["replicationWaitingSends"] = self.gate.waiting

@@ -178,7 +178,7 @@ class Puller:
         level = logging.INFO if response.code in _NEWS else logging.WARNING
         facts = (owned.queue, response.code, response.remark)
         logger.log(level, "pull refused: queue=%s code=%d remark=%s", *facts)
-        if response.code == ResponseCode.TOPIC_NOT_EXIST:
+        if response.code in _ELSEWHERE:
             self._client.routes.refresh_soon(owned.queue.topic)
 
     def _messages(
@@ -198,6 +198,13 @@ def _header_of(response: Received[Any]) -> PullResponseHeader | None:
     return None
 
 
+_ELSEWHERE: Final = frozenset(  # another broker may be the master by now
+    (
+        int(ResponseCode.TOPIC_NOT_EXIST),
+        int(ResponseCode.SERVICE_NOT_AVAILABLE),
+        int(ResponseCode.SYSTEM_BUSY),
+    )
+)
 _WITH_HEADER: Final = frozenset(
     (
         int(ResponseCode.SUCCESS),
