@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import shutil
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import uvloop
 
 from pyromq.replication.settings import Role
-from tests.faults.cluster import Member, two_processes
+from tests.faults.agents import AGENT_FAULTS, ManagedCluster, two_managed
+from tests.faults.cluster import Cluster, two_processes
 from tests.faults.kinds_of_faults import FAULTS, POWER_CUTS
 from tests.faults.power import two_machines
 from tests.faults.rounds import Outcome, run_rounds
+from tests.integration.lease_stores import etcd
 
 MOST = "master killed"  # has rounds of its own number
 COLUMNS = (
@@ -36,23 +40,30 @@ async def main() -> int:
     logging.disable(logging.CRITICAL)
     roles = [Role(given.role)] if given.role else [Role.SYNC_MASTER, Role.ASYNC_MASTER]
     outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory(prefix="pyromq-faults-") as scratch:
+    names = [*FAULTS, *POWER_CUTS, *(AGENT_FAULTS if shutil.which("etcd") else ())]
+    with tempfile.TemporaryDirectory(prefix="pyromq-faults-") as scratch, ExitStack() as stack:
+        given.lease_store = stack.enter_context(etcd()) if shutil.which("etcd") else ""
         folder = given.folder or Path(scratch)
         for role in roles:
-            for name in (name for name in (*FAULTS, *POWER_CUTS) if given.only in name):
+            for name in (name for name in names if given.only in name):
                 rounds = given.kills if name == MOST and role is Role.SYNC_MASTER else given.rounds
-                outcomes.append(await many(folder / role.value, role, name, rounds, given.seed))
+                outcomes.append(await many(folder / role.value, role, name, rounds, given))
     print_table(outcomes, given.seed)
     return any(outcome.problems for outcome in outcomes)
 
 
-async def many(folder: Path, role: Role, name: str, rounds: int, seed: int) -> Outcome:
-    def members(number: int) -> list[Member]:
-        place = folder / f"{name} {number}".replace(" ", "-").replace(",", "")
-        return two_machines(place, f"{seed} {name} {number}") if name in POWER_CUTS else two_processes(place)
+async def many(folder: Path, role: Role, name: str, rounds: int, given: argparse.Namespace) -> Outcome:
+    fault = (FAULTS | POWER_CUTS | AGENT_FAULTS)[name]
 
-    fault = FAULTS.get(name) or POWER_CUTS[name]
-    return await run_rounds(members, role, name, fault, rounds=rounds, seed=seed, tell=tell)
+    def cluster(number: int) -> Cluster:
+        place = folder / f"{name} {number}".replace(" ", "-").replace(",", "")
+        if name in POWER_CUTS:
+            return Cluster(two_machines(place, f"{given.seed} {name} {number}"), role)
+        if name in AGENT_FAULTS:
+            return ManagedCluster(two_managed(place, given.lease_store), role)
+        return Cluster(two_processes(place), role)
+
+    return await run_rounds(cluster, name, fault, rounds=rounds, seed=given.seed, tell=tell)
 
 
 def tell(line: str) -> None:

@@ -16,7 +16,7 @@ import logging
 import multiprocessing
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -27,6 +27,10 @@ import uvloop
 from pyromq.broker.base.settings import BrokerSettings
 from pyromq.broker.broker import Broker
 from pyromq.clock import SystemClock
+from pyromq.failover.broker_control import BrokerBeside
+from pyromq.failover.opening import open_lease_store
+from pyromq.failover.rules import Timing
+from pyromq.failover.running import look_after
 from pyromq.replication.settings import Role
 from pyromq.store.files.disk import RealDisk, RealFile
 
@@ -122,8 +126,40 @@ async def _serve(plan: Plan, pipe: Pipe) -> None:
             pipe.send("done")
 
 
+@dataclass(frozen=True, slots=True)
+class AgentPlan:
+    """Of the agent beside a broker: where the broker and the lease are."""
+
+    broker: str
+    store: str
+    lease_s: float
+    log_file: Path
+
+
+async def _serve_agent(plan: AgentPlan, pipe: Pipe) -> None:
+    async with BrokerBeside(plan.broker) as beside:
+        await look_after(
+            beside,
+            lambda status: open_lease_store(plan.store, status.cluster, status.name),
+            Timing.of(plan.lease_s),
+            asyncio.Event(),
+            hands_over=False,
+            on_ready=lambda status: pipe.send("ready"),
+        )
+
+
+def serve_agent(plan: AgentPlan, pipe: Pipe) -> None:
+    _log_to(plan.log_file)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve_agent(plan, pipe))
+
+
+def _log_to(file: Path) -> None:
+    logging.basicConfig(filename=file, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+
 def serve(plan: Plan, pipe: Pipe) -> None:
-    logging.basicConfig(filename=plan.log_file, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    _log_to(plan.log_file)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(plan, pipe))
 
@@ -131,9 +167,9 @@ def serve(plan: Plan, pipe: Pipe) -> None:
 class WorkerProcess:
     """The process, as its parent sees it."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, target: Callable[[Any, Pipe], None], plan: Any) -> None:
         self._pipe, child = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=serve, args=(plan, child), daemon=True)
+        self._process = _CONTEXT.Process(target=target, args=(plan, child), daemon=True)
         self._process.start()
         child.close()
 

@@ -31,7 +31,7 @@ from pyromq.store.message_store import MessageStore
 from pyromq.store.settings import Flush, StoreSettings
 from pyromq.wire.properties import decode_properties
 from tests.crash.script import log_records
-from tests.faults.broker_worker import Plan, WorkerProcess
+from tests.faults.broker_worker import Plan, WorkerProcess, serve
 from tests.faults.proxy import Proxy
 from tests.integration.broker_process import BrokerProcess
 from tests.integration.up_process import lasting_port
@@ -96,7 +96,7 @@ class Member:
         }
 
     async def start(self, role: Role, broker_id: int) -> None:
-        self._process = WorkerProcess(Plan(self.settings(role, broker_id), self.folder, self.log_file))
+        self._process = WorkerProcess(serve, Plan(self.settings(role, broker_id), self.folder, self.log_file))
         assert await self._process.answer(PATIENCE_S) == "ready"
 
     @property
@@ -250,8 +250,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_cluster(members: Sequence[Member], role: Role) -> AsyncIterator[Cluster]:
-    cluster = Cluster(members, role)
+async def running_cluster(cluster: Cluster) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(NameServer(NameServerSettings(port=0)))
         for member in cluster.members:

@@ -9,13 +9,13 @@ master showed as its replica's (``replicationConfirmed``) before the fault: the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 from pyromq.replication.settings import Role
-from tests.faults.cluster import Cluster, Member, running_cluster
+from tests.faults.cluster import Cluster, running_cluster
 from tests.faults.load import KINDS, Load
 from tests.integration.ledger import Account
 
@@ -151,13 +151,12 @@ class _Sums:
     apart_lost: set[str] = field(default_factory=set)
 
 
-MakeMembers = Callable[[int], Sequence[Member]]
+MakeCluster = Callable[[int], Cluster]
 """The two brokers of a life, by the number of its first round."""
 
 
 async def run_rounds(
-    make_members: MakeMembers,
-    role: Role,
+    make_cluster: MakeCluster,
     name: str,
     fault: Fault,
     *,
@@ -166,14 +165,18 @@ async def run_rounds(
     tell: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
     """So many rounds of one fault; a new pair of brokers every ``LIFE`` rounds."""
-    total = Outcome(name, role.value)
+    total: Outcome | None = None
     for begin in range(0, rounds, LIFE):
-        async with running_cluster(make_members(begin), role) as cluster:
+        async with running_cluster(make_cluster(begin)) as cluster:
             async with Load(cluster.nameserver).running() as load:
                 running = Rounds(cluster, load)
                 for number in range(begin, min(begin + LIFE, rounds)):
-                    text = f"{seed} {name} {role.value} {number}"
+                    text = f"{seed} {name} {cluster.role.value} {number}"
                     found = await running.run(name, fault, Random(text))
-                    total.add(found)
                     tell(f"{text}: {found}")
+                    if total is None:
+                        total = found
+                    else:
+                        total.add(found)
+    assert total is not None, "no rounds"
     return total

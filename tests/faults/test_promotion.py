@@ -48,3 +48,12 @@ async def test_a_topic_that_the_replica_had_not_heard_of_is_there_with_its_messa
         else:
             await replica.change_role(Role.SYNC_MASTER, 0)
         assert await bodies_of(pair, "brand-new") == {b"promised"}
+
+
+async def test_a_broker_that_becomes_the_master_answers_before_replicas_can_connect(tmp_path: Path) -> None:
+    async with a_pair(tmp_path) as pair:
+        master = await pair.start_master()
+        replication = master.parts.replication
+        await pair.leader.stop()  # as it is between the change of role and the new port
+        assert replication.runtime()["replicationAddress"] == ""
+        assert replication.status("127.0.0.1:1").replication_address == ""

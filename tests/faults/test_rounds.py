@@ -9,10 +9,12 @@ import pytest
 
 from pyromq.replication.settings import Role
 from pyromq.store.settings import Flush
-from tests.faults.cluster import two_processes
+from tests.faults.agents import AGENT_FAULTS, ManagedCluster, two_managed
+from tests.faults.cluster import Cluster, two_processes
 from tests.faults.kinds_of_faults import FAULTS, POWER_CUTS
 from tests.faults.power import two_machines
 from tests.faults.rounds import Outcome, run_rounds
+from tests.integration.lease_stores import etcd
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("quiet")]
 
@@ -36,8 +38,7 @@ async def test_with_a_sync_master_nothing_promised_is_lost(
     tmp_path: Path, fault: str, rounds: int, record_property: Property
 ) -> None:
     found = await run_rounds(
-        lambda number: two_processes(tmp_path / str(number)),
-        Role.SYNC_MASTER,
+        lambda number: Cluster(two_processes(tmp_path / str(number)), Role.SYNC_MASTER),
         fault,
         FAULTS[fault],
         rounds=rounds,
@@ -50,8 +51,7 @@ async def test_with_a_sync_master_nothing_promised_is_lost(
 async def test_with_an_async_master_the_lag_bounds_what_is_lost(tmp_path: Path, record_property: Property) -> None:
     fault = "cut apart, then master killed"
     found = await run_rounds(
-        lambda number: two_processes(tmp_path / str(number)),
-        Role.ASYNC_MASTER,
+        lambda number: Cluster(two_processes(tmp_path / str(number)), Role.ASYNC_MASTER),
         fault,
         FAULTS[fault],
         rounds=1,
@@ -67,12 +67,27 @@ async def test_what_is_promised_outlives_the_page_cache(
     tmp_path: Path, fault: str, flush: Flush, record_property: Property
 ) -> None:
     found = await run_rounds(
-        lambda number: two_machines(tmp_path, f"{SEED} {fault} {number}", flush),
-        Role.SYNC_MASTER,
+        lambda number: Cluster(two_machines(tmp_path, f"{SEED} {fault} {number}", flush), Role.SYNC_MASTER),
         fault,
         POWER_CUTS[fault],
         rounds=1,
         seed=SEED,
     )
+    assert found.lost == found.skipped == 0
+    report(found, record_property)
+
+
+async def test_under_agents_a_master_that_was_paused_longer_than_its_lease_is_a_replica(
+    tmp_path: Path, record_property: Property
+) -> None:
+    fault = "agents: master paused longer than its lease"
+    with etcd() as lease_store:
+        found = await run_rounds(
+            lambda number: ManagedCluster(two_managed(tmp_path / str(number), lease_store), Role.SYNC_MASTER),
+            fault,
+            AGENT_FAULTS[fault],
+            rounds=1,
+            seed=SEED,
+        )
     assert found.lost == found.skipped == 0
     report(found, record_property)

@@ -45,6 +45,11 @@ class Leader:
         self._refused: set[tuple[str, str]] = set()  # addresses and reasons; each is logged once
 
     @property
+    def is_listening(self) -> bool:
+        """Not yet while a broker becomes the master, and is asked things already."""
+        return self._server is not None
+
+    @property
     def address(self) -> Address:
         """Where replicas connect."""
         assert self._server is not None, "the leader has not been started"

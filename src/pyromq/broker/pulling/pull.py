@@ -94,6 +94,7 @@ class PullHandler:
         self._settings = environment.settings
         self._clock = environment.clock
         self._access = environment.access
+        self._lease = environment.lease
         self.leave: Respond = self.respond  # how responses go out: quotas put themselves in between
         self._suggests = self._settings.replication.replica_reads  # clients are told where to read
         self.master_is_near: Callable[[], bool] | None = None  # of a replica: whether it follows a master now
@@ -306,6 +307,9 @@ class PullHandler:
         header = request.header
         hold_ms = header.suspend_timeout_millis if self._settings.long_polling else self._settings.short_polling_ms
         now_ms = self._clock.monotonic_ms()
+        if self._lease is not None:
+            self._lease.check()  # what is here may be read; who waits for more should look for the master
+            hold_ms = min(hold_ms, round(self._lease.left_s * 1_000) + 1)
         deadline_ms = now_ms + max(0, hold_ms)
         queue = (header.topic, header.queue_id)
         version = self._access.version

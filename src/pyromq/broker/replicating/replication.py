@@ -172,7 +172,7 @@ class Replication:
             replicas=self.members.statuses() if self.members is not None else (),
             following=follower.state.name if follower is not None else "",
             reason=follower.reason if follower is not None else "",
-            replication_address=str(leader.address) if leader is not None else "",
+            replication_address=str(leader.address) if leader is not None and leader.is_listening else "",
         )
 
     @property
@@ -194,7 +194,7 @@ class Replication:
         if version := self.users_version:
             told["replicationUsersVersion"] = version
         if self.leader is not None:
-            told["replicationAddress"] = self.leader.address
+            told["replicationAddress"] = self.leader.address if self.leader.is_listening else ""
             told[TAKES_NAMES] = True
             told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
         if self.gate is not None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pyromq.client.core.broker_health import BrokerHealth
 from pyromq.client.core.client import Client
 from pyromq.client.core.errors import error_of
+from pyromq.client.core.retry_advice import is_broker_away
 from pyromq.client.core.settings import ProducerSettings
 from pyromq.client.producer.attempts import Attempts, SendStep
 from pyromq.client.producer.outgoing import OutgoingMessage
@@ -20,7 +21,6 @@ from pyromq.errors import (
     MQError,
     NoMasterError,
     SendFailedError,
-    ServiceNotAvailableError,
     TopicNotFoundError,
     TransportError,
 )
@@ -187,7 +187,7 @@ class RetryingSender:
         brokers = topic_queues.brokers if topic_queues else {broker}
         now_ms = self._clock.monotonic_ms()
         step = attempts.after(broker, error, now_ms, brokers)
-        if isinstance(error, TransportError | TopicNotFoundError | ServiceNotAvailableError):
+        if isinstance(error, TransportError | TopicNotFoundError) or is_broker_away(error):
             self._client.routes.refresh_soon(outgoing.topic)  # perhaps the broker has moved
         if step is SendStep.GIVE_UP:
             raise SendFailedError(name, attempts.failed) from error
