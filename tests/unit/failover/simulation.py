@@ -267,6 +267,7 @@ class Group:
         self.agents = {node.name: self.new_agent(node) for node in self.nodes}
         self._running: dict[str, asyncio.Task[None]] = {}
         self.killed = 0  # agents
+        self.is_over = False  # nothing happens any more: everything has to be well after a while
         self.acknowledged: list[int] = []  # with copies in all members in sync
         self.alone: list[int] = []  # by a master without replicas: the status of the send says so
         self.last_number = 0
@@ -316,6 +317,7 @@ class Group:
                         task.result()
                 if faults:
                     self._something_happens()
+            self.is_over = True
             for node in self.nodes:
                 node.is_alive, node.cut_off, node.paused_until_s = True, set(), 0.0
             await asyncio.sleep(60)
