@@ -108,7 +108,7 @@ hostile: $(READY)  ## the long run of hostile clients, then a million fuzzed req
 	PYROMQ_HOSTILE=long $(BIN)/python -m pytest tests/hostile
 	$(BIN)/python -m tests.hostile.fuzz --requests 1000000
 
-interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, Go, 15 minutes; writes docs/compatibility.md
+interop: $(READY)  ## the real Apache RocketMQ beside ours: needs Java 17, Maven, Go, half an hour; writes docs/compatibility.md
 	@mkdir -p $${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop
 	$(BIN)/python -m pytest interop/tests -n 3 --dist loadfile -p no:cacheprovider --basetemp=$${XDG_CACHE_HOME:-$$HOME/.cache}/pyromq-interop/run --compatibility docs/compatibility.md
 
