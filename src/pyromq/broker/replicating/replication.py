@@ -174,6 +174,10 @@ class Replication:
             "replicationFlushed": self.store.flushed_position,
             "replicationMetadataVersion": self.metadata_version,
         }
+        if (lease := self.environment.lease) is not None:
+            told["failoverLease"] = lease.state.number
+            told["failoverGrantedMs"] = round(lease.left_s * 1_000)
+            told["failoverCutMessages"] = lease.cut_messages
         if self.leader is not None:
             told["replicationAddress"] = self.leader.address
             told["replicationInSync"] = len(self.leader.replicas.in_sync(self.leader.end))
