@@ -53,9 +53,19 @@ CALLS = {
     "tx ls": "tx ls",
     "cluster ls": "cluster ls",
     "cluster replication": "cluster replication",
+    "cluster leases": "cluster leases --store etcd://127.0.0.1:1",
+    "cluster switch": "cluster switch broker-a --store etcd://127.0.0.1:1",
 }
 # what does not need brokers, says what is wrong with them as its result, or names one that is not there
-WITHOUT_BROKERS = {"cluster ls": 0, "cluster replication": 0, "doctor": 5, "settings ls": 2, "settings set": 2}
+WITHOUT_BROKERS = {
+    "cluster ls": 0,
+    "cluster replication": 0,
+    "cluster leases": 0,
+    "cluster switch": 2,
+    "doctor": 5,
+    "settings ls": 2,
+    "settings set": 2,
+}
 NOT_FOUND = [
     "tail nosuch",
     "topic describe nosuch",

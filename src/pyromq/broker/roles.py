@@ -89,6 +89,7 @@ class RoleChanges:
                 settings.broker_id = self._id_of(settings.replication.role)
             self._lease.acknowledged = store.end_position  # any of it may have been
         self._lost = read_cut_reports(disk, store.layout.root)
+        self._lease.cut_messages = sum(each.messages for each in self._lost)
 
     def adopt(self, parts: Parts) -> None:
         """The parts of a role are built."""

@@ -510,6 +510,24 @@ NAME_TAKEN: Final = Metric(
     help="How often another process was found registered under the name of this broker, since the start.",
     source="registration",
 )
+LEASE_NUMBER: Final = Metric(
+    name="pyromq_lease_number",
+    kind=Kind.GAUGE,
+    help="The lease under which the broker is master, or follows one; 0 without a failover agent.",
+    source="config/failover.json",
+)
+LEASE_LEFT: Final = Metric(
+    name="pyromq_lease_seconds_left",
+    kind=Kind.GAUGE,
+    help="How long a master under a failover agent may still acknowledge; 0 of replicas, and without an agent.",
+    source="the last grant",
+)
+LEASE_CUTS: Final = Metric(
+    name="pyromq_lease_cut_messages",
+    kind=Kind.GAUGE,
+    help="Messages that a returning master had alone: cut from its log, and kept in cut/ until the folder is deleted.",
+    source="reports in cut/",
+)
 DELAY_LEVELS: Final = Metric(
     name="pyromq_delay_level_messages",
     kind=Kind.GAUGE,
@@ -625,6 +643,9 @@ BROKER_METRICS: Final = (
     HELD_PULLS,
     NAMESERVERS,
     NAME_TAKEN,
+    LEASE_NUMBER,
+    LEASE_LEFT,
+    LEASE_CUTS,
     DELAY_LEVELS,
     DELAY_LATE,
     ROLE,

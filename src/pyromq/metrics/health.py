@@ -70,10 +70,24 @@ def broker_findings(told: Mapping[str, str]) -> list[Finding]:
         holder = told.get("nameTakenBy", "")
         text = f"another process registered under its name {taken:.0f} times, last from {holder}: stop it or rename it"
         found.append(Finding(Severity.BAD, text))
+    found += _failover_findings(told)
     if stalls := _number(told.get("loopStalls", "")):
         worst = f"the worst of {told.get('loopStallWorstMs', '')} ms by {told.get('loopStallCode', '')}"
         text = f"{stalls:.0f} times it served nobody for more than 100 ms, {worst}: see its log"
         found.append(Finding(Severity.WARNING, text))
+    return found
+
+
+def _failover_findings(told: Mapping[str, str]) -> list[Finding]:
+    """Of a broker under a failover agent."""
+    found = []
+    if "failoverLease" in told and told.get("replicationRole") != "replica" and told.get("failoverGrantedMs") == "0":
+        text = "it is a master without a lease, and acknowledges nothing: look at its agent, and at the lease store"
+        found.append(Finding(Severity.BAD, text))
+    if cut := int(_number(told.get("failoverCutMessages", ""))):
+        messages = "1 message" if cut == 1 else f"{cut} messages"
+        text = f"{messages} that it had alone when another became master are in cut/ of its data folder: look at them, "
+        found.append(Finding(Severity.WARNING, f"{text}then delete the folder"))
     return found
 
 

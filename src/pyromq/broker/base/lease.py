@@ -62,6 +62,7 @@ class Lease:
         self.state = LeaseState()
         self.required: tuple[str, ...] = ()  # replicas that have to have what is acknowledged
         self.acknowledged = 0  # end of the last message that a producer was told is safe, or a consumer was shown
+        self.cut_messages = 0  # that this broker had alone when it came back, and that are kept in its folder
 
     def load(self, disk: Disk, config: Path) -> None:
         """Raises CorruptFileError, OSError."""

@@ -378,6 +378,7 @@ class BrokerCollector:
     def _state(self) -> Collecting:
         parts, settings = self._parts, self._settings
         registered, given = len(parts.services.registrar.registered_with), len(settings.nameservers)
+        lease = parts.replication.environment.lease
         yield
         waiting = {
             "send": parts.write_path.group_commit.waiting,
@@ -393,6 +394,9 @@ class BrokerCollector:
             _one(table.GROUP_NUMBER, len(parts.tables.groups.items())),
             Family(table.NAMESERVERS, [(("registered",), registered), (("missing",), max(0, given - registered))]),
             _one(table.NAME_TAKEN, parts.services.registrar.name_watch.taken),
+            _one(table.LEASE_NUMBER, lease.state.number if lease is not None else 0),
+            _one(table.LEASE_LEFT, lease.left_s if lease is not None else 0.0),
+            _one(table.LEASE_CUTS, lease.cut_messages if lease is not None else 0),
         ]
 
 

@@ -193,6 +193,10 @@ class Replication:
         }
         if version := self.users_version:
             told["replicationUsersVersion"] = version
+        if (lease := self.environment.lease) is not None:
+            told["failoverLease"] = lease.state.number
+            told["failoverGrantedMs"] = round(lease.left_s * 1_000)
+            told["failoverCutMessages"] = lease.cut_messages
         if self.leader is not None:
             told["replicationAddress"] = self.leader.address if self.leader.is_listening else ""
             told[TAKES_NAMES] = True

@@ -107,7 +107,9 @@ async def switch_master(admin: Admin, url: str, ca_file: Path | None, name: str,
     from pyromq.failover.switching import current, switch
 
     known = (await admin.cluster()).broker_addr_table
-    store = _opened(url, known[name].cluster if name in known else "DefaultCluster", name, ca_file)
+    if name not in known:
+        await admin.member(name)  # says that it is not there
+    store = _opened(url, known[name].cluster, name, ca_file)
     began_s, steps = machine_s(), []
     try:
         before = (await current(store)).record
