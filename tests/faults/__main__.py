@@ -23,7 +23,7 @@ from tests.integration.lease_stores import etcd
 
 MOST = "master killed"  # has rounds of its own number
 COLUMNS = (
-    *("fault", "role", "rounds", "messages", "lost", "duplicates"),
+    *("fault", "role", "rounds", "messages", "lost", "passed over", "duplicates"),
     *("not replicated, as told", "of these lost", "lag, bytes"),
 )
 
@@ -75,7 +75,10 @@ def print_table(outcomes: list[Outcome], seed: int) -> None:
     print(f"| {' | '.join(COLUMNS)} |")
     print("|---" * len(COLUMNS) + "|")
     for each in outcomes:
-        counts = (each.rounds, each.promised, each.lost, each.duplicates, each.apart, each.apart_lost, each.lag_bytes)
+        counts = (
+            *(each.rounds, each.promised, each.lost, each.skipped, each.duplicates),
+            *(each.apart, each.apart_lost, each.lag_bytes),
+        )
         print(f"| {each.fault} | {each.role} | " + " | ".join(f"{count:,}" for count in counts) + " |")
     for each in outcomes:
         for problem in each.problems:

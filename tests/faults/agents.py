@@ -150,16 +150,32 @@ class ManagedCluster(Cluster):
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def fail_over(self) -> None:
-        """Until the other broker may acknowledge."""
-        await self.has_master(self.replica)
-        self.members.reverse()
+        """Until the other broker may acknowledge; one that was not in sync must not, and the old one is started."""
+        if not await self.other_takes_over():
+            if not self.replica.is_running:
+                await self.replica.start(Role.REPLICA, 1)
+            await self.sort()
 
-    async def has_master(self, wanted: Member | None = None) -> Member:
+    async def other_takes_over(self) -> bool:
+        """The replica is the master now; False when it was not in sync, and waits for the old one."""
+        self.members.reverse()
+        async with asyncio.timeout(PATIENCE_S):
+            while not await self._is_master(self.master):
+                record, other = await self.record(), self.machine(self.master).public_address
+                if record is not None and record.holder != other and other not in record.in_sync:
+                    return False
+                await asyncio.sleep(_LOOK_AGAIN_S)
+        return True
+
+    async def _is_master(self, member: Member) -> bool:
+        status = await self.status(member) if member.is_running else None
+        return status is not None and status.role is MemberRole.MASTER and status.granted_s > 0
+
+    async def has_master(self) -> Member:
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                for member in self.members if wanted is None else [wanted]:
-                    status = await self.status(member) if member.is_running else None
-                    if status is not None and status.role is MemberRole.MASTER and status.granted_s > 0:
+                for member in self.members:
+                    if await self._is_master(member):
                         return member
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
@@ -208,10 +224,9 @@ async def broker_killed(this: Round) -> None:
     cluster = _cluster(this)
     old = cluster.machine(cluster.master)
     await old.kill_broker()
-    this.loses_apart = True
-    await cluster.fail_over()
-    await this.goes_on(promised=False)
+    await _other_takes_over(this)
     await old.start_broker(Role.REPLICA, 1)
+    await cluster.sort()
     await cluster.in_sync()
     await this.goes_on()
 
@@ -225,6 +240,7 @@ async def agent_killed(this: Round) -> None:
     await old.kill_agent()
     await _other_takes_over(this)
     await old.start_agent()
+    await cluster.sort()
     await cluster.in_sync()
     await this.goes_on()
 
@@ -238,6 +254,7 @@ async def machine_paused(this: Round) -> None:
     old.pause()
     await _other_takes_over(this)
     old.go_on()
+    await cluster.sort()
     await cluster.in_sync()
     await this.goes_on()
 
@@ -253,6 +270,7 @@ async def master_cut_off_from_leases(this: Round) -> None:
         proxy.swallow((Way.FORWARD, Way.BACK)[chosen - 1])
     await _other_takes_over(this)
     cluster.heal()
+    await cluster.sort()
     await cluster.in_sync()
     await this.goes_on()
 
@@ -292,8 +310,8 @@ async def both_machines_killed(this: Round) -> None:
 
 async def _other_takes_over(this: Round) -> None:
     this.loses_apart = True
-    await _cluster(this).fail_over()
-    await this.goes_on(promised=False)
+    if await _cluster(this).other_takes_over():
+        await this.goes_on(promised=False)
 
 
 AGENT_FAULTS: Final[Mapping[str, Fault]] = {
