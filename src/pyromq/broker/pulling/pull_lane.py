@@ -25,6 +25,7 @@ from pyromq.broker.state.tables import Tables
 from pyromq.clock import Clock
 from pyromq.compiled_core import Buffer, Core
 from pyromq.compiled_core import PullLane as CoreLane
+from pyromq.model.names import RETRY_PREFIX
 from pyromq.net.connection import Connection
 from pyromq.store.message_store import MessageStore
 from pyromq.store.queue_reader import tags_of
@@ -91,6 +92,8 @@ class PullLane:
         if tags is None or wanted.accept_record is not None or queue is None or not self.is_open:
             return
         if is_run_by_broker(header.topic) or is_system_group(header.consumer_group):  # these are read, never committed
+            return
+        if header.topic.startswith(RETRY_PREFIX):  # filters of other topics may count there
             return
         self._forget_what_changed()
         if len(self._lane) >= KNOWN_MAX:

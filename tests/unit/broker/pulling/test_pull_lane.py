@@ -103,6 +103,17 @@ async def test_it_answers_what_python_would_have_answered() -> None:
         assert lane.known == 1
 
 
+async def test_retry_topics_are_pythons() -> None:
+    async with LaneRig(with_core=True) as rig:
+        rig.broker.parts.tables.groups.require("readers")
+        text = "UNIQ_KEY\x017F0000010000000000000000\x02"
+        rig.arrive(0, send_frame(1, "%RETRY%readers", 0, text, b"once more"))
+        await rig.settle()
+        rig.arrive(1, again := pull_frame(2, ext={"topic": "%RETRY%readers", "queueId": "0"}))
+        assert answers(rig.clients[1])[-1][0].code == ResponseCode.SUCCESS
+        assert taken(rig, again) == 0
+
+
 async def test_it_takes_whole_frames_and_leaves_the_rest() -> None:
     async with LaneRig(with_core=True) as rig:
         await learned(rig)
