@@ -49,6 +49,7 @@ _COPIES = (
     Column("behind_bytes", "behind", right=True),
     Column("in_sync", "in sync", right=True),
     Column("metadata", "metadata"),
+    Column("lease", "lease", right=True, optional=True),
     Column("finding", "finding", optional=True),
     Column("problem", "problem", optional=True),
 )
@@ -106,6 +107,7 @@ async def _copies(admin: Admin) -> list[dict[str, Any]]:
             "behind_bytes": each.behind_bytes,
             "in_sync": each.in_sync,
             "metadata": metadata[each.has_metadata],
+            "lease": each.lease,
             "finding": "; ".join(findings.get(each.name, ())),
             "problem": each.problem,
         }

@@ -40,6 +40,8 @@ class BrokerCopy(msgspec.Struct, frozen=True, kw_only=True):
     metadata_version: str = ""
     has_metadata: bool | None = None  # of a replica: its topics and groups are those of its master
     unconfirmed_sends: int = 0  # of a sync master: answered although replicas had not confirmed them, since its start
+    lease: int | None = None  # under a failover agent: the number under which it is master, or follows
+    granted_ms: int | None = None  # under one: how long a master may still acknowledge
     problem: str = ""  # why it did not answer
 
     @property
@@ -106,6 +108,8 @@ def copy_of(
         state=told.get("replicationState", ""),
         reason=told.get("replicationReason", ""),
         metadata_version=told.get("replicationMetadataVersion", ""),
+        lease=_number(told, "failoverLease"),
+        granted_ms=_number(told, "failoverGrantedMs"),
         unconfirmed_sends=sum(
             _number(told, key) or 0 for key in ("replicationLateSends", "replicationUnconfirmedSends")
         ),

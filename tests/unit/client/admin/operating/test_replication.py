@@ -87,3 +87,9 @@ def test_apaches_brokers_have_the_roles_that_their_own_status_tells() -> None:
 @pytest.mark.parametrize("odd", ["", "x", "1.5", "-"])
 def test_numbers_that_are_none_are_not_known(odd: str) -> None:
     assert copy_of(("c", "b", 0, "a:1"), {"commitLogMaxOffset": odd}).end is None
+
+
+def test_a_broker_under_a_failover_agent_tells_its_lease() -> None:
+    copy = master(failoverLease="4", failoverGrantedMs="6500")
+    assert (copy.lease, copy.granted_ms) == (4, 6_500)
+    assert (master().lease, master().granted_ms) == (None, None)
