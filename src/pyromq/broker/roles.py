@@ -110,6 +110,8 @@ class RoleChanges:
         if not parts.services.registrar.registered_with:
             parts.services.registrar.register_soon()
         parts.write_path.group_commit.look()
+        if parts.replication.gate is not None:
+            parts.replication.gate.look()  # it may wait for fewer replicas now
 
     @property
     def may_write(self) -> bool:
