@@ -132,7 +132,7 @@ class RoleChanges:
 
     def told(self, registered: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """What a response to a change of topics waits for: name servers, and the replicas that the lease names."""
-        members = self._broker.parts.replication.members
+        members = self._broker.parts.replication.members if self._lease is not None else None
         if members is None:
             return registered
         number = self._broker.parts.replication.metadata_number
