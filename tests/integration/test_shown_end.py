@@ -12,6 +12,7 @@ from pyromq.aio import PushConsumer
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.broker import Broker
 from pyromq.replication.settings import Role
+from pyromq.results import SendStatus
 from pyromq.wire.json.membership import MemberReport
 from tests.integration.replication_pair import CuttingProxy, Pair, a_pair
 from tests.integration.test_push_consumer import FAST, Seen
@@ -87,7 +88,9 @@ async def test_what_was_shown_stays_shown_when_a_replica_is_named_that_lacks_it(
         assert end == master.store.end_position == lease.acknowledged  # nobody is named: all is shown, and counts
         grant(master, lease, MEMBER)  # somebody who is not even connected
         assert master.store.visible_end == end
-        await producer.send(Message("orders", b"hidden"))
-        assert master.store.visible_end == end < master.store.end_position
+        send = asyncio.create_task(producer.send(Message("orders", b"hidden")))
+        await until(lambda: master.store.flushed_position > end, "it is on the master's disk")
+        assert master.store.visible_end == end and not send.done()
         grant(master, lease)  # the lease names nobody again
+        assert (await send).status is SendStatus.SLAVE_NOT_AVAILABLE
         assert master.store.visible_end == master.store.end_position == lease.acknowledged

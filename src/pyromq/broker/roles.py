@@ -111,7 +111,7 @@ class RoleChanges:
             parts.services.registrar.register_soon()
         parts.write_path.group_commit.look()
         if parts.replication.gate is not None:
-            parts.replication.gate.look()  # the lease may name others now
+            parts.replication.gate.look()  # it may wait for fewer replicas now
 
     @property
     def may_write(self) -> bool:

@@ -50,7 +50,7 @@ def choose(record: LeaseRecord, wanted: str) -> str:
 
 
 async def switch(store: LeaseStore, status_of: StatusOf, wanted: str = "") -> AsyncIterator[str]:
-    """Says what happens, until the new master serves and the old one follows. Raises LeaseError."""
+    """Says what happens, until the new master serves and the old one could be it again. Raises LeaseError."""
     before, to = await _ask(store, wanted)
     old = before.holder
     yield f"asked {old} to hand over to {to}"
@@ -64,7 +64,7 @@ async def switch(store: LeaseStore, status_of: StatusOf, wanted: str = "") -> As
         for step in [each for each in await _steps(record, status_of, old, to) if each not in told]:
             told.add(step)
             yield step
-        if f"{old} follows {to}" in told:
+        if f"{old} has everything" in told:
             return
         await asyncio.sleep(_LOOK_AGAIN_S)
     raise LeaseError(f"not everything is in place after {_SWITCH_S:g} s: look at the logs of both agents")
@@ -94,4 +94,6 @@ async def _steps(record: LeaseRecord, status_of: StatusOf, old: str, to: str) ->
         former = await status_of(old)
         if former is not None and former.role is Role.REPLICA and former.following == "FOLLOWING":
             steps.append(f"{old} follows {to}")
+            if old in record.in_sync:
+                steps.append(f"{old} has everything")
     return steps

@@ -112,7 +112,8 @@ class ReplicaGate:
     def _answer(self) -> None:
         end = self._leader.end
         replicas = self._leader.replicas
-        if replicas.standing(end) is Standing.TOO_FEW:
+        is_named = self.lease is not None and self.lease.required  # it could take over, until the lease drops it
+        if replicas.standing(end) is Standing.TOO_FEW and not is_named:
             self._answer_all()
             self._emptied.set()
             return
@@ -171,6 +172,8 @@ class ReplicaGate:
             tell(self._internal.popleft()[2], None)
         while self._waiting:
             commit = self._next(ResponseCode.SLAVE_NOT_AVAILABLE)
+            if self.lease is not None:
+                self.lease.admits(commit.end)  # who joins has to have it
             self.alone += commit.send_count
             respond_unconfirmed(commit.sends, ResponseCode.SLAVE_NOT_AVAILABLE, _NO_REPLICA)
 

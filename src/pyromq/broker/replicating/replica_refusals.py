@@ -73,7 +73,8 @@ def of_a_replica(handlers: dict[int, H], *, reads: bool, is_managed: bool = Fals
 
 def of_a_leased_master(handlers: dict[int, Immediate], check: Callable[[], None]) -> dict[int, Immediate]:
     """The same under a failover agent: what changes something is refused without its lease. Sends have their gate."""
-    return {code: _checking(each, check) if code in REFUSALS else each for code, each in handlers.items()}
+    checked = {*REFUSALS, Code.LOCK_BATCH_MQ}  # another master may give the same queue to somebody else
+    return {code: _checking(each, check) if code in checked else each for code, each in handlers.items()}
 
 
 def _checking(handler: Immediate, check: Callable[[], None]) -> Immediate:

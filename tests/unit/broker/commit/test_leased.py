@@ -141,6 +141,19 @@ async def test_too_few_replicas_are_no_reason_to_say_stored_without_a_lease() ->
     assert [code for _, code in rig.answered] == [1]
 
 
+async def test_a_member_that_is_gone_is_waited_for_until_the_lease_names_it_no_more() -> None:
+    floor: list[int | None] = [0]
+    rig, lease = leased_gate(Watch(), floor)
+    assert lease.grant(1, Watch.now_s + 5, ("b:1",))
+    number = rig.send(500)
+    assert rig.answered == [], "it could take over, and lacks the message"
+    floor[0] = None
+    assert lease.grant(1, Watch.now_s + 5, ())
+    rig.gate.look()
+    assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE)]
+    assert lease.acknowledged == 500, "who joins has to have it"
+
+
 # --- the door ---
 
 
