@@ -46,7 +46,7 @@ STORE = StoreSettings(
     delay_ladder_ms=(100,) * 18,
 )
 REPLICATION = ReplicationSettings(
-    metadata_interval_ms=100, confirm_timeout_ms=500, heartbeat_interval_ms=200, silence_ms_max=2_000
+    metadata_interval_ms=100, confirm_timeout_ms=1_000, heartbeat_interval_ms=500, silence_ms_max=20_000
 )
 
 

@@ -10,7 +10,7 @@ from tests.faults.proxy import BOTH, Way
 from tests.faults.rounds import Fault, Round
 
 DAY_MS: Final = 86_400_000
-PAUSE_S: Final = 2.5  # longer than ``silence_ms_max``: connections are given up
+PAUSE_S: Final = 2.5  # longer than sends wait for replicas
 
 
 # --- processes ---
@@ -40,7 +40,7 @@ async def both_killed(this: Round) -> None:
 
 
 async def replica_paused(this: Round) -> None:
-    """SIGSTOP for longer than connections stay silent; then the master is killed."""
+    """SIGSTOP, mostly for longer than sends wait for a replica; then the master is killed."""
     this.cluster.replica.pause()
     await this.some_time(PAUSE_S * 2)
     this.cluster.replica.go_on()

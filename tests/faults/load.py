@@ -46,8 +46,9 @@ GROUP, ORDERLY_GROUP = "billing", "ledgers"
 _LANES: Final = {PLAIN: 8, ORDERED: QUEUES, DELAYED: 4, TRANSACTIONS: 3}
 _FAIL_PERCENT: Final = 8
 _PAUSE_S: Final = 0.02  # between two sends of a lane: the fault is the test, not the rate
-_ATTEMPT_MS: Final = 1_000
-_SEND_MS: Final = 3_000
+_ATTEMPT_MS: Final = 5_000  # a busy machine is no broken one
+_SEND_MS: Final = 15_000
+_GROWTH_S: Final = 120
 
 
 @dataclass
@@ -97,6 +98,7 @@ class Load:
         await until(
             lambda: all(self._known(name, promised) >= before[name] + each for name in wanted),
             f"{each} more of every kind",
+            _GROWTH_S,
         )
 
     def _known(self, name: str, promised: bool) -> int:
