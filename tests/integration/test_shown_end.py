@@ -11,6 +11,7 @@ from pyromq import Message
 from pyromq.aio import PushConsumer
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.broker import Broker
+from pyromq.clock import machine_s
 from pyromq.replication.settings import Role
 from pyromq.results import SendStatus
 from pyromq.wire.json.membership import MemberReport
@@ -33,7 +34,7 @@ async def start_managed(pair: Pair) -> tuple[Broker, Lease]:
 
 
 def grant(master: Broker, lease: Lease, *required: str) -> None:
-    assert lease.grant(1, float("inf"), required)
+    assert lease.grant(1, machine_s() + 3_600, required)
     on_grant = master.parts.handlers.members.on_grant
     assert on_grant is not None
     on_grant()

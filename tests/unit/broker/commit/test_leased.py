@@ -11,9 +11,10 @@ from pyromq.broker.base.refusals import RefusedError
 from pyromq.broker.commit.group_commit import SendsOfOneRead
 from pyromq.broker.commit.internal_writes import InternalWrites
 from pyromq.broker.commit.send_gate import HOLD_MS_MAX
+from pyromq.broker.replicating.replica_refusals import of_a_leased_master
 from pyromq.errors import MQError
 from pyromq.store.settings import Flush
-from pyromq.wire.codes import ResponseCode
+from pyromq.wire.codes import RequestCode, ResponseCode
 from pyromq.wire.command import encode_response
 from pyromq.wire.record import Draft
 from tests.unit.broker.base.test_lease import Watch, lease_of
@@ -210,3 +211,18 @@ async def test_held_sends_are_sent_away_when_another_broker_is_master() -> None:
     door.send(wire)
     door.gate.send_away(Lease.refusal())
     assert (len(door.gate), wire.codes, door.handled) == (0, [MOVED], [])
+
+
+def test_without_its_lease_a_broker_changes_nothing_and_gives_no_locks() -> None:
+    def refuse() -> None:
+        raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "its lease has ended")
+
+    def answered(connection: Any, request: Any) -> str:
+        return "answered"
+
+    codes = (RequestCode.LOCK_BATCH_MQ, RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.GET_BROKER_RUNTIME_INFO)
+    handlers = of_a_leased_master(dict.fromkeys(map(int, codes), cast(Any, answered)), refuse)
+    for code in codes[:2]:  # two members of a group could own one queue, each by another broker
+        with pytest.raises(RefusedError, match="its lease has ended"):
+            handlers[code](cast(Any, None), cast(Any, None))
+    assert cast(Any, handlers[codes[2]])(None, None) == "answered"
