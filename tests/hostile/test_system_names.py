@@ -95,6 +95,10 @@ WITHOUT_NAMES = {  # or about the caller's own connection
     Code.QUERY_AUDIT_LOG,
     Code.QUERY_STORE_FACTS,
     Code.QUERY_PREPARED_CHECKS,
+    Code.QUERY_MEMBER,
+    Code.GRANT_MEMBER,
+    Code.CONTROL_MEMBER,
+    Code.REPORT_MEMBER,
     Code.GET_ACCESS_TABLES,
     *map(Code, ACCESS_CODES),  # users and policies; they have rules of their own
 }

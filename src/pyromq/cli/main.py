@@ -53,7 +53,7 @@ _PLACES: Final = {
     "dlq": Place(f"{_NOUNS}.dlq", "app", "Dead letters: list, redrive."),
     "delay": Place(f"{_NOUNS}.delay", "app", "Delayed messages: list, cancel."),
     "tx": Place(f"{_NOUNS}.tx", "app", "Transactions: list open ones."),
-    "cluster": Place(f"{_NOUNS}.cluster", "app", "Clusters: list brokers, leases, switch masters."),
+    "cluster": Place(f"{_NOUNS}.cluster", "app", "Clusters: list brokers, replicas and leases, switch masters."),
     "settings": Place(f"{_NOUNS}.settings", "app", "Settings of running brokers: list, set."),
     "store": Place(f"{_NOUNS}.store", "app", "Look at a store folder without a broker."),
     "tls": Place(f"{_NOUNS}.tls", "app", "Certificates of a small cluster: an authority, servers, clients."),

@@ -80,7 +80,7 @@ class MemberHandler:
 def _decoded(request: Received[Any], kind: type[T]) -> T:
     try:
         return msgspec.json.decode(request.body, type=kind)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise RefusedError(ResponseCode.INVALID_PARAMETER, f"the body cannot be read: {error}") from error
 
 

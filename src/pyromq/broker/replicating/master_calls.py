@@ -147,5 +147,5 @@ class MasterCalls:
 def _status(body: bytes) -> BrokerStatus:
     try:
         return msgspec.json.decode(body, type=BrokerStatus)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise RemoteProtocolError(f"the master does not say what it is: {error}") from error

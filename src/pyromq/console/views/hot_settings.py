@@ -86,6 +86,7 @@ _ALL: Final = (
     _number("registerNameServerPeriod", "How often the broker registers with name servers", 10_000, 60_000, "ms"),
     _switch("rejectTransactionMessage", "Transactional messages are refused"),
     _number("shortPollingTimeMills", "Without long polling: how long a pull waits", 1, 60_000, "ms"),
+    _number("startAcceptSendRequestTimeStamp", "Messages are refused before this time", 0, 10**15 - 1, "ms since 1970"),
     _switch("storeReplyMessageEnable", "Replies of request-reply are stored"),
     _number("transactionCheckInterval", "How often undecided producers are asked", 1_000, _DAY_MS, "ms"),
     _number("transactionCheckMax", "How often at most, before a half message is put away", 1, 250, "times"),

@@ -21,6 +21,7 @@ class Rig:
     def connects(self, name: str, position: int) -> ReplicaConnection:
         connection = self.replicas.connected(name.rpartition(":")[0], name)
         self.replicas.begins(connection, position)
+        self.replicas.reported(connection, position)  # it has compared
         return connection
 
     def reports(self, address: str, link: str, metadata: int = 1, host: str = "10.0.0.9") -> None:
