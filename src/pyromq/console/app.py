@@ -44,6 +44,7 @@ from pyromq.errors import MQError, printable
 logger = logging.getLogger(__name__)
 
 _KEPT: Final = "public, max-age=31536000, immutable"  # static files have their hash in the address
+_STRANGERS_BYTES_MAX: Final = 64 << 10  # of a form that somebody sends who has not signed in
 
 
 def create_app(settings: ConsoleSettings, *, client: Client | None = None, clock: Clock | None = None) -> Console:
@@ -113,7 +114,8 @@ class Console:
     async def _visit(self, request: Request, page: PageRoute, admitted: Admitted) -> Visit:
         fields: tuple[tuple[str, str], ...] = ()
         if page.method == "POST":
-            fields = await read_form(request, self.desk.settings.body_bytes_max)
+            most = self.desk.settings.body_bytes_max
+            fields = await read_form(request, most if admitted.who is not None else min(most, _STRANGERS_BYTES_MAX))
             check_csrf(request, admitted, dict(fields).get(CSRF_FIELD, ""))
         return Visit(
             desk=self.desk,

@@ -368,3 +368,10 @@ async def test_strange_addresses_are_not_found() -> None:
             response = await rig.operator.get(path)
             assert response.status_code in (404, 422), path
             assert "<script>alert" not in response.text
+
+
+async def test_who_has_not_signed_in_sends_no_large_forms() -> None:
+    async with ConsoleRig() as rig:
+        form = {"name": "admin", "password": "x" * (65 << 10)}
+        refused = await rig.stranger.http.post("/login", data=form)
+        assert refused.status_code == 413

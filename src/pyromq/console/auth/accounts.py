@@ -1,7 +1,8 @@
 """Accounts and API tokens, kept hashed in a small file of the console's folder (mode 600), or in memory without one.
 
 There are two accounts: ``admin``, an operator, and ``viewer``, who reads. A token is 256 random bits, so a plain
-SHA-256 of it is as good as a slow hash.
+SHA-256 of it is as good as a slow hash. The file is read again when it has changed: ``--reset-password`` may write it
+while a console runs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _TOKEN_PREFIX: Final = "pmq_"
 _TOKEN_BYTES: Final = 32
 _NOT_FOUND: Final = 404
 _NAME_CHARACTERS_MAX: Final = 60
+ENVIRONMENT: Final = "environment"  # the token that the environment gives
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +52,11 @@ class Accounts:
 
     def __init__(self, settings: ConsoleSettings, clock: Clock) -> None:
         self._clock, self._cost, self._is_read_only = clock, settings.scrypt, settings.read_only
-        self._file = None if settings.data is None else _file(settings.data / "accounts.json")
-        self._kept = (self._file.load(_parsed) if self._file else None) or _Kept()
+        self._path = None if settings.data is None else settings.data / "accounts.json"
+        self._file = None if self._path is None else _file(self._path)
+        self._read_as: object = None  # of the file, when it was read or written last
+        self._kept = _Kept()
+        self._read_again()
         self._given = {ADMIN: settings.password.reveal(), VIEWER: settings.viewer_password.reveal()}
         self._hashes = {name: hash_password(given, self._cost) for name, given in self._given.items() if given}
         self._no_such = nobodys_hash(self._cost)
@@ -77,12 +82,15 @@ class Accounts:
         if self._given.get(name):
             raise ConfigError(f"the password of {name} comes from the environment: change it there")
         password = new_password()
-        self._kept.passwords[name] = hash_password(password, self._cost)
+        hashed = hash_password(password, self._cost)
+        self._read_again()
+        self._kept.passwords[name] = hashed
         self._save()
         return password
 
     def verify(self, name: str, password: str) -> Identity | None:
         """Takes as long for a name that does not exist. Slow on purpose: called on a worker thread."""
+        self._read_again()
         hashed = self._hashes.get(name) or self._kept.passwords.get(name) or self._no_such
         if not is_password(password, hashed) or hashed is self._no_such:
             return None
@@ -103,6 +111,9 @@ class Accounts:
         name = name.strip()
         if not name or len(name) > _NAME_CHARACTERS_MAX or not name.isprintable():
             raise ConfigError(f"a token has a name of 1 to {_NAME_CHARACTERS_MAX} printable characters")
+        self._read_again()
+        if name == ENVIRONMENT:
+            raise ConfigError(f"{name} is the token that the environment gives: choose another name")
         if any(each.name == name for each in self._kept.tokens):
             raise ConfigError(f"there is a token {name} already: revoke it, or choose another name")
         if len(self._kept.tokens) >= TOKENS_MAX:
@@ -115,6 +126,7 @@ class Accounts:
 
     def revoke_token(self, name: str) -> None:
         """Raises NotFoundError."""
+        self._read_again()
         left = [each for each in self._kept.tokens if each.name != name]
         if len(left) == len(self._kept.tokens):
             raise NotFoundError(code=_NOT_FOUND, remark=f"there is no token {name}")
@@ -126,7 +138,7 @@ class Accounts:
         """Whose it is."""
         hashed = _sha256(token)
         if self._token_given and secrets.compare_digest(hashed, self._token_given):
-            return Identity("environment", self._most(Role.OPERATOR), token="environment")
+            return Identity(ENVIRONMENT, self._most(Role.OPERATOR), token=ENVIRONMENT)
         for each in self._kept.tokens:
             if secrets.compare_digest(hashed, each.sha256):
                 return Identity(each.name, self._most(each.role), token=each.name)
@@ -135,6 +147,19 @@ class Accounts:
     def _save(self) -> None:
         if self._file is not None:
             self._file.save(msgspec.json.format(msgspec.json.encode(self._kept)))
+            self._read_as = self._on_disk()
+
+    def _read_again(self) -> None:
+        """If it was changed by another process. Raises CorruptFileError."""
+        if self._file is not None and (found := self._on_disk()) != self._read_as:
+            self._kept, self._read_as = self._file.load(_parsed) or _Kept(), found
+
+    def _on_disk(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat() if self._path is not None else None
+        except OSError:
+            return None
+        return (found.st_ino, found.st_size, found.st_mtime_ns) if found is not None else None
 
 
 def _file(path: Path) -> WholeText:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pyromq.console.auth.accounts import ENVIRONMENT
 from pyromq.console.auth.roles import Identity, Role
 from pyromq.console.auth.sessions import Session
 from pyromq.console.desk import Desk
@@ -30,7 +31,7 @@ class Admitted:
         """Still: a session ends, a token is revoked."""
         if self.session is not None:
             return desk.sessions.is_open(self.session.id)
-        if self.who is None or self.who.token == "environment":
+        if self.who is None or self.who.token == ENVIRONMENT:
             return True
         return any(each.name == self.who.token and each.role is self.who.role for each in desk.accounts.tokens)
 

@@ -236,3 +236,19 @@ def test_a_damaged_file_is_told_and_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "accounts.json").write_text('{"passwords": 7}')
     with pytest.raises(CorruptFileError, match=r"accounts\.json"):
         accounts(tmp_path)
+
+
+def test_a_password_that_is_reset_beside_a_running_console_counts_there_and_stays(tmp_path: Path) -> None:
+    running = accounts(tmp_path)
+    token = running.add_token("dashboards", Role.READER)
+    reset = accounts(tmp_path).renew(ADMIN)  # ``--reset-password``, in a process of its own
+    assert running.verify(ADMIN, reset) is not None
+    assert running.verify(ADMIN, running.generated) is None
+    running.add_token("deploys", Role.READER)  # which writes the file
+    assert accounts(tmp_path).verify(ADMIN, reset) is not None
+    assert accounts(tmp_path).token(token) is not None
+
+
+def test_the_name_of_the_environments_token_is_taken() -> None:
+    with pytest.raises(ConfigError, match="choose another name"):
+        accounts(password="x").add_token(" environment ", Role.READER)
