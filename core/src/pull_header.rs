@@ -2,7 +2,8 @@
 //!
 //! As strict as that of a send: what clients write is read, and everything else is Python's, valid or not.
 
-use crate::header::{small, whole, Cursor};
+use crate::header::{small, whole, Cursor, Text, FIELDS};
+use crate::signature::Field;
 
 #[derive(Debug, Default)]
 pub struct PullHeader<'a> {
@@ -19,16 +20,22 @@ pub struct PullHeader<'a> {
     pub sub_version: i64,
     pub expression_type: Option<&'a [u8]>,
     pub bytes_max: Option<i32>,
+    /// All ext fields, for signatures; empty unless they were asked for.
+    pub fields: Vec<Field<'a>>,
 }
 
 const REQUIRED: u32 = 0x1FF; // of the fields below, those that every pull has
 
-pub fn read(text: &[u8]) -> Option<PullHeader<'_>> {
+/// The header of a pull; with its ext fields as they came if `SIGNED`.
+pub fn read<const SIGNED: bool>(text: &[u8]) -> Option<PullHeader<'_>> {
     if !text.starts_with(b"{\"code\":11,") || std::str::from_utf8(text).is_err() {
         return None;
     }
     let mut cursor = Cursor { text, at: 1 };
     let mut header = PullHeader::default();
+    if SIGNED {
+        header.fields.reserve_exact(FIELDS);
+    }
     let (mut seen, mut fields_seen) = (0u32, 0u32);
     loop {
         let name = cursor.plain()?;
@@ -39,7 +46,7 @@ pub fn read(text: &[u8]) -> Option<PullHeader<'_>> {
                 1
             }
             b"extFields" => {
-                fields_seen = read_fields(&mut cursor, &mut header)?;
+                fields_seen = read_fields::<SIGNED>(&mut cursor, &mut header)?;
                 2
             }
             b"flag" => {
@@ -77,13 +84,16 @@ pub fn read(text: &[u8]) -> Option<PullHeader<'_>> {
 }
 
 /// Bits of the fields that there were. No name comes twice, known or not escaped: Python says what then counts.
-fn read_fields<'a>(cursor: &mut Cursor<'a>, header: &mut PullHeader<'a>) -> Option<u32> {
+fn read_fields<'a, const SIGNED: bool>(cursor: &mut Cursor<'a>, header: &mut PullHeader<'a>) -> Option<u32> {
     let mut seen = 0u32;
     cursor.expect(b'{')?;
     loop {
         let name = cursor.plain()?;
         cursor.expect(b':')?;
         let value = cursor.plain()?;
+        if SIGNED {
+            header.fields.push((name, Text { raw: value, is_escaped: false }));
+        }
         let bit = match name {
             b"consumerGroup" => {
                 header.group = value;
@@ -162,12 +172,14 @@ mod tests {
 
     #[test]
     fn a_header_is_read() {
-        let header = read(HEADER.as_bytes()).unwrap();
+        let header = read::<true>(HEADER.as_bytes()).unwrap();
         assert_eq!((header.group, header.topic, header.queue_id), (&b"g"[..], &b"orders"[..], 2));
         assert_eq!((header.offset, header.count_max, header.sys_flag, header.opaque), (32, 16, 7, -7));
         assert_eq!((header.commit_offset, header.sub_version, header.bytes_max), (-1, 1_700_000_000_000, Some(9)));
         assert_eq!(header.subscription, Some("a || ä".as_bytes()));
         assert_eq!(header.expression_type, Some(&b"TAG"[..]));
+        assert_eq!((header.fields.len(), header.fields[13].0, header.fields[13].1.raw), (14, &b"bname"[..], &b"b"[..]));
+        assert!(read::<false>(HEADER.as_bytes()).unwrap().fields.is_empty());
     }
 
     #[test]
@@ -192,10 +204,10 @@ mod tests {
         ] {
             let odd = HEADER.replace(old, new);
             assert_ne!(odd, HEADER);
-            assert!(read(odd.as_bytes()).is_none(), "{odd}");
+            assert!(read::<false>(odd.as_bytes()).is_none() && read::<true>(odd.as_bytes()).is_none(), "{odd}");
         }
         for end in 0..HEADER.len() {
-            assert!(read(&HEADER.as_bytes()[..end]).is_none());
+            assert!(read::<true>(&HEADER.as_bytes()[..end]).is_none());
         }
     }
 }

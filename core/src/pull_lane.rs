@@ -3,12 +3,16 @@
 //! The first frame that is not plain ends it; that frame and all behind it are Python's. Plain is what Python has shown
 //! to be plain: a pull that differs from one which Python has answered in its offsets and limits alone. The lane reads what
 //! it is shown and changes nothing: counters, offsets and the sending of responses are Python's.
+//!
+//! With access control the sender is a part of the kind: Python has decided that this user may, from this address. Who a
+//! pull comes from is what its signature shows, verified for each.
 
 use crate::batch::word;
 use crate::pull_header::{self, PullHeader};
 use crate::pulls::{scan, Bounds, Limits, FILLER_SIZE, SCATTERED_BYTES};
 use crate::records::ENTRY_BYTES;
 use crate::send_lane::put_decimal;
+use crate::signature::{Claim, SigningKey};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
@@ -16,6 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
 
 const PREFIX_BYTES: usize = 8;
 const HEADER_SIZE_MASK: u32 = 0xFF_FFFF;
@@ -32,7 +37,11 @@ struct Known {
     key: Py<PyTuple>,  // topic, group and queue id
     pair: Py<PyTuple>, // topic and group
     tags: Vec<i64>,    // that pass; empty: all do
+    signed_with: Option<Arc<SigningKey>>,
 }
+
+/// Name and address of who sent a pull; the name is not believed before its signature was verified.
+type Sender<'a> = (&'a [u8], &'a [u8]);
 
 /// How much a read may have.
 struct ReadLimits {
@@ -69,12 +78,14 @@ type Log = (i64, i64, i64, i64, i64);
 #[pyclass]
 pub struct PullLane {
     known: HashMap<Vec<u8>, Known>,
-    segments: Py<PyAny>, // of the log
-    records: Py<PyAny>,  // the reader of the log
+    keys: HashMap<Vec<u8>, Arc<SigningKey>>, // of users
+    segments: Py<PyAny>,                     // of the log
+    records: Py<PyAny>,                      // the reader of the log
     limits: ReadLimits,
     frame_bytes: usize,
     response: [Vec<u8>; 5], // the text around next offset, first offset, end and opaque
     wanted: Vec<u8>,        // what is looked up
+    claim: Claim,           // of the pull under way
 }
 
 /// What a pull found, and where it lies.
@@ -104,23 +115,34 @@ impl PullLane {
             return Err(PyValueError::new_err("a record has at least one byte"));
         }
         let limits = ReadLimits { count, bytes, cold_count, cold_bytes, scanned_entries, record_bytes_min };
-        Ok(PullLane { known: HashMap::new(), segments, records, limits, frame_bytes, response, wanted: Vec::new() })
+        Ok(PullLane {
+            known: HashMap::new(),
+            keys: HashMap::new(),
+            segments,
+            records,
+            limits,
+            frame_bytes,
+            response,
+            wanted: Vec::new(),
+            claim: Claim::default(),
+        })
     }
 
-    /// Python has just answered a pull of this kind, plainly: by its group, topic and queue, its flags (whether it
+    /// Python has just answered a pull of this kind, plainly: by its topic, group and queue (`key`), its flags (whether it
     /// commits makes no difference), and what it says of its subscription. `tags` are those that pass, empty for all.
+    /// `signer`: name, secret and address of the user who signed it, and may.
     #[allow(clippy::too_many_arguments)]
     fn learn(
         &mut self,
         py: Python<'_>,
-        group: &str,
-        topic: &str,
-        queue_id: i32,
+        key: (String, String, i32),
         sys_flag: i32,
         subscription: (Option<&str>, i64, Option<&str>),
         queue: Py<PyAny>,
         tags: Vec<i64>,
+        signer: Option<(&str, &[u8], &str)>,
     ) -> PyResult<()> {
+        let (topic, group, queue_id) = (key.0.as_str(), key.1.as_str(), key.2);
         let (text, sub_version, expression_type) = subscription;
         let header = PullHeader {
             group: group.as_bytes(),
@@ -132,16 +154,21 @@ impl PullLane {
             expression_type: expression_type.map(str::as_bytes),
             ..Default::default()
         };
-        let key = (topic, group, queue_id).into_pyobject(py)?.unbind();
         let pair = (topic, group).into_pyobject(py)?.unbind();
-        kind_of(&header, &mut self.wanted);
-        self.known.insert(self.wanted.clone(), Known { queue, key, pair, tags });
+        kind_of(&header, signer.map(|(user, _, ip)| (user.as_bytes(), ip.as_bytes())), &mut self.wanted);
+        let signed_with = signer.map(|(user, secret, _)| {
+            let key = self.keys.entry(user.as_bytes().to_vec()).or_insert_with(|| Arc::new(SigningKey::new(secret)));
+            Arc::clone(key)
+        });
+        let key = key.into_pyobject(py)?.unbind();
+        self.known.insert(self.wanted.clone(), Known { queue, key, pair, tags, signed_with });
         Ok(())
     }
 
-    /// Something has changed: nothing counts as plain any more.
+    /// Something has changed: nothing counts as plain any more, and nobody is known.
     fn forget(&mut self) {
         self.known.clear();
+        self.keys.clear();
     }
 
     /// How many kinds of pulls it knows.
@@ -153,12 +180,16 @@ impl PullLane {
     /// id), topic and group, the next offset, what it commits or None, messages, bytes, and its response: whole, or up to
     /// its body, with the parts that this has. None without one.
     ///
+    /// With `ip`, the address of the sender, only pulls are taken that are signed by a user whose pulls of this kind were
+    /// learned from there.
+    ///
     /// Raises RuntimeError for a defect, and ValueError.
     fn take<'py>(
         &mut self,
         py: Python<'py>,
         data: PyBuffer<u8>,
         log: Log,
+        ip: Option<&str>,
     ) -> PyResult<Option<(usize, Bound<'py, PyList>)>> {
         if !data.is_c_contiguous() {
             return Err(PyValueError::new_err("what was read is one piece"));
@@ -166,7 +197,11 @@ impl PullLane {
         // SAFETY: the buffer is contiguous and alive until this function returns, and nothing writes to it meanwhile: the
         // GIL is held all along, and the Python code that runs reads entries of a queue and finds a segment.
         let data = unsafe { std::slice::from_raw_parts(data.buf_ptr() as *const u8, data.item_count()) };
-        match catch_unwind(AssertUnwindSafe(|| self.take_plain(py, data, log))) {
+        let taken = catch_unwind(AssertUnwindSafe(|| match ip {
+            None => self.take_plain::<false>(py, data, log, b""),
+            Some(ip) => self.take_plain::<true>(py, data, log, ip.as_bytes()),
+        }));
+        match taken {
             Ok(Ok((0, _))) => Ok(None),
             Ok(taken) => taken.map(Some),
             Err(_) => Err(PyRuntimeError::new_err("the compiled core panicked; what it said is on stderr")),
@@ -175,7 +210,13 @@ impl PullLane {
 }
 
 impl PullLane {
-    fn take_plain<'py>(&mut self, py: Python<'py>, data: &[u8], log: Log) -> PyResult<(usize, Bound<'py, PyList>)> {
+    fn take_plain<'py, const SIGNED: bool>(
+        &mut self,
+        py: Python<'py>,
+        data: &[u8],
+        log: Log,
+        ip: &[u8],
+    ) -> PyResult<(usize, Bound<'py, PyList>)> {
         let (mut at, mut bytes, pulls) = (0, 0, PyList::empty(py));
         while data.len() - at >= PREFIX_BYTES && pulls.len() < PULLS_MAX && bytes < BYTES_MAX {
             let (length, second) = (word(data, at) as u32 as usize, word(data, at + 4) as u32);
@@ -184,9 +225,17 @@ impl PullLane {
             if second >> 24 != 0 || length != header_bytes + 4 || length + 4 > self.frame_bytes || end > data.len() {
                 break; // another form of header, a body, a frame that is too long, or not whole
             }
-            let Some(header) = pull_header::read(&data[at + PREFIX_BYTES..end]) else { break };
-            kind_of(&header, &mut self.wanted);
+            let Some(header) = pull_header::read::<SIGNED>(&data[at + PREFIX_BYTES..end]) else { break };
+            if SIGNED && self.claim.read(&header.fields).is_none() {
+                break;
+            }
+            let claim = &self.claim;
+            kind_of(&header, SIGNED.then_some((&claim.access_key, ip)), &mut self.wanted);
             let Some(known) = self.known.get(&self.wanted) else { break };
+            let is_signed = |key: &Arc<SigningKey>| key.matches(&claim.signature, &claim.content, b"");
+            if SIGNED && !known.signed_with.as_ref().is_some_and(is_signed) {
+                break; // the name was not worth anything
+            }
             // what fails is left to Python, which meets the same failure and explains it
             let Ok(Some(found)) = self.pull(py, &header, known, log) else { break };
             bytes += found.size_bytes;
@@ -326,12 +375,13 @@ fn visible_entries(queue: &Bound<'_, PyAny>, first: i64, end: i64, visible_end: 
 }
 
 /// What makes two pulls of one kind, as a key. Lengths stand before texts: no two kinds have the same one.
-fn kind_of(header: &PullHeader<'_>, into: &mut Vec<u8>) {
+fn kind_of(header: &PullHeader<'_>, sender: Option<Sender<'_>>, into: &mut Vec<u8>) {
     into.clear();
     into.extend_from_slice(&header.queue_id.to_ne_bytes());
     into.extend_from_slice(&(header.sys_flag & !COMMIT).to_ne_bytes());
     into.extend_from_slice(&header.sub_version.to_ne_bytes());
-    for text in [Some(header.group), Some(header.topic), header.subscription, header.expression_type] {
+    let (user, ip) = sender.unzip();
+    for text in [Some(header.group), Some(header.topic), header.subscription, header.expression_type, user, ip] {
         let length = text.map_or(u64::MAX, |text| text.len() as u64);
         into.extend_from_slice(&length.to_ne_bytes());
         into.extend_from_slice(text.unwrap_or_default());
@@ -345,11 +395,12 @@ mod tests {
     #[test]
     fn kinds_differ_in_everything_but_offsets() {
         let plain = || PullHeader { group: b"g", topic: b"orders", subscription: Some(b"*"), ..Default::default() };
-        let key = |header: PullHeader<'_>| {
+        let key_of = |header: PullHeader<'_>, sender| {
             let mut into = vec![1, 2, 3];
-            kind_of(&header, &mut into);
+            kind_of(&header, sender, &mut into);
             into
         };
+        let key = |header| key_of(header, None);
         let same = PullHeader { offset: 9, count_max: 3, commit_offset: 4, opaque: 5, sys_flag: COMMIT, ..plain() };
         assert_eq!(key(plain()), key(same));
         for other in [
@@ -362,6 +413,19 @@ mod tests {
             PullHeader { sub_version: 1, ..plain() },
         ] {
             assert_ne!(key(plain()), key(other));
+        }
+        let senders: [Option<Sender<'_>>; 6] = [
+            None,
+            Some((b"u", b"10.0.0.1")),
+            Some((b"v", b"10.0.0.1")),
+            Some((b"u", b"10.0.0.2")),
+            Some((b"u1", b"0.0.0.1")),
+            Some((b"", b"")),
+        ];
+        for (number, one) in senders.iter().enumerate() {
+            for other in &senders[..number] {
+                assert_ne!(key_of(plain(), *one), key_of(plain(), *other));
+            }
         }
     }
 

@@ -79,9 +79,11 @@ fn pulls(inputs: usize) -> usize {
         text.clear();
         text.extend_from_slice(whole.as_bytes());
         chance.damage(&mut text);
-        if let Some(found) = pull_header::read(&text) {
+        if let Some(found) = pull_header::read::<true>(&text) {
             let texts = [found.group, found.topic, found.subscription.unwrap_or_default()];
             assert!(texts.iter().all(|each| each.len() < text.len() && std::str::from_utf8(each).is_ok()));
+            let covered: usize = found.fields.iter().map(|(name, value)| name.len() + value.raw.len()).sum();
+            assert!(found.fields.len() >= 9 && covered < text.len());
             plain += 1;
         }
     }

@@ -57,20 +57,19 @@ class PullLane(Protocol):
 
     def learn(
         self,
-        group: str,
-        topic: str,
-        queue_id: int,
+        key: tuple[str, str, int],
         sys_flag: int,
         subscription: tuple[str | None, int, str | None],
         queue: object,
         tags: Sequence[int],
+        signer: tuple[str, bytes, str] | None,
     ) -> None: ...
 
     def forget(self) -> None: ...
 
     def __len__(self) -> int: ...
 
-    def take(self, data: Buffer, log: tuple[int, int, int, int, int]) -> TakenPulls | None: ...
+    def take(self, data: Buffer, log: tuple[int, int, int, int, int], ip: str | None) -> TakenPulls | None: ...
 
 
 class NewPullLane(Protocol):

@@ -1,4 +1,4 @@
-"""The lanes of the compiled core behind real sockets: with TLS, behind a proxy, and in a broker that is killed."""
+"""The lanes of the compiled core behind real sockets: with TLS, behind a proxy, signed, in a killed broker."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from typing import Any
 
 import pytest
 
+from pyromq import Message
+from pyromq.aio import Admin, Producer, PullConsumer
 from pyromq.broker.broker import Broker
 from pyromq.compiled_core import DESCRIPTION, core
+from pyromq.nameserver.server import NameServer
+from pyromq.nameserver.settings import NameServerSettings
 from pyromq.net import Address
 from pyromq.net.settings import TlsMode
 from pyromq.store.message_store import MessageStore
@@ -25,6 +29,7 @@ from pyromq.wire.properties import decode_properties
 from pyromq.wire.record import decode_record
 from tests.crash.script import check_agreement, log_records
 from tests.integration.certificates import make_certificate
+from tests.integration.guarded import ROOT, guarded_access
 from tests.integration.test_broker import settings
 from tests.integration.up_process import UpProcess
 
@@ -135,6 +140,28 @@ async def test_lanes_take_what_comes_over_tls_and_from_proxies(tmp_path: Path, e
         record = decode_record(answers[7][0][1])  # of queue 3, from offset 7 on
         assert record.body == b"31" * 50
         assert record.born_host[:4] == bytes((192, 0, 2, 7) if proxied else (127, 0, 0, 1))
+
+
+async def test_lanes_serve_clients_that_sign(tmp_path: Path) -> None:
+    wanted, seen = {b"%d" % number for number in range(1_000)}, set[bytes]()
+    async with NameServer(NameServerSettings(port=0)) as names:
+        own = settings(nameservers=(str(names.address),), access=guarded_access())
+        async with Broker(own, tmp_path / "data") as broker:
+            handlers = broker.parts.handlers
+            sends, pulls = count(handlers.sends.lane), count(handlers.pulls.lane)
+            async with Admin(str(names.address), credentials=ROOT) as admin:
+                await admin.create_topic("orders", queues=1)
+            async with Producer(str(names.address), group="producers", credentials=ROOT) as producer:
+                await asyncio.gather(*(producer.send(Message("orders", body)) for body in wanted))
+            async with (
+                asyncio.timeout(PATIENCE_S),
+                PullConsumer(
+                    str(names.address), group="readers", credentials=ROOT, topics="orders", start="earliest"
+                ) as consumer,
+            ):
+                while seen != wanted:
+                    seen.update(message.body for message in await consumer.poll())
+        assert sends[0] > 0 and pulls[0] > 0
 
 
 @pytest.mark.parametrize("seed", range(3))

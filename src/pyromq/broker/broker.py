@@ -344,17 +344,16 @@ class Broker(Handler):
 
     def _open_lanes(self, handlers: Handlers) -> None:
         """Each lane stands for one or two functions, and is closed where anything else is called for a request."""
-        sends, pulls = handlers.sends, handlers.pulls
+        sends, pulls, access = handlers.sends, handlers.pulls, self.access
+        is_known = access is OPEN or (isinstance(access, GuardedAccess) and access.guard.is_by_signature)
         if sends.lane is not None:
             calls = (self._quick[RequestCode.SEND_MESSAGE_V2], self._quick[RequestCode.SEND_BATCH_MESSAGE])
-            access = self.access
-            is_known = access is OPEN or (isinstance(access, GuardedAccess) and access.guard.is_by_signature)
             sends.lane.is_open = calls == (sends.send, sends.send_batch) and is_known
             sends.lane.has_waiting = self._turns.has_waiting
             sends.lane.renew()
         if pulls.lane is not None:
             is_own = self._deferred[RequestCode.PULL_MESSAGE] == pulls.pull
-            pulls.lane.is_open = is_own and pulls.is_plain and self.access is OPEN
+            pulls.lane.is_open = is_own and pulls.is_plain and is_known
             pulls.lane.has_waiting = self._turns.has_waiting
             pulls.lane.renew()
 

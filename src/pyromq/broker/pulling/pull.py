@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pyromq.broker.base.access import GuardedAccess
 from pyromq.broker.base.environment import Environment
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import RefusedError, queue_out_of_range
@@ -99,7 +100,10 @@ class PullHandler:
         self._suggests = self._settings.replication.replica_reads  # clients are told where to read
         self.master_is_near: Callable[[], bool] | None = None  # of a replica: whether it follows a master now
         self._to_recheck: list[HeldPull] = []  # the rules have changed since these were admitted
-        self.lane = PullLane(core, store, tables, counters, environment.clock) if core is not None else None
+        self.lane: PullLane | None = None
+        if core is not None:
+            access = self._access if isinstance(self._access, GuardedAccess) else None
+            self.lane = PullLane(core, store, tables, counters, environment.clock, access)
 
     def pull(self, connection: Connection, request: Received[PullHeader]) -> None:
         header = request.header
@@ -124,7 +128,7 @@ class PullHandler:
             return
         self.leave(connection, request, code, result, topic, group)
         if self.lane is not None and code is _SUCCESS and not (topic.topic_sys_flag or group.group_sys_flag):
-            self.lane.learn(header, wanted)
+            self.lane.learn(connection, request, wanted)
 
     @property
     def is_plain(self) -> bool:

@@ -7,8 +7,11 @@ It only narrows: what it answers is what ``PullHandler`` would have answered in 
 kind of pulls (group, topic, queue, flags and subscription) after ``PullHandler`` has answered one with messages and
 told ``learn``; any change of topics, groups, subscriptions or settings empties it. Pulls that find nothing, and so may
 wait, those for which a reset is pending, and those that read what recovery has not verified are ``PullHandler``'s. It
-is closed where anything stands between requests and ``PullHandler``: access control, quotas, a replica, a broker that
-stops.
+is closed where anything stands between requests and ``PullHandler``: quotas, a replica, a broker that stops.
+
+With access control user and address belong to the kind: it answers what is signed by a user whom the guard has let pull
+the same from the same address before. The core verifies every signature; any change of users or policies empties the
+lane. Where more than signatures is asked for, it is closed.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from pyromq.broker.base.access import AccessDeniedError, GuardedAccess
 from pyromq.broker.base.request_times import SUCCESS
+from pyromq.broker.base.session import Session
 from pyromq.broker.base.stats import Counters
 from pyromq.broker.base.system_names import is_run_by_broker, is_system_group
 from pyromq.broker.base.window_counters import CALL, MESSAGE
@@ -33,6 +38,7 @@ from pyromq.wire.codes import RequestCode
 from pyromq.wire.fast.responses import found_messages_pieces
 from pyromq.wire.frame import FRAME_BYTES_MAX
 from pyromq.wire.headers.consumer import PullHeader
+from pyromq.wire.received import Received
 
 KNOWN_MAX: Final = 16_384
 """Kinds of pulls that are known; one more, and all are forgotten."""
@@ -45,7 +51,15 @@ _BEGINNING: Final = b'{"code":11,'
 class PullLane:
     """Owner of the core's lane, which knows kinds of pulls and changes nothing."""
 
-    def __init__(self, core: Core, store: MessageStore, tables: Tables, counters: Counters, clock: Clock) -> None:
+    def __init__(
+        self,
+        core: Core,
+        store: MessageStore,
+        tables: Tables,
+        counters: Counters,
+        clock: Clock,
+        access: GuardedAccess | None,
+    ) -> None:
         self._core = core
         self._store = store
         self._reader = store.reader
@@ -55,13 +69,18 @@ class PullLane:
         self._progress = tables.progress
         self._counters = counters
         self._now_s = clock.monotonic_s
+        self._access = access
         self.is_open = False  # nothing stands between requests and ``PullHandler``
         self.has_waiting: Callable[[Connection], bool] = lambda connection: True  # earlier requests, not served yet
-        self._seen = self._versions()  # of the tables that what it knows follows from
+        self._seen = self._versions()  # of the tables and rules that what it knows follows from
         self._lane = self._new_lane()
 
-    def _versions(self) -> tuple[object, object, int]:
-        return self._topics.version, self._groups.version, self._members.subscriptions_version
+    def _versions(self) -> tuple[object, object, int, object]:
+        return self._topics.version, self._groups.version, self._members.subscriptions_version, self._rules
+
+    @property
+    def _rules(self) -> object:
+        return self._access.rules if self._access is not None else None
 
     def renew(self) -> None:
         """Settings may have changed."""
@@ -76,17 +95,19 @@ class PullLane:
         return len(self._lane)
 
     def _forget_what_changed(self) -> None:
-        topics, groups, subscriptions = self._seen
+        topics, groups, subscriptions, rules = self._seen
         if (
             self._topics.version is not topics
             or self._groups.version is not groups
             or self._members.subscriptions_version != subscriptions
+            or self._rules is not rules
         ):
             self._seen = self._versions()
             self._lane.forget()
 
-    def learn(self, header: PullHeader, wanted: PullFilter) -> None:
+    def learn(self, connection: Connection, request: Received[PullHeader], wanted: PullFilter) -> None:
         """``PullHandler`` has just answered such a pull with messages, and without flags of its topic or group."""
+        header = request.header
         tags = tags_of(wanted.accept_tag)
         queue = self._store.queues.get((header.topic, header.queue_id))
         if tags is None or wanted.accept_record is not None or queue is None or not self.is_open:
@@ -96,12 +117,30 @@ class PullLane:
         if header.topic.startswith(RETRY_PREFIX):  # filters of other topics may count there
             return
         self._forget_what_changed()
+        signer = None
+        if self._access is not None:
+            signer = self._signer(self._access, connection, request)
+            if signer is None:
+                return
         if len(self._lane) >= KNOWN_MAX:
             self._lane.forget()
+        key = (header.topic, header.consumer_group, header.queue_id)
         subscription = (header.subscription, header.sub_version, header.expression_type)
-        self._lane.learn(
-            header.consumer_group, header.topic, header.queue_id, header.sys_flag, subscription, queue, tags
-        )
+        self._lane.learn(key, header.sys_flag, subscription, queue, tags, signer)
+
+    def _signer(
+        self, access: GuardedAccess, connection: Connection, request: Received[PullHeader]
+    ) -> tuple[str, bytes, str] | None:
+        """Name, secret and address of who signed a pull that the guard has let pass; None if that is not all."""
+        if request.code != _CODE:
+            return None
+        try:
+            user = access.signer_of(connection, request)
+        except AccessDeniedError:  # it was admitted, and is nobody by now
+            return None
+        if user is None:
+            return None
+        return user.name, user.password.reveal().encode("utf-8", "replace"), connection.session_as(Session).peer.ip
 
     def take(self, connection: Connection, data: Buffer) -> int:
         """Answer the plain pulls that the data begins with; says how many bytes these are."""
@@ -110,7 +149,8 @@ class PullLane:
             return 0
         self._forget_what_changed()
         began_s = self._now_s()
-        taken = self._lane.take(data, self._reader.lane_bounds)
+        ip = connection.session_as(Session).peer.ip if self._access is not None else None
+        taken = self._lane.take(data, self._reader.lane_bounds, ip)
         if taken is None:
             return 0
         consumed, pulls = taken
