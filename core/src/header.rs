@@ -1,6 +1,6 @@
 //! The JSON header of a send request (310, 320), read in place.
 //!
-//! Only what clients write is read: no blanks, numbers in their shortest form, ext fields as strings, no name twice. None
+//! Only what clients write is read: no blanks, numbers in their shortest form, ext fields as strings, no name of ours twice. None
 //! is for everything else, valid or not: Python looks at it, and explains.
 
 /// A JSON string without its quotes, as it stands there.
@@ -12,6 +12,8 @@ pub struct Text<'a> {
 
 /// As many ext fields as an ordinary request has, and some more.
 pub const FIELDS: usize = 24;
+/// Signed headers with more are Python's: fields have to be sorted before anybody is known.
+pub const FIELDS_MAX: usize = 64;
 
 #[derive(Default)]
 pub struct SendHeader<'a> {
@@ -202,6 +204,11 @@ fn read_fields<'a, const SIGNED: bool>(cursor: &mut Cursor<'a>, header: &mut Sen
         let value = cursor.string()?;
         if SIGNED {
             header.fields.push((name, value));
+            if header.fields.len() > FIELDS_MAX {
+                return None;
+            }
+        } else if value.is_escaped && name != b"i" {
+            return None; // what is no escape is for Python to refuse
         }
         if let [letter @ b'a'..=b'n'] = *name {
             let bit = 1 << (letter - b'a');

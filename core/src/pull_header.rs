@@ -2,7 +2,7 @@
 //!
 //! As strict as that of a send: what clients write is read, and everything else is Python's, valid or not.
 
-use crate::header::{small, whole, Cursor, Text, FIELDS};
+use crate::header::{small, whole, Cursor, Text, FIELDS, FIELDS_MAX};
 use crate::signature::Field;
 
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ pub fn read<const SIGNED: bool>(text: &[u8]) -> Option<PullHeader<'_>> {
     is_complete.then_some(header)
 }
 
-/// Bits of the fields that there were. No name comes twice, known or not escaped: Python says what then counts.
+/// Bits of the fields that there were. No name of ours comes twice, and nothing is escaped: what counts then, Python says.
 fn read_fields<'a, const SIGNED: bool>(cursor: &mut Cursor<'a>, header: &mut PullHeader<'a>) -> Option<u32> {
     let mut seen = 0u32;
     cursor.expect(b'{')?;
@@ -93,6 +93,9 @@ fn read_fields<'a, const SIGNED: bool>(cursor: &mut Cursor<'a>, header: &mut Pul
         let value = cursor.plain()?;
         if SIGNED {
             header.fields.push((name, Text { raw: value, is_escaped: false }));
+            if header.fields.len() > FIELDS_MAX {
+                return None;
+            }
         }
         let bit = match name {
             b"consumerGroup" => {

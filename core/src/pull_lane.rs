@@ -21,6 +21,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const PREFIX_BYTES: usize = 8;
 const HEADER_SIZE_MASK: u32 = 0xFF_FFFF;
@@ -30,6 +31,8 @@ const NEWEST_ENTRIES: i64 = 64;
 /// Of one call; other connections wait meanwhile.
 const PULLS_MAX: usize = 256;
 const BYTES_MAX: i64 = 8 << 20;
+/// What comes behind is Python's, which lets other connections go first; records that are not in memory take long.
+const TURN: Duration = Duration::from_millis(20);
 
 /// A pull that Python has answered.
 struct Known {
@@ -194,8 +197,9 @@ impl PullLane {
         if !data.is_c_contiguous() {
             return Err(PyValueError::new_err("what was read is one piece"));
         }
-        // SAFETY: the buffer is contiguous and alive until this function returns, and nothing writes to it meanwhile: the
-        // GIL is held all along, and the Python code that runs reads entries of a queue and finds a segment.
+        // SAFETY: the buffer is contiguous and alive until this function returns, and nothing writes to it meanwhile: it is
+        // the connection's own, of the thread that calls this. The Python code that runs reads entries of a queue, which
+        // lets other threads run, and finds a segment; no other thread may call the lane.
         let data = unsafe { std::slice::from_raw_parts(data.buf_ptr() as *const u8, data.item_count()) };
         let taken = catch_unwind(AssertUnwindSafe(|| match ip {
             None => self.take_plain::<false>(py, data, log, b""),
@@ -217,7 +221,7 @@ impl PullLane {
         log: Log,
         ip: &[u8],
     ) -> PyResult<(usize, Bound<'py, PyList>)> {
-        let (mut at, mut bytes, pulls) = (0, 0, PyList::empty(py));
+        let (mut at, mut bytes, pulls, began) = (0, 0, PyList::empty(py), Instant::now());
         while data.len() - at >= PREFIX_BYTES && pulls.len() < PULLS_MAX && bytes < BYTES_MAX {
             let (length, second) = (word(data, at) as u32 as usize, word(data, at + 4) as u32);
             let header_bytes = (second & HEADER_SIZE_MASK) as usize;
@@ -250,6 +254,9 @@ impl PullLane {
                 found.parts,
             ))?;
             at = end;
+            if began.elapsed() > TURN {
+                break;
+            }
         }
         Ok((at, pulls))
     }

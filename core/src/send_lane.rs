@@ -316,9 +316,12 @@ impl SendLane {
     fn hand_over<'py>(&mut self, py: Python<'py>, consumed: usize) -> PyResult<Taken<'py>> {
         let queues = PyList::empty(py);
         let found = &mut self.found;
-        for (topic, queue) in found.touched.drain(..) {
+        for &(topic, queue) in &found.touched {
             let queue = self.topics[topic].queues[queue].as_mut().expect("it was touched");
-            queue.is_touched = false;
+            queue.is_touched = false; // of all of them, before anything can fail
+        }
+        for (topic, queue) in found.touched.drain(..) {
+            let queue = self.topics[topic].queues[queue].as_ref().expect("it was touched");
             queues.append((
                 &queue.object,
                 &queue.key,

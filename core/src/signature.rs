@@ -1,6 +1,6 @@
 //! Signatures of requests, verified: `wire/signature.py` says what they cover.
 
-use crate::header::{unescape, Cursor, Text, FIELDS};
+use crate::header::{unescape, Cursor, Text, FIELDS, FIELDS_MAX};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use sha1::{Digest, Sha1};
@@ -133,6 +133,9 @@ fn ext_fields(text: &[u8]) -> Option<Vec<Field<'_>>> {
                     let name = cursor.plain()?;
                     cursor.expect(b':')?;
                     fields.push((name, cursor.string()?));
+                    if fields.len() > FIELDS_MAX {
+                        return None; // Python has a limit for such headers, and says so
+                    }
                     if !cursor.goes_on()? {
                         break;
                     }

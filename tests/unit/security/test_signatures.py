@@ -286,3 +286,14 @@ def test_the_core_leaves_odd_headers_to_python() -> None:
     assert keys.signer(good + b"\xff", b"") is None
     unique = {"_UNIQUE_KEY_QUERY": "true"}
     assert keys.signer(request(Code.HEART_BEAT, unique, user="alice").frame.header, b"") is None
+
+
+@with_core
+def test_headers_with_very_many_fields_are_left_to_python() -> None:
+    """The core would sort them before anybody is known; Python has a limit for such headers."""
+    assert core is not None
+    keys = core.SigningKeys()
+    keys.add("alice", secret_of("alice").encode())
+    for count, signer in ((40, "alice"), (100, None)):
+        fields = {**pull_fields("t", "g"), **{f"x{number}": "1" for number in range(count)}}
+        assert keys.signer(request(Code.PULL_MESSAGE, fields, user="alice").frame.header, b"") == signer

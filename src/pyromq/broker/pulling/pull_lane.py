@@ -41,6 +41,7 @@ from pyromq.wire.headers.consumer import PullHeader
 from pyromq.wire.received import Received
 
 KNOWN_MAX: Final = 16_384
+_TEXT_MAX: Final = 4_096  # of a subscription, in characters
 """Kinds of pulls that are known; one more, and all are forgotten."""
 
 _CODE: Final = int(RequestCode.PULL_MESSAGE)
@@ -115,6 +116,8 @@ class PullLane:
         if is_run_by_broker(header.topic) or is_system_group(header.consumer_group):  # these are read, never committed
             return
         if header.topic.startswith(RETRY_PREFIX):  # filters of other topics may count there
+            return
+        if len(header.subscription or "") + len(header.expression_type or "") > _TEXT_MAX:  # it would be kept
             return
         self._forget_what_changed()
         signer = None

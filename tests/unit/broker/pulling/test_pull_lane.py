@@ -457,3 +457,13 @@ async def test_the_same_pulls_are_answered_the_same(seed: int, flush: Flush, mon
     found, answered = await outcome_of(seed, flush, with_core=True)
     compare(found, expected)
     assert answered > 10, "the lane has answered"
+
+
+async def test_a_long_subscription_is_answered_and_not_kept() -> None:
+    """Who may pull could fill the memory with kinds of pulls."""
+    async with LaneRig(with_core=True) as rig:
+        rig.arrive(0, sends(1, 5))
+        await rig.settle()
+        rig.arrive(1, pull_frame(2, ext={"subscription": "*" + " " * 5_000}))
+        await rig.settle()
+        assert answers(rig.clients[1])[0][0].code == ResponseCode.SUCCESS and rig.pulls.lane.known == 0

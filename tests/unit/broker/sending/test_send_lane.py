@@ -217,3 +217,18 @@ async def test_wrong_arguments_are_refused_by_the_core() -> None:
             core.index_entries(b"short", memoryview(bytes(40)), 10, 1, 0)
         with pytest.raises(ValueError, match="slot table"):
             core.index_entries(bytes(20), memoryview(bytes(8)), 10, 1, 0)
+
+
+async def test_an_escape_in_a_field_that_it_does_not_know_is_pythons() -> None:
+    async with LaneRig(with_core=True) as rig:
+        await learned(rig)
+        frame = sends(3, ext={"x": "y"})
+        assert taken(rig, frame) == len(frame)
+        assert taken(rig, sends(2, ext={"x": 'a"b'})) == 0
+        assert taken(rig, frame.replace(b'"x":"y"', b'"x":"\\q"').replace(frame[:8], _prefix(frame, 1))) == 0
+
+
+def _prefix(frame: bytes, more: int) -> bytes:
+    """Of a frame whose header has so many bytes more."""
+    words = int.from_bytes(frame[:4], "big") + more, int.from_bytes(frame[4:8], "big") + more
+    return b"".join(word.to_bytes(4, "big") for word in words)
