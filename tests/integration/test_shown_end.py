@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyromq import Message
-from pyromq.aio import PushConsumer
+from pyromq.aio import PushConsumer, QueueId
 from pyromq.broker.base.lease import Lease
 from pyromq.broker.broker import Broker
 from pyromq.clock import machine_s
+from pyromq.net import Connection
 from pyromq.replication.settings import Role
 from pyromq.results import SendStatus
+from pyromq.wire.codes import RequestCode, ResponseCode
+from pyromq.wire.flags import PullFlag
+from pyromq.wire.headers.consumer import PullHeader
 from pyromq.wire.json.membership import MemberReport
+from pyromq.wire.received import Received
 from tests.integration.replication_pair import CuttingProxy, Pair, a_pair
 from tests.integration.test_push_consumer import FAST, Seen
+from tests.integration.test_replication import asking
 from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -71,9 +78,10 @@ async def test_consumers_see_what_all_replicas_have_that_the_lease_names(tmp_pat
                 assert lease.acknowledged == shown
 
                 proxy.swallows_to_master = False
+                before = list(pair.leader.replicas)
                 proxy.cut()  # it comes again, and says how far it is
                 await until(
-                    lambda: len(list(pair.leader.replicas)) == 1 and bool(pair.leader.replicas.positions()), "again"
+                    lambda: pair.leader.replicas.positions() and before[0] not in list(pair.leader.replicas), "again"
                 )
                 name_the_replica(pair)
                 await send
@@ -95,3 +103,38 @@ async def test_what_was_shown_stays_shown_when_a_replica_is_named_that_lacks_it(
         grant(master, lease)  # the lease names nobody again
         assert (await send).status is SendStatus.SLAVE_NOT_AVAILABLE
         assert master.store.visible_end == master.store.end_position == lease.acknowledged
+
+
+async def test_a_master_that_restarts_is_not_read_until_its_lease_says_how_far(tmp_path: Path) -> None:
+    """What it shows, consumers go on behind: also if it is not the master any more, and nobody has told it."""
+    async with a_pair(tmp_path) as pair, pair.producer() as producer:
+        await start_managed(pair)
+        await producer.send(Message("orders", b"shown or not"), queue=QueueId("orders", "broker-a", 0))
+        await pair.stop_master()
+        again = Lease()
+        pair.master = Broker(pair.settings(Role.SYNC_MASTER, managed=True), pair.folder / "master", lease=again)
+        await pair.master.start()
+        connection = await asking(pair.master.address)
+        assert (await pull(connection)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        grant(pair.master, again, MEMBER)
+        assert (await pull(connection)).code == ResponseCode.SERVICE_NOT_AVAILABLE, "who could take over lacks it"
+        grant(pair.master, again)
+        found = await pull(connection)
+        assert found.code == ResponseCode.SUCCESS and b"shown or not" in found.body
+        connection.close("done")
+
+
+async def pull(connection: Connection) -> Received[Any]:
+    header = PullHeader(
+        consumer_group="readers",
+        topic="orders",
+        queue_id=0,
+        queue_offset=0,
+        max_msg_nums=32,
+        sys_flag=int(PullFlag.SUBSCRIPTION),
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+    )
+    return await connection.request(RequestCode.PULL_MESSAGE, header, timeout_ms=30_000)

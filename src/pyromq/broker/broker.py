@@ -45,7 +45,7 @@ from pyromq.broker.base.workers import Workers
 from pyromq.broker.delays.timer_copy import make_timer_files
 from pyromq.broker.measuring.collector import BrokerCollector
 from pyromq.broker.measuring.health import serving_health
-from pyromq.broker.replicating.replica_refusals import of_a_leased_master, of_a_replica
+from pyromq.broker.replicating.replica_refusals import of_a_leased_master, of_a_replica, without_pulls
 from pyromq.broker.request_table import ANSWERED_AFTER_REGISTRATION, QUICK, UNDELAYED, Handlers
 from pyromq.broker.roles import RoleChanges
 from pyromq.broker.sending.closed_sends import closed_to_sends
@@ -324,7 +324,10 @@ class Broker(Handler):
             of_role = partial(of_a_replica, reads=settings.replica_reads, is_managed=settings.managed)
             immediate, deferred = of_role(immediate), of_role(deferred)
         elif self._environment.lease is not None:
-            immediate = of_a_leased_master(immediate, parts.write_path.gate.check_master)
+            check, curtain = parts.write_path.gate.check_master, parts.replication.curtain
+            immediate, deferred = of_a_leased_master(immediate, check), of_a_leased_master(deferred, check)
+            if curtain is not None and curtain.is_shut:
+                curtain.on_open, deferred = self._settings_changed, without_pulls(deferred)
         self._is_closed = self.settings.sends_from_ms > self._clock.now_ms()
         if self._is_closed:
             immediate, deferred = (closed_to_sends(each, self.settings.sends_from_ms) for each in (immediate, deferred))
@@ -427,6 +430,7 @@ class Broker(Handler):
                 logger.error("role not changed: name=%s role=%s reason=%s", self.settings.name, role.value, reason)
                 await self._go_back(*before)
                 raise
+        self._settings_changed()  # what happened while the role changed
         logger.warning("role changed: name=%s role=%s id=%d", self.settings.name, role.value, broker_id)
 
     async def _close_parts(self, parts: Parts) -> None:

@@ -221,7 +221,8 @@ class RoleChanges:
         write_path, replication = broker.parts.write_path, broker.parts.replication
         lease.follows(master, number)
         if replication.follower is not None:
-            return  # it finds the master that the lease names, at its next attempt
+            replication.follower.leave()  # the old one may still be there; it finds the master that the lease names
+            return
         if replication.gate is not None:
             replication.gate.look()
         write_path.gate.send_away(lease.refusal())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -60,10 +61,20 @@ class AgentState:
     seen_s: float = 0.0
     renewed_s: float = float("-inf")
     heard_s: dict[str, float] = field(default_factory=dict)
+    ends: deque[tuple[float, int]] = field(default_factory=deque)  # of the broker's log: when it was seen, where it was
     held_s: float | None = None
     step: str = "not looked yet"
     is_store_reached: bool = False
     broker: BrokerStatus | None = None  # as it was seen last
+
+    def note_positions(self, broker: BrokerStatus, now_s: float, absent_s: float) -> None:
+        """A replica is as old as the moment at which its master had no more than it has now; a new one is young."""
+        while self.ends and self.ends[0][0] < now_s - absent_s:
+            self.ends.popleft()
+        self.ends.append((now_s, broker.end))
+        for each in broker.replicas:
+            at_s = max((at_s for at_s, end in self.ends if end <= each.position), default=float("-inf"))
+            self.heard_s[each.address] = max(at_s, self.heard_s.get(each.address, now_s))
 
     @property
     def is_settled(self) -> bool:
@@ -157,7 +168,7 @@ class Agent:
         now_s = self._now_s()
         state.broker = broker
         if broker is not None:
-            state.heard_s |= {each.address: now_s for each in broker.replicas}
+            state.note_positions(broker, now_s, self._timing.absent_s)
             state.held_s = (state.held_s if state.held_s is not None else now_s) if broker.held else None
         step = decide(
             Sight(
@@ -212,7 +223,8 @@ class Agent:
         state.renewed_s = begun_s
         if broker is not None and broker.role is Role.MASTER and broker.number == record.number:
             until_s = begun_s + record.duration_ms / 1000 - self._timing.margin_s
-            await self._broker.grant(record.number, until_s, required_members(record, broker))
+            slow = [each for each, at_s in state.heard_s.items() if begun_s - at_s > self._timing.absent_s]
+            await self._broker.grant(record.number, until_s, required_members(record, broker, slow))
 
     def _tell(self, step: str) -> None:
         """What is as before is not logged again, nor that a lease was renewed in between."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import ssl
 import urllib.error
 import urllib.request
@@ -59,7 +60,7 @@ class HttpJson:
         except urllib.error.HTTPError as error:
             with error:
                 return Answer(error.code, _decoded(error.read(_BYTES_MAX)))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise LeaseError(f"{self.base} does not answer: {error}") from error
 
 

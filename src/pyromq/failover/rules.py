@@ -6,6 +6,7 @@ has everything acknowledged the record names it. It leaves in the other order: t
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,7 +29,7 @@ class Timing:
     renew_s: float = 3.0  # between two renewals
     margin_s: float = 2.0  # a grant ends so long before the lease, an observer waits so much longer
     look_s: float = 0.5  # between two looks at the record
-    absent_s: float = 6.0  # a member that the master does not hear for so long is no longer in sync
+    absent_s: float = 6.0  # a member that is behind its master for so long is no longer in sync
     hold_s: float = 5.0  # a planned change that takes longer is given up
 
     @classmethod
@@ -57,7 +58,7 @@ class Sight:
     record: LeaseRecord | None  # None: there is none yet
     seen_s: float  # since when this very record is seen
     renewed_s: float  # when the last renewal of ours was begun
-    heard_s: dict[str, float]  # replicas: when each was last heard by our broker
+    heard_s: dict[str, float]  # replicas: when each had, for the last time, all that our broker had then
     held_s: float | None = None  # since when our broker takes no sends
 
     @property
@@ -126,9 +127,9 @@ def decide(sight: Sight) -> Step:
     return Wait(f"{record.holder} is master")
 
 
-def required_members(record: LeaseRecord, broker: BrokerStatus) -> tuple[str, ...]:
-    """The replicas that a master waits for: those in sync, and those about to be."""
-    near = [each.address for each in broker.replicas if _is_near(broker, each)]
+def required_members(record: LeaseRecord, broker: BrokerStatus, slow: Collection[str] = ()) -> tuple[str, ...]:
+    """The replicas that a master waits for: those in sync, and those about to be; not those that get no nearer."""
+    near = [each.address for each in broker.replicas if _is_near(broker, each) and each.address not in slow]
     named = [each for each in record.in_sync if each != record.holder]
     return tuple(sorted({*near, *named})) if broker.waits else ()
 

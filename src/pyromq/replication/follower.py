@@ -87,6 +87,7 @@ class Follower:
         self._rng = rng
         self._find_master = find_master
         self.on_copied = on_copied
+        self.broker_id = broker_id
         self.name = encode_name(broker_id, silent=settings.silent)
         self.acknowledges = not settings.silent  # else the master is never told more than the first position
         self.state = Following.WAITING
@@ -105,6 +106,11 @@ class Follower:
     def link(self) -> str:
         """This end of the connection to the master, HOST:PORT; empty without one."""
         return self._session.link if self._session is not None else ""
+
+    def leave(self) -> None:
+        """The master that it follows, if it does; it looks for one at once."""
+        if self._session is not None:
+            self._session.abort()
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pyromq.failover.agent import AgentState
 from pyromq.failover.record import BrokerStatus, LeaseError, LeaseRecord, MemberStatus, Role, decode_record
 from pyromq.failover.rules import (
     JOIN_BYTES_MAX,
@@ -159,3 +160,27 @@ def test_what_is_no_lease_is_a_typed_error(data: bytes) -> None:
     with pytest.raises(LeaseError):
         decode_record(data)
     assert decode_record(RECORD.encode()) == RECORD
+
+
+def test_a_member_that_gets_no_nearer_is_given_up_and_one_that_keeps_up_is_not() -> None:
+    """Its connection is there, its disk hangs: else every send would wait for it, for ever."""
+    state, end = AgentState(), 1_000
+    timing = Timing()
+
+    def look(now_s: float, position: int) -> LeaseRecord | None:
+        broker = replace(MASTER, end=end, replicas=(MemberStatus(address=B, position=position, metadata=7),))
+        state.note_positions(broker, now_s, timing.absent_s)
+        step = decide(sight(A, broker, now_s=now_s, renewed_s=now_s, heard_s=state.heard_s))
+        return step.record if isinstance(step, Write) else None
+
+    for number in range(40):  # always two seconds behind
+        end = 1_000 + 100 * number
+        assert look(number * 0.5, max(1_000, end - 400)) is None
+    stuck = end - 400
+    steps = [look(20 + number * 0.5, stuck) for number in range(13)]
+    assert steps[0] is None and steps[-1] is not None and steps[-1].in_sync == (A,)
+    slow = [B]
+    broker = replace(MASTER, end=end, replicas=(MemberStatus(address=B, position=stuck, metadata=7),))
+    assert required_members(steps[-1], broker) == (B,) and required_members(steps[-1], broker, slow) == ()
+    look(40.0, end)  # it has everything again
+    assert state.heard_s[B] == 40.0

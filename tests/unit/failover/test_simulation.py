@@ -8,6 +8,7 @@ import os
 import pytest
 
 from pyromq.failover import rules
+from pyromq.failover.agent import AgentState
 from pyromq.failover.record import BrokerStatus, MemberStatus
 from pyromq.failover.rules import Timing
 from tests.unit.failover.simulation import Group, Node, simulate
@@ -80,7 +81,11 @@ def test_a_rule_that_names_members_too_early_is_found(monkeypatch: pytest.Monkey
     def too_early(broker: BrokerStatus, member: MemberStatus) -> bool:
         return True
 
+    def all_are_young(state: AgentState, broker: BrokerStatus, now_s: float, absent_s: float) -> None:
+        state.heard_s |= {each.address: now_s for each in broker.replicas}
+
     monkeypatch.setattr(rules, "_may_join", too_early)
+    monkeypatch.setattr(AgentState, "note_positions", all_are_young)  # else one that is behind is not named for that
     assert is_found(kind=Adversary)
 
 

@@ -91,8 +91,11 @@ class Lease:
         return max(0.0, self._until_s - self._now_s())
 
     def grant(self, number: int, until_s: float, required: tuple[str, ...]) -> bool:
-        """False when it is for another lease than the one under which this broker is master."""
-        if self.state.role != "master" or number != self.state.number:
+        """False when it is for another lease than the one under which this broker is master, or late.
+
+        A grant that ends earlier than the last one was overtaken by it, unless it ends now: that is how one ends.
+        """
+        if self.state.role != "master" or number != self.state.number or self._now_s() < until_s < self._until_s:
             return False
         self._until_s, self.required = until_s, required
         return True

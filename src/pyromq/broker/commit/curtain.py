@@ -7,15 +7,22 @@ ones would pass over the others, and those may have been acknowledged. What is v
 
 Under a failover agent the replicas count that may become master by themselves, those that the lease names: what one of
 them lacks stays hidden, also after it was answered without it. Where the lease names none, nobody takes over.
+
+A master that opens its log does not know what was shown of it before. To show less than that would set consumers back,
+to show more could set them ahead of a replica. So it shows nothing (``is_shut``: pulls are refused) until it is granted
+its time, and the replicas that the lease names have all that the log had then.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.store.message_store import EVERYTHING, MessageStore
+
+_UNTOLD_MAX: Final = 256  # commits that are told of one by one; later ones together
 
 
 class Curtain:
@@ -30,6 +37,9 @@ class Curtain:
         # under a failover agent
         self.required: Callable[[], int | None] = lambda: None  # how far the replicas are that the lease names
         self.on_shown: Callable[[int], None] = lambda position: None  # readers see up to there
+        self.is_shut = False
+        self.on_open: Callable[[], None] = lambda: None
+        self._opened_end = store.end_position if store is not None else 0
 
     @property
     def is_hiding(self) -> bool:
@@ -46,7 +56,17 @@ class Curtain:
 
     def add(self, queues: set[QueueKey]) -> None:
         """More of these queues was stored; ``reveal`` follows."""
-        self._untold.append((self._store.end_position if self._store is not None else 0, queues))
+        end = self._store.end_position if self._store is not None else 0
+        if len(self._untold) >= _UNTOLD_MAX:
+            queues = queues | self._untold.pop()[1]
+        self._untold.append((end, queues))
+
+    def open_if_ready(self) -> None:
+        """There is a lease."""
+        required = self.required()
+        if self.is_shut and (required is None or required >= self._opened_end):
+            self.is_shut = False
+            self.on_open()
 
     def reveal(self, *, everything: bool) -> None:
         """Readers see, and are told of, what is safe by now; ``everything``: nothing waits."""

@@ -269,8 +269,8 @@ class GroupCommit:
             return
         self.times.commits.observe(at_commit_count + after_flush_count + len(internal))
         if at_commit:
-            self._acknowledge(at_commit, self._store.end_position)
-            self.times.answered(_code_of(at_commit), at_commit_count, 0)
+            if self._acknowledge(at_commit, self._store.end_position):
+                self.times.answered(_code_of(at_commit), at_commit_count, 0)
         if not self._sync:
             if self._replicas is None:
                 self._tell(internal, self._store.end_position)
@@ -430,8 +430,8 @@ class GroupCommit:
         if self._replicas is not None:
             self._replicas.hold(oldest)
             return
-        self._acknowledge(sends, oldest.end)
-        self.times.answered(oldest.code, oldest.send_count, waited_ms)
+        if self._acknowledge(sends, oldest.end):
+            self.times.answered(oldest.code, oldest.send_count, waited_ms)
 
     def _next_waiting(self) -> list[PendingSend]:
         waiting = self._waiting.popleft()
@@ -450,12 +450,13 @@ class GroupCommit:
 
     # --- responses ---
 
-    def _acknowledge(self, sends: list[PendingSend], end: int) -> None:
-        """The log is safe up to ``end``: say so, if this broker is still the one who may."""
+    def _acknowledge(self, sends: list[PendingSend], end: int) -> bool:
+        """The log is safe up to ``end``: say so, if this broker is still the one who may; False: it is not."""
         if self.lease is None or self.lease.admits(end):
             respond(sends)
-        else:
-            self.refuse(sends, self.lease.doubt())
+            return True
+        self.refuse(sends, self.lease.doubt())
+        return False
 
     def _tell(self, internal: list[OnStored], end: int) -> None:
         if internal:

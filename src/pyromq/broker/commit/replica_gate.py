@@ -98,6 +98,8 @@ class ReplicaGate:
 
     def look(self) -> None:
         """A replica has more, came or went, or time has passed: answer what can be answered."""
+        if self._curtain.is_shut and self.lease is not None and self.lease.is_open:
+            self._curtain.open_if_ready()
         if self.is_empty:
             if self._curtain.is_hiding:
                 self._reveal()
@@ -110,20 +112,23 @@ class ReplicaGate:
         self._reveal()
 
     def _answer(self) -> None:
-        end = self._leader.end
+        end, required = self._leader.end, self.required()
         replicas = self._leader.replicas
-        is_named = self.lease is not None and self.lease.required  # it could take over, until the lease drops it
-        if replicas.standing(end) is Standing.TOO_FEW and not is_named:
+        are_few = replicas.standing(end) is Standing.TOO_FEW
+        if are_few and required is None:
             self._answer_all()
             self._emptied.set()
             return
         confirmed = replicas.confirmed(end)
-        if (required := self.required()) is not None:
-            confirmed = min(confirmed, required)
+        if required is not None:  # who could take over, until the lease names it no more
+            confirmed = required if are_few else min(confirmed, required)
         self._curtain.safe(confirmed)
         late_ms = self._clock.monotonic_ms() - self._timeout_ms
         sends: list[PendingSend] = []
         while self._waiting and self._waiting[0][1].end <= confirmed:
+            if are_few:
+                self._answer_alone()
+                continue
             commit = self._next()
             if self.lease is not None:
                 self.lease.admits(commit.end)  # it did a moment ago; this notes how far
@@ -165,17 +170,22 @@ class ReplicaGate:
         while self._internal:
             tell(self._internal.popleft()[2], error)
         while self._waiting:
-            self.refuse(self._next(ResponseCode.SERVICE_NOT_AVAILABLE).sends, error)
+            _, commit = self._waiting.popleft()
+            self.waiting -= commit.send_count
+            self.refuse(commit.sends, error)  # which counts it
 
     def _answer_all(self) -> None:
         while self._internal:
             tell(self._internal.popleft()[2], None)
         while self._waiting:
-            commit = self._next(ResponseCode.SLAVE_NOT_AVAILABLE)
-            if self.lease is not None:
-                self.lease.admits(commit.end)  # who joins has to have it
-            self.alone += commit.send_count
-            respond_unconfirmed(commit.sends, ResponseCode.SLAVE_NOT_AVAILABLE, _NO_REPLICA)
+            self._answer_alone()
+
+    def _answer_alone(self) -> None:
+        commit = self._next(ResponseCode.SLAVE_NOT_AVAILABLE)
+        if self.lease is not None:
+            self.lease.admits(commit.end)  # who joins has to have it
+        self.alone += commit.send_count
+        respond_unconfirmed(commit.sends, ResponseCode.SLAVE_NOT_AVAILABLE, _NO_REPLICA)
 
     def _look_again(self) -> None:
         if self.is_empty:

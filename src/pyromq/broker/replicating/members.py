@@ -2,7 +2,7 @@
 
 RocketMQ's replication says nothing of who connects. So a replica under a failover agent tells its master, over the port
 for clients: its address, and its end of the connection over which it gets the log. Where addresses are translated on
-the way, the only connection from its host is taken for its own.
+the way, the connection from its host that says its broker id is taken for its own.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Members:
         known = self._known.get(address)
         if known is None:
             return None
-        found = [each.position for each in self._replicas if each.name == known.report.link]
-        if not found:
-            of_host = [each.position for each in self._replicas if each.host == known.host]
-            is_alone = sum(each.host == known.host for each in self._known.values()) == 1
-            found = of_host if is_alone and len(of_host) == 1 else []
+        report = known.report
+        found = [each.position for each in self._replicas if each.name == report.link]
+        if not found:  # its address was translated on the way
+            of_host = [each for each in self._replicas if each.host == known.host and each.broker_id is not None]
+            found = [each.position for each in of_host if each.broker_id == report.broker_id and each.counts]
         return max(found) if found and max(found) >= 0 else None
 
     def required_position(self) -> int | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from pyromq.broker.base.refusals import RefusedError
-from pyromq.broker.base.responses import Immediate
 from pyromq.net.connection import Connection
 from pyromq.wire.codes import RequestCode as Code
 from pyromq.wire.codes import ResponseCode
@@ -60,6 +59,24 @@ _MOVED: Final = (
     "this broker is a replica at the moment: another one is master; ask for the route again",
 )
 
+_NOT_YET: Final = (
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "this broker has just become master: it is read when its replicas have what it has; try again",
+)
+_SENDS: Final = frozenset(code for code, refusal in REFUSALS.items() if refusal is _SEND)
+_USERS: Final = frozenset(
+    (
+        Code.AUTH_CREATE_USER,
+        Code.AUTH_UPDATE_USER,
+        Code.AUTH_DELETE_USER,
+        Code.AUTH_CREATE_ACL,
+        Code.AUTH_UPDATE_ACL,
+        Code.AUTH_DELETE_ACL,
+    )
+)
+_LOCKS: Final = Code.LOCK_BATCH_MQ  # another master may give the same queue to somebody else
+_CHECKED: Final = {*REFUSALS, *_USERS, _LOCKS} - _SENDS
+
 
 def of_a_replica(handlers: dict[int, H], *, reads: bool, is_managed: bool = False) -> dict[int, H]:
     """The handlers of a broker as they are on a replica; ``is_managed``: it may have been the master a moment ago."""
@@ -71,13 +88,17 @@ def of_a_replica(handlers: dict[int, H], *, reads: bool, is_managed: bool = Fals
     return {code: _refusing(*refusals[code]) if code in refusals else handler for code, handler in handlers.items()}
 
 
-def of_a_leased_master(handlers: dict[int, Immediate], check: Callable[[], None]) -> dict[int, Immediate]:
+def of_a_leased_master(handlers: dict[int, H], check: Callable[[], None]) -> dict[int, H]:
     """The same under a failover agent: what changes something is refused without its lease. Sends have their gate."""
-    checked = {*REFUSALS, Code.LOCK_BATCH_MQ}  # another master may give the same queue to somebody else
-    return {code: _checking(each, check) if code in checked else each for code, each in handlers.items()}
+    return {code: _checking(each, check) if code in _CHECKED else each for code, each in handlers.items()}
 
 
-def _checking(handler: Immediate, check: Callable[[], None]) -> Immediate:
+def without_pulls(handlers: dict[int, H]) -> dict[int, H]:
+    """Of a master that does not know yet how far its consumers may see."""
+    return {code: _refusing(*_NOT_YET) if code in PULLS else each for code, each in handlers.items()}
+
+
+def _checking(handler: Any, check: Callable[[], None]) -> Any:
     def checked(connection: Connection, request: Received[Any]) -> Any:
         check()
         return handler(connection, request)

@@ -73,6 +73,7 @@ class Replication:
     owners: OwnerTable
     leader: Leader | None = None
     gate: ReplicaGate | None = None  # of a sync master
+    curtain: Curtain | None = None  # likewise
     follower: Follower | None = None
     metadata: MetadataSync | None = None
     master: MasterCalls | None = None
@@ -262,6 +263,7 @@ class ReplicationWiring:
                 environment=environment, store=write_path.store, tables=self._tables, owners=self._owners
             )
         leader, gate, group_commit = Leader(write_path.store, settings, clock), None, write_path.group_commit
+        curtain = None
 
         def counted(replicas: int) -> None:
             group_commit.flushes_early = replicas > 0
@@ -278,6 +280,7 @@ class ReplicationWiring:
             if members is not None and lease is not None:
                 gate.lease, gate.required, gate.refuse = lease, members.required_position, group_commit.refuse
                 curtain.required, curtain.on_shown = members.required_position, lease.showed
+                curtain.is_shut = True
         return Replication(
             environment=environment,
             store=write_path.store,
@@ -285,6 +288,7 @@ class ReplicationWiring:
             owners=self._owners,
             leader=leader,
             gate=gate,
+            curtain=curtain,
             members=members,
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final
 
 from pyromq.broker.base.lease import Lease
@@ -47,12 +48,16 @@ class LeaseFollowing:
         await self._calls.at(state.master)
         async with asyncio.timeout(_ASK_S):
             status = await self._calls.member()
+        if self._lease.state is not state:
+            raise RemoteProtocolError("the lease has changed meanwhile")
         if status.role is not Role.MASTER or status.number != state.number:
             raise RemoteProtocolError(f"{state.master} is not master under lease {state.number} yet")
         if not self._agrees(status):
             return None
-        host = Address.parse(state.master).host
-        return Master(Address(host, Address.parse(status.replication_address).port), self._calls.log)
+        found = Address.parse(status.replication_address)
+        if ip_address(found.host).is_unspecified:
+            found = Address(Address.parse(state.master).host, found.port)
+        return Master(found, self._calls.log)
 
     def _agrees(self, status: BrokerStatus) -> bool:
         """Whether the log here is a prefix of the master's. Raises TooFarBehindError, OSError."""
@@ -78,7 +83,13 @@ class LeaseFollowing:
             try:
                 mine = self.metadata_number() if metadata.rounds else 0
                 state = self._lease.state
-                report = MemberReport(address=self._address, link=follower.link, metadata=mine, number=state.number)
+                report = MemberReport(
+                    address=self._address,
+                    link=follower.link,
+                    metadata=mine,
+                    number=state.number,
+                    broker_id=follower.broker_id,
+                )
                 status = await self._calls.report(report)
                 if metadata.rounds and status.metadata > mine:
                     await metadata.refresh()

@@ -54,7 +54,7 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     number: int  # of the lease under which it was promoted, or which it follows; 0 before the first
     end: int  # of its log
     metadata: int
-    acknowledged: int = 0  # end of the last message that a producer was told is safe
+    acknowledged: int = 0  # end of the last message that a producer was told is safe, or a consumer was shown
     required: tuple[str, ...] = ()  # replicas that it waits for before it acknowledges
     waits: bool = True  # False: it acknowledges without waiting for replicas
     master: str = ""  # whom it follows
@@ -103,3 +103,4 @@ class MemberReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     link: str  # HOST:PORT of its end of that connection
     metadata: int
     number: int
+    broker_id: int = -1

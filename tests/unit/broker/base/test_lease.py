@@ -92,3 +92,13 @@ def test_epochs_are_bounded() -> None:
     for number in range(1, EPOCHS_MAX + 10):
         lease.promoted(number, number)
     assert len(lease.state.epochs) == EPOCHS_MAX and lease.state.epochs[-1].number == EPOCHS_MAX + 9
+
+
+def test_a_grant_that_comes_late_does_not_take_back_a_later_one() -> None:
+    watch = Watch()
+    lease = lease_of(FaultyDisk(), watch)
+    lease.promoted(3, 500)
+    assert lease.grant(3, 107.0, ("b:1",))
+    assert not lease.grant(3, 105.0, ()), "it was overtaken: who is waited for now is in the later one"
+    assert lease.required == ("b:1",) and lease.left_s == 7.0
+    assert lease.grant(3, watch.now_s, ("b:1",)) and not lease.is_open, "one that ends now ends it"

@@ -97,3 +97,26 @@ def test_what_a_replica_lacks_that_may_become_master_stays_hidden_although_it_wa
     assert rig.told[-1] == {("t", 1)} and shown[-1] == 200
     rig.stored(300, 2, waits=False)
     assert rig.store.visible_end == 300 and rig.told[-1] == {("t", 2)}
+
+
+def test_a_log_that_was_opened_is_shown_when_those_have_it_who_may_take_over() -> None:
+    rig, opened = Rig(), list[str]()
+    required: list[int | None] = [90]
+    rig.curtain.required, rig.curtain.on_open = lambda: required[0], lambda: opened.append("opened")
+    rig.curtain.is_shut = True
+    rig.curtain.open_if_ready()
+    assert rig.curtain.is_shut and opened == []
+    required[0] = 100
+    rig.curtain.open_if_ready()
+    rig.curtain.open_if_ready()
+    assert not rig.curtain.is_shut and opened == ["opened"]
+
+
+def test_what_readers_are_not_told_of_is_bounded() -> None:
+    rig = Rig()
+    for number in range(1_000):
+        rig.stored(200 + number, number)
+    assert len(rig.curtain._untold) <= 256 and rig.told == []
+    rig.curtain.safe(2_000)
+    rig.curtain.reveal(everything=True)
+    assert rig.told == [{("t", number) for number in range(1_000)}]

@@ -172,3 +172,15 @@ async def test_the_disk_of_the_master_is_part_of_the_time_but_not_of_the_patienc
     rig.clock.advance_ms(TIMEOUT_MS - 1)
     rig.says(replica, 500)
     assert rig.counted() == {0: (1, 2 * TIMEOUT_MS - 2)}
+
+
+async def test_with_too_few_replicas_what_those_have_that_the_lease_names_is_answered_alone() -> None:
+    """Three copies are wanted, one replica is gone, the other may take over: it is waited for, and no longer."""
+    rig = Rig()
+    position = [0]
+    rig.gate.required = lambda: position[0]
+    number = rig.send(500)
+    assert rig.answered == []
+    position[0] = 500
+    rig.gate.look()
+    assert rig.answered == [(number, ResponseCode.SLAVE_NOT_AVAILABLE)] and rig.gate.alone == 1

@@ -18,14 +18,16 @@ class Rig:
         self.replicas = Replicas(ReplicationSettings(role=Role.SYNC_MASTER))
         self.members = Members(self.replicas, self.lease, self.clock)
 
-    def connects(self, name: str, position: int) -> ReplicaConnection:
+    def connects(self, name: str, position: int, broker_id: int | None = None) -> ReplicaConnection:
         connection = self.replicas.connected(name.rpartition(":")[0], name)
+        connection.broker_id = broker_id
         self.replicas.begins(connection, position)
         self.replicas.reported(connection, position)  # it has compared
         return connection
 
-    def reports(self, address: str, link: str, metadata: int = 1, host: str = "10.0.0.9") -> None:
-        self.members.reported(MemberReport(address=address, link=link, metadata=metadata, number=1), host)
+    def reports(self, address: str, link: str, metadata: int = 1, host: str = "10.0.0.9", broker_id: int = -1) -> None:
+        report = MemberReport(address=address, link=link, metadata=metadata, number=1, broker_id=broker_id)
+        self.members.reported(report, host)
 
 
 def test_a_member_has_what_its_own_connection_has() -> None:
@@ -58,13 +60,24 @@ def test_a_connection_that_has_said_nothing_counts_as_nothing() -> None:
     assert rig.members.position(B) is None
 
 
-def test_behind_a_translated_address_the_only_connection_of_a_host_is_taken() -> None:
+def test_behind_a_translated_address_the_connection_that_says_its_id_is_taken() -> None:
     rig = Rig()
-    rig.connects("172.17.0.1:40000", 100)
-    rig.reports(B, "10.0.0.2:1", host="172.17.0.1")
-    assert rig.members.position(B) == 100
-    rig.reports(C, "10.0.0.3:1", host="172.17.0.1")
-    assert rig.members.position(B) is rig.members.position(C) is None, "it could be either"
+    rig.connects("172.17.0.1:40000", 100, broker_id=1)
+    rig.connects("172.17.0.1:40001", 200, broker_id=2)
+    rig.connects("172.17.0.1:40002", 300)
+    rig.reports(B, "10.0.0.2:1", host="172.17.0.1", broker_id=1)
+    rig.reports(C, "10.0.0.3:1", host="172.17.0.1", broker_id=2)
+    assert (rig.members.position(B), rig.members.position(C)) == (100, 200)
+
+
+def test_what_another_replica_of_its_machine_has_is_not_its_own() -> None:
+    rig = Rig()
+    link = rig.connects("10.0.0.2:1", 100, broker_id=1)
+    rig.connects("10.0.0.2:2", 900, broker_id=7)
+    rig.connects("10.0.0.2:3", 900)
+    rig.reports(B, "10.0.0.2:1", host="10.0.0.2", broker_id=1)
+    rig.replicas.disconnected(link)
+    assert rig.members.position(B) is None
 
 
 def test_a_member_that_reports_no_more_is_not_told_of() -> None:
