@@ -37,7 +37,7 @@ class ReplicaConnection:
     """One connection of a replica."""
 
     host: str
-    name: str  # address and port, for people
+    name: str  # address and port
     broker_id: int | None = None  # as it says; None: it has not said it
     is_copy: bool = False  # never an acknowledgement, whatever it says
     position: int = -1  # the replica has everything before it; -1: it has not said anything that counts

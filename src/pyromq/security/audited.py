@@ -23,7 +23,7 @@ ROUTINE: Final = frozenset(
         Code.QUERY_DATA_VERSION,
         Code.GET_BROKER_MEMBER_GROUP,
         Code.GRANT_MEMBER,  # every failover agent, every few seconds
-        Code.REPORT_MEMBER,  # every replica, twice a second
+        Code.REPORT_MEMBER,  # every replica, several times a second
     )
 )
 """Requests that change something, too, and that no operator sends."""
