@@ -94,6 +94,8 @@ async def one_honest_replica(master: Address) -> tuple[bool, str]:
     end = await filled(master)
     async with scripted_replica(master, end) as replica:
         await asyncio.wait_for(replica.heard.wait(), 30)
+        replica.report(end)  # it has compared: a first report says only from where on
+        await asyncio.sleep(1)
         status = await ask_send(master)
     return status != "SEND_OK", f"the send is answered {status}"
 

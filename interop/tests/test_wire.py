@@ -41,7 +41,10 @@ DELIBERATE: Final[dict[str, str]] = {
     "consume stats of the broker": "pullOffset is told; Apache leaves it 0 here, and has less than nothing in flight",
     "query consume queue": "eval is told; Apache says false to all that has no entry in an extension file",
 }
-_OPTIONAL_EXT: Final = {"groupSysFlag", "topicSysFlag", "MSG_REGION", "TRACE_ON", "ON_DISK"}  # no client minds
+_OPTIONAL_EXT: Final = {  # no client minds
+    *("groupSysFlag", "topicSysFlag", "MSG_REGION", "TRACE_ON", "ON_DISK"),
+    "PYROMQ_FAILURE_STORY",
+}
 _VOLATILE_EXT: Final = re.compile(r"msgId|transactionId|indexLastUpdate.*|timestamp|version|total.*Num")
 _VOLATILE: Final = {"counter", "physicSize", "physicOffset", "delayTime", "masterCommitLogMaxOffset"}
 _ADDRESS: Final = re.compile(r"127\.0\.0\.1:\d+")
