@@ -3,6 +3,7 @@
 //! `wire/fast/send_request.py`, `wire/received.py`, `wire/fast/record_parts.py` and `ReceivedMessage` have the same in
 //! Python. None, or nothing taken, is for whatever is out of the ordinary: Python looks at it, and explains.
 
+use crate::send_lane::put_decimal;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -79,33 +80,16 @@ impl SendFrame {
         let mut header =
             Vec::with_capacity(64 + properties.len() * 2 + fixed.iter().map(|each| each.len()).sum::<usize>());
         header.extend_from_slice(&self.before_time);
-        put_number(&mut header, born_ms);
+        put_decimal(&mut header, born_ms);
         header.extend_from_slice(&self.before_flag);
-        put_number(&mut header, i64::from(flag));
+        put_decimal(&mut header, i64::from(flag));
         header.extend_from_slice(&self.before_properties);
         put_string(&mut header, properties);
         header.extend_from_slice(&self.before_id);
-        put_number(&mut header, i64::from(correlation_id));
+        put_decimal(&mut header, i64::from(correlation_id));
         header.extend_from_slice(&self.end);
         header
     }
-}
-
-fn put_number(into: &mut Vec<u8>, value: i64) {
-    let mut digits = [0u8; 20];
-    let (mut at, mut rest) = (digits.len(), value.unsigned_abs());
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        into.push(b'-');
-    }
-    into.extend_from_slice(&digits[at..]);
 }
 
 /// A JSON string with its quotes, escaped as msgspec does it.
