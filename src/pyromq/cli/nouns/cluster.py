@@ -87,12 +87,10 @@ def show_replication(nameserver: NameServerOption = DEFAULT_NAMESERVER, output: 
 
 
 async def _copies(admin: Admin) -> list[dict[str, Any]]:
-    from pyromq.client.admin.operating.replication import judge_copies
+    from pyromq.client.admin.operating.replication import troubles_of
 
     copies = await admin.replication()
-    findings: dict[str, list[str]] = {}
-    for about, finding in judge_copies(copies):
-        findings.setdefault(about, []).append(finding.text)
+    findings = troubles_of(copies)
     metadata = {None: "", True: "as the master's", False: "differs"}
     return [
         {

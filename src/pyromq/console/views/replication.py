@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from pyromq.client.admin.operating.replication import BrokerCopy, judge_copies
+from pyromq.client.admin.operating.replication import BrokerCopy, troubles_of
 from pyromq.console.desk import Desk
 
 _AGE_MS: Final = 3_000
@@ -28,7 +28,5 @@ class ReplicationView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def replication_view(desk: Desk) -> ReplicationView:
     copies = await desk.cache.get("replication", _AGE_MS, desk.admin.replication)
-    findings: dict[str, list[str]] = {}
-    for about, finding in judge_copies(copies):
-        findings.setdefault(about, []).append(finding.text)
+    findings = troubles_of(copies)
     return ReplicationView(copies=[CopyView(copy=each, findings=findings.get(each.name, [])) for each in copies])

@@ -141,6 +141,14 @@ def judge_copies(copies: Sequence[BrokerCopy]) -> list[tuple[str, Finding]]:
     return found
 
 
+def troubles_of(copies: Sequence[BrokerCopy]) -> dict[str, list[str]]:
+    """The same in words, by the name of the process."""
+    found: dict[str, list[str]] = {}
+    for about, finding in judge_copies(copies):
+        found.setdefault(about, []).append(finding.text)
+    return found
+
+
 def _judge_role(copy: BrokerCopy) -> list[Finding]:
     if copy.is_master == (copy.number == 0):
         return []
