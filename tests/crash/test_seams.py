@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import dataclasses
 import errno
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +24,7 @@ from pyromq.wire.batch import BatchItem
 from pyromq.wire.frame import SerializeType
 from pyromq.wire.record import Draft, encode_record, split_records
 from tests.crash.script import ROOT, SMALL, draft, log_records, note, open_store, retain
+from tests.unit.broker.workers import HeldThread
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -114,31 +114,12 @@ def test_what_was_staged_when_the_flush_failed_is_refused_at_commit(disk: Faulty
         store.commit()
 
 
-class HandDriven(Executor):
-    """Runs a job when the test says so."""
-
-    def __init__(self) -> None:
-        self.jobs: list[tuple[Future[Any], Any]] = []
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.jobs.append((future, fn))
-        return future
-
-    def run_next(self) -> None:
-        future, job = self.jobs.pop(0)
-        try:
-            future.set_result(job())
-        except OSError as error:
-            future.set_exception(error)
-
-
 class Sender:
     """Stages as the broker does and keeps the responses."""
 
     def __init__(self, store: MessageStore, clock: ManualClock) -> None:
-        self.store, self.executor, self.seen = store, HandDriven(), set[tuple[str, int]]()
-        self.group_commit = GroupCommit(store, self.executor, clock)
+        self.store, self.flusher, self.seen = store, HeldThread(), set[tuple[str, int]]()
+        self.group_commit = GroupCommit(store, self.flusher, clock)
         self.group_commit.on_visible = self.seen.update
         self.responses: list[bytes] = []
 
@@ -170,10 +151,10 @@ def test_a_seal_during_a_flush_does_not_leave_senders_and_readers_waiting(disk: 
         sender.send(b"b")  # committed while the flush for "a" runs
         await sender.settle()
         assert not sender.store.seal(), "while a flush is under way no other component syncs the log"
-        sender.executor.run_next()
+        sender.flusher.work_unheard()
         await sender.settle()
         assert sender.responses == [b"ok a"]
-        sender.executor.run_next()
+        sender.flusher.work_unheard()
         await sender.settle()
         assert sender.responses == [b"ok a", b"ok b"]
         await asyncio.wait_for(sender.group_commit.drain(), 60)
@@ -187,7 +168,7 @@ def test_a_send_staged_when_a_flush_fails_is_refused_and_does_not_keep_the_broke
     async def scenario() -> None:
         sender = await flush_under_way(disk, clock)
         disk.fail_at(disk.operations + 1, errno.EIO)
-        sender.executor.run_next()  # its callback is queued …
+        sender.flusher.work_unheard()  # its callback is queued …
         sender.send(b"b")  # … when these arrive
         sender.send(b"c", wait=False)
         await sender.settle()
@@ -204,7 +185,7 @@ def test_a_flush_that_succeeds_after_the_store_became_untrusted_acknowledges_not
     async def scenario() -> None:
         sender = await flush_under_way(disk, clock)
         sender.store.health.untrust("queue files could not be synced")
-        sender.executor.run_next()
+        sender.flusher.work_unheard()
         await sender.settle()
         assert sender.responses and not any(response.startswith(b"ok") for response in sender.responses)
 

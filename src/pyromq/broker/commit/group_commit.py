@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +25,7 @@ from pyromq.broker.base.lease import Lease
 from pyromq.broker.base.queue_key import QueueKey
 from pyromq.broker.base.refusals import refusal_of
 from pyromq.broker.base.request_times import RequestTimes
+from pyromq.broker.base.workers import JobRunner
 from pyromq.clock import Clock
 from pyromq.errors import MQError, StoreError
 from pyromq.net.connection import Connection
@@ -102,7 +102,7 @@ class GroupCommit:
     def __init__(
         self,
         store: MessageStore,
-        flusher: Executor,
+        flusher: JobRunner,
         clock: Clock,
         *,
         flush_timeout_ms: int = 5_000,
@@ -336,13 +336,11 @@ class GroupCommit:
         self._running_since_s = self._clock.monotonic_s()
         self._idle.clear()
         seen_after, self._unseen = self._unseen, set()
-        future = self._loop.run_in_executor(self._flusher, job.run)
-        future.add_done_callback(partial(self._flushed, job, seen_after))
+        self._flusher.run(job.run, partial(self._flushed, job, seen_after))
 
-    def _flushed(self, job: FlushJob, seen: set[QueueKey], future: asyncio.Future[None]) -> None:
+    def _flushed(self, job: FlushJob, seen: set[QueueKey], error: BaseException | None) -> None:
         self._running = None
         self.times.flushes.observe(self._clock.monotonic_s() - self._running_since_s)
-        error = future.exception()
         if error is not None:
             self._store.flushes.fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
         elif not self._store.flushes.finish(job):

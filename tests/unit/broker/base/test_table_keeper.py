@@ -9,13 +9,13 @@ from pyromq.model.topic import GroupConfig
 from pyromq.store.tables.groups import GroupTable
 from pyromq.testing import FaultyDisk, ManualClock
 from tests.unit.broker.builders import ROOT
-from tests.unit.broker.commit.test_group_commit import Worker
+from tests.unit.broker.workers import HeldExecutor
 from tests.unit.net.fakes import turn
 
 
 class Rig:
     def __init__(self) -> None:
-        self.disk, self.clock, self.worker = FaultyDisk(), ManualClock(), Worker()
+        self.disk, self.clock, self.worker = FaultyDisk(), ManualClock(), HeldExecutor()
         self.table = GroupTable.load(self.disk, ROOT)
         self.keeper = TableKeeper([self.table], self.worker, self.clock)
 
@@ -36,13 +36,13 @@ async def test_many_changes_cost_one_save_and_the_next_one_waits() -> None:
     rig.add("d")
     rig.keeper.tick()
     assert len(rig.worker.waiting) == 1
-    await rig.worker.run()
+    await rig.worker.work()
     assert rig.saved() == {"a", "b", "c"}
     rig.keeper.tick()
     assert not rig.worker.waiting, "too soon"
     rig.clock.advance_ms(500)
     rig.keeper.tick()
-    await rig.worker.run()
+    await rig.worker.work()
     assert rig.saved() == {"a", "b", "c", "d"} and not rig.table.unsaved
 
 
@@ -51,11 +51,11 @@ async def test_a_save_that_the_disk_refuses_is_tried_again() -> None:
     rig.add("a")
     rig.keeper.tick()
     rig.disk.fail_at(rig.disk.operations + 1, errno.ENOSPC)
-    await rig.worker.run()
+    await rig.worker.work()
     assert rig.table.unsaved
     rig.clock.advance_ms(500)
     rig.keeper.tick()
-    await rig.worker.run()
+    await rig.worker.work()
     assert rig.saved() == {"a"}
 
 
@@ -65,7 +65,7 @@ async def test_a_slow_save_does_not_undo_a_later_one() -> None:
     rig.keeper.tick()
     rig.add("b")
     rig.table.save()
-    await rig.worker.run()
+    await rig.worker.work()
     assert rig.saved() == {"a", "b"}
 
 

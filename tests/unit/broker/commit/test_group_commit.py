@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -24,39 +21,17 @@ from pyromq.wire.command import encode_response
 from pyromq.wire.headers.producer import SendResponseHeader
 from pyromq.wire.record import Draft
 from tests.unit.broker.builders import ROOT, Wire, request
+from tests.unit.broker.workers import HeldThread
 from tests.unit.net.fakes import turn
 
 ORDERS = ("orders", 0)
-
-
-class Worker(Executor):
-    """Keeps its work until ``run`` is called."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = []
-        self.done = 0
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.waiting.append((future, fn, args))
-        return future
-
-    async def run(self) -> None:
-        """Do the next piece of work, and let its owner hear of it."""
-        future, fn, args = self.waiting.pop(0)
-        self.done += 1
-        try:
-            future.set_result(fn(*args))
-        except OSError as error:
-            future.set_exception(error)
-        await turn()
 
 
 class Rig:
     """Everything around a group commit; make it inside a running loop."""
 
     def __init__(self, flush: Flush = Flush.SYNC, **limits: int) -> None:
-        self.disk, self.clock, self.worker = FaultyDisk(), ManualClock(), Worker()
+        self.disk, self.clock, self.worker = FaultyDisk(), ManualClock(), HeldThread()
         settings = StoreSettings(flush=flush, segment_bytes=1 << 16, index_slots=10, index_entries=50)
         self.store = MessageStore.open(ROOT, settings, disk=self.disk, clock=self.clock)
         self.woken: list[set[QueueKey]] = []
@@ -94,7 +69,7 @@ async def test_what_arrives_together_is_flushed_once_and_answered_after_that() -
         rig.send(wire)
     await turn()
     assert (one.codes, two.codes, rig.group_commit.waiting, len(rig.worker.waiting)) == ([], [], 3, 1)
-    await rig.worker.run()
+    await rig.worker.work()
     assert (one.codes, two.codes, rig.group_commit.waiting) == ([0, 0], [0], 0)
     assert [response.correlation_id for response in one.responses] == [1, 3]
     assert rig.worker.waiting == []
@@ -107,9 +82,9 @@ async def test_groups_committed_during_a_flush_share_the_next_one() -> None:
     for _ in range(3):
         rig.send(later)
         await turn()
-    await rig.worker.run()
+    await rig.worker.work()
     assert (first.codes, later.codes) == ([0], [])
-    await rig.worker.run()
+    await rig.worker.work()
     assert (later.codes, rig.worker.done, rig.worker.waiting) == ([0, 0, 0], 2, [])
 
 
@@ -120,9 +95,9 @@ async def test_readers_are_woken_after_the_flush_and_not_before() -> None:
     assert (rig.woken, rig.visible()) == ([], 0)
     rig.send(wire)
     await turn()
-    await rig.worker.run()
+    await rig.worker.work()
     assert (rig.woken, rig.visible()) == ([{ORDERS}], 1), "of the second one nothing is flushed yet"
-    await rig.worker.run()
+    await rig.worker.work()
     assert (rig.woken, rig.visible()) == ([{ORDERS}] * 2, 2)
 
 
@@ -139,7 +114,7 @@ async def test_a_send_that_does_not_wait_is_answered_at_once_and_seen_later() ->
     rig.send(patient)
     await turn()
     assert (hasty.codes, patient.codes, rig.visible()) == ([0], [], 0)
-    await rig.worker.run()
+    await rig.worker.work()
     assert (hasty.codes, patient.codes, rig.woken) == ([0], [0], [{ORDERS}])
 
 
@@ -154,13 +129,13 @@ async def test_a_failed_commit_refuses_all_sends_of_its_group_and_no_others() ->
     await turn()
     assert during.codes == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
     assert "no space" in (during.responses[0].remark or "")
-    await rig.worker.run()
+    await rig.worker.work()
     assert before.codes == [0]
     rig.failing = ""
     rig.store.health.space_returned()
     rig.send(after)
     await turn()
-    await rig.worker.run()
+    await rig.worker.work()
     assert (after.codes, rig.visible(), rig.woken) == ([0], 2, [{ORDERS}] * 2)
 
 
@@ -171,7 +146,7 @@ async def test_after_a_failed_flush_nothing_is_acknowledged_any_more() -> None:
     rig.send(second)  # committed while the flush that fails is under way
     await turn()
     rig.failing = "sync"
-    await rig.worker.run()
+    await rig.worker.work()
     assert (first.codes, second.codes) == ([ResponseCode.SERVICE_NOT_AVAILABLE],) * 2
     assert (rig.woken, rig.visible(), rig.group_commit.waiting, rig.worker.waiting) == ([], 0, 0, [])
     rig.failing = ""
@@ -208,7 +183,7 @@ async def test_waiting_sends_hear_of_a_flush_that_hangs_with_the_address_of_thei
     assert (code, histogram.count, histogram.now().total) == (ResponseCode.FLUSH_DISK_TIMEOUT, 1, 5_001), (
         "it is counted"
     )
-    await rig.worker.run()
+    await rig.worker.work()
     assert len(wire.codes) == 1, "it has its response"
     assert rig.visible() == 1
 
@@ -223,7 +198,7 @@ async def test_a_disk_that_is_stuck_makes_the_broker_busy_until_it_moves_again()
     rig.clock.advance_ms(1)
     rig.group_commit.respond_overdue()
     assert rig.group_commit.is_busy and rig.group_commit.stuck_ms() == 1_001
-    await rig.worker.run()
+    await rig.worker.work()
     assert not rig.group_commit.is_busy and rig.group_commit.stuck_ms() == 0
 
 
@@ -235,7 +210,7 @@ async def test_too_many_waiting_sends_make_the_broker_busy() -> None:
     rig.send(wire)
     await turn()
     assert rig.group_commit.is_busy
-    await rig.worker.run()
+    await rig.worker.work()
     assert not rig.group_commit.is_busy
 
 
@@ -248,7 +223,7 @@ async def test_one_way_sends_are_never_answered(end: str) -> None:
         rig.clock.advance_ms(60_000)
         rig.group_commit.respond_overdue()
     rig.failing = "sync" if end == "badly" else ""
-    await rig.worker.run()
+    await rig.worker.work()
     assert wire.frames == []
 
 
@@ -275,7 +250,7 @@ async def test_draining_waits_for_everything_that_was_staged() -> None:
     draining = asyncio.ensure_future(rig.group_commit.drain())
     await turn()
     assert not draining.done()
-    await rig.worker.run()
+    await rig.worker.work()
     await draining
     assert wire.codes == [0]
 
@@ -297,7 +272,7 @@ async def test_an_internal_write_counts_once_it_is_on_disk() -> None:
     assert rig.store.end_position == 0
     await turn()
     assert (told, rig.visible()) == ([], 0)
-    await rig.worker.run()
+    await rig.worker.work()
     assert (told, rig.visible(), rig.woken) == ([None], 1, [{ORDERS}])
 
 
@@ -315,7 +290,7 @@ async def test_internal_writes_share_the_flush_of_sends() -> None:
     rig.send(wire)
     put(rig, told)
     await turn()
-    await rig.worker.run()
+    await rig.worker.work()
     assert (wire.codes, told, rig.worker.done) == ([0], [None], 1)
 
 
@@ -327,7 +302,7 @@ async def test_an_internal_write_hears_of_a_disk_that_fails(failing: str) -> Non
     rig.failing = failing
     await turn()
     if failing == "sync":
-        await rig.worker.run()
+        await rig.worker.work()
     assert [type(error) for error in told] == [DiskFullError if failing == "write" else UntrustedDiskError]
     assert rig.visible() == 0
 
@@ -344,7 +319,7 @@ async def test_internal_writes_may_lead_to_others_and_a_stop_waits_for_all() -> 
     while not drained.done():
         await turn()
         if rig.worker.waiting:
-            await rig.worker.run()
+            await rig.worker.work()
     assert (told, rig.visible()) == ([None], 2)
 
 
@@ -401,7 +376,7 @@ async def test_readers_that_fail_keep_no_writer_from_hearing_how_it_ended(flush:
     InternalWrites(rig.store, rig.group_commit).put(Draft(topic="orders", queue_id=0, body=b"x"), told.append)
     await turn()
     if flush is Flush.SYNC:
-        await rig.worker.run()
+        await rig.worker.work()
     assert told == [None]
     await asyncio.wait_for(rig.group_commit.drain(), 60)
 
@@ -448,7 +423,7 @@ async def test_under_load_an_asynchronous_store_flushes_as_often_as_its_settings
         maintenance.tick()
         while rig.worker.waiting:
             await send(rig, wire)  # there is always something that the running flush does not cover
-            await rig.worker.run()
+            await rig.worker.work()
     assert rig.worker.done == 20
     assert len(wire.codes) == 520
 
@@ -474,9 +449,9 @@ async def test_a_flush_asked_for_while_one_runs_follows_it_once() -> None:
     await turn()
     rig.group_commit.flush_soon()  # a seal that needs the second message on disk
     rig.group_commit.flush_soon()
-    await rig.worker.run()
+    await rig.worker.work()
     assert len(rig.worker.waiting) == 1
-    await rig.worker.run()
+    await rig.worker.work()
     assert rig.worker.waiting == [] and rig.store.flushed_position == rig.store.end_position
 
 
@@ -489,7 +464,7 @@ async def test_drain_ends_with_the_running_flush_of_an_asynchronous_store() -> N
     draining = asyncio.ensure_future(rig.group_commit.drain())
     await turn()
     assert not draining.done()
-    await rig.worker.run()
+    await rig.worker.work()
     await turn()
     assert draining.done() and wire.codes == [0, 0]
 
@@ -504,7 +479,7 @@ async def test_a_power_cut_takes_what_the_flush_settings_allow_and_no_more() -> 
         rig.clock.advance_ms(100)
         maintenance.tick()
         while rig.worker.waiting:
-            await rig.worker.run()
+            await rig.worker.work()
     cut_ms = rig.clock.monotonic_ms()
     after = MessageStore.open(ROOT, rig.store.settings, disk=rig.disk.after_crash(), clock=rig.clock)
     known = after.reader.range_of(*ORDERS)
@@ -518,7 +493,7 @@ async def test_a_log_file_that_is_removed_refuses_the_sends_that_wait_for_it_and
     rig.send(waiting)
     await turn()
     rig.disk.remove(rig.store.log.segments.last.path)
-    await rig.worker.run()
+    await rig.worker.work()
     assert len(waiting.codes) == 1 and ResponseCode.SUCCESS not in waiting.codes
     with pytest.raises(UntrustedDiskError, match="removed"):
         rig.send(later)

@@ -42,13 +42,13 @@ async def test_a_grant_that_ends_while_a_message_is_under_way_makes_its_answer_a
     rig.send(wire)
     await turn()
     while rig.worker.waiting:
-        await rig.worker.run()
+        await rig.worker.work()
     assert wire.codes == [0] and lease.acknowledged == rig.store.end_position
     rig.send(wire)
     watch.now_s += 5  # stopped here, for as long as the grant was
     await turn()
     while rig.worker.waiting:
-        await rig.worker.run()
+        await rig.worker.work()
     assert wire.codes == [0, IN_DOUBT] and lease.acknowledged < rig.store.end_position
 
 
@@ -84,7 +84,7 @@ async def test_internal_writes_hear_that_the_lease_has_ended(flush: Flush) -> No
     watch.now_s += 5
     await turn()
     while rig.worker.waiting:
-        await rig.worker.run()
+        await rig.worker.work()
     assert len(told) == 1 and isinstance(told[0], RefusedError)
 
 
@@ -191,7 +191,7 @@ async def test_held_sends_wait_and_pass_in_order_after_the_release() -> None:
     while door.rig.worker.waiting or len(door.gate) or not door.handled:
         await turn()
         if door.rig.worker.waiting:
-            await door.rig.worker.run()
+            await door.rig.worker.work()
     assert door.handled == [1, 2, 3]
 
 

@@ -63,10 +63,10 @@ async def test_sends_wait_in_order_until_the_disk_has_taken_some() -> None:
     door.send(wire)
     door.send(wire)
     assert (len(door.gate), door.handled) == (2, [1, 2])
-    await door.rig.worker.run()
+    await door.rig.worker.work()
     assert (len(door.gate), door.handled, wire.codes) == (0, [1, 2, 3, 4], [0, 0])
     while door.rig.worker.waiting:
-        await door.rig.worker.run()
+        await door.rig.worker.work()
     assert (wire.codes, door.gate.closed, door.counters.put_refused) == ([0] * 4, False, 0)
 
 
@@ -85,7 +85,7 @@ async def test_a_send_that_waits_too_long_is_told_for_how_long() -> None:
     )
     assert [response.remark for response in late.responses] == [remark]
     assert (late.codes, len(door.gate), door.counters.refused_from_queue_late) == ([2], 1, 1)
-    await door.rig.worker.run()
+    await door.rig.worker.work()
     assert (door.handled, len(door.gate)) == ([1, 2, 4], 0), "it goes on, without the one that was told to come back"
 
 
@@ -97,10 +97,10 @@ async def test_without_room_to_wait_the_broker_is_overloaded(limits: dict[str, i
     with pytest.raises(RefusedError, match=r"\[OVERLOAD\]system busy, start flow control for a while"):
         door.send(wire, b"ten bytes!")
     assert door.counters.refused_overload == 1
-    await door.rig.worker.run()
+    await door.rig.worker.work()
     door.send(wire)
     while door.rig.worker.waiting:
-        await door.rig.worker.run()
+        await door.rig.worker.work()
     assert (door.handled, wire.codes) == ([1, 2, 3, 5], [0, 0, 0, 0])
 
 
@@ -120,11 +120,11 @@ async def test_a_stuck_disk_closes_the_door_and_sends_the_waiting_away() -> None
     counted = door.counters
     assert (counted.refused_from_queue_stuck, counted.refused_at_door, counted.refused_stuck) == (1, 1, 1)
     assert counted.put_refused == 3
-    await door.rig.worker.run()
+    await door.rig.worker.work()
     door.gate.check_stuck()
     door.send(late)
     await turn()
-    await door.rig.worker.run()
+    await door.rig.worker.work()
     assert (late.codes, wire.codes, door.gate.closed) == ([0], [0, 0], False)
 
 
@@ -152,11 +152,11 @@ async def test_sends_wait_while_too_much_is_not_on_disk_and_go_on_after_the_flus
     assert door.gate.closed and len(door.rig.worker.waiting) == 1
     door.send(wire)
     assert (len(door.gate), door.handled) == (1, [1, 2])
-    await door.rig.worker.run()
+    await door.rig.worker.work()
     await turn()
     assert (len(door.gate), door.handled) == (0, [1, 2, 3])
     while door.rig.worker.waiting:
-        await door.rig.worker.run()
+        await door.rig.worker.work()
     assert (wire.codes, door.gate.closed, door.counters.put_refused) == ([0] * 3, False, 0)
 
 
@@ -178,7 +178,7 @@ async def test_both_flush_modes_refuse_in_rocketmqs_four_ways(flush: Flush) -> N
         door.send(wire)
     with pytest.raises(RefusedError, match=r"\[PC_SYNCHRONIZED\]"):
         door.gate.check_stuck()
-    await door.rig.worker.run()
+    await door.rig.worker.work()
     door.gate.check_stuck()
     door.send(wire)
     await turn()
@@ -193,7 +193,7 @@ async def test_without_fast_failure_waiting_sends_wait_on(flush: Flush) -> None:
     door.gate.scan()
     assert (parked.codes, len(door.gate)) == ([], 1)
     while door.rig.worker.waiting:
-        await door.rig.worker.run()
+        await door.rig.worker.work()
     assert parked.codes == [0]
 
 
@@ -214,6 +214,6 @@ async def test_a_disk_that_failed_is_no_reason_to_wait_with_async_flush() -> Non
     door, wire = Door(Flush.ASYNC), Wire()
     await door.fill(wire)
     door.rig.failing = "sync"
-    await door.rig.worker.run()
+    await door.rig.worker.work()
     door.rig.group_commit.look()
     assert not door.gate.closed, "the store itself says why it refuses"

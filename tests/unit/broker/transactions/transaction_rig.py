@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from typing import Any, cast
 
 from pyromq.broker.base.refusals import RefusedError, refusal_of
@@ -34,22 +32,11 @@ from pyromq.wire.headers.producer import EndTransactionHeader
 from pyromq.wire.message_id import Host, encode_offset_id
 from pyromq.wire.record import Draft, Record, split_records
 from tests.unit.broker.builders import ROOT, Wire, environment, producer_heartbeat, request, tables, topics
+from tests.unit.broker.workers import PromptThread
 from tests.unit.net.fakes import turn
 
 COMMIT, ROLLBACK = 8, 12
 BORN_MS = 1_600_000_000_000  # the clocks of producers may be anywhere
-
-
-class AtOnce(Executor):
-    """A worker that has always just finished."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
 
 
 class Asked:
@@ -82,7 +69,7 @@ class Rig:
         self.settings = BrokerSettings(**{"store": store} | changes)
         self.store = MessageStore.open(ROOT, self.settings.store, disk=self.disk, clock=self.clock)
         self.woken: set[tuple[str, int]] = set()
-        self.group_commit = GroupCommit(self.store, AtOnce(), self.clock)
+        self.group_commit = GroupCommit(self.store, PromptThread(), self.clock)
         self.group_commit.on_visible = self.woken.update
         self.topics, _ = topics(self.settings, disk=self.disk)
         self.topics.create("orders", queues=4)
