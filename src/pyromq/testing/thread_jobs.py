@@ -13,6 +13,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from pyromq.broker.base.workers import Job, OneThread, Then
 from pyromq.client.core.callback_threads import CallbackThreads
 from pyromq.client.sync.loop_thread import Waiter
 
@@ -70,7 +71,7 @@ class ThreadJobs:
     @contextmanager
     def counted(self) -> Iterator[None]:
         """Inside the block jobs that are handed to pools directly count, too."""
-        with self._counted_in(ThreadPoolExecutor), self._counted_in(CallbackThreads):
+        with self._counted_in(ThreadPoolExecutor), self._counted_in(CallbackThreads), self._counted_flushes():
             yield
 
     @contextmanager
@@ -90,6 +91,30 @@ class ThreadJobs:
             yield
         finally:
             pools.submit = plain  # type: ignore[method-assign]
+
+    @contextmanager
+    def _counted_flushes(self) -> Iterator[None]:
+        """A job counts until the loop has heard of its end."""
+        plain = OneThread.run
+
+        def run(thread: OneThread, job: Job, then: Then) -> None:
+            if threading.get_ident() != self._loop_thread:  # another loop's
+                plain(thread, job, then)
+                return
+            counted = object()
+
+            def hear(error: BaseException | None) -> None:
+                self._jobs.discard(counted)
+                then(error)
+
+            plain(thread, lambda: self._run(job, (), {}), hear)
+            self._jobs.add(counted)
+
+        OneThread.run = run  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            OneThread.run = plain  # type: ignore[method-assign]
 
     def _run(self, function: Any, arguments: Any, named: Any) -> Any:
         self._here.is_job = True
