@@ -217,7 +217,8 @@ async def _drain(broker: Broker, for_s: float, second_signal: asyncio.Event, man
     logger.info("draining: seconds=%g", for_s)
     await broker.leave_routes()
     with suppress(TimeoutError):
-        await asyncio.wait_for(second_signal.wait(), for_s)
+        async with asyncio.timeout(for_s):
+            await second_signal.wait()
 
 
 async def _endpoint(settings: BrokerSettings | NameServerSettings | None, stack: AsyncExitStack) -> Endpoint | None:

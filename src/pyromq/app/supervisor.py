@@ -152,7 +152,8 @@ class Supervisor:
             worker.restarts += 1
             self._tell(f"worker {worker.number} ended {_how(code)}: starting another one in {pause_s:.1f} s")
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._stopping.wait()
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     async def _live(self, worker: Worker) -> int:

@@ -45,8 +45,9 @@ async def report_to(link: socket.socket, run: Run, stop: Callable[[], None]) -> 
         while run.state is not State.STOPPED:
             writer.write(msgspec.json.encode(run.report()) + b"\n")
             with suppress(TimeoutError):
-                if not await asyncio.wait_for(reader.read(1), BEAT_S):
-                    raise ConnectionError
+                async with asyncio.timeout(BEAT_S):
+                    if not await reader.read(1):
+                        raise ConnectionError
     except OSError:
         logger.warning("the supervisor is gone: draining")
         stop()

@@ -81,7 +81,8 @@ class Forwarder:
         """Waits for the end of a round."""
         self._round_over.clear()
         try:
-            await asyncio.wait_for(self._round_over.wait(), timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._round_over.wait()
         except TimeoutError:
             return
 
@@ -114,7 +115,8 @@ class Forwarder:
             self._round_over.set()
             if pause_ms > 0 and not self._is_closing:
                 try:
-                    await asyncio.wait_for(self._wake.wait(), pause_ms / 1000)
+                    async with asyncio.timeout(pause_ms / 1000):
+                        await self._wake.wait()
                 except TimeoutError:
                     continue
 

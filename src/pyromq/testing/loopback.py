@@ -274,8 +274,7 @@ class LoopbackBroker:
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._thread is not None
-        bounded = work if self._time is not None else asyncio.wait_for(work, _START_S_MAX)
-        self._thread.call(bounded)
+        self._thread.call(work if self._time is not None else _bounded(work))
 
     # --- time ---
 
@@ -416,3 +415,8 @@ def _disk_for(folder: Path | None, *, virtual_time: bool) -> Disk | None:
     if not virtual_time:
         return None
     return FaultyDisk() if folder is None else UnsyncedDisk()
+
+
+async def _bounded(work: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(_START_S_MAX):
+        await work

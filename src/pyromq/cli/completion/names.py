@@ -55,11 +55,11 @@ def _of_cluster(
     restore = put_into_environment({**chosen, **given})
 
     async def work() -> list[str]:
-        async with Admin(_nameserver(context)) as admin:
+        async with asyncio.timeout(_TIMEOUT_S), Admin(_nameserver(context)) as admin:
             return await ask(admin, incomplete)
 
     try:
-        return asyncio.run(asyncio.wait_for(work(), _TIMEOUT_S))
+        return asyncio.run(work())
     finally:
         restore()
 

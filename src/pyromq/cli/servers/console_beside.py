@@ -101,7 +101,8 @@ async def _stop(process: Process) -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
-        await asyncio.wait_for(process.wait(), _STOP_S_MAX)
+        async with asyncio.timeout(_STOP_S_MAX):
+            await process.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):
             process.kill()

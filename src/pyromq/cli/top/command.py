@@ -87,7 +87,8 @@ class Top:
         until_s = clock.in_use.monotonic_s() + self._every_s
         while (left_s := until_s - clock.in_use.monotonic_s()) > 0:
             try:
-                key = await asyncio.wait_for(keys.get(), left_s)
+                async with asyncio.timeout(left_s):
+                    key = await keys.get()
             except TimeoutError:
                 break
             self._state = self._state.pressed(key)

@@ -184,7 +184,8 @@ class PushConsumer(GroupMember):
                     return
                 while not self._stop.is_set() and self.counts.ok < messages:
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._stop.wait(), _COUNT_S)
+                        async with asyncio.timeout(_COUNT_S):
+                            await self._stop.wait()
 
     def stop(self) -> None:
         """Ends ``run``; to be called on the consumer's loop."""

@@ -142,7 +142,8 @@ class JobRun:
         wait_ms, self._next_ms = self._next_ms - now_ms, self._next_ms + 1000 / rate
         if wait_ms > 0:
             try:
-                await asyncio.wait_for(self._cancelled.wait(), wait_ms / 1000)
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._cancelled.wait()
             except TimeoutError:
                 await self._may_go_on.wait()  # it may have been paused meanwhile
 
