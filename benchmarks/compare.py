@@ -15,8 +15,6 @@ A ratio above 1 means that ours is faster, smaller or sooner.
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 import shutil
 import socket
 import subprocess
@@ -36,8 +34,8 @@ from benchmarks import compare_others, compare_spark
 from benchmarks.compare_lines import less, more, print_lines
 from benchmarks.generator import Outcome, Scenario, build, resident_mb, run
 from benchmarks.measure import machine
+from benchmarks.our_broker import MODES, our_broker
 from pyromq.aio import Admin
-from pyromq.compiled_core import SWITCH, core
 
 ROWS = (
     Scenario("send, 1 sender waiting for each answer", "send", 1, 1),
@@ -98,10 +96,7 @@ def compare_brokers(flush: str = "async", rounds: str = "3") -> None:
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="pyromq-compare-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        ours = [
-            stack.enter_context(_pyromq(folder / mode, flush, mode))
-            for mode in (("core", "pure") if core else ("pure",))
-        ]
+        ours = [stack.enter_context(_pyromq(flush, mode)) for mode in MODES]
         apache = stack.enter_context(_apache(folder / "apache", flush, jars))
         servers = [*ours, apache]
         time.sleep(12)  # Apache's broker registers ten seconds after its start
@@ -118,24 +113,11 @@ def compare_brokers(flush: str = "async", rounds: str = "3") -> None:
 
 
 @contextmanager
-def _pyromq(folder: Path, flush: str, mode: str) -> Iterator[Server]:
-    command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(folder), "--flush", flush]
+def _pyromq(flush: str, mode: str) -> Iterator[Server]:
     started = time.perf_counter()
-    with subprocess.Popen(
-        [*command, "--nameserver-port", "0", "--broker-port", "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, SWITCH: "1" if mode == "pure" else ""},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            found = re.search(r"nameserver=(\S+) broker=127\.0\.0\.1:(\d+)", process.stdout.readline())
-            assert found, "our broker did not start"
-            asyncio.run(_until_a_topic_is_made(found[1]))
-            yield Server(f"PyroMQ {mode}", int(found[2]), [process.pid], [process.pid], time.perf_counter() - started)
-        finally:
-            process.terminate()
-            process.wait(30)
+    with our_broker(flush, mode) as broker:
+        asyncio.run(_until_a_topic_is_made(broker.nameserver))
+        yield Server(f"PyroMQ {mode}", broker.port, [broker.pid], [broker.pid], time.perf_counter() - started)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ import asyncio
 import importlib.util
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -33,7 +32,8 @@ from interop.process import free_port
 from benchmarks.compare_lines import Line, less, more, print_lines
 from benchmarks.generator import cpu_s, resident_mb
 from benchmarks.measure import machine
-from pyromq.compiled_core import SWITCH, core
+from benchmarks.our_broker import MODES, our_broker
+from pyromq.compiled_core import SWITCH
 
 MESSAGES = 40_000
 OUTSTANDING = 64
@@ -72,11 +72,7 @@ def main(rounds: str = "3") -> None:
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="pyromq-others-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        ours = [
-            stack.enter_context(_pyromq(folder / f"{mode}-{flush}", mode, flush))
-            for mode in (("core", "pure") if core else ("pure",))
-            for flush in ("async", "sync")
-        ]
+        ours = [stack.enter_context(_pyromq(mode, flush)) for mode in MODES for flush in ("async", "sync")]
         others = [
             stack.enter_context(_redis(folder / "redis-everysec", "everysec")),
             stack.enter_context(_redis(folder / "redis-always", "always")),
@@ -129,23 +125,11 @@ def _family(pids: list[int]) -> list[int]:
 
 
 @contextmanager
-def _pyromq(folder: Path, mode: str, flush: str) -> Iterator[Rival]:
-    command = [sys.executable, "-m", "pyromq", "up", "--no-console", "--data", str(folder), "--flush", flush]
-    with subprocess.Popen(
-        [*command, "--nameserver-port", "0", "--broker-port", "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, SWITCH: "1" if mode == "pure" else ""},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            found = re.search(r"nameserver=127\.0\.0\.1:(\d+)", process.stdout.readline())
-            assert found, "our broker did not start"
-            means = "on disk" if flush == "sync" else "with the kernel, on disk within half a second"
-            yield Rival(f"PyroMQ {mode} {flush}", means, int(found[1]), [process.pid], mode == "pure")
-        finally:
-            process.terminate()
-            process.wait(30)
+def _pyromq(mode: str, flush: str) -> Iterator[Rival]:
+    means = "on disk" if flush == "sync" else "with the kernel, on disk within half a second"
+    with our_broker(flush, mode) as broker:
+        port = int(broker.nameserver.rpartition(":")[2])
+        yield Rival(f"PyroMQ {mode} {flush}", means, port, [broker.pid], mode == "pure")
 
 
 @contextmanager
