@@ -4,18 +4,13 @@
 //! (compressed bodies, IPv6 hosts, properties that are irregular, repeated or no UTF-8) is left out, and Python makes it;
 //! records that do not add up are left to Python altogether.
 
+use crate::guard::guarded;
+use crate::layout::{self, i32_at, i64_at, Places, COMPRESSED};
+use crate::properties::{CHECKSUM, CHECKSUM_BYTES, CHECKSUM_START, ITEM_END, KEYS, NAME_END, TAGS, UNIQUE_KEY};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::io::Write;
 
-use crate::client::guarded;
-use crate::layout::{self, i32_at, i64_at, Places};
-use crate::properties::ITEM_END;
-
-const NAME_END: u8 = 1;
-const COMPRESSED: i32 = 1;
-const CHECKSUM: &[u8] = b"__CRC32#";
-const CHECKSUM_BYTES: usize = 20;
 const ITEMS_MAX: usize = 64; // of a message that goes into a map here: looking for repeated names is quadratic
 
 /// What is asked for. Numbers and times are always made: they cost next to nothing.
@@ -199,7 +194,7 @@ impl Columns {
         let needs_items = !wanted.tags.is_empty() || (asked.needs_properties() && self.has_properties());
         let items = if needs_items { items(raw) } else { None };
         if !wanted.tags.is_empty() {
-            let tag = items.as_ref()?.last(b"TAGS");
+            let tag = items.as_ref()?.last(TAGS);
             if !tag.is_some_and(|tag| wanted.tags.iter().any(|each| each == tag)) {
                 return Some(());
             }
@@ -260,7 +255,7 @@ impl Columns {
 
     fn add_properties(&mut self, record: &[u8], places: &Places, items: &Items<'_>, raw: &[u8]) {
         if let Some(ids) = &mut self.message_ids {
-            match items.last(b"UNIQ_KEY") {
+            match items.last(UNIQUE_KEY) {
                 Some(id) => ids.push(Some(id)),
                 None => {
                     let at = layout::STORE_HOST_AT + places.more().0;
@@ -269,10 +264,10 @@ impl Columns {
             }
         }
         if let Some(tags) = &mut self.tags {
-            tags.push(items.last(b"TAGS"));
+            tags.push(items.last(TAGS));
         }
         if let Some(keys) = &mut self.keys {
-            keys.push(items.last(b"KEYS"));
+            keys.push(items.last(KEYS));
         }
         if let Some(texts) = &mut self.texts {
             texts.push(Some(without_checksum(raw)));
@@ -343,8 +338,7 @@ fn put_item<'a>(pairs: &mut Vec<(&'a [u8], &'a [u8])>, raw: &'a [u8], start: usi
 /// The checksum of the record is the last property, and always as long.
 fn without_checksum(raw: &[u8]) -> &[u8] {
     let Some(start) = raw.len().checked_sub(CHECKSUM_BYTES) else { return raw };
-    let is_it = raw[start..].starts_with(CHECKSUM) && raw[start + CHECKSUM.len()] == NAME_END;
-    if is_it && (start == 0 || raw[start - 1] == ITEM_END) {
+    if raw[start..].starts_with(CHECKSUM_START) && (start == 0 || raw[start - 1] == ITEM_END) {
         &raw[..start]
     } else {
         raw

@@ -6,6 +6,7 @@
 //!            size    magic   crc                                 (i16)                             big-endian
 //! ```
 
+use crate::layout::i32_at;
 use std::ops::Range;
 
 const HEAD_BYTES: usize = 20;
@@ -20,19 +21,14 @@ pub struct Item {
     pub properties: Range<usize>,
 }
 
-#[inline]
-pub fn word(data: &[u8], at: usize) -> i32 {
-    i32::from_be_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
-}
-
 /// The item that begins at `start`; None when its lengths do not add up.
 #[inline]
 pub fn item_at(data: &[u8], start: usize) -> Option<Item> {
     if data.len() - start < OVERHEAD_BYTES {
         return None;
     }
-    let total = usize::try_from(word(data, start)).ok()?;
-    let body_bytes = usize::try_from(word(data, start + 16)).ok()?;
+    let total = usize::try_from(i32_at(data, start)).ok()?;
+    let body_bytes = usize::try_from(i32_at(data, start + 16)).ok()?;
     let (body_start, end) = (start + HEAD_BYTES, start.checked_add(total)?);
     let body_end = body_start.checked_add(body_bytes)?;
     if end > data.len() || body_end.checked_add(2)? > end {
@@ -42,7 +38,7 @@ pub fn item_at(data: &[u8], start: usize) -> Option<Item> {
     if body_end + 2 + properties_bytes != end || properties_bytes > PROPERTIES_BYTES_MAX {
         return None;
     }
-    Some(Item { flag: word(data, start + 12), body: body_start..body_end, properties: body_end + 2..end })
+    Some(Item { flag: i32_at(data, start + 12), body: body_start..body_end, properties: body_end + 2..end })
 }
 
 #[cfg(test)]

@@ -3,21 +3,16 @@
 //! `wire/fast/send_request.py`, `wire/received.py`, `wire/fast/record_parts.py` and `ReceivedMessage` have the same in
 //! Python. None, or nothing taken, is for whatever is out of the ordinary: Python looks at it, and explains.
 
-use crate::send_lane::put_decimal;
+use crate::command::{self, CODE, EXT_FIELDS, FLAG, OPAQUE, REMARK};
+use crate::frame::{frame_at, prefix, FRAME_BYTES_MAX, HEADER_BYTES_MAX, PREFIX_BYTES};
+use crate::guard::guarded;
+use crate::json::{put_decimal, put_string, small, whole, Cursor};
+use crate::layout;
+use crate::properties::{ITEM_END, NAME_END};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
-use std::panic::{catch_unwind, AssertUnwindSafe};
-
-use crate::header::{small, whole, Cursor};
-use crate::layout;
-use crate::properties::ITEM_END;
-
-const PREFIX_BYTES: usize = 8;
-const FRAME_BYTES_MAX: usize = 16_777_216;
-const HEADER_BYTES_MAX: usize = 0xFF_FFFF;
-const NAME_END: u8 = 1;
 
 // --- the frame of a send ---
 
@@ -58,10 +53,10 @@ impl SendFrame {
                 return Ok(None);
             }
             let frame = PyBytes::new_with(py, size, |into| {
-                into[..4].copy_from_slice(&((size - 4) as u32).to_be_bytes());
-                into[4..8].copy_from_slice(&(header.len() as u32).to_be_bytes());
-                into[8..8 + header.len()].copy_from_slice(&header);
-                into[8 + header.len()..].copy_from_slice(body);
+                let (head, rest) = into.split_at_mut(PREFIX_BYTES + header.len());
+                head[..PREFIX_BYTES].copy_from_slice(&prefix(header.len(), body.len()));
+                head[PREFIX_BYTES..].copy_from_slice(&header);
+                rest.copy_from_slice(body);
                 Ok(())
             })?;
             Ok(Some(frame))
@@ -92,38 +87,6 @@ impl SendFrame {
     }
 }
 
-/// A JSON string with its quotes, escaped as msgspec does it.
-fn put_string(into: &mut Vec<u8>, text: &[u8]) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    into.push(b'"');
-    let mut plain = 0;
-    for (at, &byte) in text.iter().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        into.extend_from_slice(&text[plain..at]);
-        plain = at + 1;
-        match byte {
-            b'"' | b'\\' => into.extend_from_slice(&[b'\\', byte]),
-            8 => into.extend_from_slice(b"\\b"),
-            9 => into.extend_from_slice(b"\\t"),
-            10 => into.extend_from_slice(b"\\n"),
-            12 => into.extend_from_slice(b"\\f"),
-            13 => into.extend_from_slice(b"\\r"),
-            _ => into.extend_from_slice(&[
-                b'\\',
-                b'u',
-                b'0',
-                b'0',
-                HEX[usize::from(byte >> 4)],
-                HEX[usize::from(byte & 15)],
-            ]),
-        }
-    }
-    into.extend_from_slice(&text[plain..]);
-    into.push(b'"');
-}
-
 // --- responses to sends ---
 
 /// What a broker says of a message that it stored; texts are empty where it says nothing.
@@ -142,77 +105,32 @@ pub struct Sent<'a> {
 /// The response at the beginning of these bytes and where it ends; None unless it is a plain one to a send, and whole.
 #[inline]
 pub fn sent_at(data: &[u8], bytes_max: usize) -> Option<(Sent<'_>, usize)> {
-    let prefix = data.get(..PREFIX_BYTES)?;
-    let length = u32::from_be_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
-    let header_bytes = u32::from_be_bytes([prefix[4], prefix[5], prefix[6], prefix[7]]) as usize;
-    if header_bytes + 4 != length || length + 4 > bytes_max {
-        return None; // it has a body, a binary header, or is none
-    }
-    let header = data.get(PREFIX_BYTES..PREFIX_BYTES + header_bytes)?;
-    Some((sent(header)?, PREFIX_BYTES + header_bytes))
+    let frame = frame_at(data, 0, bytes_max).filter(|frame| frame.body.is_empty())?;
+    Some((sent(&data[frame.header])?, frame.body.end))
 }
 
 fn sent(text: &[u8]) -> Option<Sent<'_>> {
     if !text.starts_with(b"{\"code\":0,\"") || !text.is_ascii() {
         return None;
     }
-    let mut cursor = Cursor { text, at: 1 };
-    let (mut found, mut seen, mut fields, mut flag) = (Sent::default(), 0u32, 0u32, 0);
-    loop {
-        let name = cursor.plain()?;
-        cursor.expect(b':')?;
-        let bit = match name {
-            b"code" => {
-                cursor.number()?;
-                1
-            }
-            b"extFields" => {
-                fields = sent_fields(&mut cursor, &mut found)?;
-                2
-            }
-            b"flag" => {
-                flag = cursor.number()?;
-                4
-            }
-            b"opaque" => {
-                found.correlation_id = cursor.number()?;
-                8
-            }
-            b"version" => {
-                cursor.number()?;
-                16
-            }
-            b"language" => {
-                cursor.plain()?;
-                32
-            }
-            b"serializeTypeCurrentRPC" => {
-                cursor.plain()?;
-                64
-            }
-            _ => return None,
-        };
-        if seen & bit != 0 {
-            return None;
-        }
-        seen |= bit;
-        if !cursor.goes_on()? {
-            break;
-        }
-    }
-    let is_complete = seen & 15 == 15 && fields & 7 == 7 && cursor.at == text.len();
-    (is_complete && flag == 1).then_some(found)
+    let (mut found, mut fields) = (Sent::default(), 0);
+    let command = command::read(text, |cursor| {
+        fields = sent_fields(cursor, &mut found)?;
+        Some(())
+    })?;
+    found.correlation_id = command.opaque;
+    let is_plain = command.has(CODE | EXT_FIELDS | FLAG | OPAQUE) && !command.has(REMARK);
+    (is_plain && command.flag == RESPONSE && fields & REQUIRED == REQUIRED).then_some(found)
 }
 
-/// Bits of the fields that there were: the three that every response has are the lowest.
+const RESPONSE: i32 = 1;
+const REQUIRED: u32 = 7; // the three fields that every response has
+
+#[inline]
 fn sent_fields<'a>(cursor: &mut Cursor<'a>, found: &mut Sent<'a>) -> Option<u32> {
-    let mut seen = 0u32;
-    cursor.expect(b'{')?;
-    loop {
-        let name = cursor.plain()?;
-        cursor.expect(b':')?;
+    cursor.object(|cursor, name| {
         let value = cursor.plain()?;
-        let bit = match name {
+        Some(match name {
             b"msgId" => {
                 found.message_id = value;
                 1
@@ -244,15 +162,8 @@ fn sent_fields<'a>(cursor: &mut Cursor<'a>, found: &mut Sent<'a>) -> Option<u32>
             b"TRACE_ON" => 128,
             b"batchUniqId" => 256,
             _ => return None,
-        };
-        if seen & bit != 0 {
-            return None;
-        }
-        seen |= bit;
-        if !cursor.goes_on()? {
-            return Some(seen);
-        }
-    }
+        })
+    })
 }
 
 /// Message id, queue id, offset, on_disk, transaction id, region and recall handle.
@@ -418,12 +329,6 @@ pub fn last_value<'a>(raw: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     found
 }
 
-/// A panic becomes an exception, which ends one connection.
-pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(PyRuntimeError::new_err("the compiled core panicked; what it said is on stderr")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,10 +340,7 @@ mod tests {
     );
 
     fn framed(header: &str) -> Vec<u8> {
-        let mut data = ((header.len() + 4) as u32).to_be_bytes().to_vec();
-        data.extend_from_slice(&(header.len() as u32).to_be_bytes());
-        data.extend_from_slice(header.as_bytes());
-        data
+        [&prefix(header.len(), 0)[..], header.as_bytes()].concat()
     }
 
     #[test]

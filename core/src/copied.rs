@@ -5,22 +5,22 @@
 //! cut by the end of the data, or out of the ordinary (long topics, IPv6 hosts, delay levels, odd properties, other
 //! offsets than come next), or damaged. Nothing here says which.
 
+use crate::guard::guarded;
 use crate::index::put_key;
 use crate::java_hash;
-use crate::properties::{keys, Facts, ITEM_END};
-use crate::records::{put_entry, BLANK_BYTES, CHECKSUM_BYTES, CRC_MASK, FIXED_BYTES, MAGIC_V1};
+use crate::layout::{self, i32_at, i64_at, ANY_V6, COMMITTED, CRC_MASK, FIXED_BYTES, MAGIC_V1, TRANSACTION_MASK};
+use crate::properties::{
+    keys, value, Facts, CHECKSUM_BYTES, CHECKSUM_START, ITEM_END, KEYS_START, TAGS_START, UNIQUE_KEY_START,
+};
+use crate::records::{put_entry, BLANK_BYTES};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::collections::HashMap;
 
-const TRANSACTION_MASK: i32 = 0b1100;
-const COMMITTED: i32 = 0b1000;
-const ANY_V6: i32 = 0x30;
 const QUEUE_ID_MAX: i32 = 65_535;
 const SCHEDULE_TOPIC: &[u8] = b"SCHEDULE_TOPIC_XXXX"; // its entries have times in place of tags
-const CHECKSUM_NAME: &[u8; 9] = b"__CRC32#\x01";
 const RESEMBLING_BITS: u32 = 3;
 
 /// Bytes of the run, how many records, the store time of the last, hashed keys, and of each queue: topic, number, the
@@ -28,7 +28,8 @@ const RESEMBLING_BITS: u32 = 3;
 type Run<'py> = (usize, usize, i64, Bound<'py, PyBytes>, Bound<'py, PyList>);
 
 /// The plain records at the beginning of `data`, which lies at `position` of a log whose segment has `room` bytes from
-/// there on; None without one. `keys_max` is of one message; one that has more is Python's.
+/// there on; None without one. `keys_max` is of one message; one that has more is Python's. Raises RuntimeError for a
+/// defect.
 #[pyfunction]
 pub fn copied_records<'py>(
     py: Python<'py>,
@@ -43,15 +44,17 @@ pub fn copied_records<'py>(
     // SAFETY: the buffer is contiguous and alive until this function returns, and nothing writes to it meanwhile: the GIL
     // is held all along, and no Python code runs before the last look at it.
     let data = unsafe { std::slice::from_raw_parts(data.buf_ptr() as *const u8, data.item_count()) };
-    let found = scan(data, position, room, keys_max);
-    if found.records == 0 {
-        return Ok(None);
-    }
-    let queues = PyList::empty(py);
-    for queue in &found.queues {
-        queues.append((queue.topic, queue.queue_id, queue.first_offset, PyBytes::new(py, &queue.entries)))?;
-    }
-    Ok(Some((found.size, found.records, found.stored_ms, PyBytes::new(py, &found.keys), queues)))
+    guarded(|| {
+        let found = scan(data, position, room, keys_max);
+        if found.records == 0 {
+            return Ok(None);
+        }
+        let queues = PyList::empty(py);
+        for queue in &found.queues {
+            queues.append((queue.topic, queue.queue_id, queue.first_offset, PyBytes::new(py, &queue.entries)))?;
+        }
+        Ok(Some((found.size, found.records, found.stored_ms, PyBytes::new(py, &found.keys), queues)))
+    })
 }
 
 #[derive(Default)]
@@ -128,12 +131,13 @@ struct Record<'a> {
 /// A whole, undamaged record of the ordinary kind.
 #[inline]
 fn record_at(data: &[u8], start: usize, position: i64, room: usize) -> Option<Record<'_>> {
-    let head: &[u8; FIXED_BYTES] = data.get(start..start + FIXED_BYTES)?.try_into().ok()?;
-    let size = i32_at(head, 0) as u32 as usize;
-    let (queue_id, sys_flag, body_bytes) = (i32_at(head, 12), i32_at(head, 36), i32_at(head, 84));
+    let head: &[u8; FIXED_BYTES] = data.get(start..)?.first_chunk()?;
+    let size = i32_at(head, layout::SIZE_AT) as u32 as usize;
+    let (queue_id, sys_flag) = (i32_at(head, layout::QUEUE_ID_AT), i32_at(head, layout::SYS_FLAG_AT));
+    let body_bytes = i32_at(head, layout::BODY_BYTES_AT);
     let transaction = sys_flag & TRANSACTION_MASK;
-    if i32_at(head, 4) as u32 != MAGIC_V1
-        || i64_at(head, 28) != position.checked_add(start as i64)?
+    if i32_at(head, layout::MAGIC_AT) as u32 != MAGIC_V1
+        || i64_at(head, layout::POSITION_AT) != position.checked_add(start as i64)?
         || sys_flag & ANY_V6 != 0
         || (transaction != 0 && transaction != COMMITTED)
         || !(0..=QUEUE_ID_MAX).contains(&queue_id)
@@ -155,8 +159,9 @@ fn record_at(data: &[u8], start: usize, position: i64, room: usize) -> Option<Re
         return None;
     }
     let body = &record[FIXED_BYTES..topic_at - 1];
-    let properties = checked(record, body, i32_at(head, 8) as u32, properties)?;
-    Some(Record { size, queue_id, offset: i64_at(head, 20), stored_ms: i64_at(head, 56), topic, properties })
+    let properties = checked(record, body, i32_at(head, layout::BODY_CRC_AT) as u32, properties)?;
+    let (offset, stored_ms) = (i64_at(head, layout::OFFSET_AT), i64_at(head, layout::STORED_MS_AT));
+    Some(Record { size, queue_id, offset, stored_ms, topic, properties })
 }
 
 /// Properties without their checksum, if that, or without one the body's, is right.
@@ -166,13 +171,13 @@ fn checked<'a>(record: &[u8], body: &[u8], body_crc: u32, properties: &'a [u8]) 
         return (body.is_empty() || crc32fast::hash(body) & CRC_MASK == body_crc).then_some(properties);
     };
     let (own, trailer) = properties.split_at(at);
-    let (name, end) = (&trailer[..CHECKSUM_NAME.len()], trailer[CHECKSUM_BYTES - 1]);
-    if name == CHECKSUM_NAME && end == ITEM_END {
+    let (name, end) = (&trailer[..CHECKSUM_START.len()], trailer[CHECKSUM_BYTES - 1]);
+    if name == CHECKSUM_START && end == ITEM_END {
         if own.last().is_some_and(|&last| last != ITEM_END) {
             return None; // its last value goes on into the checksum
         }
         let mut rest = crc32fast::hash(&record[..record.len() - CHECKSUM_BYTES]) & CRC_MASK;
-        for &digit in &trailer[CHECKSUM_NAME.len()..CHECKSUM_BYTES - 1] {
+        for &digit in &trailer[CHECKSUM_START.len()..CHECKSUM_BYTES - 1] {
             if digit != b'0' + (rest % 10) as u8 {
                 return None; // the least significant digit comes first
             }
@@ -180,8 +185,8 @@ fn checked<'a>(record: &[u8], body: &[u8], body_crc: u32, properties: &'a [u8]) 
         }
         return Some(own);
     }
-    let differing: u32 = name.iter().zip(CHECKSUM_NAME).map(|(a, b)| (a ^ b).count_ones()).sum();
-    if name == CHECKSUM_NAME || differing + (end ^ ITEM_END).count_ones() <= RESEMBLING_BITS {
+    let differing: u32 = name.iter().zip(CHECKSUM_START).map(|(a, b)| (a ^ b).count_ones()).sum();
+    if name == CHECKSUM_START || differing + (end ^ ITEM_END).count_ones() <= RESEMBLING_BITS {
         return None; // a checksum that is damaged
     }
     (body.is_empty() || crc32fast::hash(body) & CRC_MASK == body_crc).then_some(properties)
@@ -194,33 +199,16 @@ fn look(raw: &[u8]) -> Option<Facts<'_>> {
     let mut facts = Facts { unique_key: b"", keys: b"", tag: b"", waits: true };
     for at in 0..raw.len() {
         match raw[at] {
-            b'T' if raw[at..].starts_with(b"TAGS\x01") => facts.tag = value(raw, at, 5)?,
-            b'U' if raw[at..].starts_with(b"UNIQ_KEY\x01") => facts.unique_key = value(raw, at, 9)?,
-            b'K' if raw[at..].starts_with(b"KEYS\x01") => facts.keys = value(raw, at, 5)?,
+            b'T' if raw[at..].starts_with(TAGS_START) => facts.tag = value(raw, at, TAGS_START.len())?,
+            b'U' if raw[at..].starts_with(UNIQUE_KEY_START) => {
+                facts.unique_key = value(raw, at, UNIQUE_KEY_START.len())?
+            }
+            b'K' if raw[at..].starts_with(KEYS_START) => facts.keys = value(raw, at, KEYS_START.len())?,
             _ => {}
         }
     }
-    Some(facts)
-}
-
-#[inline]
-fn value(raw: &[u8], at: usize, name_bytes: usize) -> Option<&[u8]> {
-    if at > 0 && raw[at - 1] != ITEM_END {
-        return None;
-    }
-    let rest = &raw[at + name_bytes..];
-    let found = &rest[..rest.iter().position(|&byte| byte == ITEM_END).unwrap_or(rest.len())];
-    (!found.is_empty() && std::str::from_utf8(found).is_ok()).then_some(found)
-}
-
-#[inline]
-fn i32_at(head: &[u8; FIXED_BYTES], at: usize) -> i32 {
-    i32::from_be_bytes(head[at..at + 4].try_into().expect("4 bytes"))
-}
-
-#[inline]
-fn i64_at(head: &[u8; FIXED_BYTES], at: usize) -> i64 {
-    i64::from_be_bytes(head[at..at + 8].try_into().expect("8 bytes"))
+    let are_texts = [facts.tag, facts.unique_key, facts.keys].iter().all(|each| std::str::from_utf8(each).is_ok());
+    are_texts.then_some(facts)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! A *hashed key* has 20 bytes: hash (u32), position of the record (i64), its store time (i64), big-endian.
 
+use crate::guard::guarded;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -58,7 +59,7 @@ type Entries<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, i64, i64, u32);
 /// Entries `first`, `first` + 1, … of an index file for hashed keys, given its slot table as it is.
 ///
 /// Returns the entries, the slot of each (u32, native), the begin of the file, the latest store time, and how many
-/// slots were empty before.
+/// slots were empty before. Raises RuntimeError for a defect.
 #[pyfunction]
 pub fn index_entries<'py>(
     py: Python<'py>,
@@ -77,6 +78,22 @@ pub fn index_entries<'py>(
     // SAFETY: the buffer is contiguous and alive until this function returns. It is the mapping of a file of which Python
     // is the only writer, and nothing can run between here and the return: the GIL is held all along.
     let heads = unsafe { std::slice::from_raw_parts(table.buf_ptr() as *const u8, table.item_count()) };
+    guarded(|| {
+        let found = entries_of(keys, heads, slots, first, begin_ms);
+        let (entries, places) = (PyBytes::new(py, &found.entries), PyBytes::new(py, &found.places));
+        Ok((entries, places, found.begin_ms, found.end_ms, found.fresh))
+    })
+}
+
+struct Found {
+    entries: Vec<u8>,
+    places: Vec<u8>,
+    begin_ms: i64,
+    end_ms: i64,
+    fresh: u32,
+}
+
+fn entries_of(keys: &[u8], heads: &[u8], slots: u32, first: u32, begin_ms: i64) -> Found {
     let count = keys.len() / KEY_BYTES;
     let begin_ms = if first == 1 { Key::of(keys).stored_ms } else { begin_ms };
     // All words of the table first: the processor then waits for several of them at a time.
@@ -106,7 +123,7 @@ pub fn index_entries<'py>(
         places.extend_from_slice(&slot.to_ne_bytes());
         end_ms = end_ms.max(key.stored_ms);
     }
-    Ok((PyBytes::new(py, &entries), PyBytes::new(py, &places), begin_ms, end_ms, fresh))
+    Found { entries, places, begin_ms, end_ms, fresh }
 }
 
 /// Let words of a table become `first`, `first` + 1, …, by their numbers (u32, native); of a number twice the last counts.
@@ -115,14 +132,16 @@ pub fn scatter_words(py: Python<'_>, table: PyBuffer<u8>, numbers: &[u8], first:
     let Some(words) = table.as_mut_slice(py) else {
         return Err(PyValueError::new_err("the table cannot be written"));
     };
-    for (own, number) in (first..).zip(numbers.chunks_exact(4)) {
-        let at = u32::from_ne_bytes(number.try_into().expect("4 bytes")) as usize * 4;
-        let Some(word) = words.get(at..at + 4) else {
-            return Err(PyValueError::new_err("a word lies outside of the table"));
-        };
-        for (cell, byte) in word.iter().zip(own.to_be_bytes()) {
-            cell.set(byte);
+    guarded(|| {
+        for (own, number) in (first..).zip(numbers.chunks_exact(4)) {
+            let at = u32::from_ne_bytes(number.try_into().expect("4 bytes")) as usize * 4;
+            let Some(word) = words.get(at..at + 4) else {
+                return Err(PyValueError::new_err("a word lies outside of the table"));
+            };
+            for (cell, byte) in word.iter().zip(own.to_be_bytes()) {
+                cell.set(byte);
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }

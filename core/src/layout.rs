@@ -1,8 +1,10 @@
-//! Where the parts of a stored record lie; `wire/record_layout.py` has the layout.
+//! Where the parts of a stored record lie, and what its flags mean; `wire/record_layout.py` has the layout.
 
 use std::ops::Range;
 
-pub const OVERHEAD_BYTES: usize = 91; // V1, both hosts IPv4: the fixed part and both lengths
+pub const FIXED_BYTES: usize = 88; // with both hosts IPv4; the body follows
+pub const OVERHEAD_BYTES: usize = FIXED_BYTES + 3; // and the lengths of topic (V1) and properties
+pub const SIZE_AT: usize = 0;
 pub const MAGIC_AT: usize = 4;
 pub const BODY_CRC_AT: usize = 8;
 pub const QUEUE_ID_AT: usize = 12;
@@ -15,13 +17,20 @@ pub const BORN_HOST_AT: usize = 48;
 pub const STORED_MS_AT: usize = 56;
 pub const STORE_HOST_AT: usize = 64;
 pub const ATTEMPT_AT: usize = 72;
-const BODY_AT: usize = 88;
+pub const BODY_BYTES_AT: usize = 84;
 const V6_MORE_BYTES: usize = 12;
+pub const MAGIC_V1: u32 = 0xDAA3_20A7;
+pub const MAGIC_V2: u32 = 0xDAA3_20AB; // the length of its topic has two bytes
+const MAGIC_V1_LOW: u8 = MAGIC_V1 as u8;
+pub const CRC_MASK: u32 = 0x7FFF_FFFF; // of checksums as they are stored
+
+// Flags of a message.
+pub const COMPRESSED: i32 = 1;
+pub const TRANSACTION_MASK: i32 = 0b1100;
+pub const COMMITTED: i32 = 0b1000;
 pub const BORN_V6: i32 = 0x10;
 pub const STORE_V6: i32 = 0x20;
-const MAGIC_V1: u32 = 0xDAA3_20A7;
-const MAGIC_V2: u32 = 0xDAA3_20AB;
-const MAGIC_V1_LOW: u8 = 0xA7;
+pub const ANY_V6: i32 = BORN_V6 | STORE_V6;
 
 /// Panics unless four bytes are there.
 #[inline]
@@ -61,7 +70,7 @@ pub fn record_at(data: &[u8], start: usize) -> Option<Places> {
     if rest.len() < OVERHEAD_BYTES {
         return None;
     }
-    let size = i32_at(rest, 0) as u32 as usize;
+    let size = i32_at(rest, SIZE_AT) as u32 as usize;
     let magic = i32_at(rest, MAGIC_AT) as u32;
     if size < OVERHEAD_BYTES || size > rest.len() || (magic != MAGIC_V1 && magic != MAGIC_V2) {
         return None;
@@ -83,7 +92,8 @@ pub fn record_at(data: &[u8], start: usize) -> Option<Places> {
 /// Where the body of a record begins and ends; None when it leaves the record.
 #[inline]
 pub fn body_range(record: &[u8], sys_flag: i64) -> Option<(usize, usize)> {
-    let start = BODY_AT + (sys_flag as usize >> 4 & 1) * V6_MORE_BYTES + (sys_flag as usize >> 5 & 1) * V6_MORE_BYTES;
+    let start =
+        FIXED_BYTES + (sys_flag as usize >> 4 & 1) * V6_MORE_BYTES + (sys_flag as usize >> 5 & 1) * V6_MORE_BYTES;
     if record.len() < start {
         return None;
     }
@@ -110,10 +120,10 @@ mod tests {
 
     pub fn encoded(magic: u32, sys_flag: i32, body: &[u8], topic: &[u8], properties: &[u8]) -> Vec<u8> {
         let more = (sys_flag as usize >> 4 & 1) * 12 + (sys_flag as usize >> 5 & 1) * 12;
-        let mut record = vec![0u8; BODY_AT + more];
-        record[4..8].copy_from_slice(&magic.to_be_bytes());
-        record[36..40].copy_from_slice(&sys_flag.to_be_bytes());
-        record[84 + more..].copy_from_slice(&(body.len() as u32).to_be_bytes());
+        let mut record = vec![0u8; FIXED_BYTES + more];
+        record[MAGIC_AT..BODY_CRC_AT].copy_from_slice(&magic.to_be_bytes());
+        record[SYS_FLAG_AT..BORN_MS_AT].copy_from_slice(&sys_flag.to_be_bytes());
+        record[BODY_BYTES_AT + more..].copy_from_slice(&(body.len() as u32).to_be_bytes());
         record.extend_from_slice(body);
         if magic == MAGIC_V2 {
             record.push(0);

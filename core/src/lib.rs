@@ -7,10 +7,14 @@
 pub mod arrow;
 pub mod batch;
 pub mod client;
+pub mod command;
 pub mod copied;
+pub mod frame;
+pub mod guard;
 pub mod header;
 pub mod index;
 pub mod java_hash;
+pub mod json;
 pub mod layout;
 pub mod properties;
 pub mod pull_header;

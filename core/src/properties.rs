@@ -4,9 +4,31 @@
 //! of messages) are Python's wherever they stand, also inside a value; so is a checksum of an earlier life, and a name
 //! that is only the end of a longer one or has no value: what then counts is for Python to say.
 
+pub const NAME_END: u8 = 1;
 pub const ITEM_END: u8 = 2;
+
+/// How items of these names begin.
+pub const TAGS_START: &[u8; 5] = b"TAGS\x01";
+pub const KEYS_START: &[u8; 5] = b"KEYS\x01";
+pub const UNIQUE_KEY_START: &[u8; 9] = b"UNIQ_KEY\x01";
+pub const CHECKSUM_START: &[u8; 9] = b"__CRC32#\x01";
+const NO_WAIT: &[u8; 10] = b"WAIT\x01false";
+/// The names alone.
+pub const TAGS: &[u8] = name(TAGS_START);
+pub const KEYS: &[u8] = name(KEYS_START);
+pub const UNIQUE_KEY: &[u8] = name(UNIQUE_KEY_START);
+pub const CHECKSUM: &[u8] = name(CHECKSUM_START);
+
+/// The checksum of a record is its last property: its digits, the least significant first, and the end of the item.
+pub const CHECKSUM_BYTES: usize = CHECKSUM_START.len() + CHECKSUM_DIGITS + 1;
+pub const CHECKSUM_DIGITS: usize = 10;
+
 const DETOURS: [&[u8]; 5] = [b"TRAN_MSG", b"TIMER_D", b"DELAY", b"INNER_NUM", b"POP_CK"];
-const CHECKSUM_NAME: &[u8] = b"__CRC32";
+const CHECKSUM_BEGIN: &[u8] = b"__CRC32"; // and "#", which is rare
+
+const fn name(start: &'static [u8]) -> &'static [u8] {
+    start.split_at(start.len() - 1).0
+}
 
 /// Values are empty where there is none.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,30 +51,32 @@ pub fn look(raw: &[u8]) -> Option<Facts<'_>> {
                 if rest.starts_with(DETOURS[0]) || rest.starts_with(DETOURS[1]) {
                     return None;
                 }
-                if rest.starts_with(b"TAGS\x01") {
-                    facts.tag = value(raw, at, 5)?;
+                if rest.starts_with(TAGS_START) {
+                    facts.tag = value(raw, at, TAGS_START.len())?;
                 }
             }
             b'D' if raw[at..].starts_with(DETOURS[2]) => return None,
             b'I' if raw[at..].starts_with(DETOURS[3]) => return None,
             b'P' if raw[at..].starts_with(DETOURS[4]) => return None,
-            b'W' if raw[at..].starts_with(b"WAIT\x01false") => facts.waits = false,
-            b'U' if raw[at..].starts_with(b"UNIQ_KEY\x01") => facts.unique_key = value(raw, at, 9)?,
-            b'K' if raw[at..].starts_with(b"KEYS\x01") => facts.keys = value(raw, at, 5)?,
-            b'#' if raw[..at].ends_with(CHECKSUM_NAME) => return None,
+            b'W' if raw[at..].starts_with(NO_WAIT) => facts.waits = false,
+            b'U' if raw[at..].starts_with(UNIQUE_KEY_START) => {
+                facts.unique_key = value(raw, at, UNIQUE_KEY_START.len())?
+            }
+            b'K' if raw[at..].starts_with(KEYS_START) => facts.keys = value(raw, at, KEYS_START.len())?,
+            b'#' if raw[..at].ends_with(CHECKSUM_BEGIN) => return None,
             _ => {}
         }
     }
     Some(facts)
 }
 
-/// The value of the item that begins there with a name of that length.
+/// The value of the item that begins there, behind so many bytes; None if it is the end of a longer name, or has no value.
 #[inline]
-fn value(raw: &[u8], at: usize, name_bytes: usize) -> Option<&[u8]> {
+pub fn value(raw: &[u8], at: usize, start_bytes: usize) -> Option<&[u8]> {
     if at > 0 && raw[at - 1] != ITEM_END {
         return None;
     }
-    let rest = &raw[at + name_bytes..];
+    let rest = &raw[at + start_bytes..];
     let found = &rest[..rest.iter().position(|&byte| byte == ITEM_END).unwrap_or(rest.len())];
     (!found.is_empty()).then_some(found)
 }

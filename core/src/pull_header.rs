@@ -2,8 +2,8 @@
 //!
 //! As strict as that of a send: what clients write is read, and everything else is Python's, valid or not.
 
-use crate::header::{small, whole, Cursor, Text, FIELDS, FIELDS_MAX};
-use crate::signature::Field;
+use crate::command::{self, Field, CODE, EXT_FIELDS, REMARK};
+use crate::json::{small, whole, Cursor, Text};
 
 #[derive(Debug, Default)]
 pub struct PullHeader<'a> {
@@ -31,73 +31,25 @@ pub fn read<const SIGNED: bool>(text: &[u8]) -> Option<PullHeader<'_>> {
     if !text.starts_with(b"{\"code\":11,") || std::str::from_utf8(text).is_err() {
         return None;
     }
-    let mut cursor = Cursor { text, at: 1 };
-    let mut header = PullHeader::default();
-    if SIGNED {
-        header.fields.reserve_exact(FIELDS);
-    }
-    let (mut seen, mut fields_seen) = (0u32, 0u32);
-    loop {
-        let name = cursor.plain()?;
-        cursor.expect(b':')?;
-        let bit = match name {
-            b"code" => {
-                cursor.number()?;
-                1
-            }
-            b"extFields" => {
-                fields_seen = read_fields::<SIGNED>(&mut cursor, &mut header)?;
-                2
-            }
-            b"flag" => {
-                header.flag = cursor.number()?;
-                4
-            }
-            b"opaque" => {
-                header.opaque = cursor.number()?;
-                8
-            }
-            b"version" => {
-                cursor.number()?;
-                16
-            }
-            b"language" => {
-                cursor.plain()?;
-                32
-            }
-            b"serializeTypeCurrentRPC" => {
-                cursor.plain()?;
-                64
-            }
-            _ => return None,
-        };
-        if seen & bit != 0 {
-            return None;
-        }
-        seen |= bit;
-        if !cursor.goes_on()? {
-            break;
-        }
-    }
-    let is_complete = seen & 3 == 3 && fields_seen & REQUIRED == REQUIRED && cursor.at == text.len();
-    is_complete.then_some(header)
+    let (mut header, mut fields) = (PullHeader::default(), 0);
+    let command = command::read(text, |cursor| {
+        fields = read_fields::<SIGNED>(cursor, &mut header)?;
+        Some(())
+    })?;
+    (header.opaque, header.flag) = (command.opaque, command.flag);
+    let is_plain = command.has(CODE | EXT_FIELDS) && !command.has(REMARK);
+    (is_plain && fields & REQUIRED == REQUIRED).then_some(header)
 }
 
 /// Bits of the fields that there were. No name of ours comes twice, and nothing is escaped: what counts then, Python says.
+#[inline]
 fn read_fields<'a, const SIGNED: bool>(cursor: &mut Cursor<'a>, header: &mut PullHeader<'a>) -> Option<u32> {
-    let mut seen = 0u32;
-    cursor.expect(b'{')?;
-    loop {
-        let name = cursor.plain()?;
-        cursor.expect(b':')?;
+    cursor.object(|cursor, name| {
         let value = cursor.plain()?;
         if SIGNED {
-            header.fields.push((name, Text { raw: value, is_escaped: false }));
-            if header.fields.len() > FIELDS_MAX {
-                return None;
-            }
+            command::keep(&mut header.fields, name, Text { raw: value, is_escaped: false })?;
         }
-        let bit = match name {
+        Some(match name {
             b"consumerGroup" => {
                 header.group = value;
                 1
@@ -151,15 +103,8 @@ fn read_fields<'a, const SIGNED: bool>(cursor: &mut Cursor<'a>, header: &mut Pul
                 0x1000
             }
             _ => 0, // texts that a pull does not need
-        };
-        if seen & bit != 0 {
-            return None;
-        }
-        seen |= bit;
-        if !cursor.goes_on()? {
-            return Some(seen);
-        }
-    }
+        })
+    })
 }
 
 #[cfg(test)]
@@ -204,6 +149,7 @@ mod tests {
             ("401}", "401}}"),
             ("401}", "401"),
             ("\"flag\":0", "\"flaw\":0"),
+            ("\"flag\":0", "\"flag\":0,\"remark\":\"r\""),
         ] {
             let odd = HEADER.replace(old, new);
             assert_ne!(odd, HEADER);

@@ -7,24 +7,22 @@
 //! With access control the sender is a part of the kind: Python has decided that this user may, from this address. Who a
 //! pull comes from is what its signature shows, verified for each.
 
-use crate::batch::word;
+use crate::frame::{self, frame_at, PREFIX_BYTES};
+use crate::guard::guarded;
+use crate::json::put_decimal;
 use crate::pull_header::{self, PullHeader};
 use crate::pulls::{scan, Bounds, Limits, FILLER_SIZE, SCATTERED_BYTES};
 use crate::records::ENTRY_BYTES;
-use crate::send_lane::put_decimal;
 use crate::signature::{Claim, SigningKey};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::collections::HashMap;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const PREFIX_BYTES: usize = 8;
-const HEADER_SIZE_MASK: u32 = 0xFF_FFFF;
 const COMMIT: i32 = 1;
 /// What is not on disk yet is among so many newest entries; else Python looks for it.
 const NEWEST_ENTRIES: i64 = 64;
@@ -201,15 +199,11 @@ impl PullLane {
         // the connection's own, of the thread that calls this. The Python code that runs reads entries of a queue, which
         // lets other threads run, and finds a segment; no other thread may call the lane.
         let data = unsafe { std::slice::from_raw_parts(data.buf_ptr() as *const u8, data.item_count()) };
-        let taken = catch_unwind(AssertUnwindSafe(|| match ip {
+        let taken = guarded(|| match ip {
             None => self.take_plain::<false>(py, data, log, b""),
             Some(ip) => self.take_plain::<true>(py, data, log, ip.as_bytes()),
-        }));
-        match taken {
-            Ok(Ok((0, _))) => Ok(None),
-            Ok(taken) => taken.map(Some),
-            Err(_) => Err(PyRuntimeError::new_err("the compiled core panicked; what it said is on stderr")),
-        }
+        })?;
+        Ok((taken.0 > 0).then_some(taken))
     }
 }
 
@@ -222,14 +216,9 @@ impl PullLane {
         ip: &[u8],
     ) -> PyResult<(usize, Bound<'py, PyList>)> {
         let (mut at, mut bytes, pulls, began) = (0, 0, PyList::empty(py), Instant::now());
-        while data.len() - at >= PREFIX_BYTES && pulls.len() < PULLS_MAX && bytes < BYTES_MAX {
-            let (length, second) = (word(data, at) as u32 as usize, word(data, at + 4) as u32);
-            let header_bytes = (second & HEADER_SIZE_MASK) as usize;
-            let end = at + 4 + length;
-            if second >> 24 != 0 || length != header_bytes + 4 || length + 4 > self.frame_bytes || end > data.len() {
-                break; // another form of header, a body, a frame that is too long, or not whole
-            }
-            let Some(header) = pull_header::read::<SIGNED>(&data[at + PREFIX_BYTES..end]) else { break };
+        while pulls.len() < PULLS_MAX && bytes < BYTES_MAX {
+            let Some(frame) = frame_at(data, at, self.frame_bytes).filter(|frame| frame.body.is_empty()) else { break };
+            let Some(header) = pull_header::read::<SIGNED>(&data[frame.header]) else { break };
             if SIGNED && self.claim.read(&header.fields).is_none() {
                 break;
             }
@@ -253,7 +242,7 @@ impl PullLane {
                 found.response,
                 found.parts,
             ))?;
-            at = end;
+            at = frame.body.end;
             if began.elapsed() > TURN {
                 break;
             }
@@ -303,9 +292,8 @@ impl PullLane {
             put_decimal(&mut head, number);
         }
         head.extend_from_slice(&self.response[4]);
-        let header_bytes = (head.len() - PREFIX_BYTES) as u32;
-        head[..4].copy_from_slice(&(header_bytes + 4 + scanned.size_bytes as u32).to_be_bytes());
-        head[4..PREFIX_BYTES].copy_from_slice(&header_bytes.to_be_bytes());
+        let prefix = frame::prefix(head.len() - PREFIX_BYTES, scanned.size_bytes as usize);
+        head[..PREFIX_BYTES].copy_from_slice(&prefix);
         let (mut whole, mut parts) = (None, None);
         if scanned.size_bytes < SCATTERED_BYTES * scanned.runs.len() as i64 {
             whole = self.joined(py, &head, &scanned.runs, scanned.size_bytes as usize, log_end)?;

@@ -1,5 +1,6 @@
 //! Pulls: which stored bytes a response has, from the entries of a queue.
 
+use crate::guard::guarded;
 use crate::records::ENTRY_BYTES;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -30,7 +31,7 @@ pub(crate) struct Scanned {
 /// What a pull from `offset` on finds, given the entries from there on and the segment of the first one's record, which
 /// begins at `base` of the log and is written up to `log_end`. Many short runs of that segment come in one piece.
 ///
-/// None when a record has to be verified first: that is Python's.
+/// None when a record has to be verified first: that is Python's. Raises RuntimeError for a defect.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub fn pull_entries<'py>(
@@ -44,17 +45,19 @@ pub fn pull_entries<'py>(
     base: i64,
     log_end: i64,
 ) -> PyResult<Option<Pulled<'py>>> {
-    let Some(found) = scan(entries, offset, bounds, limits, tags.as_deref()) else { return Ok(None) };
-    let Scanned { mut runs, count, size_bytes, next_offset, removed } = found;
-    let end = runs.last().map_or(0, |run| run.1);
-    let mut joined = None;
-    if runs.len() > 1 && size_bytes < SCATTERED_BYTES * runs.len() as i64 {
-        joined = join(py, &segment, base, log_end, &runs)?;
-        if joined.is_some() {
-            runs.clear();
+    guarded(|| {
+        let Some(found) = scan(entries, offset, bounds, limits, tags.as_deref()) else { return Ok(None) };
+        let Scanned { mut runs, count, size_bytes, next_offset, removed } = found;
+        let end = runs.last().map_or(0, |run| run.1);
+        let mut joined = None;
+        if runs.len() > 1 && size_bytes < SCATTERED_BYTES * runs.len() as i64 {
+            joined = join(py, &segment, base, log_end, &runs)?;
+            if joined.is_some() {
+                runs.clear();
+            }
         }
-    }
-    Ok(Some((runs, joined, count, size_bytes, end, next_offset, removed)))
+        Ok(Some((runs, joined, count, size_bytes, end, next_offset, removed)))
+    })
 }
 
 /// None when a record has to be verified first.

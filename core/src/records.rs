@@ -2,16 +2,12 @@
 //!
 //! `wire/record_layout.py` has the layout.
 
-use crate::properties::ITEM_END;
+use crate::layout::{self, CRC_MASK, FIXED_BYTES, MAGIC_V1, MAGIC_V2};
+use crate::properties::{CHECKSUM_BYTES, CHECKSUM_DIGITS, CHECKSUM_START, ITEM_END};
 
-pub const FIXED_BYTES: usize = 88;
-pub const CHECKSUM_BYTES: usize = 20;
 pub const BLANK_BYTES: i64 = 8;
 pub const ENTRY_BYTES: usize = 20;
-pub const MAGIC_V1: u32 = 0xDAA3_20A7;
-const MAGIC_V2: u32 = 0xDAA3_20AB;
 const TOPIC_V1_BYTES_MAX: usize = 127;
-pub const CRC_MASK: u32 = 0x7FFF_FFFF;
 
 /// What every record of a topic repeats.
 pub struct TopicField {
@@ -71,20 +67,21 @@ impl Own<'_> {
 pub fn put_record(into: &mut Vec<u8>, shared: &Shared<'_>, own: &Own<'_>, offset: i64, position: i64, size: usize) {
     let start = into.len();
     let mut head = [0u8; FIXED_BYTES];
-    head[0..4].copy_from_slice(&(size as u32).to_be_bytes());
-    head[4..8].copy_from_slice(&shared.topic.magic.to_be_bytes());
-    head[8..12].copy_from_slice(&(crc32fast::hash(own.body) & CRC_MASK).to_be_bytes());
-    head[12..16].copy_from_slice(&shared.queue_id.to_be_bytes());
-    head[16..20].copy_from_slice(&own.flag.to_be_bytes());
-    head[20..28].copy_from_slice(&offset.to_be_bytes());
-    head[28..36].copy_from_slice(&position.to_be_bytes());
-    head[36..40].copy_from_slice(&shared.sys_flag.to_be_bytes());
-    head[40..48].copy_from_slice(&shared.born_ms.to_be_bytes());
-    head[48..56].copy_from_slice(&shared.born_host);
-    head[56..64].copy_from_slice(&shared.stored_ms.to_be_bytes());
-    head[64..72].copy_from_slice(&shared.store_host);
-    head[72..76].copy_from_slice(&shared.attempts.to_be_bytes());
-    head[84..88].copy_from_slice(&(own.body.len() as u32).to_be_bytes()); // 76 to 84: no prepared message
+    let mut put = |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
+    put(layout::SIZE_AT, &(size as u32).to_be_bytes());
+    put(layout::MAGIC_AT, &shared.topic.magic.to_be_bytes());
+    put(layout::BODY_CRC_AT, &(crc32fast::hash(own.body) & CRC_MASK).to_be_bytes());
+    put(layout::QUEUE_ID_AT, &shared.queue_id.to_be_bytes());
+    put(layout::FLAG_AT, &own.flag.to_be_bytes());
+    put(layout::OFFSET_AT, &offset.to_be_bytes());
+    put(layout::POSITION_AT, &position.to_be_bytes());
+    put(layout::SYS_FLAG_AT, &shared.sys_flag.to_be_bytes());
+    put(layout::BORN_MS_AT, &shared.born_ms.to_be_bytes());
+    put(layout::BORN_HOST_AT, &shared.born_host);
+    put(layout::STORED_MS_AT, &shared.stored_ms.to_be_bytes());
+    put(layout::STORE_HOST_AT, &shared.store_host);
+    put(layout::ATTEMPT_AT, &shared.attempts.to_be_bytes());
+    put(layout::BODY_BYTES_AT, &(own.body.len() as u32).to_be_bytes()); // between these two: no prepared message
     into.reserve(size);
     into.extend_from_slice(&head);
     into.extend_from_slice(own.body);
@@ -96,8 +93,8 @@ pub fn put_record(into: &mut Vec<u8>, shared: &Shared<'_>, own: &Own<'_>, offset
     }
     into.extend_from_slice(own.added);
     let mut rest = crc32fast::hash(&into[start..]) & CRC_MASK;
-    into.extend_from_slice(b"__CRC32#\x01");
-    for _ in 0..10 {
+    into.extend_from_slice(CHECKSUM_START);
+    for _ in 0..CHECKSUM_DIGITS {
         into.push(b'0' + (rest % 10) as u8); // the least significant digit first
         rest /= 10;
     }

@@ -5,26 +5,25 @@
 //! be plain: a message for a queue that the lane was told of, whose properties ask for nothing special. The lane stages
 //! nothing: it says what is to be staged from where on, and forgets it.
 
-use crate::batch::{item_at, word, Item, PROPERTIES_BYTES_MAX};
+use crate::batch::{item_at, Item, PROPERTIES_BYTES_MAX};
+use crate::frame::{self, frame_at, PREFIX_BYTES};
+use crate::guard::guarded;
 use crate::header::{self, SendHeader};
 use crate::index::put_key;
 use crate::java_hash;
+use crate::json::{put_decimal, unescape};
+use crate::layout::{ANY_V6, TRANSACTION_MASK};
 use crate::properties::{self, Facts};
 use crate::records::{put_entry, put_record, Own, Shared, TopicField, BLANK_BYTES, ENTRY_BYTES};
 use crate::signature::{Claim, SigningKey};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::collections::{HashMap, HashSet};
-use std::panic::{catch_unwind, AssertUnwindSafe};
 
-const PREFIX_BYTES: usize = 8;
-const HEADER_SIZE_MASK: u32 = 0xFF_FFFF;
 const RESPONSE: i32 = 1;
 const ONEWAY: i32 = 2;
-const TRANSACTION_MASK: i32 = 0b1100;
-const ANY_V6: i32 = 0x30;
 const BATCH_CODE: i32 = 320;
 
 /// A queue that a plain send has reached before.
@@ -280,22 +279,17 @@ impl SendLane {
         // GIL is held all along, and the only Python code that runs is the reading of an attribute of a queue.
         let data = unsafe { std::slice::from_raw_parts(data.buf_ptr() as *const u8, data.item_count()) };
         let place = Place { position, room, stored_ms, born_host };
-        self.clear();
-        let taken = catch_unwind(AssertUnwindSafe(|| match ip {
-            None => self.take_plain::<false>(py, data, place, 0),
-            Some(ip) => match self.admitted.addresses.get(ip) {
-                None => Ok(0),
-                Some(&address) => self.take_plain::<true>(py, data, place, address),
-            },
-        }));
-        match taken {
-            Ok(Ok(consumed)) if self.found.sends > 0 => self.hand_over(py, consumed).map(Some),
-            Ok(found) => found.map(|_| None),
-            Err(_) => {
-                self.clear();
-                Err(PyRuntimeError::new_err("the compiled core panicked; what it said is on stderr"))
-            }
-        }
+        guarded(|| {
+            self.clear();
+            let consumed = match ip {
+                None => self.take_plain::<false>(py, data, place, 0)?,
+                Some(ip) => match self.admitted.addresses.get(ip) {
+                    None => 0,
+                    Some(&address) => self.take_plain::<true>(py, data, place, address)?,
+                },
+            };
+            (self.found.sends > 0).then(|| self.hand_over(py, consumed)).transpose()
+        })
     }
 }
 
@@ -303,7 +297,7 @@ impl SendLane {
     /// A call that failed may have left something.
     fn clear(&mut self) {
         for (topic, queue) in self.found.touched.drain(..) {
-            if let Some(queue) = self.topics.get_mut(topic).and_then(|topic| topic.queues[queue].as_mut()) {
+            if let Some(queue) = self.topics.get_mut(topic).and_then(|topic| topic.queues.get_mut(queue)?.as_mut()) {
                 queue.is_touched = false;
             }
         }
@@ -352,26 +346,16 @@ impl SendLane {
         address: usize,
     ) -> PyResult<usize> {
         let mut at = 0;
-        while data.len() - at >= PREFIX_BYTES {
-            let (length, second) = (word(data, at) as u32 as usize, word(data, at + 4) as u32);
-            let header_bytes = (second & HEADER_SIZE_MASK) as usize;
-            let end = at + 4 + length;
-            if second >> 24 != 0
-                || length < header_bytes + 4
-                || length + 4 > self.limits.frame_bytes
-                || end > data.len()
-            {
+        while let Some(frame) = frame_at(data, at, self.limits.frame_bytes) {
+            let Some(header) = header::read::<SIGNED>(&data[frame.header]) else { break };
+            let body = &data[frame.body.clone()];
+            if SIGNED && !self.is_admitted(&header, body, address) {
                 break;
             }
-            let body_at = at + PREFIX_BYTES + header_bytes;
-            let Some(header) = header::read::<SIGNED>(&data[at + PREFIX_BYTES..body_at]) else { break };
-            if SIGNED && !self.is_admitted(&header, &data[body_at..end], address) {
+            if !self.take_send::<SIGNED>(py, &header, body, &mut place)? {
                 break;
             }
-            if !self.take_send::<SIGNED>(py, &header, &data[body_at..end], &mut place)? {
-                break;
-            }
-            at = end;
+            at = frame.body.end;
         }
         Ok(at)
     }
@@ -408,7 +392,7 @@ impl SendLane {
         let Some(Some(queue)) = topic.queues.get_mut(queue_index) else { return Ok(false) };
         if !SIGNED {
             self.text.clear();
-            if header::unescape(header.properties, &mut self.text).is_none() {
+            if unescape(header.properties, &mut self.text).is_none() {
                 return Ok(false);
             }
         }
@@ -581,27 +565,8 @@ fn end_response(found: &mut Found, text: &ResponseText, header: &SendHeader<'_>,
     }
     put_decimal(into, i64::from(header.opaque));
     into.extend_from_slice(&text.end);
-    let header_bytes = (into.len() - found.response_at - PREFIX_BYTES) as u32;
-    let prefix = &mut into[found.response_at..found.response_at + PREFIX_BYTES];
-    prefix[..4].copy_from_slice(&(header_bytes + 4).to_be_bytes());
-    prefix[4..].copy_from_slice(&header_bytes.to_be_bytes());
+    let header_at = found.response_at + PREFIX_BYTES;
+    let prefix = frame::prefix(into.len() - header_at, 0);
+    into[found.response_at..header_at].copy_from_slice(&prefix);
     found.response_count += 1;
-}
-
-#[inline]
-pub(crate) fn put_decimal(into: &mut Vec<u8>, value: i64) {
-    let mut digits = [0u8; 20];
-    let (mut at, mut rest) = (digits.len(), value.unsigned_abs());
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        into.push(b'-');
-    }
-    into.extend_from_slice(&digits[at..]);
 }

@@ -1,6 +1,8 @@
 //! Signatures of requests, verified: `wire/signature.py` says what they cover.
 
-use crate::header::{unescape, Cursor, Text, FIELDS, FIELDS_MAX};
+use crate::command::{self, Field, EXT_FIELDS};
+use crate::guard::guarded;
+use crate::json::unescape;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use sha1::{Digest, Sha1};
@@ -51,9 +53,6 @@ fn base64(digest: &[u8; 20]) -> [u8; 28] {
     }
     text
 }
-
-/// Name and value of an ext field.
-pub type Field<'a> = (&'a [u8], Text<'a>);
 
 /// What a request says of its sender, not believed yet; texts are kept from call to call.
 #[derive(Default)]
@@ -119,47 +118,11 @@ fn is_ascending(fields: &[Field<'_>], order: &[usize]) -> bool {
 /// The ext fields of the JSON header of any request; read as strictly as those of sends.
 fn ext_fields(text: &[u8]) -> Option<Vec<Field<'_>>> {
     std::str::from_utf8(text).ok()?;
-    let mut cursor = Cursor { text, at: 0 };
-    let mut fields = Vec::with_capacity(FIELDS);
-    let mut seen = 0u32;
-    cursor.expect(b'{')?;
-    loop {
-        let name = cursor.plain()?;
-        cursor.expect(b':')?;
-        let bit = match name {
-            b"extFields" => {
-                cursor.expect(b'{')?;
-                loop {
-                    let name = cursor.plain()?;
-                    cursor.expect(b':')?;
-                    fields.push((name, cursor.string()?));
-                    if fields.len() > FIELDS_MAX {
-                        return None; // Python has a limit for such headers, and says so
-                    }
-                    if !cursor.goes_on()? {
-                        break;
-                    }
-                }
-                1
-            }
-            b"code" => cursor.number().map(|_| 2)?,
-            b"flag" => cursor.number().map(|_| 4)?,
-            b"opaque" => cursor.number().map(|_| 8)?,
-            b"version" => cursor.number().map(|_| 16)?,
-            b"language" => cursor.plain().map(|_| 32)?,
-            b"remark" => cursor.plain().map(|_| 64)?,
-            b"serializeTypeCurrentRPC" => cursor.plain().map(|_| 128)?,
-            _ => return None,
-        };
-        if seen & bit != 0 {
-            return None;
-        }
-        seen |= bit;
-        if !cursor.goes_on()? {
-            break;
-        }
-    }
-    (seen & 1 == 1 && cursor.at == text.len()).then_some(fields)
+    let mut fields = Vec::new();
+    let command = command::read(text, |cursor| {
+        cursor.object(|cursor, name| command::keep(&mut fields, name, cursor.string()?).map(|()| 0)).map(|_| ())
+    })?;
+    command.has(EXT_FIELDS).then_some(fields)
 }
 
 /// Keys of users whose requests Python has verified before. It only says who signed a request: who may do what, and who
@@ -179,9 +142,11 @@ impl SigningKeys {
     }
 
     fn add(&mut self, user: Bound<'_, PyString>, secret: &[u8]) -> PyResult<()> {
-        let name = user.to_str()?.as_bytes().to_vec();
-        self.users.insert(name, (user.unbind(), SigningKey::new(secret)));
-        Ok(())
+        guarded(|| {
+            let name = user.to_str()?.as_bytes().to_vec();
+            self.users.insert(name, (user.unbind(), SigningKey::new(secret)));
+            Ok(())
+        })
     }
 
     /// Users have changed.
@@ -194,10 +159,18 @@ impl SigningKeys {
     }
 
     /// Who signed the request with this JSON header; None: Python has to look at it.
-    fn signer(&mut self, py: Python<'_>, header: &[u8], body: &[u8]) -> Option<Py<PyString>> {
+    ///
+    /// Raises RuntimeError for a defect.
+    fn signer(&mut self, py: Python<'_>, header: &[u8], body: &[u8]) -> PyResult<Option<Py<PyString>>> {
+        guarded(|| Ok(self.verified(header, body).map(|user| user.clone_ref(py))))
+    }
+}
+
+impl SigningKeys {
+    fn verified(&mut self, header: &[u8], body: &[u8]) -> Option<&Py<PyString>> {
         self.claim.read(&ext_fields(header)?)?;
         let (user, key) = self.users.get(&self.claim.access_key)?;
-        key.matches(&self.claim.signature, &self.claim.content, body).then(|| user.clone_ref(py))
+        key.matches(&self.claim.signature, &self.claim.content, body).then_some(user)
     }
 }
 

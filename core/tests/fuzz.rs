@@ -3,7 +3,7 @@
 //!     cargo test --release -- --ignored        ten million inputs each
 
 use pyromq_core::records::{put_record, Own, Shared, TopicField};
-use pyromq_core::{arrow, batch, client, copied, header, layout, properties, pull_header};
+use pyromq_core::{arrow, batch, client, copied, header, json, layout, properties, pull_header};
 
 const HEADER: &str = concat!(
     r#"{"code":310,"extFields":{"a":"g","b":"orders","c":"TBW102","d":"4","e":"2","f":"0","g":"1700000000000","#,
@@ -61,7 +61,7 @@ fn headers(inputs: usize) -> usize {
         chance.damage(&mut text);
         if let Some(found) = header::read::<true>(&text) {
             let mut properties = Vec::new();
-            if header::unescape(found.properties, &mut properties).is_some() {
+            if json::unescape(found.properties, &mut properties).is_some() {
                 plain += usize::from(std::str::from_utf8(&properties).is_ok());
                 if let Some(facts) = properties::look(&properties) {
                     assert!(properties::keys(&facts).all(|key| !key.is_empty() && key.len() <= properties.len()));

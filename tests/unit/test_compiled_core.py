@@ -132,3 +132,37 @@ def test_setup_does_not_wait_for_ever(build: ModuleType, monkeypatch: pytest.Mon
     assert "timed out after 600 seconds" in build.build()
     monkeypatch.setattr(build.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, "", ""))
     assert build.build() == "built; PYROMQ_PURE=1 does without it"
+
+
+# --- panics ---
+
+_TOLD = {"new", "learn", "admit", "forget", "forget_users", "clear", "__len__"}
+"""They are told what Python has checked, and forget it; nothing of them reads what came from elsewhere."""
+
+
+def entry_points(source: str) -> list[tuple[str, str]]:
+    """Names and bodies of the functions in a Rust file that Python can call."""
+    blocks = re.findall(r"^#\[pymethods\]\nimpl .*?^}$", source, re.DOTALL | re.MULTILINE)
+    methods = [
+        found for block in blocks for found in re.findall(r"^    fn (\w+)(.*?)^    }$", block, re.DOTALL | re.MULTILINE)
+    ]
+    functions = re.findall(r"^#\[pyfunction\]\n(?:#.*\n)*pub fn (\w+)(.*?)^}$", source, re.DOTALL | re.MULTILINE)
+    return [*methods, *functions]
+
+
+def test_every_function_of_the_core_that_reads_what_came_from_elsewhere_is_guarded() -> None:
+    found = [
+        (f"{path.name}: {name}", "guarded(|" in body)
+        for path in sorted((ROOT / "core" / "src").glob("*.rs"))
+        for name, body in entry_points(path.read_text())
+        if name not in _TOLD
+    ]
+    assert {name for name, is_guarded in found if not is_guarded} == set()
+    exported = re.findall(r"wrap_pyfunction!\(\w+::(\w+)", (ROOT / "core" / "src" / "lib.rs").read_text())
+    names = {name.split(": ")[1] for name, _ in found}
+    assert exported and names == {*exported, "take", "encode", "body", "property", "add", "signer"}
+
+
+def test_panics_are_caught_in_one_place() -> None:
+    catching = [path.name for path in (ROOT / "core" / "src").glob("*.rs") if "catch_unwind" in path.read_text()]
+    assert catching == ["guard.rs"]

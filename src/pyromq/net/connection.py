@@ -103,7 +103,6 @@ class Connection(asyncio.BufferedProtocol):
         self._body_parts = 0  # of the queue: those that do not begin a frame, less the frames inside of others
         self._is_reading = False  # the handler is called with what a read brought; a flush follows
         self._is_held = False  # between hold_reading and go_on_reading
-        self._is_turn_timed = False  # a request is in the queue, so the clock was read
         self._drained: asyncio.Event | None = None  # there while congested
         self._pending_calls = PendingCalls(
             clock, self.remote_text, settings.in_flight_max, settings.half_open_ms, self._on_half_open
@@ -193,7 +192,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         frames = len(queue) - self._body_parts
         self._queue, self._body_parts = [], 0  # first, for writing may call a handler that sends more
-        self._is_turn_timed = False
         if transport is None or transport.is_closing():
             return
         self.frames_out += frames
@@ -267,19 +265,20 @@ class Connection(asyncio.BufferedProtocol):
         number = self._send_request(code, header, body, oneway=False)
         return self._pending_calls.expect(number, code, timeout_ms)
 
-    def begin_request(self) -> int:
+    def begin_request(self, wall_ms: int = -1) -> int:
         """The id of a request whose frame the caller makes and gives to ``send_request``; the connection must be open.
 
-        Raises TooManyRequestsError.
+        ``wall_ms`` is now, by the wall clock: the monotonic one is not read again within its milliseconds. Raises
+        TooManyRequestsError.
         """
         pending_calls = self._pending_calls
-        if not self._is_turn_timed:
-            pending_calls.new_turn()
+        if wall_ms != pending_calls.wall_ms or wall_ms < 0:
+            pending_calls.read_clock(wall_ms)
         return pending_calls.next_id()
 
     @property
-    def turn_ms(self) -> int:
-        """Monotonic, as of the first request of this turn of the loop: near enough for deadlines of requests."""
+    def begun_ms(self) -> int:
+        """When the last request began: monotonic, at most a millisecond old then."""
         return self._pending_calls.now_ms
 
     def send_request(
@@ -293,7 +292,6 @@ class Connection(asyncio.BufferedProtocol):
         if not queue and not self._is_reading:
             self._loop.call_soon(self.flush)
         queue.append(frame)
-        self._is_turn_timed = True
         return self._pending_calls.expect(number, code, timeout_ms, takes_facts)
 
     def request_oneway(self, code: int, header: Ext = None, body: bytes = b"") -> None:
@@ -304,12 +302,10 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             raise self._pending_calls.lost_error(self.close_reason)
-        if not self._is_turn_timed:
-            self._pending_calls.new_turn()
+        self._pending_calls.read_clock(-1)
         number = self._pending_calls.next_id(oneway=oneway)
         serialize_type = self._settings.serialize_type
         self.send(encode_request(code, number, header, body=body, oneway=oneway, serialize_type=serialize_type))
-        self._is_turn_timed = True
         return number
 
     def fail_late_requests(self) -> None:

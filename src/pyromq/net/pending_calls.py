@@ -40,13 +40,16 @@ class PendingCalls:
         self._half_open_ms = half_open_ms
         self._on_half_open = WeakMethod(on_half_open)
         self._loop = asyncio.get_running_loop()
-        self.now_ms = 0  # monotonic, as of the last new turn of the loop
+        self.now_ms = 0  # monotonic, as of the last ``read_clock``
+        self.wall_ms = -1  # what the wall clock said then; who does not know leaves it
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS  # when the timer is due
         self._unheard_ms = NEVER_MS  # when the first request after the last read was sent
 
-    def new_turn(self) -> None:
-        """The first request in a turn of the loop. The clock is read once a turn: near enough for timeouts."""
+    def read_clock(self, wall_ms: int) -> None:
+        """Requests from now on count from now on. Who sends many has the wall clock's milliseconds anyway: while they
+        are the same, this was called already."""
+        self.wall_ms = wall_ms
         self.now_ms = self._clock.monotonic_ms()
 
     def next_id(self, *, oneway: bool = False) -> int:

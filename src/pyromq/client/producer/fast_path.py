@@ -68,11 +68,12 @@ class FastPath:
         timeout_ms = timeout_ms or self._answer_ms
         answer_ms = self._attempt_timeout_ms or timeout_ms
         frames = topic_queues.frames[place] or self._learn(topic_queues, place, connection)
+        now_ms = self._clock.now_ms()
         try:
-            number = connection.begin_request()
+            number = connection.begin_request(now_ms)
         except TransportError:
             return None  # the slow path knows what to do
-        now_ms, monotonic_ms = self._clock.now_ms(), connection.turn_ms
+        monotonic_ms = connection.begun_ms
         unique_id = self._next_id(now_ms)
         text = properties_text(message, unique_id, self._system)
         outgoing = OutgoingMessage(

@@ -14,7 +14,7 @@ from pyromq.pipeline.arrow.columns import ARROW_TYPES
 
 _MAP: Final = "properties"
 _TEXT: Final = "properties as text"  # what the core calls them where a text is asked for
-_OFFSET_END: Final = 1 << 63  # none is as large
+_OFFSET_END: Final = 1 << 63  # no offset is as large, and no number that the core takes
 
 Buffers = tuple[bytes | None, bytes, bytes]
 """Validity (None: nothing is null), offsets and data of texts or binaries."""
@@ -25,7 +25,7 @@ def columns(
 ) -> tuple[int, dict[str, pa.Array]] | None:
     """The number of rows and the columns that the core has made; None when it leaves all to Python."""
     first, end = offsets.start, offsets.stop
-    if first < -_OFFSET_END or end >= _OFFSET_END:
+    if not (-_OFFSET_END <= first < _OFFSET_END and -_OFFSET_END <= end < _OFFSET_END):
         return None
     names = [_TEXT if field.name == _MAP and pa.types.is_string(field.type) else field.name for field in schema]
     found = core.arrow_columns(data, names, first, end, [tag.encode("utf-8", "surrogatepass") for tag in tags])

@@ -18,8 +18,9 @@ from pyromq.model.queue import QueueId
 from pyromq.net import Connection, ConnectionSettings, FastPath
 from pyromq.testing import ManualClock
 from pyromq.wire.command import encode_response
-from pyromq.wire.frame import SerializeType
+from pyromq.wire.frame import FRAME_BYTES_MAX, PREFIX_BYTES, SerializeType
 from pyromq.wire.headers.producer import SendResponseHeader
+from pyromq.wire.received import HEADER_BYTES_DECODED_MAX
 from tests.unit.net.fakes import NEVER_IDLE, Notebook, Rig, turn
 
 needs_core = pytest.mark.skipif(core is None, reason=f"nothing to compare: {DESCRIPTION}")
@@ -163,3 +164,24 @@ async def test_a_defect_of_the_core_ends_one_connection(monkeypatch: pytest.Monk
 async def test_without_the_core_there_is_no_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callbacks, "core", None)
     assert CALLBACKS.fast_path(rig(with_core=False).connection) is None
+
+
+@needs_core
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_header_that_is_too_long_to_decode_ends_the_connection_either_way(more: int) -> None:
+    assert core is not None
+    empty = encode_response(0, 1, SendResponseHeader(msg_id="", queue_id=3, queue_offset=7))
+    ids = "7" * (HEADER_BYTES_DECODED_MAX - (len(empty) - PREFIX_BYTES) + more)
+    data = encode_response(0, 1, SendResponseHeader(msg_id=ids, queue_id=3, queue_offset=7))
+    assert core.sent_responses(data, FRAME_BYTES_MAX)[0] == (0 if more else len(data))
+    found = []
+    for with_core in (True, False):
+        around = rig(with_core)
+        number = around.connection.begin_request()
+        future = around.connection.send_request(number, b"frame", SEND, 3_000, takes_facts=True)
+        for start in range(0, len(data), 1 << 16):
+            around.arrive(data[start : start + (1 << 16)])
+        await turn()
+        found.append((ending(future), around.connection.is_open))
+    assert found[0] == found[1]
+    assert found[0][1] is (more == 0)

@@ -22,6 +22,11 @@ QUEUE = QueueId("orders", "broker-a", 3)
 ALL = WantedRows(0, 1 << 62)
 MAP = pa.schema(list(ARROW_TYPES.items()))
 ROUNDS = 1_200
+BEYOND = (
+    *((-(1 << 70), 1 << 70), (1 << 63, 1 << 64), (1 << 63, 3), ((1 << 63) - 1, 1 << 63), (1 << 63, 1 << 63)),
+    *((-(1 << 64), -(1 << 63) - 1), (0, -(1 << 63) - 1), (-(1 << 63), (1 << 63) - 1), (-(1 << 63), -(1 << 63))),
+)
+"""Offsets that are none, or that no number of 64 bits holds."""
 
 
 def random_schema(rng: Random) -> pa.Schema:
@@ -49,6 +54,14 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, str) or isinstance(other, str):
         return bool(one == other)
     return bool(one.schema == other.schema and one.equals(other))
+
+
+@pytest.mark.parametrize(("start", "end"), BEYOND)
+def test_offsets_beyond_64_bits_are_compared_as_numbers(start: int, end: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = odd_records(Random(3))
+    with_core = outcome(data, MAP, WantedRows(start, end))
+    monkeypatch.setattr(module, "core", None)
+    assert same(with_core, outcome(data, MAP, WantedRows(start, end)))
 
 
 def test_both_make_the_same_arrays_or_refuse_with_the_same_words(
